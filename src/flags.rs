@@ -1,10 +1,9 @@
-//! Every flag, its default, its check.
+//! The command line: every flag with its default and its check.
 //!
-//! Owns the command line: pflag's syntax and texts, the original's 51 flags with their defaults,
-//! our own additions, the flags and gates that earlier releases had, and the refusals with the
-//! original's exit codes in the original's order. Promises that whoever gets [`Flags`] has values
-//! that make sense together. Leaves reading the environment and ending the process to `main`:
-//! environment variables come in through a function.
+//! Syntax and texts are pflag's. There are external-provisioner's 51 flags with their defaults, our own
+//! additions, and the flags and gates of earlier releases. Refusals have external-provisioner's exit
+//! codes, in its order. Values in [`Flags`] are consistent. Environment variables are read through a
+//! function, and `main` ends the process.
 
 mod check;
 mod command;
@@ -25,14 +24,14 @@ pub use self::gates::Gates;
 /// This program's version.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flags {
-    /// How to reach the API server.
+    /// The connection to the API server.
     pub kubernetes: Kubernetes,
-    /// How to reach the driver.
+    /// The connection to the driver.
     pub driver: Driver,
-    /// How volumes are made.
+    /// Provisioning.
     pub provisioning: Provisioning,
     /// `CSIStorageCapacity` objects; `None` without `--enable-capacity`.
     pub capacity: Option<Capacity>,
@@ -46,19 +45,19 @@ pub struct Flags {
     pub logging: Logging,
     /// Feature gates.
     pub gates: Gates,
-    /// How safe is safe.
+    /// Safety.
     pub safety: Safety,
 }
 
-/// How to reach the API server.
+/// The connection to the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kubernetes {
     /// `--kubeconfig`.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`.
     pub master: Option<String>,
-    /// `--kube-api-qps` with `--kube-api-burst`; `None` when the former was not given, or negative
-    /// (which switches the limit off in client-go): no limit of our own.
+    /// `--kube-api-qps` with `--kube-api-burst`; `None`, no limit, if it is not given or negative (which
+    /// disables the limit in client-go).
     pub rate: Option<Rate>,
     /// `--kube-api-capacity-qps` with `--kube-api-capacity-burst`; `None` when negative.
     pub capacity_rate: Option<Rate>,
@@ -69,11 +68,11 @@ pub struct Kubernetes {
 pub struct Rate {
     /// Requests a second.
     pub qps: f64,
-    /// Requests that may come at once, at least 1.
+    /// Requests that may be sent at once, at least 1.
     pub burst: u32,
 }
 
-/// How to reach the driver.
+/// The connection to the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
     /// `--csi-address`.
@@ -82,13 +81,13 @@ pub struct Driver {
     pub timeout: Duration,
 }
 
-/// How volumes are made.
+/// Provisioning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // each is a flag of its own
 pub struct Provisioning {
     /// `--volume-name-prefix`.
     pub name_prefix: String,
-    /// `--volume-name-uuid-length`, 0 to 32; `None`: the whole UUID with its dashes.
+    /// `--volume-name-uuid-length`, 0 to 32; `None` for the whole UUID with its dashes.
     pub name_uuid_length: Option<usize>,
     /// `--retry-interval-start`.
     pub retry_start: Duration,
@@ -98,7 +97,7 @@ pub struct Provisioning {
     pub workers: usize,
     /// `--cloning-protection-threads`, at least 1.
     pub cloning_protection_workers: usize,
-    /// `--snapshot-orphan-sweep-interval`; `None`: never.
+    /// `--snapshot-orphan-sweep-interval`; `None` for never.
     pub snapshot_sweep_interval: Option<Duration>,
     /// `--strict-topology`.
     pub strict_topology: bool,
@@ -106,7 +105,7 @@ pub struct Provisioning {
     pub immediate_topology: bool,
     /// `--extra-create-metadata`.
     pub extra_create_metadata: bool,
-    /// `--default-fstype`; empty: none.
+    /// `--default-fstype`; empty for none.
     pub default_fstype: String,
     /// `--controller-publish-readonly`.
     pub controller_publish_readonly: bool,
@@ -123,18 +122,18 @@ pub struct Capacity {
     pub poll_interval: Duration,
     /// `--capacity-for-immediate-binding`.
     pub for_immediate_binding: bool,
-    /// The objects' namespace: the environment's `NAMESPACE`; whoever publishes needs one.
+    /// The objects' namespace, from the environment's `NAMESPACE`; required.
     pub namespace: String,
-    /// Who owns the objects; `None` (`--capacity-ownerref-level` is negative): nobody.
+    /// The owner of the objects; `None` for none (`--capacity-ownerref-level` is negative).
     pub owner: Option<Owner>,
 }
 
-/// Who owns `CSIStorageCapacity` objects.
+/// The owner of `CSIStorageCapacity` objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// This pod: the environment's `POD_NAME`; whoever looks for the owner needs it.
+    /// This pod, from the environment's `POD_NAME`; required to find the owner.
     pub pod: String,
-    /// `--capacity-ownerref-level`: so many controllers above the pod.
+    /// `--capacity-ownerref-level`: the number of controllers above the pod.
     pub level: u32,
 }
 
@@ -154,7 +153,7 @@ pub struct NodeDeployment {
 /// Leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderElection {
-    /// `--leader-election-namespace`; `None`: the pod's.
+    /// `--leader-election-namespace`; `None` for the pod's.
     pub namespace: Option<String>,
     /// `--leader-election-lease-duration`.
     pub lease_duration: Duration,
@@ -184,7 +183,7 @@ pub struct Http {
 pub struct Logging {
     /// `-v`.
     pub verbosity: u32,
-    /// `--vmodule`: levels by file pattern; the first that fits counts.
+    /// `--vmodule`: levels by file pattern; the first match counts.
     pub vmodule: Vec<(String, u32)>,
     /// `--logging-format`.
     pub format: LogFormat,
@@ -193,24 +192,24 @@ pub struct Logging {
 /// `--logging-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines as klog writes them.
+    /// klog's lines.
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// How safe is safe.
+/// Safety.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Safety {
     /// `--shutdown-timeout`.
     pub shutdown_timeout: Duration,
     /// `--claim-protection`.
     pub claim_protection: ClaimProtection,
-    /// `--claim-protection-timeout`; `None` (0): for ever.
+    /// `--claim-protection-timeout`; `None` (0) for no limit.
     pub claim_protection_timeout: Option<Duration>,
 }
 
-/// When a claim carries our finalizer while its volume may be in the making.
+/// When a claim has our finalizer while its volume may be being created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClaimProtection {
     /// Once a call's outcome is unknown.
@@ -222,31 +221,31 @@ pub enum ClaimProtection {
     Off,
 }
 
-/// Flags, and what their user should know.
+/// Flags, and warnings for the user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// The flags.
     pub flags: Flags,
-    /// To be logged once logging works.
+    /// Warnings, to be logged after logging is set up.
     pub warnings: Vec<String>,
 }
 
-/// The process does not start: print and end.
+/// The process does not start: the text to print and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// What to print, without a newline at its end.
+    /// The text, without a newline at its end.
     pub text: String,
-    /// The original's exit code for it; 0 where help or the version was asked for.
+    /// external-provisioner's exit code; 0 for help and version.
     pub exit_code: u8,
-    /// Whether to print on stderr; else on stdout.
+    /// Whether to print to stderr instead of stdout.
     pub to_stderr: bool,
 }
 
 impl Flags {
-    /// Reads the command line, the program's name first. `env` looks up environment variables.
+    /// Parses the command line, which begins with the program's name. `env` looks up environment variables.
     ///
     /// # Errors
-    /// A [`Refusal`] where the process is not to start.
+    /// A [`Refusal`] if the process must not start.
     pub fn parse(
         args: impl Iterator<Item = OsString>,
         env: impl Fn(&str) -> Option<OsString>,
@@ -336,8 +335,8 @@ impl Kubernetes {
 }
 
 impl Rate {
-    /// client-go's reading: zero means its own defaults, less than zero no limit. What is no
-    /// finite number is no limit either.
+    /// As in client-go: zero means its defaults, a negative value no limit. A value that is not finite means
+    /// no limit too.
     fn from_values(values: &Values, qps: &str, burst: &str) -> Option<Self> {
         let qps: f64 = values.get(qps);
         let burst = match values.get::<i64>(burst) {
@@ -411,12 +410,12 @@ impl Http {
     }
 }
 
-/// What an environment variable says; empty when it is not set.
+/// The value of an environment variable; empty if it is not set.
 fn variable(env: &impl Fn(&str) -> Option<OsString>, name: &str) -> String {
     env(name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A number of workers; none at all would leave work undone for ever.
+/// A number of workers, at least 1, since otherwise no work would be done.
 fn workers(values: &Values, name: &str) -> usize {
     usize::try_from(values.get::<u64>(name)).unwrap_or(usize::MAX).max(1)
 }

@@ -1,11 +1,8 @@
-//! Text as Go's `%q` prints it, and booleans as Go reads them.
-//!
-//! Owns the quoting that stands in messages users know: of flags, names and templates. Promises
-//! Go's escapes to the letter; the table below comes from Go's documented behaviour.
+//! Go's `%q`, for messages that users know from external-provisioner, and Go's `strconv.ParseBool`.
 
 use std::fmt::Write as _;
 
-/// Go's `%q`: the text between double quotes, with Go's escapes.
+/// Go's `%q`: the text in double quotes, with Go's escapes.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -35,10 +32,10 @@ fn push_escape(out: &mut String, prefix: &str, digits: usize, c: char) {
     let _ = write!(out, "{prefix}{:0digits$x}", u32::from(c));
 }
 
-/// Go's `strconv.IsPrint` as far as Rust's own tables tell: what Debug would print as it is, and
-/// no space but the plain one.
+/// Go's `strconv.IsPrint`, by Rust's tables: characters that `Debug` does not escape, and no white space
+/// but U+0020.
 fn is_printable(c: char) -> bool {
-    // Behind another character: at the start of a text Rust escapes combining marks, Go does not.
+    // After another character, because at the start of a text Rust escapes combining marks and Go does not.
     let printed = ['x', c].iter().collect::<String>().escape_debug().count();
     c == ' ' || (!c.is_whitespace() && (c == '\'' || printed == 2))
 }
@@ -49,7 +46,7 @@ pub(crate) fn quote_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String
     format!("[{}]", quoted.join(" "))
 }
 
-/// A text that Go's `strconv.ParseBool` does not take; prints as its error.
+/// The error of Go's `strconv.ParseBool`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("strconv.ParseBool: parsing {}: invalid syntax", quote(.0))]
 pub(crate) struct NotBool(String);
@@ -79,15 +76,15 @@ mod tests {
             ("e\u{301} \u{301}", "\"e\u{301} \u{301}\""),
             ("\u{a0}\u{feff}\u{85}", r#""\u00a0\ufeff\u0085""#),
             ("\u{e0001}", r#""\U000e0001""#),
-            // Spaces but the plain one, and what has no shape.
+            // White space other than U+0020, and format characters.
             ("\u{200b}\u{202e}\u{2028}\u{2029}", r#""\u200b\u202e\u2028\u2029""#),
             ("\u{3000}\u{1680}\u{2003}\u{205f}", r#""\u3000\u1680\u2003\u205f""#),
             ("\u{ad}\u{61c}\u{2060}\u{180e}", r#""\u00ad\u061c\u2060\u180e""#),
             ("\u{80}\u{9f}\u{1}\u{1f}", r#""\u0080\u009f\x01\x1f""#),
-            // Of nobody, or of private use.
+            // Unassigned and private use.
             ("\u{e000}\u{f8ff}\u{fffe}\u{ffff}", r#""\ue000\uf8ff\ufffe\uffff""#),
             ("\u{f0000}\u{10ffff}", r#""\U000f0000\U0010ffff""#),
-            // Letters, marks, numbers, signs and pictures of all planes.
+            // Letters, marks, numbers, symbols and emoji of all planes.
             ("\u{a1}¿±×÷ÿ", "\"\u{a1}¿±×÷ÿ\""),
             ("αβγ жщ אב عربي हिन्दी ไทย 한글 かな", "\"αβγ жщ אב عربي हिन्दी ไทย 한글 かな\""),
             ("\u{300}\u{20dd}\u{fe0f}\u{e0100}", "\"\u{300}\u{20dd}\u{fe0f}\u{e0100}\""),
@@ -109,7 +106,7 @@ mod tests {
         assert_eq!(quote_list(["", "\"", "\n"]), r#"["" "\"" "\n"]"#);
     }
 
-    /// Go's own reading of a quoted text, as far as its escapes go.
+    /// Go's `strconv.Unquote` for double quotes.
     fn unquote(quoted: &str) -> Option<String> {
         let mut rest = quoted.strip_prefix('"')?.strip_suffix('"')?.chars();
         let mut text = String::new();
@@ -137,7 +134,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_quoted_reads_as_it_was_and_shows_no_odd_space(text in proptest::prelude::any::<String>()) {
+        fn a_quoted_text_unquotes_to_itself_and_has_no_control_characters(text in proptest::prelude::any::<String>()) {
             let quoted = quote(&text);
             proptest::prop_assert_eq!(unquote(&quoted), Some(text));
             proptest::prop_assert!(quoted.chars().all(|c| c == ' ' || !(c.is_whitespace() || c.is_control())));

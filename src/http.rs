@@ -1,9 +1,8 @@
 //! The HTTP server: metrics, health checks and profiles.
 //!
-//! Owns the address, the connections and their limits; `routes` owns the paths and their answers,
-//! `places` how many may connect, `pprof` the profiles. Promises that slow or many clients can neither
-//! tie the process up nor keep a newcomer waiting, and an orderly end: open requests are answered.
-//! Knows nothing of what is measured or checked: closures tell.
+//! This module has the address, the connections and their limits; `routes` has the paths, `places` the
+//! limit on connections, `pprof` the profiles. Slow or many clients can neither exhaust the process nor
+//! keep new clients out. On shutdown open requests are answered.
 
 mod address;
 mod answer;
@@ -41,23 +40,23 @@ use self::{
 };
 use crate::runtime::Tasks;
 
-/// How long open requests may take to end once the server stops.
+/// How long open requests may take to end after the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait after a connection could not be accepted (no file descriptors, say).
+/// How long to wait after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What clients may take.
+/// Limits on clients.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Connections at once; whoever comes beyond that gets the place of the one that is idle longest.
+    /// Concurrent connections; a new one beyond that replaces the one that is idle longest.
     connections: usize,
-    /// The same of one address. This machine's own count too: behind a proxy in the pod all clients
-    /// have its address, and the share costs a probe nothing, since newcomers are never refused.
+    /// Concurrent connections of one address. Loopback addresses count too: behind a proxy in the pod all
+    /// clients have that address, and a probe is not affected, since new connections are never refused.
     of_address: usize,
-    /// How long a client may take to say what it wants, also on a connection that it keeps.
+    /// How long a client may take to send a request, also on a kept-alive connection.
     header: Duration,
-    /// How long a connection may last, so that one who reads slowly is rid of in the end. Longer
-    /// than the longest profile.
+    /// How long a connection may last, so that slow readers are disconnected. Longer than the longest
+    /// profile.
     life: Duration,
     /// Bytes of a request's line and headers.
     bytes: usize,
@@ -80,7 +79,7 @@ impl Limits {
     }
 }
 
-/// The server cannot listen; in the original's words.
+/// The server cannot listen, with external-provisioner's message.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "Failed to start HTTP server at specified address ({address:?}) and metrics path ({metrics_path:?}): {cause}"
@@ -99,7 +98,7 @@ enum Cause {
     Bind { address: String, error: io::Error },
 }
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -108,10 +107,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`, `host:port` as Go writes it (`:8080`: on all interfaces).
+    /// Listens at `address`, `host:port` in Go's format (`:8080` for all interfaces).
     ///
     /// # Errors
-    /// [`ListenError`] when that cannot be.
+    /// [`ListenError`] if it cannot listen.
     pub async fn bind(address: &str, routes: Routes) -> Result<Self, ListenError> {
         let bound = async {
             let target = address::parse(address)?;
@@ -128,7 +127,7 @@ impl Server {
         }
     }
 
-    /// Serves until `stop` is cancelled and open requests have ended, or had time to.
+    /// Serves until `stop` is cancelled and open requests have ended or timed out.
     pub async fn run(self, tasks: Tasks, stop: CancellationToken) {
         let open = GracefulShutdown::new();
         let places = Places::new(self.limits.connections, self.limits.of_address);

@@ -1,15 +1,18 @@
 //! The API server's client.
 //!
-//! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
-//! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
-//! ([`Lanes`]) with the rules every request obeys (`layers`), single requests ([`Client`]) with
-//! checked names ([`Name`]), those that many share ([`CoalescedReads`]), what it lets us do ([`access`]), edits that lose nothing ([`Client::edit`]), watches ([`informer`], whose
-//! largest lists come in `protobuf`) and what is kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
+//! | module | content |
+//! |---|---|
+//! | [`connection`] | configuration, credentials, proxies, TLS, connections |
+//! | `stack` | the layers that every request passes |
+//! | [`client`] | lanes ([`Lanes`]), requests ([`Client`]), checked names ([`Name`]), edits ([`Client::edit`]), shared reads ([`CoalescedReads`]), reviews of our rights ([`access`]) |
+//! | [`informer`] | lists, watches and caches |
+//! | [`objects`] | slim views of objects, in JSON and protobuf |
+//! | [`events`] | recording of events |
+//! | [`quantity`] | quantities |
 //!
-//! Promises: no object's content is logged below `-v=8`, and no secret ever; whatever a server answers costs at most the
-//! request; no write leaves on the lane `objects` while the gate is shut (safety rule 1); what is
-//! written back never loses a field that this program does not know (safety rule 11). Leaves to
-//! others what the objects mean.
+//! No object's content is logged below `-v=8`, and no secret ever. Whatever a server answers, only
+//! that request fails. The lanes `objects` and `capacity` send no write while the gate is shut (safety
+//! rule 1). Writes keep fields that this program does not know (safety rule 11).
 
 pub mod client;
 pub mod connection;

@@ -1,12 +1,10 @@
-//! Logs: klog's lines or JSON objects on stderr.
+//! Writes logs to stderr, as klog's lines or JSON objects.
 //!
-//! Owns what a log line looks like, which ones are shown (`verbosity`), and how often the same one
-//! is (`repeats`), and what a panic prints (`panics`). Promises one whole line an event, written at once (nothing is held back, so
-//! nothing is lost at the end), in the shapes that tools made for the original read; that no text makes
-//! it long or brings a control character into it, but for klog's own form of texts of many lines; that every
-//! line bears the fields of the spans it was told in (whose claim, which attempt); and that a line
-//! which is not shown costs no formatting. Leaves what is told, and keeping secrets out of it, to
-//! those who tell; of other libraries it shows what is worth it only.
+//! `verbosity` decides which events are logged, `repeats` limits equal lines, `panics` formats panics.
+//! Each event is one line in the format of external-provisioner, written at once without a buffer.
+//! Texts are truncated and have no control characters, except klog's own format of multi-line texts.
+//! A line has the fields of its spans, such as the claim and the attempt. An event that is not logged
+//! is not formatted. Callers keep secrets out of their events.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -32,7 +30,7 @@ use tracing_subscriber::{
 
 use self::{
     line::{Fields, Line},
-    repeats::{Repeats, Say},
+    repeats::{Decision, Repeats},
     verbosity::Filter,
 };
 pub use self::{
@@ -44,18 +42,18 @@ use crate::{
     runtime::Clock,
 };
 
-/// Room for a line, in bytes; what a longer one needed is given back.
-const ROOM: usize = 4096;
+/// The capacity of the line buffer, in bytes; it shrinks to this after a longer line.
+const LINE_CAPACITY: usize = 4096;
 
 /// Logging was set up before in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("logging is set up already")]
 pub struct SetUpAlready;
 
-/// Sends all logs of the process to stderr from now on.
+/// Sets up logging of the process to stderr.
 ///
 /// # Errors
-/// [`SetUpAlready`] the second time.
+/// [`SetUpAlready`] if it was called before.
 pub fn init(settings: &Logging, clock: Arc<dyn Clock>) -> Result<(), SetUpAlready> {
     let logger = Logger::new(settings, clock, std::io::stderr());
     let subscriber = Registry::default().with(logger);
@@ -68,22 +66,21 @@ struct Logger<W> {
     filter: Filter,
     clock: Arc<dyn Clock>,
     process: u32,
-    /// What open spans say. Not with the spans themselves: the registry would keep a small piece of
-    /// memory for each of the most that were ever open at once.
+    /// The fields of open spans. Not in the spans' extensions, because the registry never frees those.
     spans: Mutex<BTreeMap<u64, Fields>>,
     out: Mutex<Out<W>>,
 }
 
-/// Where lines go, and which ones went there lately.
+/// The output, and the lines that were written lately.
 struct Out<W> {
     writer: W,
     repeats: Repeats,
-    /// Holds the line that is being written, and has its place from the start.
+    /// The buffer for the current line.
     text: Vec<u8>,
 }
 
 impl<W: Write + Send + 'static> Logger<W> {
-    /// A logger; [`init`] makes the process's own, tests make theirs.
+    /// A logger that writes to `writer`.
     fn new(settings: &Logging, clock: Arc<dyn Clock>, writer: W) -> Self {
         Self {
             format: settings.format,
@@ -94,26 +91,26 @@ impl<W: Write + Send + 'static> Logger<W> {
             out: Mutex::new(Out {
                 writer,
                 repeats: Repeats::default(),
-                text: Vec::with_capacity(ROOM),
+                text: Vec::with_capacity(LINE_CAPACITY),
             }),
         }
     }
 
     fn write(&self, mut line: Line) {
         let out = &mut *self.out.lock();
-        // Who asks for more than the usual wants to see all of it.
+        // Events of a raised verbosity are not limited.
         if line.is_usual() {
-            match out.repeats.judge(&line, self.clock.boot()) {
-                Say::Nothing => return,
-                Say::It => {}
-                Say::After { unsaid } => line.count_unsaid(unsaid),
+            match out.repeats.decide(&line, self.clock.boot()) {
+                Decision::Suppress => return,
+                Decision::Log => {}
+                Decision::LogWithCount { suppressed } => line.add_suppressed_count(suppressed),
             }
         }
         let written = line.write(self.format, self.process, &mut out.text);
-        // Nobody is left to tell that nothing can be told.
+        // Errors are ignored: there is nowhere to report them.
         let _ = written.and_then(|()| out.writer.write_all(&out.text));
         out.text.clear();
-        out.text.shrink_to(ROOM);
+        out.text.shrink_to(LINE_CAPACITY);
     }
 }
 
@@ -122,7 +119,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: Write + Send + 'static,
 {
-    /// The settings never change: each place that tells something is judged once.
+    /// The settings never change, so the filter decides once per callsite.
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.filter.shows(metadata) { Interest::always() } else { Interest::never() }
     }
@@ -154,7 +151,7 @@ where
         let spans = self.spans.lock();
         for span in context.event_scope(event).into_iter().flatten() {
             if let Some(fields) = spans.get(&span.id().into_u64()) {
-                line.told_in(fields);
+                line.add_span_fields(fields);
             }
         }
         drop(spans);
@@ -162,9 +159,9 @@ where
     }
 }
 
-/// Lets tests that run side by side read their own log lines. tracing remembers for the whole
-/// process whether anybody listens to a line; a listener that comes or goes in another test could
-/// make it forget. One that never goes, and keeps nothing, settles that.
+/// Installs a global subscriber that drops all events, so that concurrent tests can read their own log
+/// lines: tracing caches per callsite whether any subscriber is interested, and a subscriber of another
+/// test that comes or goes could turn a callsite off.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn listen_for_ever() {
     static LISTENER: std::sync::Once = std::sync::Once::new();

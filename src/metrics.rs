@@ -1,13 +1,12 @@
-//! Every metric's name, help, labels and buckets, in one place.
+//! The names, help texts, labels and buckets of all metrics.
 //!
-//! Owns the registry and the typed handles that other rooms count with; passed in, never global.
-//! Names, labels and buckets without the prefix `provisioner_` are the original's, so that
-//! dashboards and alerts made for it go on working; `provisioner_` ones are our own. Promises
-//! that a scrape is the Prometheus text format 0.0.4, that label values but those of `class` are
-//! known words (`known`; what alerts rest on is served from the start), and that a scrape costs what the
-//! work in hand costs, whatever the cluster holds. `class` is what claims and volumes say, as in the
-//! original, but for claims of more than a few classes that do not exist (`classes`). Leaves serving it
-//! to `http`; docs/metrics.md describes each one.
+//! The registry and its typed handles are passed as values, never global. Metrics without the prefix
+//! `provisioner_` have the names, labels and buckets of external-provisioner, so that its dashboards and
+//! alerts keep working; those with the prefix are our own. A scrape is in the Prometheus text format
+//! 0.0.4. Label values other than those of `class` are from fixed sets (`known`; series that alerts use
+//! are served from the start). The cost of a scrape depends on the work in progress, not on the size of
+//! the cluster. `class` is the class that claims and volumes name, as in external-provisioner, but the
+//! number of unknown classes is limited (`classes`). docs/metrics.md describes each metric.
 
 mod api;
 mod capacity;
@@ -48,19 +47,19 @@ pub use self::{
 #[derive(Clone)]
 pub struct Metrics {
     families: Families,
-    /// What brings gauges up to date before a scrape.
+    /// Functions that update gauges before a scrape.
     refreshers: Arc<Mutex<Vec<Refresher>>>,
     /// Driver calls.
     pub csi: CsiMetrics,
-    /// Claims made into volumes, and volumes deleted.
+    /// Provisioned and deleted volumes.
     pub controller: ControllerMetrics,
     /// The work queues, by name.
     pub workqueue: WorkqueueMetrics,
-    /// How many calls the driver is given at once.
+    /// The concurrency of driver calls.
     pub limiter: LimitersMetrics,
     /// Leader election.
     pub leader: LeaderMetrics,
-    /// How the nodes share claims.
+    /// Node deployment.
     pub node: NodeMetrics,
     /// Requests to the API server, and events.
     pub api: ApiMetrics,
@@ -69,11 +68,10 @@ pub struct Metrics {
 type Refresher = Box<dyn Fn() + Send + Sync>;
 
 impl Metrics {
-    /// A registry of its own with every family but those of [`Metrics::serve`] and
-    /// [`Metrics::capacity`].
+    /// A new registry with every family but those of [`Metrics::serve`] and [`Metrics::capacity`].
     ///
     /// # Errors
-    /// When two families share a name, which is a bug the tests show.
+    /// If two families share a name, which is a bug that tests find.
     pub fn new() -> Result<Self, Error> {
         let families = Families::default();
         Ok(Self {
@@ -89,37 +87,37 @@ impl Metrics {
         })
     }
 
-    /// Adds what only a process that is scraped has: figures of the process itself, its version,
-    /// and counts of the scrapes.
+    /// Adds the metrics of a process that is scraped: figures of the process itself, its version, and counts
+    /// of scrapes.
     ///
     /// # Errors
-    /// As of [`Metrics::new`]; also when called twice.
+    /// Those of [`Metrics::new`]; also if called twice.
     pub fn serve(&self) -> Result<ScrapeMetrics, Error> {
         process::register(&self.families)?;
         ScrapeMetrics::new(&self.families)
     }
 
-    /// Adds what only a process that publishes storage capacity has.
+    /// Adds the metrics of a process that publishes storage capacity.
     ///
     /// # Errors
-    /// As of [`Metrics::new`]; also when called twice.
+    /// Those of [`Metrics::new`]; also if called twice.
     pub fn capacity(&self) -> Result<CapacityMetrics, Error> {
         CapacityMetrics::new(&self.families)
     }
 
-    /// Has `refresh` called before each scrape, for gauges that are read off what they measure
-    /// rather than counted along: those cannot drift.
+    /// Registers `refresh` to be called before each scrape, for gauges that are computed from what they
+    /// measure instead of being counted, so that they cannot drift.
     pub fn before_scrape(&self, refresh: impl Fn() + Send + Sync + 'static) {
         self.refreshers.lock().push(Box::new(refresh));
     }
 
-    /// A scrape's body.
+    /// The body of a scrape.
     pub fn text(&self) -> String {
         self.refreshers.lock().iter().for_each(|refresh| refresh());
         text::encode(&self.families.registry.gather())
     }
 
-    /// What every metric is, by name, whether or not it has been used yet.
+    /// All metrics by name, also those without values yet.
     pub fn definitions(&self) -> Vec<Definition> {
         self.families.definitions()
     }

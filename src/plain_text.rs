@@ -1,13 +1,11 @@
-//! Texts that others have written, made fit to be shown.
+//! Truncates (`Cut`) and escapes ([`escaped`]) texts of others before they are shown.
 //!
-//! Owns what a text becomes that is too long (`Cut`) or holds what a terminal does not show as it
-//! is ([`escaped`]). Promises that a cut text ends between two characters and says how long it
-//! was, and that an escaped one holds no control character and none that directs how others are
-//! shown. Leaves to others how long is too long, and where a text is shown.
+//! A truncated text ends between two characters and says how long it was. An escaped text has no
+//! control characters and none that change how others are displayed.
 
 use std::fmt::{self, Display, Write};
 
-/// A text with its odd characters escaped as Rust's `Debug` does, and all else as it is.
+/// Escapes odd characters of a text as Rust's `Debug` does.
 pub fn escaped(text: &str) -> impl Display {
     Escaped(text)
 }
@@ -26,59 +24,60 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Whether a character is not shown as itself: line ends and other control characters, those that
-/// turn or hide the text around them, and those that nobody has given a shape.
+/// Whether a character is not displayed as itself: line ends and other control characters, characters
+/// that change the direction of text or hide it, and unassigned ones.
 pub(crate) fn is_odd(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
-    // `Debug` escapes combining marks alone, but not behind the letter that they change.
-    let behind_another = || ['x', c].iter().collect::<String>().escape_debug().count();
-    c.escape_debug().len() > 1 && behind_another() > 2
+    // `Debug` escapes combining marks at the start of a text, but not after a letter.
+    let after_letter = || ['x', c].iter().collect::<String>().escape_debug().count();
+    c.escape_debug().len() > 1 && after_letter() > 2
 }
 
-/// Writes to the end of a text as much as has room there.
+/// Appends to a string, up to a limit.
 pub(crate) struct Cut<'a> {
     out: &'a mut String,
     start: usize,
-    most: usize,
-    whole: usize,
+    max: usize,
+    /// The length of all that was written, without the limit.
+    total: usize,
 }
 
 impl<'a> Cut<'a> {
-    /// Adds at most `most` bytes to `out`.
-    pub(crate) fn new(out: &'a mut String, most: usize) -> Self {
-        Self { start: out.len(), out, most, whole: 0 }
+    /// Appends at most `max` bytes to `out`.
+    pub(crate) fn new(out: &'a mut String, max: usize) -> Self {
+        Self { start: out.len(), out, max, total: 0 }
     }
 
-    /// Says that it was cut, where it was.
+    /// Adds a note if the text was truncated.
     pub(crate) fn finish(self) {
-        if self.whole > self.most {
-            shorten(self.out, self.start, self.whole, self.most);
+        if self.total > self.max {
+            shorten(self.out, self.start, self.total, self.max);
         }
     }
 }
 
 impl Write for Cut<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.whole += text.len();
-        let room = (self.start + self.most).saturating_sub(self.out.len());
-        self.out.push_str(text.get(..boundary(text, room)).unwrap_or_default());
+        self.total += text.len();
+        let free = (self.start + self.max).saturating_sub(self.out.len());
+        self.out.push_str(text.get(..boundary(text, free)).unwrap_or_default());
         Ok(())
     }
 }
 
-/// Shortens what stands in `text` from `start` on to `most` bytes, with a note that it had `whole`.
-/// Where the note begins.
-pub(crate) fn shorten(text: &mut String, start: usize, whole: usize, most: usize) -> usize {
-    let note = format!("\u{2026} (cut, {whole} bytes)");
-    let end = boundary(text, start + most.saturating_sub(note.len())).max(start);
+/// Truncates the part of `text` from `start` on to `max` bytes, including a note that it had `total`
+/// bytes. Returns the index of the note.
+pub(crate) fn shorten(text: &mut String, start: usize, total: usize, max: usize) -> usize {
+    let note = format!("\u{2026} (cut, {total} bytes)");
+    let end = boundary(text, start + max.saturating_sub(note.len())).max(start);
     text.truncate(end);
     text.push_str(&note);
     end
 }
 
-/// The last place at or before `at` between two characters.
+/// The last character boundary at or before `at`.
 fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped_and_all_else_stays() {
+    fn control_characters_are_escaped_and_others_are_not() {
         for (text, expected) in [
             ("", ""),
             ("it's \"so\"\\", "it's \"so\"\\"),
@@ -117,14 +116,14 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
-        fn nothing_odd_is_left_and_what_is_escaped_stays_so(text in any::<String>()) {
+        fn escaping_removes_all_odd_characters_and_is_idempotent(text in any::<String>()) {
             let shown = escaped(&text).to_string();
             prop_assert!(!shown.chars().any(is_odd), "{shown:?}");
             prop_assert_eq!(escaped(&shown).to_string(), shown);
         }
 
         #[test]
-        fn a_text_has_room_or_is_cut_and_says_so(pieces in prop::collection::vec(".{0,20}", 0..12)) {
+        fn a_text_fits_or_is_truncated_with_a_note(pieces in prop::collection::vec(".{0,20}", 0..12)) {
             let whole = pieces.concat();
             let mut out = "before".to_owned();
             let mut cut = Cut::new(&mut out, 64);

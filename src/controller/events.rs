@@ -53,7 +53,7 @@ impl ClaimEvents {
     /// Provisioning is blocked by something that further calls do not change. As no event follows until
     /// that changes, this one is exempt from the limit of events per object.
     pub fn blocked(&self, claim: &Claim, why: &str) {
-        self.0.last_word(subject(claim), Severity::Warning, "ProvisioningFailed", why);
+        self.0.final_event(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
     /// The driver answered that it cannot fulfil the request.
@@ -70,7 +70,7 @@ impl ClaimEvents {
     /// events per object.
     pub fn provisioned(&self, claim: &Claim, volume: &str) {
         let text = ["Successfully provisioned volume ", volume].concat();
-        self.0.last_word(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
+        self.0.final_event(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
     }
 }
 

@@ -1,39 +1,39 @@
-//! Addresses as Go writes them.
+//! Addresses in Go's format.
 
 use std::io;
 
 use tokio::net::TcpListener;
 
-/// A text is no address; in the words of Go's `net`.
+/// An invalid address, with the message of Go's `net`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// No colon before a port.
+    /// There is no colon before a port.
     #[error("listen tcp: address {0}: missing port in address")]
     MissingPort(String),
-    /// More than one colon, and no brackets around the host.
+    /// There are several colons, and no brackets around the host.
     #[error("listen tcp: address {0}: too many colons in address")]
     TooManyColons(String),
     /// A bracket is not closed.
     #[error("listen tcp: address {0}: missing ']' in address")]
     MissingBracket(String),
-    /// The port is a number that is none.
+    /// The port is an invalid number.
     #[error("listen tcp: address {0}: invalid port")]
     InvalidPort(String),
-    /// The port is a name, and names are not looked up.
+    /// The port is a name; names are not looked up.
     #[error("listen tcp: lookup tcp/{0}: unknown port")]
     UnknownPort(String),
 }
 
-/// Where to listen.
+/// The address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    /// A name or number; empty: all interfaces.
+    /// A name or an IP address; empty for all interfaces.
     host: String,
-    /// 0: any that is free.
+    /// 0 for any free port.
     port: u16,
 }
 
-/// Reads `host:port`, `:port` or `[host]:port`.
+/// Parses `host:port`, `:port` or `[host]:port`.
 pub(super) fn parse(text: &str) -> Result<Target, AddressError> {
     let own = || text.to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(|| AddressError::MissingPort(own()))?;
@@ -83,7 +83,7 @@ fn lacks_ipv6(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
 }
 
-/// Why listening failed, in Go's words for what users meet.
+/// Why listening failed, with Go's messages for common errors.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "bind: address already in use".to_owned(),

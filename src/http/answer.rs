@@ -1,4 +1,4 @@
-//! Answers as Go's HTTP server gives them.
+//! Answers in the format of Go's HTTP server.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -6,17 +6,17 @@ use http_body_util::Full;
 
 use crate::plain_text::escaped;
 
-/// What is sent back.
+/// An answer.
 pub(super) type Answer = Response<Full<Bytes>>;
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// 200 with a body of this type.
+/// 200 with a body of this media type.
 pub(super) fn ok(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     respond(StatusCode::OK, content_type, body)
 }
 
-/// As Go's `http.Error` answers.
+/// The answer of Go's `http.Error`.
 pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
     let mut answer = respond(status, TEXT, format!("{text}\n"));
     let headers: &mut HeaderMap = answer.headers_mut();
@@ -24,7 +24,7 @@ pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
     answer
 }
 
-/// As Go sends somebody on who left the last slash out, or went round about.
+/// Go's redirect for a path without its last slash, or with `..` or double slashes.
 pub(super) fn redirected(to: &str) -> Answer {
     let to = in_ascii(to);
     let body = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", in_html(&to));
@@ -35,7 +35,7 @@ pub(super) fn redirected(to: &str) -> Answer {
     answer
 }
 
-/// As a header's text may be. Browsers take a backslash for a slash, and two of these begin a host.
+/// Escapes a text for a header. Browsers treat backslashes as slashes, and two of these start a host.
 fn in_ascii(text: &str) -> String {
     let escaped = |byte: u8| match byte {
         b'\\' | 0x80.. => format!("%{byte:02X}"),
@@ -44,7 +44,7 @@ fn in_ascii(text: &str) -> String {
     text.bytes().map(escaped).collect()
 }
 
-/// As Go's `htmlEscape`; what the asker wrote stays a link.
+/// Go's `htmlEscape`, so that the client's text stays a link.
 fn in_html(text: &str) -> String {
     let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")];
     escapes.iter().fold(escaped(text).to_string(), |text, (c, escape)| text.replace(*c, escape))

@@ -1,10 +1,10 @@
-//! Who is connected, and who goes where there is no room.
+//! Limits the number of connections, in all and per address.
 //!
-//! Owns the number of connections, in all and of one address. Promises that whoever comes gets a
-//! place within moments: where there is none left, the connection goes that was silent longest, of the
-//! same address if that one has its share, and one that is being answered only if all are. So nobody
-//! can keep others out by holding on. Who has just come is not sent away before its request can be
-//! here. Leaves it to the server to close what has lost its place.
+//! A new connection gets a place within moments: if none is free, the connection that was silent longest
+//! loses its place, one of the same address if that address has its share, and one with a request in
+//! progress only if all have one. So no client can keep others out by holding connections. A new
+//! connection keeps its place until its request can have arrived. The server closes connections that
+//! have lost their places.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection keeps its place whoever comes: long enough for the request of a client that
-/// has one. So 3,200 newcomers a second find room, and more of them wait in the kernel's line.
+/// How long a new connection keeps its place in any case: long enough for the request to arrive. So
+/// 3,200 new connections a second are accepted, and more wait in the kernel's backlog.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// All places.
@@ -35,7 +35,7 @@ struct Guest {
     address: IpAddr,
     is_answered: bool,
     came: Instant,
-    /// Since when nothing was heard: when it came, or its last request began or was answered.
+    /// Since when it is idle: when it came, or its last request began or was answered.
     since: Instant,
     lost: CancellationToken,
 }
@@ -45,7 +45,7 @@ impl Places {
         Arc::new(Self { total, per_address, taken: Mutex::default() })
     }
 
-    /// A place for a connection from `address`, whoever must go for it.
+    /// Waits for a place for a connection from `address`; another connection may lose its place.
     pub(super) async fn take(self: &Arc<Self>, address: IpAddr) -> Place {
         // A socket for both families shows an IPv4 address as one of IPv6.
         let address = address.to_canonical();
@@ -57,7 +57,7 @@ impl Places {
         }
     }
 
-    /// The same; `Err`: all have just come, and not before then can one of them go.
+    /// Tries to get a place. `Err`: all connections are new; when the first of them can be replaced.
     fn try_take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Instant> {
         let (since, lost) = (Instant::now(), CancellationToken::new());
         let mut taken = self.taken.lock();
@@ -71,7 +71,7 @@ impl Places {
 }
 
 impl Taken {
-    /// Sends one away where that is due.
+    /// Takes the place of one connection if the limit is reached.
     fn make_room(
         &mut self,
         address: IpAddr,
@@ -90,7 +90,7 @@ impl Taken {
         Err(first.unwrap_or_else(Instant::now) + GRACE)
     }
 
-    /// Takes the place of one of those. `false`: all have just come.
+    /// Takes the place of one of those connections. `false` if all are new.
     fn send_away(&mut self, is_one: impl Fn(&Guest) -> bool) -> bool {
         let ones = self.guests.iter().filter(|(_, guest)| is_one(guest) && guest.may_go());
         let longest = ones.min_by_key(|(number, guest)| (guest.is_answered, guest.since, **number));
@@ -106,7 +106,7 @@ impl Guest {
     }
 }
 
-/// One connection's place, until it is dropped or lost.
+/// A connection's place, until it is dropped or lost.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -115,12 +115,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// DependencyIndex until another connection has got this place.
+    /// Waits until another connection has got this place.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// A request is being answered until this is dropped.
+    /// Marks a request as in progress until the result is dropped.
     pub(super) fn answering(&self) -> Answering<'_> {
         self.heard(true);
         Answering(self)
@@ -163,7 +163,7 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
-    /// Places of connections that came from these addresses a second after one another.
+    /// Places of connections from these addresses, one a second.
     async fn taken(by: &[u8]) -> (Arc<Places>, Vec<Place>) {
         let places = Places::new(PLACES.0, PLACES.1);
         let mut taken = Vec::new();

@@ -1,8 +1,7 @@
-//! Which path is answered how.
+//! The paths and their answers.
 //!
-//! Promises the original's content types, bodies and texts of failure (`ok` and `internal server
-//! error: ...` for checks, Go's 404 elsewhere), whatever the method: Go's handlers do not look at
-//! it either.
+//! Content types, bodies and error texts are those of external-provisioner (`ok` and `internal server
+//! error: ...` for checks, Go's 404 elsewhere), for any method, since Go's handlers ignore it too.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -14,18 +13,18 @@ use super::{
 };
 use crate::runtime::Tasks;
 
-/// Where the original serves the health check of leader election.
+/// The path of external-provisioner's health check of leader election.
 pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
 
-/// The Prometheus client's content type; `escaping` tells scrapers that names are plain.
+/// The Prometheus client's content type; `escaping` says that names are not escaped.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// A health check: `Err` with what is wrong.
+/// A health check; `Err` says what is wrong.
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
-/// Gives the metrics in the Prometheus text format.
+/// Returns the metrics in the Prometheus text format.
 type Scrape = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What is served where.
+/// The served paths.
 pub struct Routes {
     metrics_path: String,
     scrape: Scrape,
@@ -45,7 +44,7 @@ impl fmt::Debug for Routes {
 }
 
 impl Routes {
-    /// Metrics at `path`, and nothing else.
+    /// Serves only metrics at `path`.
     pub fn new(path: &str, scrape: impl Fn() -> String + Send + Sync + 'static) -> Self {
         Self {
             metrics_path: path.to_owned(),
@@ -55,7 +54,7 @@ impl Routes {
         }
     }
 
-    /// A health check at `path` as well.
+    /// Adds a health check at `path`.
     #[must_use]
     pub fn check(
         mut self,
@@ -66,7 +65,7 @@ impl Routes {
         self
     }
 
-    /// Profiles of this process, whose tasks these are, below `/debug/pprof/` as well.
+    /// Adds profiles of this process, with these tasks, below `/debug/pprof/`.
     #[must_use]
     pub fn profiles(mut self, tasks: Tasks) -> Self {
         self.profiles = Some(Profiles::new(tasks));
@@ -104,7 +103,7 @@ impl Routes {
         failure(StatusCode::NOT_FOUND, "404 page not found")
     }
 
-    /// Whether a slash at its end makes the path one that is served.
+    /// Whether the path is served with a slash at its end.
     fn lacks_slash(&self, path: &str) -> bool {
         let profiles = self.profiles.as_ref().map(|_| pprof::PATH);
         [Some(self.metrics_path.as_str()), profiles]
@@ -114,13 +113,13 @@ impl Routes {
     }
 }
 
-/// To another path, with what was asked there.
+/// Redirects to another path and keeps the query.
 fn elsewhere(path: &str, uri: &Uri) -> Answer {
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     redirected(&format!("{path}{query}"))
 }
 
-/// Go's `path.Clean`, but for a slash at the end, which stays.
+/// Go's `path.Clean`, but keeps a slash at the end.
 fn straight(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -134,7 +133,7 @@ fn straight(path: &str) -> String {
     format!("/{}{slash}", parts.join("/"))
 }
 
-/// Go's rule: a pattern that ends in a slash stands for all that is below.
+/// Go's rule: a pattern that ends in a slash matches all paths below.
 fn is_below(pattern: &str, path: &str) -> bool {
     pattern.ends_with('/') && path.starts_with(pattern)
 }

@@ -1,9 +1,8 @@
-//! Single requests on one lane.
+//! Reads and writes objects of the API server on one lane.
 //!
-//! Owns the verbs on one object. Promises that names are checked before they are part of a URL,
-//! that an answer is read up to a bound only and never logged, and that every failure says whether
-//! the request may have been carried out. Leaves edits of whole objects to `edits`, lists
-//! and watches to [`super::informer`].
+//! [`Client`] gets, creates, replaces, patches, deletes, lists and edits objects. Names are checked
+//! before they become part of a URL. Answers are read up to a limit. Every error says whether the
+//! request may have been carried out ([`ApiError::is_unclear`]). Watches are in [`super::informer`].
 
 pub mod access;
 mod coalesced_reads;
@@ -39,23 +38,24 @@ use serde_json::{Value, json};
 
 use self::name::check_namespace;
 use super::{
-    connection::transport::{Request, Service, Transport, Unread, read},
+    connection::transport::{BodyError, Request, Service, Transport, read},
     error::{ApiError, Refusal, fault},
     objects::{AnyObject, View, kind::Kind},
-    stack::{gate::SentAt, layer, rate::Rate, target::Target},
+    stack::{gate::SentAt, layer, target::Target, watch_rate::WatchRate},
 };
 use crate::runtime::Random;
 
-/// The most that is read of one answer, in bytes: ten times what the server takes in a request.
-/// A page of 500 volumes is about one MiB.
+/// The most that is read of one answer, in bytes: ten times the largest request that the server
+/// accepts. A page of 500 volumes is about one MiB.
 pub(super) const MAX_ANSWER: usize = 32 << 20;
 
-/// One lane to the API server. Clones share it.
+/// A client of the API server on one lane. Clones share the lane.
 #[derive(Clone)]
 pub struct Client {
     service: Transport,
     pub(super) random: Arc<dyn Random>,
-    streams: Arc<AtomicBool>,
+    /// Whether the server may support streamed lists.
+    streamed_lists: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Client {
@@ -64,12 +64,13 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A change to an object, in one of the forms the server understands.
+/// A patch of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch {
-    /// RFC 7396.
+    /// A JSON merge patch (RFC 7396).
     Merge(Value),
-    /// Kubernetes' own: lists merge by their keys, `$deleteFromPrimitiveList` and the like.
+    /// Kubernetes' strategic merge patch: merges lists by their keys, knows directives such as
+    /// `$deleteFromPrimitiveList`.
     StrategicMerge(Value),
 }
 
@@ -83,19 +84,19 @@ impl Patch {
 }
 
 impl Client {
-    /// A lane on `service`, which obeys the lane's rules already.
+    /// A client on `service`, the transport wrapped in the lane's layers.
     pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
-        Self { service, random, streams: Arc::new(AtomicBool::new(true)) }
+        Self { service, random, streamed_lists: Arc::new(AtomicBool::new(true)) }
     }
 
-    /// Whether the server may know streamed lists.
-    pub(super) fn streams_lists(&self) -> bool {
-        self.streams.load(Ordering::Relaxed)
+    /// Whether the server may support streamed lists.
+    pub(super) fn may_stream_lists(&self) -> bool {
+        self.streamed_lists.load(Ordering::Relaxed)
     }
 
-    /// The server was seen not to know streamed lists, which holds for all kinds.
-    pub(super) fn never_streams_lists(&self) {
-        self.streams.store(false, Ordering::Relaxed);
+    /// Turns streamed lists off for all kinds, because the server does not support them.
+    pub(super) fn disable_streamed_lists(&self) {
+        self.streamed_lists.store(false, Ordering::Relaxed);
     }
 
     /// Reads one object.
@@ -103,8 +104,8 @@ impl Client {
         self.read(path::<V>(name)?).await
     }
 
-    /// Reads one object, and tells when it was asked for, on [`Clock::boot`](crate::runtime::Clock::boot):
-    /// when the request left, whatever it had waited for before.
+    /// Reads one object. Also returns when the request was sent, after all waits, by
+    /// [`Clock::boot`](crate::runtime::Clock::boot).
     pub async fn get_dated<V: View>(&self, name: Name<'_>) -> Result<(V, Duration), ApiError> {
         let (object, answer) =
             self.send(request(Method::GET, path::<V>(name)?)?, MAX_ANSWER).await?;
@@ -116,7 +117,7 @@ impl Client {
         self.read(kind.object(name)).await
     }
 
-    /// Reads what all objects have, of one of whatever kind.
+    /// Reads the metadata of one object of any kind.
     pub async fn get_metadata(&self, kind: &Kind, name: Name<'_>) -> Result<ObjectMeta, ApiError> {
         self.read(kind.object(name)).await.map(|object: AnyObject| object.metadata)
     }
@@ -131,22 +132,22 @@ impl Client {
             check_namespace(namespace.unwrap_or_default())?;
         }
         let path = Kind::of::<V>().collection(namespace);
-        self.ask_for(request_with(Method::POST, path, JSON, body)?).await
+        self.send_for(request_with_body(Method::POST, path, JSON, body)?).await
     }
 
-    /// Puts `body` in an object's place; it must hold the `resourceVersion` it was read with.
+    /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.ask_for(request_with(Method::PUT, path::<V>(name)?, JSON, body)?).await
+        self.send_for(request_with_body(Method::PUT, path::<V>(name)?, JSON, body)?).await
     }
 
-    /// Changes an object.
+    /// Patches an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        self.ask_for(request_with(Method::PATCH, path::<V>(name)?, media_type, body)?).await
+        self.send_for(request_with_body(Method::PATCH, path::<V>(name)?, media_type, body)?).await
     }
 
-    /// Deletes an object; with `uid` only while it is that very object (else a conflict). Tells which
-    /// finalizers keep it for now, as far as the server says.
+    /// Deletes an object; with `uid` only if it has this UID, otherwise the error is a conflict.
+    /// Returns the finalizers that keep the object, as far as the server says.
     pub async fn delete<V: View>(
         &self,
         name: Name<'_>,
@@ -156,110 +157,112 @@ impl Client {
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
-        let mut request = request_with(Method::DELETE, path::<V>(name)?, JSON, &options)?;
+        let mut request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
         let answer = self.exchange(&mut request, MAX_ANSWER).await?;
-        // An object that stands is answered with as it is now, one that is gone with that or a status.
-        let kept: Kept = serde_json::from_slice(&answer.body).unwrap_or_default();
-        Ok(kept.metadata.finalizers)
+        // The server answers with the object while finalizers keep it, otherwise with the object or a
+        // Status.
+        let deleted: DeletedObject = serde_json::from_slice(&answer.body).unwrap_or_default();
+        Ok(deleted.metadata.finalizers)
     }
 
-    /// Asks the server something about ourselves: nothing is changed by it.
-    pub(super) async fn ask<T: DeserializeOwned>(
+    /// Posts a review, such as a SelfSubjectAccessReview, which changes nothing on the server.
+    pub(super) async fn review<T: DeserializeOwned>(
         &self,
         path: String,
-        question: &Value,
+        review: &Value,
     ) -> Result<T, ApiError> {
-        self.ask_for(request_with(Method::POST, path, JSON, question)?).await
+        self.send_for(request_with_body(Method::POST, path, JSON, review)?).await
     }
 
-    /// A client of kube's on the same lane, for one watcher, whose watches keep a pace. Every call
-    /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
-    /// the client.
+    /// A kube client on the same lane for one watcher, with a limited rate of watches. Every call
+    /// starts a worker on the current tokio runtime, which ends with the last clone of the client.
     pub fn kube(&self) -> kube::Client {
-        let way = layer(Rate::new(), self.service.clone());
-        kube::Client::new(Transport::new(way), "default")
+        let service = layer(WatchRate::new(), self.service.clone());
+        kube::Client::new(Transport::new(service), "default")
     }
 
-    /// Reads what a URL of the API gives.
+    /// Sends a GET and parses the answer.
     pub(super) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
-        self.read_within(url, MAX_ANSWER).await
+        self.read_at_most(url, MAX_ANSWER).await
     }
 
-    /// The same, if the answer takes so many bytes at most.
+    /// Sends a GET and parses the answer, of which it reads at most `max` bytes.
     ///
     /// # Errors
-    /// [`ApiError::TooLarge`] where it takes more.
-    pub(super) async fn read_within<T: DeserializeOwned>(
+    /// [`ApiError::TooLarge`] if the answer is longer.
+    pub(super) async fn read_at_most<T: DeserializeOwned>(
         &self,
         url: String,
-        most: usize,
+        max: usize,
     ) -> Result<T, ApiError> {
-        Ok(self.send(request(Method::GET, url)?, most).await?.0)
+        Ok(self.send(request(Method::GET, url)?, max).await?.0)
     }
 
-    async fn ask_for<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+    /// Sends a request and parses the answer.
+    async fn send_for<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
         Ok(self.send(request, MAX_ANSWER).await?.0)
     }
 
+    /// Sends a request and parses the answer of at most `max` bytes; returns both.
     async fn send<T: DeserializeOwned>(
         &self,
         mut request: Request,
-        most: usize,
+        max: usize,
     ) -> Result<(T, Answer), ApiError> {
-        let answer = self.exchange(&mut request, most).await?;
+        let answer = self.exchange(&mut request, max).await?;
         let object = serde_json::from_slice(&answer.body).map_err(|error| {
             ApiError::Unreadable { about: Target::of(&request).about(), fault: fault(&error) }
         })?;
         Ok((object, answer))
     }
 
-    /// Sends a request and reads the body of a success, if that takes so many bytes at most.
-    async fn exchange(&self, request: &mut Request, most: usize) -> Result<Answer, ApiError> {
+    /// Sends a request and reads the body of a successful answer, at most `max` bytes.
+    async fn exchange(&self, request: &mut Request, max: usize) -> Result<Answer, ApiError> {
         let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
-        let body = read(body, most).await;
+        let body = read(body, max).await;
         let target = Target::of(request);
         if parts.status.is_success() {
             let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
-            let body = body.map_err(|unread| broken(unread, &target, most))?;
+            let body = body.map_err(|error| body_error(error, &target, max))?;
             return Ok(Answer { body, sent });
         }
-        // A refusal is one also where its explanation is lost.
+        // The status code counts even if the body cannot be read.
         let body = body.unwrap_or_default();
         let refusal = Refusal::read(request.method(), &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
 }
 
-/// The answer to a request that succeeded.
+/// The answer to a successful request.
 struct Answer {
     body: Bytes,
-    /// When a read was sent, on boot time; long ago where that is not known, as of a write.
+    /// When a read was sent, by the boot clock; zero if unknown, as for a write.
     sent: Duration,
 }
 
-/// An object that is being deleted, as far as its end is concerned.
+/// The finalizers in the answer to a DELETE.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Kept {
-    metadata: KeptBy,
+struct DeletedObject {
+    metadata: DeletedMetadata,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct KeptBy {
+struct DeletedMetadata {
     finalizers: Vec<String>,
 }
 
-/// What a body that could not be read to its end means.
-fn broken(unread: Unread, target: &Target<'_>, most: usize) -> ApiError {
-    match unread {
-        Unread::TooLong => ApiError::TooLarge { about: target.about(), most },
-        Unread::Broken(error) => ApiError::from_transport(error),
+/// The error of a request whose answer's body could not be read to its end.
+fn body_error(error: BodyError, target: &Target<'_>, max: usize) -> ApiError {
+    match error {
+        BodyError::TooLong => ApiError::TooLarge { about: target.about(), max },
+        BodyError::Broken(error) => ApiError::from_transport(error),
     }
 }
 
-/// The path of a `V`.
+/// The path of the object of kind `V`.
 fn path<V: View>(name: Name<'_>) -> Result<String, BadName> {
     if V::NAMESPACED && name.namespace().is_none() {
         return Err(BadName::NoNamespace);
@@ -269,8 +272,8 @@ fn path<V: View>(name: Name<'_>) -> Result<String, BadName> {
 
 const JSON: &str = "application/json";
 
-/// Room for the body of a request, in bytes: as much as most objects take.
-const USUAL_BODY: usize = 1 << 10;
+/// The initial capacity for the body of a request, in bytes; enough for most objects.
+const BODY_CAPACITY: usize = 1 << 10;
 
 fn request(method: Method, url: String) -> Result<Request, ApiError> {
     let accept = HeaderValue::from_static(JSON);
@@ -278,13 +281,13 @@ fn request(method: Method, url: String) -> Result<Request, ApiError> {
     Ok(request.body(Bytes::new())?)
 }
 
-fn request_with(
+fn request_with_body(
     method: Method,
     path: String,
     media_type: &'static str,
     body: &impl Serialize,
 ) -> Result<Request, ApiError> {
-    let mut json = Vec::with_capacity(USUAL_BODY);
+    let mut json = Vec::with_capacity(BODY_CAPACITY);
     serde_json::to_writer(&mut json, body).map_err(ApiError::Unwritable)?;
     let mut request = request(method, path)?;
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -1,8 +1,5 @@
-//! How the API server is found and reached.
-//!
-//! Owns the configuration ([`config`]), credentials ([`credentials`]), proxies, TLS and connections
-//! ([`mod@transport`]). Leaves to `stack` what every request passes through, and to
-//! [`client`](super::client) what a request is.
+//! Finds the API server and connects to it: configuration ([`config`]), errors of credentials
+//! ([`credentials`]), proxies, TLS and connections ([`mod@transport`]).
 
 pub mod config;
 pub mod credentials;

@@ -1,8 +1,7 @@
-//! What can become of a request to the API server.
+//! Errors of requests to the API server.
 //!
-//! Owns [`ApiError`] and the reading of refusals. Promises that a refusal prints as Kubernetes'
-//! own client prints it (users know these texts from events), that an answer which is no `Status`
-//! still gets a sensible code, reason and message, and that no message holds an object's content.
+//! A refusal prints as client-go prints it, since users know these texts from events. An answer that is
+//! no `Status` gets client-go's reason and message. No message holds an object's content.
 
 use std::{error::Error, time::Duration};
 
@@ -17,46 +16,44 @@ use crate::runtime::GateShut;
 /// The most that is kept of an answer that is no `Status`, in bytes.
 const MAX_TEXT: usize = 2048;
 
-/// Why a request did not give what was asked for.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The name cannot stand in a URL; nothing was sent.
+    /// The name cannot be part of a URL; nothing was sent.
     #[error(transparent)]
     BadName(#[from] BadName),
     /// The server refused. Prints the server's message and nothing else.
     #[error("{0}")]
     Refused(Box<Refusal>),
-    /// No answer, or not a whole one: what was asked for may have been done or not.
+    /// No answer, or only a part of it: the request may have been carried out.
     #[error("no answer from the API server: {}", with_sources(&**.0))]
     NoAnswer(#[source] BoxError),
-    /// No whole answer in time: what was asked for may have been done or not.
+    /// No complete answer in time: the request may have been carried out.
     #[error(transparent)]
     DeadlineExceeded(#[from] DeadlineExceeded),
-    /// The server answered with success, but the answer makes no sense: what was asked for was
-    /// done.
+    /// The request succeeded, but its answer cannot be parsed.
     #[error("cannot read the API server's answer about {about}: {fault}")]
     Unreadable {
-        /// The resource and, where the request had one, the name.
+        /// The resource and, if the request had one, the name.
         about: String,
-        /// What is wrong with it, without any of its content.
+        /// What is wrong with the answer, without any of its content.
         fault: String,
     },
-    /// The server answered with success, but the answer is longer than is read: what was asked for was
-    /// done.
-    #[error("the API server's answer about {about} is larger than {} MiB", .most >> 20)]
+    /// The request succeeded, but its answer is longer than the limit.
+    #[error("the API server's answer about {about} is larger than {} MiB", .max >> 20)]
     TooLarge {
-        /// The resource and, where the request had one, the name.
+        /// The resource and, if the request had one, the name.
         about: String,
-        /// The most that is read, in bytes.
-        most: usize,
+        /// The limit, in bytes.
+        max: usize,
     },
     /// Not sent, or not waited for, because this process does not hold the Lease.
     #[error(transparent)]
     GateShut(#[from] GateShut),
-    /// The request could not be put together; nothing was sent.
+    /// The request could not be built; nothing was sent.
     #[error("cannot build a request: {0}")]
     Unsendable(#[from] http::Error),
-    /// The object could not be written as JSON; nothing was sent.
+    /// The object could not be serialized; nothing was sent.
     #[error("cannot write an object as JSON: {0}")]
     Unwritable(#[source] serde_json::Error),
 }
@@ -66,26 +63,26 @@ pub enum ApiError {
 #[error("the API server did not answer within {}s", .0.as_secs_f64())]
 pub struct DeadlineExceeded(pub Duration);
 
-/// What the server said when it refused.
+/// The server's answer to a request that it refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[serde(default)]
 #[error("{message}")]
 pub struct Refusal {
     /// The HTTP status code.
     pub code: u16,
-    /// The reason in one word: `NotFound`, `AlreadyExists` and so on; may be empty.
+    /// The machine-readable reason, such as `NotFound` or `AlreadyExists`; may be empty.
     pub reason: String,
-    /// The message for people.
+    /// The human-readable message.
     pub message: String,
 }
 
 impl ApiError {
-    /// The HTTP status code the server refused with.
+    /// The HTTP status code of a refusal.
     pub fn code(&self) -> Option<u16> {
         self.refusal().map(|refusal| refusal.code)
     }
 
-    /// The server's reason in one word.
+    /// The machine-readable reason of a refusal.
     pub fn reason(&self) -> Option<&str> {
         self.refusal().map(|refusal| refusal.reason.as_str())
     }
@@ -97,27 +94,27 @@ impl ApiError {
         }
     }
 
-    /// There is no such object, or no such kind.
+    /// Whether the object, or its kind, does not exist.
     pub fn is_not_found(&self) -> bool {
         self.is("NotFound", StatusCode::NOT_FOUND)
     }
 
-    /// The object has changed since it was read.
+    /// Whether the object has changed since it was read.
     pub fn is_conflict(&self) -> bool {
         self.is("Conflict", StatusCode::CONFLICT)
     }
 
-    /// An object of that name stands already.
+    /// Whether an object of that name exists already.
     pub fn is_already_exists(&self) -> bool {
         self.reason() == Some("AlreadyExists")
     }
 
-    /// This program lacks the right.
+    /// Whether this program lacks the right.
     pub fn is_forbidden(&self) -> bool {
         self.is("Forbidden", StatusCode::FORBIDDEN)
     }
 
-    /// The object breaks a rule of its kind.
+    /// Whether the object failed the server's validation.
     pub fn is_invalid(&self) -> bool {
         self.is("Invalid", StatusCode::UNPROCESSABLE_ENTITY)
     }
@@ -135,7 +132,7 @@ impl ApiError {
         }
     }
 
-    /// As apimachinery judges: the reason decides, the code only where there is no reason it knows.
+    /// As in apimachinery: the reason decides; the code only if the reason is unknown.
     fn is(&self, reason: &str, code: StatusCode) -> bool {
         self.refusal().is_some_and(|refusal| {
             refusal.reason == reason
@@ -143,13 +140,14 @@ impl ApiError {
         })
     }
 
-    /// The layers' own errors told from those of the connection.
+    /// Converts an error of the stack: the layers' own errors keep their types, all others are
+    /// [`NoAnswer`](Self::NoAnswer).
     pub(crate) fn from_transport(error: BoxError) -> Self {
         if let Some(shut) = find::<GateShut>(&*error) {
             return Self::GateShut(*shut);
         }
         match find::<DeadlineExceeded>(&*error) {
-            Some(late) => Self::DeadlineExceeded(*late),
+            Some(exceeded) => Self::DeadlineExceeded(*exceeded),
             None => Self::NoAnswer(error),
         }
     }
@@ -161,7 +159,7 @@ fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
         .find_map(|error| error.downcast_ref())
 }
 
-/// The reasons of apimachinery's `StatusReason` that a code alone could also stand for.
+/// Whether `reason` is one that apimachinery's `knownReasons` lists.
 fn is_known(reason: &str) -> bool {
     const KNOWN: [&str; 20] = [
         "Unauthorized",
@@ -189,7 +187,7 @@ fn is_known(reason: &str) -> bool {
 }
 
 impl Refusal {
-    /// Reads a refusal's body; what is no `Status` gets the words Kubernetes' own client finds.
+    /// Parses a refusal's body; a body that is no `Status` gets client-go's reason and message.
     pub(crate) fn read(
         method: &Method,
         target: &Target<'_>,
@@ -202,13 +200,13 @@ impl Refusal {
         match status {
             Some(status) if status.code < 400 => Self { code: code.as_u16(), ..status },
             Some(status) => status,
-            None => Self::unexplained(method, target, code, &text(headers, body)),
+            None => Self::from_code(method, target, code, &text(headers, body)),
         }
     }
 
-    /// client-go's words for an answer without an explanation.
-    fn unexplained(method: &Method, target: &Target<'_>, code: StatusCode, text: &str) -> Self {
-        let (reason, message) = words(method, code, text);
+    /// client-go's reason and message for an answer that is no `Status`.
+    fn from_code(method: &Method, target: &Target<'_>, code: StatusCode, text: &str) -> Self {
+        let (reason, message) = reason_and_message(method, code, text);
         let verb = method.as_str().to_ascii_lowercase();
         let about = target.about();
         let message =
@@ -217,8 +215,8 @@ impl Refusal {
     }
 }
 
-/// Reason and message that a bare status code stands for.
-fn words(method: &Method, code: StatusCode, text: &str) -> (&'static str, String) {
+/// client-go's reason and message for a status code.
+fn reason_and_message(method: &Method, code: StatusCode, text: &str) -> (&'static str, String) {
     let (reason, message) = match code {
         StatusCode::CONFLICT if method == Method::POST => {
             ("AlreadyExists", "the server reported a conflict")
@@ -274,7 +272,7 @@ fn words(method: &Method, code: StatusCode, text: &str) -> (&'static str, String
     (reason, message.to_owned())
 }
 
-/// The body where it is text for people, cut; else `unknown`.
+/// The body, truncated, if its media type is text; otherwise `unknown`.
 fn text(headers: &http::HeaderMap, body: &Bytes) -> String {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
     if kind.is_some_and(|kind| !kind.starts_with("text/")) {
@@ -284,12 +282,12 @@ fn text(headers: &http::HeaderMap, body: &Bytes) -> String {
     String::from_utf8_lossy(cut).trim().to_owned()
 }
 
-/// An error with what lies beneath it: connection errors say why only there.
+/// Formats an error with its sources: connection errors give their cause only there.
 pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for source in std::iter::successors(error.source(), |error| (**error).source()) {
         let source = source.to_string();
-        // Some print their source themselves.
+        // Some errors print their source themselves.
         if !text.contains(&source) {
             text = format!("{text}: {source}");
         }
@@ -297,7 +295,7 @@ pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// What is wrong with JSON, without a word of its content.
+/// Describes what is wrong with JSON, without any of its content.
 pub(crate) fn fault(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
         serde_json::error::Category::Io => "unreadable",

@@ -1,18 +1,17 @@
-//! Events: what `kubectl describe` shows at the end.
+//! Records core/v1 events, as client-go does.
 //!
-//! Owns core/v1 events from the call that tells one to the API server: what an event looks like
-//! (as client-go writes it), how much it says (`message`), when similar ones are counted or combined (`correlate`), and the
-//! queue with its writer ([`Recorder`]). Promises that telling an event never waits and never
-//! fails, that events about one object keep their order, that one the server does not take holds up
-//! those about its own object only, and that an object's first event and its last word get out
-//! where the server lets them. Leaves reasons and messages to those who tell.
+//! A [`Recorder`] has a queue of events (`pending`) and a task that writes them. Messages are
+//! truncated (`message`), similar events are counted or combined (`correlate`), failed writes are
+//! retried (`retry_queue`). Recording an event never waits and never fails. Events about one object
+//! keep their order. An event that the server does not accept delays only events about its own object.
+//! An object's first event and its final one are not dropped to keep limits.
 
 mod correlate;
-mod digest;
-mod held;
+mod lru_map;
 mod message;
 mod pending;
 mod recorder;
+mod retry_queue;
 mod sink;
 
 use std::{borrow::Cow, fmt, sync::Arc};
@@ -22,20 +21,20 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use self::message::Message;
-pub(super) use self::recorder::AT_ONCE;
+pub(super) use self::recorder::MAX_CONCURRENT_WRITES;
 pub use self::recorder::{Recorder, Source};
 
-/// The object an event is about. Fields that are empty are not written, as Go leaves them out.
+/// The object an event is about. Empty fields are not serialized, as in Go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
-    /// Its kind, as in `PersistentVolumeClaim`.
+    /// Its kind, such as `PersistentVolumeClaim`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub kind: Cow<'static, str>,
-    /// Its API version, as in `v1`.
+    /// Its API version, such as `v1`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Cow<'static, str>,
-    /// Its namespace; empty for kinds that have none.
+    /// Its namespace; empty for cluster-scoped kinds.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Its name.
@@ -44,17 +43,17 @@ pub struct Subject {
     /// Its UID.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The version the event speaks of.
+    /// The object's version at the time of the event.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
 }
 
-/// How bad it is.
+/// The type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// As it should be.
+    /// Information.
     Normal,
-    /// Somebody may have to act.
+    /// A failure; somebody may have to act.
     Warning,
 }
 
@@ -68,14 +67,14 @@ impl Severity {
     }
 }
 
-/// Whether an event may be left out.
+/// Whether an event may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Importance {
-    /// It comes again as long as it is true, so one of many may be left out.
+    /// It is recorded again as long as it is true, so it may be dropped.
     Repeatable,
-    /// The last there is to say of the object until something changes: it passes the limit on
-    /// events about one object, and the full queue.
-    LastWord,
+    /// The last event about the object until something changes: it is not subject to the limit on
+    /// events about one object, nor to the soft limit of the queue.
+    Final,
 }
 
 /// A core/v1 event.
@@ -83,30 +82,30 @@ pub(super) enum Importance {
 pub(super) struct Event {
     /// Its name, `<object>.<hex nanoseconds>`.
     pub(super) name: String,
-    /// What it is about.
+    /// `involvedObject`.
     pub(super) about: Arc<Subject>,
-    /// Who tells it: `source.component`.
+    /// `source.component`.
     pub(super) component: Arc<str>,
-    /// `reportingComponent`: the same, but empty for combined events, where client-go leaves it out.
+    /// `reportingComponent`: the component, or empty for combined events, as in client-go.
     pub(super) reporting_component: Arc<str>,
-    /// How bad it is.
+    /// `type`.
     pub(super) severity: Severity,
-    /// Whether it may be left out.
+    /// Whether it may be dropped.
     pub(super) importance: Importance,
-    /// Why, in one word.
+    /// The machine-readable reason.
     pub(super) reason: &'static str,
-    /// What, for people.
+    /// The human-readable message.
     pub(in super::events) message: Message,
-    /// When it was first seen.
+    /// `firstTimestamp`.
     pub(super) first: Timestamp,
-    /// When it was last seen.
+    /// `lastTimestamp`.
     pub(super) last: Timestamp,
-    /// How often it was seen.
+    /// How often it occurred.
     pub(super) count: u32,
 }
 
 impl Event {
-    /// The namespace it lives in: the object's, or `default`.
+    /// The event's namespace: that of the object, or `default`.
     pub(super) fn namespace(&self) -> &str {
         match self.about.namespace.as_str() {
             "" => "default",
@@ -114,10 +113,10 @@ impl Event {
         }
     }
 
-    /// The strategic merge patch that brings an earlier event up to this one.
+    /// The strategic merge patch that updates an earlier event to this one.
     pub(super) fn to_patch(&self) -> Value {
         let mut patch = json!({"count": self.count, "lastTimestamp": Seconds(self.last)});
-        // client-go compares with an empty message, and equal fields are not patched.
+        // client-go computes the patch from an event without a message, so an empty one is not in it.
         let message = self.message.as_str();
         if let (false, Some(fields)) = (message.is_empty(), patch.as_object_mut()) {
             fields.insert("message".to_owned(), message.into());
@@ -136,7 +135,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// The object as it is created.
+/// The body of the request that creates the event.
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -186,7 +185,7 @@ impl Serialize for Event {
     }
 }
 
-/// RFC 3339 in whole seconds, as Kubernetes writes times.
+/// RFC 3339 in whole seconds, as Kubernetes serializes times.
 struct Seconds(Timestamp);
 
 impl fmt::Display for Seconds {
@@ -205,7 +204,7 @@ impl Serialize for Seconds {
 pub(super) mod tests {
     use super::*;
 
-    /// An event about the claim `name`, told by `driver` at `second`.
+    /// An event about the claim `name` at `second`.
     pub(in crate::kube::events) fn event(
         name: &str,
         reason: &'static str,
@@ -236,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_event_is_written_as_client_go_writes_it() {
+    fn an_event_is_serialized_as_by_client_go() {
         let event = event("c", "Provisioning", "text", 1_700_000_000);
         assert_eq!(
             serde_json::to_value(event).unwrap(),
@@ -267,7 +266,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn events_about_objects_without_namespace_live_in_default() {
+    fn events_about_cluster_scoped_objects_are_in_the_namespace_default() {
         let mut event = event("pv", "VolumeFailedDelete", "text", 0);
         event.about = Arc::new(Subject { name: "pv".to_owned(), ..Subject::default() });
         let json = serde_json::to_value(event).unwrap();
@@ -276,7 +275,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_patch_holds_what_changes() {
+    fn a_patch_has_only_changed_fields() {
         let again = Event { count: 3, ..event("c", "r", "text", 1_700_000_000) };
         let patch = json!({"count": 3, "lastTimestamp": "2023-11-14T22:13:20Z", "message": "text"});
         assert_eq!(again.to_patch(), patch);
@@ -285,7 +284,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn fractions_of_seconds_are_cut() {
+    fn fractions_of_seconds_are_truncated() {
         let time = Timestamp::from_nanosecond(1_700_000_000_999_999_999).unwrap();
         assert_eq!(Seconds(time).to_string(), "2023-11-14T22:13:20Z");
     }

@@ -187,7 +187,7 @@ impl<V: View> Informer<V> {
     /// Shows `observer` everything, changes once the list is whole. Never returns; whoever drops the
     /// future ends the watch.
     pub async fn run(self, observer: impl EventHandler<V>) {
-        let streams = self.client.streams_lists();
+        let streams = self.client.may_stream_lists();
         let strategy = if streams { Strategy::Streamed } else { Strategy::Paged };
         self.run_by(Self::watched, strategy, observer).await;
     }
@@ -316,7 +316,7 @@ impl<V: View, O: EventHandler<V>> Run<V, O> {
             None => {
                 self.reporter.silent();
                 if progress.has_begun() {
-                    self.reflector.client.never_streams_lists();
+                    self.reflector.client.disable_streamed_lists();
                 }
                 Some(Step::Page)
             }

@@ -1,8 +1,8 @@
-//! Slim views of Kubernetes objects: own structs with the fields this program reads.
+//! Slim views of Kubernetes objects: structs with only the fields that this program reads.
 //!
-//! Owns what is read of each kind. Promises that unknown fields cost a skip and no memory, that
-//! `managedFields` is never built, and that absent fields read as empty. Leaves writing to
-//! `raw` (an object that is written back is never written from a view: it would lose fields).
+//! Unknown fields, `managedFields` above all, are skipped and cost no memory. Absent fields read as
+//! empty. Objects are never written from a view, because fields would be lost: see
+//! [`Client::edit`](crate::kube::Client::edit).
 
 mod in_tree;
 pub(crate) mod kind;
@@ -26,7 +26,7 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 pub use self::in_tree::InTreeSource;
 use self::protobuf::Fault;
 
-/// A kind this program reads, with what requests for it need to know.
+/// A view of one kind, with what requests for the kind need.
 pub trait View:
     Resource<DynamicType = ()>
     + for<'de> Deserialize<'de>
@@ -36,25 +36,25 @@ pub trait View:
     + Sync
     + 'static
 {
-    /// Whether objects of the kind live in a namespace.
+    /// Whether the kind is namespaced.
     const NAMESPACED: bool;
 
-    /// How an object is read from its message in protobuf, where that is known.
+    /// The function that reads an object from protobuf, if there is one for the kind.
     fn from_protobuf() -> Option<FromProtobuf<Self>> {
         None
     }
 
-    /// The object's name; empty only where a server sent none.
+    /// The object's name; empty only if the server sent none.
     fn name(&self) -> &str {
         self.meta().name.as_deref().unwrap_or_default()
     }
 
-    /// The object's namespace; empty for kinds that have none.
+    /// The object's namespace; empty for cluster-scoped kinds.
     fn namespace(&self) -> &str {
         self.meta().namespace.as_deref().unwrap_or_default()
     }
 
-    /// The object's UID; empty only where a server sent none.
+    /// The object's UID; empty only if the server sent none.
     fn uid(&self) -> &str {
         self.meta().uid.as_deref().unwrap_or_default()
     }
@@ -64,35 +64,35 @@ pub trait View:
         self.meta().annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Whether the object carries the finalizer `name`.
+    /// Whether the object has the finalizer `name`.
     fn has_finalizer(&self, name: &str) -> bool {
         self.meta().finalizers.iter().flatten().any(|f| f == name)
     }
 
-    /// Whether this is the very object that was seen before, and nothing of it has changed since.
-    fn is_as_before(&self, before: &Self) -> bool {
+    /// Whether this and `before` are the same object in the same version.
+    fn is_same_version_as(&self, before: &Self) -> bool {
         let (new, old) = (&self.meta().resource_version, &before.meta().resource_version);
         self.uid() == before.uid() && new.is_some() && new == old
     }
 
-    /// Whether somebody has deleted the object and it waits for its finalizers.
+    /// Whether the object has a deletion timestamp and only its finalizers keep it.
     fn is_terminating(&self) -> bool {
         self.meta().deletion_timestamp.is_some()
     }
 }
 
-/// Reads a tree of JSON by way of its text, so that no view needs a reader of trees beside its reader of
-/// texts.
+/// Reads a view from a JSON value by serializing it first: a second `Deserialize` instance of each
+/// view, for values, would make the binary larger.
 pub(super) fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
     serde_json::from_slice(&serde_json::to_vec(object)?)
 }
 
-/// Reads an object from its message.
+/// Reads an object from its protobuf message.
 pub type FromProtobuf<V> = fn(&[u8]) -> Result<V, Fault>;
 
-/// Declares a view: its kind's names, and the struct with `metadata` and the fields given; labels
-/// are read where the scope is followed by `+ labels`. The table of the message follows where lists
-/// of the kind are asked for in protobuf.
+/// Declares a view: the names of its kind, and a struct with `metadata` and the given fields. After
+/// the scope, `+ labels` makes it read labels. After the fields, `protobuf TABLE` makes it readable
+/// from protobuf.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
         view! { @as "slim_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
@@ -107,8 +107,8 @@ macro_rules! view {
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
-            /// Names, UID, version, annotations, finalizers, owners, times, for some kinds labels;
-            /// nothing else of the metadata.
+            /// Names, UID, version, annotations, finalizers, owners, timestamps, for some kinds
+            /// labels; nothing else of the metadata.
             #[serde(deserialize_with = $metadata)]
             pub metadata: ObjectMeta,
             $($(#[$field_doc])* pub $field: $type,)*
@@ -169,53 +169,53 @@ pub use self::{
 };
 
 view! {
-    /// A core/v1 Event: only ever written, so nothing but its name is read.
+    /// A core/v1 Event. Events are only written; of the answers only the metadata is read.
     Event: Namespaced "" "v1" "Event" "events" {}
 }
 
 view! {
     /// A PersistentVolumeClaim.
     Claim: Namespaced "" "v1" "PersistentVolumeClaim" "persistentvolumeclaims" {
-        /// What its user asks for.
+        /// The desired volume.
         spec: ClaimSpec,
-        /// What the cluster says of it.
+        /// The current state.
         status: ClaimStatus,
     } protobuf CLAIM
 }
 
 impl Claim {
-    /// Whether no volume is the claim's yet: neither bound to it nor named by its user.
+    /// Whether the claim names no volume: neither the controller nor its user has set `volumeName`.
     pub fn is_unbound(&self) -> bool {
         self.spec.volume_name.as_deref().unwrap_or_default().is_empty()
     }
 }
 
-/// What a claim's user asks for.
+/// `spec` of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimSpec {
-    /// `ReadWriteOnce` and so on, in the user's order.
+    /// Access modes such as `ReadWriteOnce`, in the user's order.
     #[serde(deserialize_with = "bounded::names")]
     pub access_modes: Vec<String>,
-    /// The size.
+    /// The requested size.
     pub resources: ResourceRequirements,
     /// Whether there is a label selector.
-    #[serde(deserialize_with = "bounded::is_there")]
+    #[serde(deserialize_with = "bounded::is_present")]
     pub selector: bool,
-    /// The class by name; the older annotation wins over it.
+    /// The name of the StorageClass; the legacy annotation wins over it.
     #[serde(deserialize_with = "bounded::optional_name")]
     pub storage_class_name: Option<String>,
-    /// The PersistentVolume the claim is bound to, or was pointed at by its user.
+    /// The PersistentVolume that the claim is bound to, or that its user chose.
     #[serde(deserialize_with = "bounded::optional_name")]
     pub volume_name: Option<String>,
     /// `Filesystem` (also when absent) or `Block`.
     #[serde(deserialize_with = "bounded::optional_name")]
     pub volume_mode: Option<String>,
-    /// What the volume is made from, in the claim's namespace. Boxed, as most claims name nothing.
+    /// The source of the volume's content, in the claim's namespace. Boxed, as most claims have none.
     pub data_source: Option<Box<ObjectReference>>,
-    /// What the volume is made from, of any kind and perhaps of another namespace.
+    /// The source of the volume's content, of any kind and possibly of another namespace.
     pub data_source_ref: Option<Box<ObjectReference>>,
-    /// The VolumeAttributesClass by name.
+    /// The name of the VolumeAttributesClass.
     #[serde(deserialize_with = "bounded::optional_name")]
     pub volume_attributes_class_name: Option<String>,
 }
@@ -224,11 +224,11 @@ pub struct ClaimSpec {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourceRequirements {
-    /// The least that is asked for.
+    /// The minimum.
     pub requests: ResourceRequests,
 }
 
-/// Quantities by the resource's name, of which claims have one.
+/// Quantities by resource name; claims use one.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourceRequests {
@@ -237,7 +237,7 @@ pub struct ResourceRequests {
     pub storage: Option<String>,
 }
 
-/// What the cluster says of a claim.
+/// `status` of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ClaimStatus {
@@ -259,7 +259,7 @@ pub struct ObjectReference {
     /// Name.
     #[serde(deserialize_with = "bounded::name")]
     pub name: String,
-    /// Namespace, where the reference may name another one.
+    /// Namespace, for references across namespaces.
     #[serde(deserialize_with = "bounded::optional_name")]
     pub namespace: Option<String>,
 }
@@ -267,21 +267,20 @@ pub struct ObjectReference {
 view! {
     /// A PersistentVolume.
     Volume: Cluster + labels "" "v1" "PersistentVolume" "persistentvolumes" {
-        /// Where the volume is and whose.
+        /// The volume and its claim.
         spec: VolumeSpec,
-        /// What the cluster says of it.
+        /// The current state.
         status: VolumeStatus,
     } protobuf VOLUME
 }
 
 impl Volume {
-    /// The driver's id of the volume; empty for volumes that are not of CSI.
+    /// The CSI volume handle; empty for other volumes.
     pub fn handle(&self) -> &str {
         self.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
     }
 
-    /// What the PersistentVolume itself calls its volume, of CSI or of an in-tree plugin; empty
-    /// for volumes of other kinds.
+    /// The volume's id in the PersistentVolume's CSI or in-tree source; empty for other volumes.
     pub fn source_id(&self) -> &str {
         match (&self.spec.csi, &self.spec.in_tree) {
             (None, Some(in_tree)) => in_tree.id(),
@@ -289,7 +288,7 @@ impl Volume {
         }
     }
 
-    /// The same of a whole PersistentVolume.
+    /// The [`source_id`](Self::source_id) of a complete PersistentVolume.
     pub fn source_id_of(volume: &core::PersistentVolume) -> String {
         let Some(spec) = &volume.spec else { return String::new() };
         match (&spec.csi, InTreeSource::of(spec)) {
@@ -305,28 +304,27 @@ impl Volume {
     }
 }
 
-/// Where a volume is and whose.
+/// `spec` of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(from = "in_tree::Wire")]
+#[serde(from = "in_tree::RawVolumeSpec")]
 pub struct VolumeSpec {
-    /// The claim it is for.
+    /// The volume's claim.
     pub claim_ref: Option<ClaimReference>,
-    /// The CSI driver's part; absent for volumes of other kinds.
+    /// The CSI source; absent for other volumes.
     pub csi: Option<CsiSource>,
-    /// Which nodes can reach the volume; all where there is none.
+    /// The nodes that can access the volume; `None` means all.
     pub node_affinity: Option<VolumeNodeAffinity>,
     /// `Delete`, `Retain` or `Recycle`.
     pub persistent_volume_reclaim_policy: String,
-    /// The class by name.
+    /// The name of the StorageClass.
     pub storage_class_name: String,
     /// `Filesystem` (also when absent) or `Block`.
     pub volume_mode: Option<String>,
-    /// The part of an in-tree plugin that a CSI driver took over from; absent for volumes of CSI
-    /// and of other plugins.
+    /// The source of an in-tree plugin that was migrated to CSI; absent for other volumes.
     pub in_tree: Option<Box<InTreeSource>>,
 }
 
-/// The claim a volume is for.
+/// `claimRef` of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ClaimReference {
@@ -334,11 +332,11 @@ pub struct ClaimReference {
     pub namespace: String,
     /// The claim's name.
     pub name: String,
-    /// The claim's UID; empty in references made by hand.
+    /// The claim's UID; empty in references that users wrote.
     pub uid: String,
 }
 
-/// The CSI driver's part of a volume.
+/// The CSI source of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiSource {
@@ -348,7 +346,7 @@ pub struct CsiSource {
     pub volume_handle: String,
 }
 
-/// What the cluster says of a volume.
+/// `status` of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct VolumeStatus {
@@ -359,17 +357,17 @@ pub struct VolumeStatus {
 view! {
     /// A StorageClass.
     StorageClass: Cluster "storage.k8s.io" "v1" "StorageClass" "storageclasses" {
-        /// The driver's name, or the in-tree name it took over.
+        /// The name of the driver, or of the in-tree plugin that it replaces.
         provisioner: String,
-        /// What the driver and this program are told about volumes of the class.
+        /// Parameters for the driver and for this program.
         parameters: BTreeMap<String, String>,
         /// `Delete` or `Retain`.
         reclaim_policy: Option<String>,
-        /// Options for mounting, in order.
+        /// Mount options, in order.
         mount_options: Vec<String>,
         /// `Immediate` or `WaitForFirstConsumer`.
         volume_binding_mode: Option<String>,
-        /// Where volumes of the class may be.
+        /// The topologies that volumes of the class may have.
         allowed_topologies: Vec<TopologySelectorTerm>,
     }
 }
@@ -378,11 +376,11 @@ view! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySelectorTerm {
-    /// All of these must hold.
+    /// The requirements, all of which must be met.
     pub match_label_expressions: Vec<TopologySelectorRequirement>,
 }
 
-/// One key of an allowed topology with the values it may have.
+/// One key of an allowed topology with its allowed values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TopologySelectorRequirement {
@@ -395,16 +393,16 @@ pub struct TopologySelectorRequirement {
 view! {
     /// A VolumeAttachment.
     VolumeAttachment: Cluster "storage.k8s.io" "v1" "VolumeAttachment" "volumeattachments" {
-        /// What is attached where.
+        /// The volume and its node.
         spec: VolumeAttachmentSpec,
     }
 }
 
-/// What is attached where.
+/// `spec` of an attachment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeAttachmentSpec {
-    /// Who attaches it: some CSI driver.
+    /// The CSI driver that attaches the volume.
     pub attacher: String,
     /// The node's name.
     pub node_name: String,
@@ -426,18 +424,18 @@ view! {
 }
 
 view! {
-    /// A CSINode: what the CSI drivers on a node have registered there.
+    /// A CSINode: the CSI drivers on a node.
     CsiNode: Cluster "storage.k8s.io" "v1" "CSINode" "csinodes" {
         /// The drivers.
         spec: CsiNodeSpec,
     }
 }
 
-/// What is registered on a node.
+/// `spec` of a CSINode.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct CsiNodeSpec {
-    /// The drivers. The API requires the list, and servers write an empty one as null.
+    /// The drivers. The API requires the list, and servers serialize an empty one as null.
     #[serde(deserialize_with = "null_as_empty")]
     pub drivers: Vec<CsiNodeDriver>,
 }
@@ -448,7 +446,7 @@ pub struct CsiNodeSpec {
 pub struct CsiNodeDriver {
     /// The driver's name.
     pub name: String,
-    /// The labels of the Node that tell where it is, for this driver. Null for a driver without.
+    /// The labels of the Node that are the driver's topology keys; null if it has none.
     #[serde(deserialize_with = "null_as_empty")]
     pub topology_keys: Vec<String>,
 }
@@ -461,13 +459,13 @@ view! {
     }
 }
 
-/// One value of a Secret, decoded; prints as nothing but its being there.
+/// One value of a Secret, decoded; `Debug` does not print it.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretValue(ByteString);
 
 impl SecretValue {
-    /// The value's bytes: for the driver, never for a log.
+    /// The value's bytes: for the driver, never to be logged.
     pub fn expose(&self) -> &[u8] {
         &self.0.0
     }
@@ -482,52 +480,52 @@ impl std::fmt::Debug for SecretValue {
 view! {
     /// A VolumeAttributesClass.
     VolumeAttributesClass: Cluster "storage.k8s.io" "v1" "VolumeAttributesClass" "volumeattributesclasses" {
-        /// The CSI driver it is for.
+        /// The CSI driver's name.
         driver_name: String,
-        /// What the driver is told, and may be told anew later.
+        /// Mutable parameters for the driver.
         parameters: BTreeMap<String, String>,
     }
 }
 
 view! {
-    /// A CSIStorageCapacity, as all supported servers but the oldest serve it.
+    /// A CSIStorageCapacity of version v1, since Kubernetes 1.24.
     StorageCapacity: Namespaced + labels "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
-        /// The class it is about.
+        /// The name of the StorageClass.
         storage_class_name: String,
-        /// The nodes it is about; absent: none.
+        /// The nodes; `None` means no nodes.
         node_topology: Option<LabelSelector>,
-        /// How much room there is.
+        /// The free capacity.
         capacity: Option<String>,
-        /// How large a volume may be.
+        /// The maximum size of a volume.
         maximum_volume_size: Option<String>,
     }
 }
 
 view! {
-    /// A CSIStorageCapacity, as Kubernetes 1.21 to 1.23 serve it.
+    /// A CSIStorageCapacity of version v1beta1, for Kubernetes 1.21 to 1.23.
     StorageCapacityBeta: Namespaced + labels "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
-        /// The class it is about.
+        /// The name of the StorageClass.
         storage_class_name: String,
-        /// The nodes it is about; absent: none.
+        /// The nodes; `None` means no nodes.
         node_topology: Option<LabelSelector>,
-        /// How much room there is.
+        /// The free capacity.
         capacity: Option<String>,
-        /// How large a volume may be.
+        /// The maximum size of a volume.
         maximum_volume_size: Option<String>,
     }
 }
 
-/// Which objects are meant, by their labels.
+/// Selects objects by their labels.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
-    /// Labels that they must have.
+    /// Required labels.
     pub match_labels: BTreeMap<String, String>,
-    /// What else must hold of their labels; only whether there is such matters here.
+    /// Further requirements; this program only checks whether there are any.
     pub match_expressions: Vec<serde_json::Value>,
 }
 
-/// An object of whatever kind.
+/// The metadata of an object of any kind.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AnyObject {
@@ -536,7 +534,7 @@ pub(super) struct AnyObject {
     pub(super) metadata: ObjectMeta,
 }
 
-/// Reads a list that Go writes as null when it is empty and not left out.
+/// Reads a list that Go serializes as null if it is nil.
 fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -547,16 +545,17 @@ where
 
 type Labels = Option<BTreeMap<String, String>>;
 
-/// Reads of an object's metadata only what this program uses.
+/// Reads only the metadata that this program uses, without labels.
 fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Slim::<IgnoredAny>::deserialize(deserializer).map(|slim| slim.with_labels(|_| None))
 }
 
+/// Reads only the metadata that this program uses, with labels.
 fn labelled_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Slim::<Labels>::deserialize(deserializer).map(|slim| slim.with_labels(|labels| labels))
 }
 
-/// What is read of an object's metadata; `L` of its labels.
+/// The metadata that is read; `L` is the type of the labels.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Slim<L: Default> {
@@ -634,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn a_csi_node_without_drivers_or_keys_is_read_whichever_way_it_is_written() {
+    fn missing_and_null_lists_of_a_csi_node_are_empty() {
         for spec in [json!({"drivers": null}), json!({"drivers": []}), json!({})] {
             let node: CsiNode =
                 serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
@@ -652,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_the_api_servers() {
+    fn urls_are_those_of_the_api() {
         assert_eq!(
             Claim::url_path(&(), Some("sc")),
             "/api/v1/namespaces/sc/persistentvolumeclaims"

@@ -1,53 +1,51 @@
-//! Kubernetes quantities: `5Gi`, `1.5G`, `100m`, `12e6`.
+//! Kubernetes quantities, such as `5Gi`, `1.5G`, `100m` and `12e6`.
 //!
-//! Owns reading them as apimachinery's `resource.ParseQuantity` does (syntax, suffixes, rounding
-//! away from zero to whole nanos, the cap of binary ones at 2^63-1, error texts), writing them as
-//! its `String()` does, comparing them and rounding them to bytes. Promises exactness for up to 38
-//! significant digits and never to panic.
+//! They are parsed as by apimachinery's `resource.ParseQuantity` (syntax, suffixes, rounding away from
+//! zero to nanos, the limit of binary ones at 2^63-1, error texts) and formatted as by its `String()`.
+//! Arithmetic is exact for up to 38 significant digits.
 //!
-//! Where Go overflows silently this differs: [`Quantity::value`] stops at the ends of an `i64`
-//! (Go: `100E` has the value 0), multiples of more than exa are written with `E` (Go drops the
-//! suffix), exponents past 32 bits are refused (Go wraps), and so are more than 38 digits, not counting
-//! zeros at the end.
+//! There are differences where Go overflows silently: [`Quantity::value`] saturates (in Go `100E` has
+//! the value 0), multiples of more than exa are formatted with `E` (Go omits the suffix), and exponents
+//! of more than 32 bits (Go wraps) and more than 38 digits, without trailing zeros, are errors.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 
 use std::{cmp::Ordering, fmt};
 
-/// The most digits a mantissa has: as many as an `i128` surely holds. Zeros at its end are none of it.
+/// The most digits of a mantissa, without trailing zeros: an `i128` holds any number of so many digits.
 const DIGITS: u32 = 38;
 /// The exponent of the smallest unit, a nano.
 const NANO: i64 = -9;
 /// The exponent of the largest decimal suffix, exa.
 const EXA: i64 = 18;
 
-/// A number of something, with the way it is written.
+/// A quantity: a number with its format.
 #[derive(Debug, Clone)]
 pub struct Quantity {
     amount: Amount,
     format: Format,
-    /// The text it was read from, where Go keeps that instead of writing it anew.
+    /// The original text, if Go keeps it instead of formatting the number.
     verbatim: Option<Box<str>>,
 }
 
-/// Why a text is no quantity; worded as Kubernetes words it.
+/// Why a text is no quantity, with Kubernetes' messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not of the shape number, suffix.
+    /// It is not a number and a suffix.
     #[error(
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// The number has more digits than can be held.
+    /// The number has too many digits.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
-    /// The suffix means nothing.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
-/// How a quantity is written.
+/// How a quantity is formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     /// `12e6`
@@ -66,15 +64,15 @@ struct Amount {
 }
 
 impl Quantity {
-    /// Reads a quantity.
+    /// Parses a quantity.
     ///
     /// # Errors
-    /// [`QuantityError`] as Kubernetes words it.
+    /// If the text is no quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
         }
-        let parts = Deps::split(text)?;
+        let parts = Parts::split(text)?;
         let suffix = Suffix::parse(parts.suffix)?;
         let amount = parts.number()?.times(suffix)?;
         let amount = amount.rounded_to_nanos();
@@ -89,22 +87,22 @@ impl Quantity {
             } else {
                 format
             },
-            verbatim: parts.is_kept(suffix).then(|| text.into()),
+            verbatim: parts.is_kept_verbatim(suffix).then(|| text.into()),
         })
     }
 
-    /// So many bytes, written with binary suffixes.
+    /// A quantity of bytes, formatted with binary suffixes.
     pub fn from_bytes(bytes: i64) -> Self {
         Self { amount: Amount::new(bytes.into(), 0), format: Format::BinarySi, verbatim: None }
     }
 
-    /// The number in whole units, rounded away from zero; the nearest `i64` where it is outside.
+    /// The number in whole units, rounded away from zero; saturates at the limits of `i64`.
     pub fn value(&self) -> i64 {
-        let beyond = if self.amount.mantissa < 0 { i64::MIN } else { i64::MAX };
-        self.checked_value().unwrap_or(beyond)
+        let limit = if self.amount.mantissa < 0 { i64::MIN } else { i64::MAX };
+        self.checked_value().unwrap_or(limit)
     }
 
-    /// The number in whole units, rounded away from zero; none where an `i64` cannot hold it.
+    /// The number in whole units, rounded away from zero; `None` if it does not fit an `i64`.
     pub fn checked_value(&self) -> Option<i64> {
         let Amount { mantissa, exponent } = self.amount;
         let whole = match u32::try_from(exponent) {
@@ -116,30 +114,30 @@ impl Quantity {
         whole.and_then(|whole| i64::try_from(whole).ok())
     }
 
-    /// The text it was read from, where Go keeps that.
+    /// The original text, if Go keeps it.
     pub fn verbatim(&self) -> Option<&str> {
         self.verbatim.as_deref()
     }
 
-    /// Whether it is nothing at all.
+    /// Whether it is zero.
     pub fn is_zero(&self) -> bool {
         self.amount.mantissa == 0
     }
 }
 
-// === Reading ===
+// === Parsing ===
 
 /// The pieces of a quantity's text.
-struct Deps<'a> {
+struct Parts<'a> {
     negative: bool,
-    /// Digits before the point, without leading zeros; `0` for none.
+    /// Digits before the point, without leading zeros; `0` if there are none.
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
 }
 
-impl<'a> Deps<'a> {
-    /// Splits as apimachinery does: whatever follows the number is checked for its shape only.
+impl<'a> Parts<'a> {
+    /// Splits a text as apimachinery does: of the suffix only the characters are checked.
     fn split(text: &'a str) -> Result<Self, QuantityError> {
         let negative = text.starts_with('-');
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -171,24 +169,24 @@ impl<'a> Deps<'a> {
         Ok(Amount::new(mantissa, zeros.saturating_sub(self.places())))
     }
 
-    /// Digits behind the point.
+    /// The number of digits after the point.
     fn places(&self) -> i64 {
         i64::try_from(self.fraction.len()).unwrap_or(i64::MAX)
     }
 
-    /// Whether Go keeps the text for `String()`: it does for small numbers that look canonical at
-    /// a glance, which some are not (`1.500G`, `+1Mi`).
-    fn is_kept(&self, suffix: Suffix) -> bool {
+    /// Whether Go keeps the text for `String()`: it does for small numbers that look canonical, although
+    /// some are not (`1.500G`, `+1Mi`).
+    fn is_kept_verbatim(&self, suffix: Suffix) -> bool {
         let digits = self.whole.len() + self.fraction.len();
         match suffix {
             Suffix::Binary(exponent) => {
                 // 2^exponent has about 3/10 as many decimal digits.
-                let room = 14_usize.checked_sub(self.whole.len() + (exponent as usize * 3) / 10);
+                let spare = 14_usize.checked_sub(self.whole.len() + (exponent as usize * 3) / 10);
                 let last = self.whole.bytes().rev().take(3).rev();
                 let last =
                     last.fold(0_u32, |n, digit| n * 10 + u32::from(digit.wrapping_sub(b'0')));
-                // Thousands are multiples of eight, so the last three digits tell.
-                self.fraction.is_empty() && room.is_some() && last % 8 != 0
+                // Thousands are multiples of eight, so the last three digits suffice.
+                self.fraction.is_empty() && spare.is_some() && last % 8 != 0
             }
             Suffix::Decimal(exponent) | Suffix::Exponent(exponent) => {
                 let scale = exponent.saturating_sub(self.places());
@@ -274,7 +272,7 @@ impl Amount {
             }
             Suffix::Binary(power) => match self.mantissa.checked_mul(1 << power) {
                 Some(mantissa) => Ok(Self::new(mantissa, self.exponent)),
-                // Such a mantissa with few places is far past the cap of binary quantities.
+                // Such a mantissa with few places is far above the limit of binary quantities.
                 None if self.exponent > -18 => {
                     Ok(Self::new(i128::from(i64::MAX) * self.mantissa.signum(), 0))
                 }
@@ -283,7 +281,7 @@ impl Amount {
         }
     }
 
-    /// Rounds away from zero, so that what is asked for is never nothing.
+    /// Rounds away from zero, so that a request never becomes zero.
     fn rounded_to_nanos(self) -> Self {
         if self.exponent >= NANO {
             return self;
@@ -291,14 +289,14 @@ impl Amount {
         Self::new(shift_down(self.mantissa, NANO.abs_diff(self.exponent)), NANO)
     }
 
-    /// Keeps within plus and minus 2^63-1.
+    /// Clamps to plus and minus 2^63-1.
     fn capped(self) -> Self {
-        let most = Self::new(i64::MAX.into(), 0);
-        let least = Self::new(-i128::from(i64::MAX), 0);
-        self.min(most).max(least)
+        let max = Self::new(i64::MAX.into(), 0);
+        let min = Self::new(-i128::from(i64::MAX), 0);
+        self.min(max).max(min)
     }
 
-    /// The position of the first digit: that many digits stand before the point.
+    /// The number of digits before the decimal point; negative for zeros after it.
     fn magnitude(self) -> i64 {
         let digits =
             self.mantissa.unsigned_abs().checked_ilog10().map_or(0, |log| i64::from(log) + 1);
@@ -309,7 +307,7 @@ impl Amount {
         let by_magnitude = self.magnitude().cmp(&other.magnitude());
         by_magnitude.then_with(|| {
             let low = self.exponent.min(other.exponent);
-            // With equal magnitudes both end up with as many digits as the longer one has.
+            // With equal magnitudes both get as many digits as the longer one has.
             let aligned = |a: Self| {
                 let up = u32::try_from(a.exponent - low).unwrap_or(0);
                 a.mantissa.unsigned_abs().saturating_mul(10_u128.saturating_pow(up))
@@ -347,7 +345,7 @@ fn shift_down(mantissa: i128, places: u64) -> i128 {
     quotient + rest.signum()
 }
 
-// === Comparing ===
+// === Comparison ===
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -361,7 +359,7 @@ impl PartialOrd for Quantity {
     }
 }
 
-/// Equal numbers are equal, however they are written.
+/// Quantities are equal if their numbers are, whatever their format.
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.amount == other.amount
@@ -370,7 +368,7 @@ impl PartialEq for Quantity {
 
 impl Eq for Quantity {}
 
-// === Writing ===
+// === Formatting ===
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -397,22 +395,22 @@ impl fmt::Display for Quantity {
 }
 
 impl Quantity {
-    /// Whole multiples of the largest fitting power of 1024; `None` for fractions and numbers of
-    /// less than 1024, which are written in decimal.
+    /// The number as a multiple of the largest power of 1024 that divides it; `None` for fractions and
+    /// numbers below 1024, which are formatted as decimal.
     fn in_binary(&self) -> Option<(i128, &'static str)> {
         let power = 10_i128.checked_pow(u32::try_from(self.amount.exponent).ok()?)?;
         let whole = self.amount.mantissa.checked_mul(power)?;
         if whole.unsigned_abs() < 1024 {
             return None;
         }
-        let fitting = BINARY.iter().rev().find(|(_, n)| whole % (1 << n) == 0);
-        Some(fitting.map_or((whole, ""), |(suffix, n)| (whole / (1 << n), suffix)))
+        let largest = BINARY.iter().rev().find(|(_, n)| whole % (1 << n) == 0);
+        Some(largest.map_or((whole, ""), |(suffix, n)| (whole / (1 << n), suffix)))
     }
 
-    /// The number with an exponent that is a multiple of three and at most `most`, as digits.
-    fn in_thousands(&self, most: i64) -> (String, i64) {
+    /// The digits of the number and their exponent, which is a multiple of three and at most `max`.
+    fn in_thousands(&self, max: i64) -> (String, i64) {
         let Amount { mantissa, exponent } = self.amount;
-        let target = (exponent - exponent.rem_euclid(3)).min(most);
+        let target = (exponent - exponent.rem_euclid(3)).min(max);
         let zeros = usize::try_from(exponent - target).unwrap_or(0);
         (format!("{mantissa}{}", "0".repeat(zeros)), target)
     }

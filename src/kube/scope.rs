@@ -1,11 +1,11 @@
-//! Which objects of a kind are meant by a list or a watch.
+//! Selects the objects of a list or a watch.
 
 use super::{
     client::name::{BadName, check_namespace},
     connection::url::query,
 };
 
-/// Some or all objects of a kind.
+/// A namespace and selectors; by default all objects of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scope {
     pub(super) namespace: Option<String>,
@@ -22,27 +22,27 @@ impl Scope {
     /// The objects in `namespace`.
     ///
     /// # Errors
-    /// [`BadName`] when that cannot stand in a URL.
+    /// [`BadName`] if it cannot be a path segment.
     pub fn namespace(namespace: &str) -> Result<Self, BadName> {
         check_namespace(namespace)?;
         Ok(Self { namespace: Some(namespace.to_owned()), ..Self::default() })
     }
 
-    /// Only objects whose labels fit `selector`.
+    /// Only objects whose labels match `selector`.
     #[must_use]
     pub fn labelled(self, selector: &str) -> Self {
         Self { labels: Some(selector.to_owned()), ..self }
     }
 
-    /// Only the object called `name`.
+    /// Only the object named `name`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        // As apimachinery's `fields.EscapeValue`: what separates terms would else begin another.
+        // As apimachinery's `fields.EscapeValue`.
         let name = name.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
         Self { fields: Some(format!("metadata.name={name}")), ..self }
     }
 
-    /// The scope's part of a query, each pair with a `&` before it.
+    /// The scope's query parameters, each with a leading `&`.
     pub(super) fn query(&self) -> String {
         let labels = self.labels.iter().map(|text| ("&labelSelector=", text));
         let fields = self.fields.iter().map(|text| ("&fieldSelector=", text));
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_makes_one_term_of_the_selector() {
+    fn a_name_is_one_term_of_the_field_selector() {
         let query = |name| Scope::all().named(name).query();
         assert_eq!(query("snap-1.a"), "&fieldSelector=metadata.name%3Dsnap-1.a");
         assert_eq!(

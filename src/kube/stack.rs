@@ -1,38 +1,38 @@
-//! The rules that every request obeys, one layer a rule.
+//! The layers between the client and the transport.
 //!
-//! Owns what stands between a request and the transport, from the outside in:
-//! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`], [`anew`], [`forbidden`],
-//! [`request_metrics`], [`request_log`]; before all of them, a watcher's own [`rate`]; behind them, on the way
-//! to servers that are shown one, [`file_token`]. The order is part of the
-//! rules: every repetition pays the throttle anew, nothing waits between the gate and the wire, and
-//! a deadline counts from the sending.
-//! Promises that no layer pushes back through readiness: all waiting happens in the request's own
-//! future, so that whoever gives up a request frees its place at once. Leaves to `lanes` which
-//! lane obeys which rule.
+//! From the outside in: [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`],
+//! [`deadline`], [`hedge`], [`forbidden`], [`request_metrics`], [`request_log`]. A watcher puts its
+//! own [`watch_rate`] before them; the transport puts [`file_token`] behind them. The order matters:
+//! every retry takes a token from the throttle again, nothing waits between the gate and the
+//! connection, and a deadline counts from the sending.
+//!
+//! No layer applies backpressure through readiness: all waiting happens in the request's own
+//! future, so that dropping the future frees its permit at once. [`Lanes`](super::Lanes) decide
+//! which lane has which layers.
 
-pub(crate) mod anew;
 pub(crate) mod deadline;
 pub(crate) mod file_token;
 pub(crate) mod forbidden;
 pub(crate) mod gate;
+pub(crate) mod hedge;
 pub(crate) mod in_flight;
-pub(crate) mod rate;
 pub(crate) mod request_log;
 pub(crate) mod request_metrics;
 pub(crate) mod retry_after;
-mod stripped;
+mod strip_secrets;
 pub(crate) mod target;
 pub(crate) mod throttle;
 pub(crate) mod user_agent;
+pub(crate) mod watch_rate;
 
 use futures::future::Either;
 
 pub(crate) use super::connection::transport::Outcome;
 use super::connection::transport::{Request, Service};
 
-/// One rule: what it does with a request, given the rest of the way.
+/// A layer around a [`Service`].
 pub(crate) trait Layer: Send + Sync + 'static {
-    /// Answers `request`, as a rule by handing it on to `next`.
+    /// Answers `request`, usually by sending it through `next`, the service that the layer wraps.
     fn apply(
         &self,
         request: &mut Request,
@@ -40,7 +40,7 @@ pub(crate) trait Layer: Send + Sync + 'static {
     ) -> impl Future<Output = Outcome> + Send;
 }
 
-/// A rule that not every lane has.
+/// An optional layer: `None` passes requests on unchanged.
 impl<R: Layer> Layer for Option<R> {
     fn apply(
         &self,
@@ -48,25 +48,25 @@ impl<R: Layer> Layer for Option<R> {
         next: &impl Service,
     ) -> impl Future<Output = Outcome> + Send {
         match self {
-            Some(rule) => Either::Left(rule.apply(request, next)),
+            Some(layer) => Either::Left(layer.apply(request, next)),
             None => Either::Right(next.send(request)),
         }
     }
 }
 
-/// A rule and the way behind it.
-struct Layered<R, W> {
-    rule: R,
-    next: W,
+/// A layer and the service that it wraps.
+struct Layered<L, S> {
+    layer: L,
+    next: S,
 }
 
-impl<R: Layer, W: Service> Service for Layered<R, W> {
+impl<L: Layer, S: Service> Service for Layered<L, S> {
     fn send(&self, request: &mut Request) -> impl Future<Output = Outcome> + Send {
-        self.rule.apply(request, &self.next)
+        self.layer.apply(request, &self.next)
     }
 }
 
-/// Puts `rule` before `next`.
-pub(crate) fn layer(rule: impl Layer, next: impl Service) -> impl Service {
-    Layered { rule, next }
+/// Wraps the service `next` in `layer`.
+pub(crate) fn layer(layer: impl Layer, next: impl Service) -> impl Service {
+    Layered { layer, next }
 }

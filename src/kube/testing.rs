@@ -1,7 +1,7 @@
-//! A scripted API server for this room's tests: a function from a request to its answer.
+//! A scripted API server for tests: a function from a request to its answer.
 //!
-//! It knows nothing of objects; each test says what is answered when. Requests are noted with the
-//! (paused) time they came at.
+//! It knows nothing of objects; each test provides the answers. Requests are recorded with the
+//! (paused) time of their arrival.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,19 +20,22 @@ use super::{
 };
 use crate::runtime::{Clock, Generator, Random};
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedRequest {
     pub(crate) method: String,
     /// Path and query.
     pub(crate) url: String,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: String,
-    /// Time since the server was made.
+    /// Time since the server was created.
     pub(crate) at: Duration,
 }
 
-impl Seen {
+/// The former name of [`RecordedRequest`].
+pub(crate) type Seen = RecordedRequest;
+
+impl RecordedRequest {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
@@ -45,7 +48,7 @@ impl Seen {
 /// How an answer's body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// As it should.
+    /// Complete.
     Closed,
     /// The connection breaks.
     Broken,
@@ -53,11 +56,11 @@ pub(crate) enum End {
     Open,
 }
 
-/// What the server answers.
+/// A scripted answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     after: Duration,
-    /// None: no answer at all, the connection breaks.
+    /// `None`: no answer, the connection breaks.
     status: Option<u16>,
     headers: Vec<(&'static str, String)>,
     chunks: Vec<(Duration, Bytes)>,
@@ -79,7 +82,7 @@ impl Answer {
         Self::status(status).header("content-type", "application/json").chunk(0, body.to_string())
     }
 
-    /// A refusal as the API server words it.
+    /// A refusal in the API server's format.
     pub(crate) fn refusal(code: u16, reason: &str, message: &str) -> Self {
         let body = serde_json::json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message});
         Self::json(code, &body)
@@ -104,15 +107,15 @@ impl Answer {
         self
     }
 
-    /// More of the body, so many seconds after what was before.
+    /// Adds a part of the body, so many seconds after the last one.
     pub(crate) fn chunk(mut self, seconds: u64, text: impl Into<Bytes>) -> Self {
         self.chunks.push((Duration::from_secs(seconds), text.into()));
         self
     }
 
-    /// An event of a watch, so many seconds after what was before.
+    /// Adds an event of a watch, so many seconds after the last part of the body.
     pub(crate) fn event(self, seconds: u64, kind: &str, object: &Value) -> Self {
-        // As Go writes it: the type first.
+        // As Go serializes it: the type first.
         self.chunk(seconds, format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
     }
 
@@ -120,7 +123,7 @@ impl Answer {
         Self { end, ..self }
     }
 
-    async fn give(
+    async fn into_response(
         self,
     ) -> Result<http::Response<impl http_body::Body<Data = Bytes, Error = BoxError>>, BoxError>
     {
@@ -146,47 +149,55 @@ impl Answer {
     }
 }
 
-/// The server: what it was asked, and the way to it.
+/// The scripted server.
 #[derive(Clone)]
 pub(crate) struct Server {
-    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
+    /// The transport to it.
     pub(crate) transport: Transport,
 }
 
 impl Server {
-    /// A server that answers with `script`, given the number of the request, from 0, and itself.
-    pub(crate) fn new(script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Self {
-        let (seen, script, start) =
-            (Arc::new(Mutex::new(Vec::new())), Arc::new(script), Instant::now());
-        let note = Arc::clone(&seen);
+    /// A server that answers with `script`, called with the number of the request, from 0, and the
+    /// request.
+    pub(crate) fn new(
+        script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (recorded, script, start) = (Arc::clone(&requests), Arc::new(script), Instant::now());
         let transport = boxed(service_fn(move |request: KubeRequest| {
-            let (note, script) = (Arc::clone(&note), Arc::clone(&script));
+            let (recorded, script) = (Arc::clone(&recorded), Arc::clone(&script));
             async move {
-                let request = Seen::note(request, start).await;
+                let request = RecordedRequest::record(request, start).await;
                 let number = {
-                    let mut note = note.lock();
-                    note.push(request.clone());
-                    note.len() - 1
+                    let mut recorded = recorded.lock();
+                    recorded.push(request.clone());
+                    recorded.len() - 1
                 };
-                script(number, &request).give().await
+                script(number, &request).into_response().await
             }
         }));
-        Self { seen, transport }
+        Self { requests, transport }
     }
 
-    /// What came so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().clone()
+    /// The requests so far.
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().clone()
     }
 
-    /// When what came came, in seconds.
+    /// The former name of [`requests`](Self::requests).
+    pub(crate) fn seen(&self) -> Vec<RecordedRequest> {
+        self.requests()
+    }
+
+    /// The times at which the requests came, in seconds since the server was created.
     pub(crate) fn times(&self) -> Vec<u64> {
-        self.seen().iter().map(|seen| seen.at.as_secs()).collect()
+        self.requests().iter().map(|request| request.at.as_secs()).collect()
     }
 }
 
-impl Seen {
-    async fn note(request: KubeRequest, start: Instant) -> Self {
+impl RecordedRequest {
+    async fn record(request: KubeRequest, start: Instant) -> Self {
         let at = start.elapsed();
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -200,7 +211,7 @@ impl Seen {
     }
 }
 
-/// Chance that is always the same.
+/// A generator with a fixed seed.
 pub(crate) fn random() -> Arc<dyn Random> {
     Arc::new(Generator::from_seed(1))
 }
@@ -210,15 +221,15 @@ pub(crate) fn request(method: http::Method, url: &str) -> Request {
     http::Request::builder().method(method).uri(url).body(Bytes::new()).unwrap()
 }
 
-/// What becomes of a request.
-pub(crate) async fn send(way: &impl Service, mut request: Request) -> Outcome {
-    way.send(&mut request).await
+/// Sends a request through `service`.
+pub(crate) async fn send(service: &impl Service, mut request: Request) -> Outcome {
+    service.send(&mut request).await
 }
 
-/// A clock whose boot time follows tokio's paused one, from 100 s on.
+/// A clock whose boot time follows tokio's paused time, starting at 100 s.
 struct PausedClock(Instant);
 
-/// The clock, begun now.
+/// A clock that starts now.
 pub(crate) fn paused_clock() -> Arc<dyn Clock> {
     Arc::new(PausedClock(Instant::now()))
 }
@@ -233,12 +244,12 @@ impl Clock for PausedClock {
     }
 }
 
-/// A client on a server, with no rule before it.
+/// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
     Client::new(server.transport.clone(), random())
 }
 
-/// What this thread logs, down to INFO.
+/// The log of this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -259,12 +270,12 @@ impl std::io::Write for Log {
     }
 }
 
-/// Collects what this thread logs while the guard lives.
+/// Collects what this thread logs at INFO and above while the guard lives.
 pub(crate) fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
     logged_down_to(tracing::Level::INFO)
 }
 
-/// The same with more detail.
+/// Collects what this thread logs at `level` and above while the guard lives.
 pub(crate) fn logged_down_to(level: tracing::Level) -> (Log, tracing::subscriber::DefaultGuard) {
     let log = Log::default();
     let writer = log.clone();

@@ -1,5 +1,5 @@
-//! The room as a whole against the in-memory API server: what is kept of a kind follows the
-//! server through everything that can befall lists and watches.
+//! Tests of the module against the in-memory API server: an informer's cache follows the server
+//! through all failures of lists and watches.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,85 +25,86 @@ use crate::{
     runtime::{Gate, Generator, Random},
 };
 
-/// Names and versions of the classes that are kept.
-type Kept = BTreeMap<String, String>;
+/// Names and versions of classes.
+type Versions = BTreeMap<String, String>;
 
-/// Keeps the classes with the annotation, and a copy made from nothing but the changes told.
+/// Caches the classes with the annotation, and builds a copy from the cache's changes alone.
 #[derive(Default)]
 struct Follower {
     cache: Cache<(String, String)>,
-    told: Kept,
+    copy: Versions,
     lists: usize,
 }
 
 impl Follower {
-    fn observe(&mut self, event: InformerEvent<StorageClass>) {
+    fn on_event(&mut self, event: InformerEvent<StorageClass>) {
         match event {
             InformerEvent::Init => self.cache.restarted(),
-            InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.saw(&class),
+            InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.on_class(&class),
             InformerEvent::Delete(class) => {
                 if let Change::Gone((name, version)) = self.cache.deleted(class.name()) {
-                    assert_eq!(self.told.remove(&name), Some(version));
+                    assert_eq!(self.copy.remove(&name), Some(version));
                 }
             }
             InformerEvent::InitDone => {
                 self.lists += 1;
                 for (name, version) in self.cache.complete() {
-                    assert_eq!(self.told.remove(&name), Some(version));
+                    assert_eq!(self.copy.remove(&name), Some(version));
                 }
             }
             InformerEvent::Unreadable { name, .. } => panic!("{name} should be readable"),
         }
     }
 
-    fn saw(&mut self, class: &StorageClass) {
+    fn on_class(&mut self, class: &StorageClass) {
         let version = class.metadata.resource_version.clone().unwrap();
         let item =
             (class.annotation("kept") == Some("yes")).then(|| (class.name().to_owned(), version));
         match self.cache.seen(class.name(), item) {
             Change::Entered((name, version)) => {
-                assert_eq!(self.told.insert(name.clone(), version.clone()), None);
+                assert_eq!(self.copy.insert(name.clone(), version.clone()), None);
             }
             Change::Updated { old, new: (name, version) } => {
-                assert_eq!(self.told.insert(name.clone(), version.clone()), Some(old.1));
+                assert_eq!(self.copy.insert(name.clone(), version.clone()), Some(old.1));
             }
-            Change::Left((name, version)) => assert_eq!(self.told.remove(&name), Some(version)),
+            Change::Left((name, version)) => assert_eq!(self.copy.remove(&name), Some(version)),
             Change::Gone(_) => panic!("nothing is gone that was seen"),
             Change::Nothing => {}
         }
     }
 }
 
-struct House {
+struct Fixture {
     server: ApiServer,
     lanes: Lanes,
     metrics: Metrics,
 }
 
-fn house(minor: u8) -> House {
+fn fixture(minor: u8) -> Fixture {
     let server =
         ApiServer::new(Options { version: ServerVersion::minor(minor), ..Options::default() });
     let transport = boxed(server.service(User::new("provisioner")));
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(paused_clock());
     let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
-    House { server, lanes, metrics }
+    Fixture { server, lanes, metrics }
 }
 
-impl House {
+impl Fixture {
     /// Follows the server's classes while `script` runs.
     async fn follow(&self, script: impl AsyncFnOnce(&Mutex<Follower>)) {
         let settings = Settings { page_size: 3, ..Settings::default() };
-        let reflector =
+        let informer =
             Informer::new(&self.lanes.objects, Scope::all(), settings, random(), &self.metrics);
         let follower = Mutex::new(Follower::default());
         tokio::select! {
-            () = reflector.run(|event| follower.lock().observe(event)) => panic!("a reflector never returns"),
+            () = informer.run(|event| follower.lock().on_event(event)) => panic!("an informer never returns"),
             () = script(&follower) => {}
         }
     }
 
-    fn truth(&self) -> Kept {
+    /// The classes on the server that the follower must hold.
+    fn expected(&self) -> Versions {
         let classes = self.server.list("StorageClass", "").into_iter();
         classes
             .filter(|class| class["metadata"]["annotations"]["kept"] == "yes")
@@ -117,8 +118,8 @@ fn names(class: &Value) -> (String, String) {
     (text("name"), text("resourceVersion"))
 }
 
-/// One deed of a user: a class made, changed in or out of interest, or deleted.
-fn user(server: &ApiServer, chance: &Generator) {
+/// Creates, changes or deletes a class, with or without the annotation.
+fn change_class(server: &ApiServer, chance: &Generator) {
     let name = format!("class-{}", chance.below(8));
     let annotations = json!({"annotations": {"kept": if chance.below(3) > 0 { "yes" } else { "no" }, "n": chance.bits().to_string()}});
     if server.get("StorageClass", "", &name).is_none() {
@@ -134,8 +135,8 @@ fn user(server: &ApiServer, chance: &Generator) {
     }
 }
 
-/// One blow to lists and watches.
-fn blow(server: &ApiServer, chance: &Generator) {
+/// Injects one fault into lists and watches.
+fn inject_fault(server: &ApiServer, chance: &Generator) {
     let after = usize::try_from(chance.below(6)).unwrap();
     let answer = |status: Status| Effect::Answer(status);
     let effect = match chance.below(12) {
@@ -160,91 +161,92 @@ fn blow(server: &ApiServer, chance: &Generator) {
     }
 }
 
-/// A stalled watch is found dead after 245 s, a request without an answer after 30 s, and waits
-/// after errors are up to a minute.
-const HEALED: Duration = Duration::from_secs(600);
+/// Enough to recover: a stalled watch is detected after 245 s, a request without an answer after
+/// 30 s, and waits after errors are up to a minute.
+const RECOVERY: Duration = Duration::from_secs(600);
 
-async fn follow_through_everything(seed: u64, minor: u8) {
-    let house = house(minor);
+async fn follow_through_faults(seed: u64, minor: u8) {
+    let fixture = fixture(minor);
     let chance = Generator::from_seed(seed);
-    (0..6).for_each(|_| user(&house.server, &chance));
+    (0..6).for_each(|_| change_class(&fixture.server, &chance));
     let script = async |follower: &Mutex<Follower>| {
         for round in 0..10 {
-            havoc(&house.server, &chance).await;
-            house.server.faults().clear();
-            sleep(HEALED).await;
+            changes_and_faults(&fixture.server, &chance).await;
+            fixture.server.faults().clear();
+            sleep(RECOVERY).await;
             let follower = follower.lock();
-            let kept: Kept = follower.cache.iter().map(|(_, item)| item.clone()).collect();
-            assert_eq!(kept, house.truth(), "seed {seed} minor {minor} round {round}");
-            assert_eq!(follower.told, kept, "seed {seed} minor {minor} round {round}");
+            let cached: Versions = follower.cache.iter().map(|(_, item)| item.clone()).collect();
+            assert_eq!(cached, fixture.expected(), "seed {seed} minor {minor} round {round}");
+            assert_eq!(follower.copy, cached, "seed {seed} minor {minor} round {round}");
         }
     };
-    house.follow(script).await;
+    fixture.follow(script).await;
 }
 
-/// Up to two minutes of deeds and blows.
-async fn havoc(server: &ApiServer, chance: &Generator) {
+/// Changes classes and injects faults for up to two minutes.
+async fn changes_and_faults(server: &ApiServer, chance: &Generator) {
     for _ in 0..chance.below(30) {
-        user(server, chance);
+        change_class(server, chance);
         if chance.below(4) == 0 {
-            blow(server, chance);
+            inject_fault(server, chance);
         }
         sleep(Duration::from_millis(chance.below(4000))).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_follows_the_server_through_everything() {
+async fn the_cache_follows_the_server_through_faults() {
     for seed in 0..8 {
         for minor in [20, 30, 36] {
-            follow_through_everything(seed, minor).await;
+            follow_through_faults(seed, minor).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gap_that_swallowed_changes_is_told_by_the_next_list() {
-    let house = house(36);
+async fn the_next_list_reports_changes_that_a_watch_missed() {
+    let fixture = fixture(36);
     let class = |name: &str| json!({"kind": "StorageClass", "metadata": {"name": name, "annotations": {"kept": "yes"}}, "provisioner": "p"});
-    house.server.create(&class("old")).unwrap();
-    house.server.faults().add(
+    fixture.server.create(&class("old")).unwrap();
+    fixture.server.faults().add(
         Rule::on("watch", "storageclasses", Effect::Stream(StreamFault::Swallow { after: 1 }))
             .times(1),
     );
     let script = async |follower: &Mutex<Follower>| {
         sleep(Duration::from_secs(1)).await;
-        house.server.delete("StorageClass", "", "old").unwrap();
-        house.server.create(&class("new")).unwrap();
+        fixture.server.delete("StorageClass", "", "old").unwrap();
+        fixture.server.create(&class("new")).unwrap();
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(follower.lock().told.keys().collect::<Vec<_>>(), ["old"]);
+        assert_eq!(follower.lock().copy.keys().collect::<Vec<_>>(), ["old"]);
 
         let forgotten = Effect::Answer(Status::expired("too old"));
-        house.server.faults().add(Rule::on("watch", "storageclasses", forgotten).times(1));
-        house.server.watches().cut(None);
+        fixture.server.faults().add(Rule::on("watch", "storageclasses", forgotten).times(1));
+        fixture.server.watches().cut(None);
         sleep(Duration::from_secs(10)).await;
-        assert_eq!(follower.lock().told, house.truth());
+        assert_eq!(follower.lock().copy, fixture.expected());
         assert_eq!(follower.lock().lists, 2);
     };
-    house.follow(script).await;
+    fixture.follow(script).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_day_costs_one_list() {
+async fn a_day_without_faults_takes_one_list() {
     for minor in [20, 30, 36] {
         let script = async |follower: &Mutex<Follower>| {
             sleep(Duration::from_secs(24 * 3600)).await;
             assert_eq!(follower.lock().lists, 1, "minor {minor}");
         };
-        house(minor).follow(script).await;
+        fixture(minor).follow(script).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_wins_through_the_edits_of_others() {
-    let house = house(36);
+async fn an_edit_succeeds_despite_concurrent_edits() {
+    let fixture = fixture(36);
     let class = json!({"kind": "StorageClass", "metadata": {"name": "c"}, "provisioner": "p"});
-    let uid = house.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let (server, mut others) = (house.server.clone(), 3);
+    let uid =
+        fixture.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let (server, mut others) = (fixture.server.clone(), 3);
     let edit = |object: &mut Value| {
         if others > 0 {
             others -= 1;
@@ -254,7 +256,7 @@ async fn an_edit_wins_through_the_edits_of_others() {
         object["metadata"]["finalizers"] = json!(["example.com/ours"]);
         Edit::Write
     };
-    let edited = house
+    let edited = fixture
         .lanes
         .objects
         .edit::<StorageClass>(Name::cluster("c").unwrap(), &uid, edit)
@@ -266,16 +268,17 @@ async fn an_edit_wins_through_the_edits_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_spares_a_successor_of_the_name() {
-    let house = house(36);
+async fn a_delete_with_another_uid_is_refused() {
+    let fixture = fixture(36);
     let class = json!({"kind": "StorageClass", "metadata": {"name": "c"}, "provisioner": "p"});
-    let uid = house.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid =
+        fixture.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = Name::cluster("c").unwrap();
     let refused =
-        house.lanes.objects.delete::<StorageClass>(name, Some("another")).await.unwrap_err();
+        fixture.lanes.objects.delete::<StorageClass>(name, Some("another")).await.unwrap_err();
     assert!(refused.is_conflict(), "{refused}");
-    house.lanes.objects.delete::<StorageClass>(name, Some(&uid)).await.unwrap();
-    let missing = house.lanes.objects.get::<StorageClass>(name).await.unwrap_err();
+    fixture.lanes.objects.delete::<StorageClass>(name, Some(&uid)).await.unwrap();
+    let missing = fixture.lanes.objects.get::<StorageClass>(name).await.unwrap_err();
     assert!(missing.is_not_found());
     assert_eq!(missing.to_string(), "storageclasses.storage.k8s.io \"c\" not found");
 }

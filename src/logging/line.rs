@@ -1,8 +1,8 @@
 //! One log line, as klog's text and as JSON.
 //!
-//! A busy program writes thousands, so a line of text costs two pieces of memory: one for the texts of
-//! all that it says, one for the list of them. Texts come from users, drivers and servers: each is cut
-//! to a bound when it is read, and written without a raw control character.
+//! A busy program writes thousands, so a line of text costs two allocations: one for all its texts, one
+//! for the list of fields. Texts come from users, drivers and servers: each is truncated when it is read,
+//! and written without raw control characters.
 
 use std::{
     collections::BTreeMap,
@@ -27,17 +27,17 @@ use crate::{
     plain_text::{Cut, escaped, is_odd},
 };
 
-/// The most that is shown of one text, in bytes: before it is escaped, which may make six of one.
+/// The longest text of a field, in bytes, before escaping, which may multiply it by six.
 const MOST: usize = 4096;
 
-/// Room for the texts of a usual line, in bytes; longer ones grow.
+/// The initial capacity for the texts of a line, in bytes.
 const LINE: usize = 512;
-/// Room for the texts of a usual span.
+/// The initial capacity for the texts of a span.
 const SPAN: usize = 128;
-/// Room for so many fields of the spans around a line.
+/// The capacity for fields of a line's spans.
 const SPAN_FIELDS: usize = 8;
 
-/// Named values, as an event or a span has them.
+/// The named values of an event or a span.
 #[derive(Debug)]
 pub(super) struct Fields {
     said: Vec<(&'static str, Said)>,
@@ -45,16 +45,16 @@ pub(super) struct Fields {
     texts: String,
 }
 
-/// A value as it is kept.
+/// A stored value.
 #[derive(Debug)]
 enum Said {
-    /// This part of the texts.
+    /// A range of the texts.
     Text(Range<usize>),
-    /// A number or the like, which has no memory of its own.
+    /// A number or another value without a text.
     Other(Value),
 }
 
-/// A value as it is shown.
+/// A value to be written.
 #[derive(Debug, Hash, Serialize)]
 #[serde(untagged)]
 enum Shown<'a> {
@@ -63,7 +63,7 @@ enum Shown<'a> {
 }
 
 impl Fields {
-    /// What a new span says.
+    /// The fields of a new span.
     pub(super) fn of(attributes: &Attributes<'_>) -> Self {
         let mut fields = Self::with_room(attributes.metadata().fields().len(), SPAN);
         attributes.record(&mut fields);
@@ -94,13 +94,13 @@ impl Fields {
         self.said.iter().any(|(known, _)| *known == name)
     }
 
-    /// Takes a value out of the list; its text stays.
+    /// Removes a value from the list; its text stays.
     fn take(&mut self, name: &str) -> Option<Said> {
         let at = self.said.iter().position(|(known, _)| *known == name)?;
         Some(self.said.remove(at).1)
     }
 
-    /// Adds a text to the others.
+    /// Appends a text to the others.
     fn keep(&mut self, text: fmt::Arguments<'_>) -> Said {
         let start = self.texts.len();
         let mut cut = Cut::new(&mut self.texts, MOST);
@@ -115,7 +115,7 @@ impl Fields {
         self.set(field, said);
     }
 
-    /// Sets a value; what a span said before under this name no longer holds.
+    /// Sets a value; replaces an earlier value of the name.
     fn set(&mut self, field: &Field, said: Said) {
         let name = match field.name() {
             // klog's name for it.
@@ -132,7 +132,7 @@ impl Fields {
         }
     }
 
-    /// Cuts a text out, lest a span grow that says ever other things.
+    /// Removes a text, so that a span whose values change often does not grow.
     fn cut(&mut self, gone: &Range<usize>) {
         self.texts.drain(gone.clone());
         for (_, said) in &mut self.said {
@@ -145,19 +145,19 @@ impl Fields {
     }
 }
 
-/// What an event says.
+/// An event to be written.
 pub(super) struct Line {
     level: Level,
     time: Timestamp,
     file: &'static str,
     number: u32,
     verbosity: u32,
-    /// Where the fields' texts hold it.
+    /// The range of its text.
     message: Range<usize>,
     fields: Fields,
 }
 
-/// What makes two lines the same: all but the time and the number of the attempt.
+/// Two lines are equal if they differ only in time and in the number of the attempt.
 impl Hash for Line {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.file, self.number, self.message()).hash(hasher);
@@ -168,7 +168,7 @@ impl Hash for Line {
 }
 
 impl Line {
-    /// Reads an event that happened at `time`.
+    /// Reads an event of the time `time`.
     pub(super) fn read(event: &Event<'_>, time: Timestamp) -> Self {
         let metadata = event.metadata();
         let mut fields = Fields::with_room(metadata.fields().len() + SPAN_FIELDS, LINE);
@@ -188,8 +188,8 @@ impl Line {
         }
     }
 
-    /// Adds what the span around says; what the line says itself, or an inner span, counts.
-    pub(super) fn told_in(&mut self, span: &Fields) {
+    /// Adds the fields of a span; fields of the event itself and of inner spans win.
+    pub(super) fn add_span_fields(&mut self, span: &Fields) {
         for (name, shown) in span.iter() {
             if !self.fields.knows(name) {
                 let said = match shown {
@@ -201,17 +201,17 @@ impl Line {
         }
     }
 
-    /// Whether the line is shown at `-v=0`.
+    /// Whether the line is logged at `-v=0`.
     pub(super) fn is_usual(&self) -> bool {
         self.verbosity == 0
     }
 
-    /// Adds how often the line was left out before.
-    pub(super) fn count_unsaid(&mut self, unsaid: u32) {
-        self.fields.said.push(("repeated", Said::Other(unsaid.into())));
+    /// Adds how often the line was suppressed before.
+    pub(super) fn add_suppressed_count(&mut self, suppressed: u32) {
+        self.fields.said.push(("repeated", Said::Other(suppressed.into())));
     }
 
-    /// Writes the line with its end.
+    /// Formats the line, including its newline.
     pub(super) fn write(
         &self,
         format: LogFormat,
@@ -251,7 +251,7 @@ impl Line {
         writeln!(out)
     }
 
-    /// The names of component-base's JSON format: `ts` in milliseconds, `v` but for errors.
+    /// The names of component-base's JSON format: `ts` in milliseconds, `v` except for errors.
     fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
         // A double holds microseconds of the present exactly enough.
         #[allow(clippy::cast_precision_loss)]
@@ -281,7 +281,7 @@ impl Line {
     }
 }
 
-/// One field in klog's text: texts in quotes, those of many lines indented between `<` and `>`.
+/// One field in klog's format: texts in quotes, multi-line texts indented between `<` and `>`.
 fn write_field(name: &str, value: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     write!(out, " {name}=")?;
     match value {
@@ -297,7 +297,7 @@ fn write_field(name: &str, value: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<(
     }
 }
 
-/// JSON that escapes what JSON itself lets pass of control characters and the like.
+/// JSON that also escapes control characters that JSON allows.
 struct Plain;
 
 impl Formatter for Plain {

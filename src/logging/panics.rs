@@ -1,8 +1,7 @@
-//! What a panic prints.
+//! The panic hook: prints panics to stderr.
 //!
-//! Owns the process's panic hook. Promises that the message, which may quote what users wrote, comes
-//! to stderr cut and without control characters. Does not use the logger: the panic may have come
-//! from there. Leaves the catching of panics to [`runtime`](crate::runtime).
+//! The message, which may quote users, is truncated and has no control characters. The hook does not
+//! use the logger, because the panic may be in it. [`runtime`](crate::runtime) catches panics.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -16,15 +15,14 @@ use crate::plain_text::{Cut, escaped};
 /// The longest message, in bytes before it is escaped.
 const LONGEST: usize = 4096;
 
-/// Prints panics of this process as this module promises from now on. Like the standard hook, it
-/// adds a backtrace where `RUST_BACKTRACE` asks for one.
+/// Sets the panic hook. Like the standard hook it prints a backtrace if `RUST_BACKTRACE` is set.
 pub fn escape_panics() {
     panic::set_hook(Box::new(|info| {
-        let _ = writeln!(std::io::stderr(), "{}", described(info));
+        let _ = writeln!(std::io::stderr(), "{}", describe(info));
     }));
 }
 
-fn described(info: &PanicHookInfo<'_>) -> String {
+fn describe(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = thread::current();
     let (thread, message) = (thread.name().unwrap_or_default(), message(info));
@@ -42,11 +40,11 @@ fn message<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
 
 fn printable(message: &str) -> String {
     use std::fmt::Write as _;
-    let mut cut = String::new();
-    let mut room = Cut::new(&mut cut, LONGEST);
-    let _ = room.write_str(message);
-    room.finish();
-    escaped(&cut).to_string()
+    let mut truncated = String::new();
+    let mut cut = Cut::new(&mut truncated, LONGEST);
+    let _ = cut.write_str(message);
+    cut.finish();
+    escaped(&truncated).to_string()
 }
 
 #[cfg(test)]
@@ -54,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_cut_and_without_control_characters() {
+    fn a_message_is_truncated_and_has_no_control_characters() {
         let text = printable(&format!("\u{1b}[31m\r\n{}", "x".repeat(10_000)));
         assert!(text.starts_with("\\u{1b}[31m\\r\\nxxx"), "{text}");
         assert!(!text.chars().any(char::is_control), "{text}");

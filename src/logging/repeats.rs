@@ -1,8 +1,7 @@
-//! The same line again and again: said a few times, then once a minute with a count.
+//! Limits equal log lines: a line is logged a few times, then once a minute with a count.
 //!
-//! A decision about (line, now), so that what is dropped is tested without a clock. Memory is
-//! bounded: of a line, which may hold whatever a driver answered, a hash is kept; and of more than
-//! [`REMEMBERED`] lines a minute the further ones are all said.
+//! Memory is limited: only hashes of lines are kept, and if there are more than [`MAX_LINES`] different
+//! lines a minute, the others are not limited.
 
 use std::{
     hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher as _},
@@ -11,72 +10,68 @@ use std::{
 
 use indexmap::IndexMap;
 
-/// A line may be said so often ...
+/// How often a line is logged within [`WINDOW`].
 const BURST: u32 = 3;
-/// ... within this time.
 const WINDOW: Duration = Duration::from_secs(60);
-/// So many different lines are remembered.
-const REMEMBERED: usize = 1024;
-/// While there are so many, those that are no longer repeated make room so often.
+/// The most lines that are tracked.
+const MAX_LINES: usize = 1024;
+/// How often lines that are no longer repeated are removed at the limit.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What is to be said of a line.
+/// Whether a line is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Say {
-    /// The line.
-    It,
-    /// The line, and that it was left out so often before.
-    After {
-        /// How often.
-        unsaid: u32,
-    },
-    /// Nothing.
-    Nothing,
+pub(super) enum Decision {
+    /// Log the line.
+    Log,
+    /// Log the line and how often it was suppressed before.
+    LogWithCount { suppressed: u32 },
+    /// Suppress the line.
+    Suppress,
 }
 
 /// The lines of the last minute.
 #[derive(Debug)]
 pub(super) struct Repeats {
-    /// By the line's hash. Two lines that share one would be told as one, for a minute. In one piece,
-    /// for they outlive a burst, and each node of a tree would hold a page of its memory.
+    /// By the line's hash; lines with equal hashes are treated as equal. In one block of memory: the
+    /// entries outlive a burst, and each node of a tree would keep a page of the burst's memory.
     lines: IndexMap<u64, Window, BuildHasherDefault<DefaultHasher>>,
-    /// When those that rested were last looked for: not at every line of a burst.
+    /// When lines were last removed, so that a burst does not cause a sweep for each line.
     swept: Duration,
 }
 
-/// What became of one line since `began`.
+/// The counts of one line since `began`.
 #[derive(Debug)]
 struct Window {
     began: Duration,
-    said: u32,
-    unsaid: u32,
+    logged: u32,
+    suppressed: u32,
 }
 
 impl Default for Repeats {
     fn default() -> Self {
         let hasher = BuildHasherDefault::default();
-        let lines = IndexMap::with_capacity_and_hasher(REMEMBERED, hasher);
+        let lines = IndexMap::with_capacity_and_hasher(MAX_LINES, hasher);
         Self { lines, swept: Duration::ZERO }
     }
 }
 
 impl Repeats {
-    /// Judges the line `line` at the time `now`, which never goes back.
-    pub(super) fn judge(&mut self, line: &(impl Hash + ?Sized), now: Duration) -> Say {
+    /// Decides about `line` at the time `now`, which must be monotonic.
+    pub(super) fn decide(&mut self, line: &(impl Hash + ?Sized), now: Duration) -> Decision {
         let mut hasher = DefaultHasher::new();
         line.hash(&mut hasher);
         let line = hasher.finish();
         if let Some(window) = self.lines.get_mut(&line) {
-            return window.judge(now);
+            return window.decide(now);
         }
-        if self.lines.len() >= REMEMBERED && now.saturating_sub(self.swept) >= SWEEP {
+        if self.lines.len() >= MAX_LINES && now.saturating_sub(self.swept) >= SWEEP {
             self.swept = now;
             self.lines.retain(|_, window| !window.is_over(now));
         }
-        if self.lines.len() < REMEMBERED {
-            self.lines.insert(line, Window { began: now, said: 1, unsaid: 0 });
+        if self.lines.len() < MAX_LINES {
+            self.lines.insert(line, Window { began: now, logged: 1, suppressed: 0 });
         }
-        Say::It
+        Decision::Log
     }
 }
 
@@ -85,19 +80,24 @@ impl Window {
         now.saturating_sub(self.began) >= WINDOW
     }
 
-    fn judge(&mut self, now: Duration) -> Say {
+    fn decide(&mut self, now: Duration) -> Decision {
         if self.is_over(now) {
-            let unsaid = std::mem::take(&mut self.unsaid);
-            // A line that was too much goes on once a window; one that rested starts afresh.
-            *self = Self { began: now, said: if unsaid > 0 { BURST } else { 1 }, unsaid: 0 };
-            return if unsaid > 0 { Say::After { unsaid } } else { Say::It };
+            let suppressed = std::mem::take(&mut self.suppressed);
+            // A line that was suppressed is logged once a window from now on; another one has its burst.
+            *self =
+                Self { began: now, logged: if suppressed > 0 { BURST } else { 1 }, suppressed: 0 };
+            return if suppressed > 0 {
+                Decision::LogWithCount { suppressed }
+            } else {
+                Decision::Log
+            };
         }
-        if self.said < BURST {
-            self.said += 1;
-            return Say::It;
+        if self.logged < BURST {
+            self.logged += 1;
+            return Decision::Log;
         }
-        self.unsaid = self.unsaid.saturating_add(1);
-        Say::Nothing
+        self.suppressed = self.suppressed.saturating_add(1);
+        Decision::Suppress
     }
 }
 
@@ -110,52 +110,52 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_said_three_times_then_once_a_minute_with_a_count() {
+    fn a_line_is_logged_three_times_then_once_a_minute_with_a_count() {
         let mut repeats = Repeats::default();
-        let said: Vec<(u64, Say)> = (0..=130)
-            .map(|second| (second, repeats.judge("x", at(second))))
-            .filter(|(_, say)| *say != Say::Nothing)
+        let logged: Vec<(u64, Decision)> = (0..=130)
+            .map(|second| (second, repeats.decide("x", at(second))))
+            .filter(|(_, say)| *say != Decision::Suppress)
             .collect();
         let expected = [
-            (0, Say::It),
-            (1, Say::It),
-            (2, Say::It),
-            (60, Say::After { unsaid: 57 }),
-            (120, Say::After { unsaid: 59 }),
+            (0, Decision::Log),
+            (1, Decision::Log),
+            (2, Decision::Log),
+            (60, Decision::LogWithCount { suppressed: 57 }),
+            (120, Decision::LogWithCount { suppressed: 59 }),
         ];
-        assert_eq!(said, expected);
+        assert_eq!(logged, expected);
     }
 
     #[test]
-    fn a_line_that_comes_seldom_is_always_said() {
+    fn a_rare_line_is_always_logged() {
         let mut repeats = Repeats::default();
         for n in 0..10 {
-            assert_eq!(repeats.judge("x", at(n * 30)), Say::It);
+            assert_eq!(repeats.decide("x", at(n * 30)), Decision::Log);
         }
     }
 
     #[test]
-    fn other_lines_are_no_repeats() {
+    fn different_lines_are_not_repeats() {
         let mut repeats = Repeats::default();
         for n in 0..10 {
-            assert_eq!(repeats.judge(&n.to_string(), at(0)), Say::It);
+            assert_eq!(repeats.decide(&n.to_string(), at(0)), Decision::Log);
         }
     }
 
     #[test]
-    fn memory_is_bounded_and_what_is_not_remembered_is_said() {
+    fn memory_is_limited_and_untracked_lines_are_logged() {
         let mut repeats = Repeats::default();
         let room = repeats.lines.capacity();
-        for n in 0..3 * REMEMBERED {
-            repeats.judge(&n.to_string(), at(0));
+        for n in 0..3 * MAX_LINES {
+            repeats.decide(&n.to_string(), at(0));
         }
-        assert_eq!((repeats.lines.len(), repeats.lines.capacity()), (REMEMBERED, room));
+        assert_eq!((repeats.lines.len(), repeats.lines.capacity()), (MAX_LINES, room));
         for _ in 0..10 {
-            assert_eq!(repeats.judge("new", at(1)), Say::It);
+            assert_eq!(repeats.decide("new", at(1)), Decision::Log);
         }
-        // Old ones make room, but are not looked for at every line.
+        // Old lines are removed, but not at every line.
         assert_eq!(repeats.swept, at(1));
-        repeats.judge("new", at(61));
+        repeats.decide("new", at(61));
         assert_eq!(repeats.lines.len(), 1);
     }
 }

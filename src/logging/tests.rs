@@ -221,7 +221,7 @@ fn vmodule_decides_for_single_files() {
 }
 
 #[test]
-fn lines_bear_the_fields_of_the_spans_they_are_told_in() {
+fn lines_have_the_fields_of_their_spans() {
     let text = logged(&settings(0), || {
         let outer = tracing::info_span!("work", attempt = 3, what = "outer");
         let _outer = outer.enter();

@@ -1,36 +1,35 @@
-//! Which lines are shown at which `-v`.
+//! The events that are logged at each `-v`.
 //!
-//! | `-v` | shown of this program | told as | shown of libraries |
+//! | `-v` | events of this program | macro or target | events of libraries |
 //! |---|---|---|---|
 //! | 0 | start, errors, warnings, outcomes | `error!`, `warn!`, `info!` | errors, warnings |
 //! | 2 | and decisions | `debug!` | |
-//! | 4 | and every try | `trace!` | |
+//! | 4 | and every attempt | `trace!` | |
 //! | 5 | and every call to the driver with its answer, secrets stripped | [`CALLS`] | and information |
 //! | 6 | and every request to the API server | [`REQUESTS`] | |
 //! | 8 | and the bodies of both, secrets stripped | [`BODIES`] | and debugging |
 //! | 10 | all | | all |
 //!
-//! Nothing is ever shown of `kube`, which logs bodies of answers (they may hold secrets) and
-//! complains of failures that are told by this program itself. `--vmodule` sets the number for
-//! single source files (`claims=5,csi*=6`).
+//! Events of `kube` are never logged: it logs bodies of answers, which may hold secrets, and errors that
+//! this program logs itself. `--vmodule` sets the verbosity of single source files (`claims=5,csi*=6`).
 
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 
 use crate::flags::Logging;
 
-/// Target of what is told of calls to the driver: `-v=5`.
+/// The target of events about calls to the driver: `-v=5`.
 pub const CALLS: &str = "csi_provisioner::calls";
-/// Target of what is told of requests to the API server: `-v=6`.
+/// The target of events about requests to the API server: `-v=6`.
 pub const REQUESTS: &str = "csi_provisioner::requests";
-/// Target of the bodies of requests and answers: `-v=8`.
+/// The target of bodies of requests and answers: `-v=8`.
 pub const BODIES: &str = "csi_provisioner::bodies";
 
 /// Crates whose events count as this program's.
 const OWN: [&str; 2] = ["csi_provisioner", "testkit"];
-/// Crates of which nothing is shown.
+/// A crate whose events are never logged.
 const SILENT: &str = "kube";
 
-/// Decides what is shown.
+/// Decides which events are logged.
 #[derive(Debug)]
 pub(super) struct Filter {
     verbosity: u32,
@@ -42,8 +41,8 @@ impl Filter {
         Self { verbosity: settings.verbosity, vmodule: settings.vmodule.clone() }
     }
 
-    /// Whether what `metadata` describes is shown. This program's spans always are, since the
-    /// lines told in them bear their fields.
+    /// Whether events at the callsite `metadata` are logged. This program's spans are always enabled, since
+    /// log lines have their fields.
     pub(super) fn shows(&self, metadata: &Metadata<'_>) -> bool {
         if metadata.is_span() {
             return is_own(metadata);
@@ -51,7 +50,7 @@ impl Filter {
         of(metadata).is_some_and(|verbosity| verbosity <= self.limit(metadata.file()))
     }
 
-    /// The limit for a source file.
+    /// The verbosity of a source file.
     fn limit(&self, file: Option<&str>) -> u32 {
         let by_file = file.and_then(|file| {
             let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".rs");
@@ -60,7 +59,7 @@ impl Filter {
         by_file.map_or(self.verbosity, |(_, verbosity)| *verbosity)
     }
 
-    /// The most detailed level of which anything may be shown.
+    /// The most detailed level that may be logged.
     pub(super) fn most(&self) -> LevelFilter {
         let limits = self.vmodule.iter().map(|(_, verbosity)| *verbosity);
         match limits.chain([self.verbosity]).max().unwrap_or_default() {
@@ -71,7 +70,7 @@ impl Filter {
     }
 }
 
-/// The smallest `-v` that shows what `metadata` describes; `None`: it is never shown.
+/// The smallest `-v` at which `metadata` is logged; `None` for never.
 pub(super) fn of(metadata: &Metadata<'_>) -> Option<u32> {
     let level = *metadata.level();
     if !is_own(metadata) {

@@ -121,7 +121,7 @@ impl Protection {
         );
         tracing::warn!(%source, uid, claims, "{why}");
         self.0.metrics.controller.source_released("protection_timeout");
-        self.0.events.last_word(subject(source, uid), Severity::Warning, "SourceReleased", why);
+        self.0.events.final_event(subject(source, uid), Severity::Warning, "SourceReleased", why);
     }
 }
 

@@ -210,7 +210,7 @@ impl VolumeIndex {
         };
         let mut wake_ups = match inner.volumes.seen(&name, is_kept.then(|| Arc::new(volume))) {
             // A new list repeats unchanged volumes: those that back off are not woken for that.
-            Change::Updated { old, new } if at.is_none() && new.is_as_before(&old) => {
+            Change::Updated { old, new } if at.is_none() && new.is_same_version_as(&old) => {
                 WakeUps::default()
             }
             Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {

@@ -1,8 +1,8 @@
-//! What the API server lets us do, asked of the server itself.
+//! Asks the API server which rights this program has.
 //!
-//! Owns the two questions of `authorization.k8s.io/v1`: all rights in a namespace at once
-//! (`SelfSubjectRulesReview`), and one right (`SelfSubjectAccessReview`). Neither changes anything,
-//! and every authenticated user may ask as a rule. Leaves what is needed to `preflight`.
+//! Uses the reviews of `authorization.k8s.io/v1`: `SelfSubjectRulesReview` for all rights in a
+//! namespace, `SelfSubjectAccessReview` for one right. Neither changes anything, and by default every
+//! authenticated user may create them.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -21,18 +21,19 @@ pub struct Right<'a> {
     pub resource: &'a str,
 }
 
-/// All rights in a namespace, those that hold in every one included.
+/// All rights in a namespace, including cluster-wide ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rules {
-    /// Some part of the server could not tell its rules: what is not listed may be granted still.
+    /// Whether an authorizer of the server cannot list its rules: a right that is not listed may be
+    /// granted all the same.
     pub incomplete: bool,
-    resource_rules: Vec<Layer>,
+    resource_rules: Vec<ResourceRule>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Layer {
+struct ResourceRule {
     verbs: Vec<String>,
     api_groups: Vec<String>,
     resources: Vec<String>,
@@ -52,16 +53,16 @@ struct Access {
 }
 
 impl Rules {
-    /// Whether a rule grants the right, be it on one name only.
+    /// Whether a rule grants the right, at least for one name.
     pub fn grant(&self, right: Right<'_>) -> bool {
         self.resource_rules.iter().any(|rule| rule.grants(right))
     }
 }
 
-impl Layer {
+impl ResourceRule {
     fn grants(&self, right: Right<'_>) -> bool {
         let has = |list: &[String], it: &str| list.iter().any(|one| one == "*" || one == it);
-        // Names keep nobody from what is created or listed, since they are not known yet.
+        // A rule with names grants no verb whose requests name no object.
         let named = self.resource_names.is_empty()
             || matches!(right.verb, "get" | "update" | "patch" | "delete");
         named
@@ -76,18 +77,18 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
 impl Client {
     /// All rights in `namespace`.
     pub async fn rules_in(&self, namespace: &str) -> Result<Rules, ApiError> {
-        let question = json!({
+        let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectRulesReview",
             "spec": {"namespace": namespace},
         });
         let path = format!("{REVIEWS}/selfsubjectrulesreviews");
-        self.ask(path, &question).await.map(|review: Review<Rules>| review.status)
+        self.review(path, &review).await.map(|review: Review<Rules>| review.status)
     }
 
-    /// Whether there is this right in `namespace`, or in all of them.
+    /// Whether this program has `right` in `namespace`; `None` means in all namespaces.
     pub async fn may(&self, right: Right<'_>, namespace: Option<&str>) -> Result<bool, ApiError> {
-        let question = json!({
+        let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {
@@ -98,7 +99,7 @@ impl Client {
             }},
         });
         let path = format!("{REVIEWS}/selfsubjectaccessreviews");
-        self.ask(path, &question).await.map(|review: Review<Access>| review.status.allowed)
+        self.review(path, &review).await.map(|review: Review<Access>| review.status.allowed)
     }
 }
 
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_grants_what_it_lists_and_stars_are_everything() {
+    fn a_rule_grants_what_it_lists_and_a_star_matches_everything() {
         for (rule, granted) in [
             (
                 json!({"verbs": ["get"], "apiGroups": ["storage.k8s.io"], "resources": ["csinodes"]}),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn names_grant_single_objects_but_no_lists() {
+    fn a_rule_with_names_grants_single_objects_but_no_lists() {
         let rules = rules(&json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
                                   "resourceNames": ["a"]}));
         assert!(rules.grant(right("get")) && rules.grant(right("update")));

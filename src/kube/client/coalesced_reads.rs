@@ -1,11 +1,10 @@
-//! Reads of single objects that are shared by all who ask at about the same time.
+//! Shares reads of single objects between callers.
 //!
-//! Owns what was read for the length of a second: a secret or a class that a thousand claims name
-//! is read once a second, not a thousand times. Promises that whoever asks gets an object that stood
-//! no longer than a second before the question, that those who ask while a read is under way
-//! wait for its answer and send nothing, that a failed read is shared only by those who waited for
-//! it, and that nothing is kept beyond its time: also no Secret, and none is ever printed. Leaves to
-//! its users to say [`CoalescedReads::forget`] when what they read turned out to be of no use.
+//! A secret or a class that a thousand claims name is read once a second, not a thousand times.
+//! A caller gets the object as it was at most a second before the call. Callers that come while a
+//! read is in flight wait for its answer. A failed read is shared only by those callers that waited
+//! for it. Objects, in particular Secrets, are dropped after a second and never printed. A caller for
+//! which the object was of no use calls [`CoalescedReads::forget`].
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -22,30 +21,30 @@ use crate::{
     runtime::Tasks,
 };
 
-/// For so long after a request was sent its answer serves others.
+/// How long an answer is shared, counted from the sending of its request.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
-/// What a read came to.
+/// The result of a read.
 type Answer<V> = Result<Arc<V>, Arc<ApiError>>;
 
-/// Reads objects of one kind. Clones share what they read.
+/// Reads objects of one kind. Clones share their reads.
 pub struct CoalescedReads<V> {
     client: Client,
     tasks: Tasks,
     reads: Arc<Mutex<Reads<V>>>,
 }
 
-/// The reads of the last second, by whose object they are of.
+/// The reads of the last second.
 struct Reads<V> {
     by_object: BTreeMap<Object, Read<V>>,
-    /// How many there ever were.
+    /// The number of reads so far.
     count: u64,
 }
 
-/// An object by namespace, where its kind has them, and name.
+/// An object's namespace, if its kind has them, and name.
 type Object = (Option<String>, String);
 
-/// One request, under way or answered.
+/// One request, in flight or answered.
 struct Read<V> {
     number: u64,
     sent: Instant,
@@ -53,16 +52,16 @@ struct Read<V> {
 }
 
 impl<V: View> CoalescedReads<V> {
-    /// Reads through `client`; `tasks` forget what was read.
+    /// Reads through `client`; tasks spawned on `tasks` drop the answers after a second.
     pub fn new(client: Client, tasks: Tasks) -> Self {
         let reads = Reads { by_object: BTreeMap::new(), count: 0 };
         Self { client, tasks, reads: Arc::new(Mutex::new(reads)) }
     }
 
-    /// The object, as it was a second ago at the earliest.
+    /// Returns the object as it was at most a second ago.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// Those of [`Client::get`].
     pub async fn get(&self, namespace: Option<&str>, name: &str) -> Answer<V> {
         let object = object(namespace, name);
         let (number, answer) = self.read(&object);
@@ -73,12 +72,12 @@ impl<V: View> CoalescedReads<V> {
         answer
     }
 
-    /// Whoever asks from now on gets the object as it is from now on.
+    /// Drops the shared answer: the next caller reads the object again.
     pub fn forget(&self, namespace: Option<&str>, name: &str) {
         self.reads.lock().by_object.remove(&object(namespace, name));
     }
 
-    /// The read that serves whoever asks now, and its number.
+    /// Returns the read to wait for, and its number; starts one if none is reads enough.
     fn read(&self, object: &Object) -> (u64, Shared<BoxFuture<'static, Answer<V>>>) {
         let now = Instant::now();
         let mut reads = self.reads.lock();
@@ -93,13 +92,13 @@ impl<V: View> CoalescedReads<V> {
         let read = Read { number, sent: now, answer: answer.clone() };
         reads.by_object.insert(object.clone(), read);
         drop(reads);
-        self.forget_in_time(object.clone(), number);
+        self.forget_later(object.clone(), number);
         (number, answer)
     }
 
-    fn forget_in_time(&self, object: Object, number: u64) {
+    fn forget_later(&self, object: Object, number: u64) {
         let reads = Arc::clone(&self.reads);
-        self.tasks.spawn("forgetting what was read", async move {
+        self.tasks.spawn("forgetting a shared read", async move {
             sleep(SHARED_FOR).await;
             forget(&reads, &object, number);
         });
@@ -132,7 +131,7 @@ fn object(namespace: Option<&str>, name: &str) -> Object {
     (namespace.map(str::to_owned), name.to_owned())
 }
 
-/// Forgets this very read of the object.
+/// Drops the read of `object`, if it still is the read `number`.
 fn forget<V>(reads: &Mutex<Reads<V>>, object: &Object, number: u64) {
     let mut reads = reads.lock();
     if reads.by_object.get(object).is_some_and(|read| read.number == number) {
@@ -157,11 +156,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn recent(server: &Server) -> CoalescedReads<Secret> {
+    fn reads(server: &Server) -> CoalescedReads<Secret> {
         CoalescedReads::new(client(server), Tasks::new(Arc::new(TokioSpawner)).0)
     }
 
-    /// A server whose every answer, given after so many seconds, is another version.
+    /// A server that answers each request after so many seconds, with another version.
     fn versions(after: u64) -> Server {
         Server::new(move |number, _| {
             let secret = json!({"metadata": {"resourceVersion": number.to_string()},
@@ -170,111 +169,111 @@ mod tests {
         })
     }
 
-    async fn version(recent: &CoalescedReads<Secret>, name: &str) -> String {
-        let secret = recent.get(Some("ns"), name).await.unwrap();
+    async fn version(reads: &CoalescedReads<Secret>, name: &str) -> String {
+        let secret = reads.get(Some("ns"), name).await.unwrap();
         secret.metadata.resource_version.clone().unwrap()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_serves_for_a_second_from_its_request() {
+    async fn an_answer_is_shared_for_a_second_from_its_request() {
         let server = versions(0);
-        let recent = recent(&server);
-        assert_eq!(version(&recent, "s").await, "0");
+        let reads = reads(&server);
+        assert_eq!(version(&reads, "s").await, "0");
         sleep(SHARED_FOR.saturating_sub(MS)).await;
-        assert_eq!(version(&recent, "s").await, "0");
+        assert_eq!(version(&reads, "s").await, "0");
         sleep(MS).await;
-        assert_eq!(version(&recent, "s").await, "1");
+        assert_eq!(version(&reads, "s").await, "1");
         sleep(SHARED_FOR.saturating_sub(MS)).await;
-        assert_eq!(version(&recent, "s").await, "1", "the first one's end is not the second's");
-        assert_eq!(server.seen().len(), 2);
+        assert_eq!(version(&reads, "s").await, "1", "the first read's task keeps the second");
+        assert_eq!(server.requests().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_while_a_read_is_under_way_waits_for_it() {
+    async fn callers_wait_for_a_read_in_flight() {
         let server = versions(3);
-        let recent = recent(&server);
-        let answers = join_all((0..100).map(|_| version(&recent, "s"))).await;
+        let reads = reads(&server);
+        let answers = join_all((0..100).map(|_| version(&reads, "s"))).await;
         assert!(answers.iter().all(|version| version == "0"));
-        assert_eq!(server.seen().len(), 1);
-        // Its second counts from the sending: it is over when the answer comes.
-        assert_eq!(version(&recent, "s").await, "1");
+        assert_eq!(server.requests().len(), 1);
+        // The second counts from the sending and is over when the answer comes.
+        assert_eq!(version(&reads, "s").await, "1");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_answer_serves_only_who_asked_within_its_second() {
+    async fn a_slow_answer_is_shared_only_by_callers_within_its_second() {
         let server = versions(3);
-        let recent = recent(&server);
+        let reads = reads(&server);
         let late = async {
             sleep(SHARED_FOR).await;
-            version(&recent, "s").await
+            version(&reads, "s").await
         };
-        assert_eq!(tokio::join!(version(&recent, "s"), late), ("0".into(), "1".into()));
+        assert_eq!(tokio::join!(version(&reads, "s"), late), ("0".into(), "1".into()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_read_goes_on_when_who_sent_it_goes_away() {
+    async fn a_read_goes_on_when_its_first_caller_is_dropped() {
         let server = versions(3);
-        let recent = recent(&server);
-        let impatient = tokio::time::timeout(100 * MS, version(&recent, "s"));
-        let (gone, stayed) = tokio::join!(impatient, version(&recent, "s"));
+        let reads = reads(&server);
+        let impatient = tokio::time::timeout(100 * MS, version(&reads, "s"));
+        let (gone, stayed) = tokio::join!(impatient, version(&reads, "s"));
         assert!(gone.is_err());
-        assert_eq!((stayed.as_str(), server.seen().len()), ("0", 1));
+        assert_eq!((stayed.as_str(), server.requests().len()), ("0", 1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn objects_are_told_apart_by_namespace_and_name() {
+    async fn objects_are_keyed_by_namespace_and_name() {
         let server = versions(0);
-        let recent = recent(&server);
+        let reads = reads(&server);
         for (namespace, name) in [("a", "s"), ("b", "s"), ("a", "t"), ("a", "s")] {
-            recent.get(Some(namespace), name).await.unwrap();
+            reads.get(Some(namespace), name).await.unwrap();
         }
-        let urls: Vec<_> = server.seen().into_iter().map(|seen| seen.url).collect();
+        let urls: Vec<_> = server.requests().into_iter().map(|request| request.url).collect();
         let url = |namespace, name| format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         assert_eq!(urls, [url("a", "s"), url("b", "s"), url("a", "t")]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_read_is_shared_by_those_who_waited_for_it_and_nobody_else() {
+    async fn a_failed_read_is_shared_only_by_callers_that_waited_for_it() {
         let server = Server::new(|number, _| match number {
             0 => testing::Answer::refusal(404, "NotFound", "none").after(1),
             _ => testing::Answer::json(200, &json!({})),
         });
-        let recent = recent(&server);
-        let both = tokio::join!(recent.get(Some("ns"), "s"), recent.get(Some("ns"), "s"));
+        let reads = reads(&server);
+        let both = tokio::join!(reads.get(Some("ns"), "s"), reads.get(Some("ns"), "s"));
         assert!(both.0.unwrap_err().is_not_found() && both.1.unwrap_err().is_not_found());
-        assert!(recent.get(Some("ns"), "s").await.is_ok());
-        assert_eq!(server.seen().len(), 2);
+        assert!(reads.get(Some("ns"), "s").await.is_ok());
+        assert_eq!(server.requests().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_forgotten_is_read_anew() {
+    async fn a_forgotten_object_is_read_again() {
         let server = versions(0);
-        let recent = recent(&server);
-        assert_eq!(version(&recent, "s").await, "0");
-        recent.forget(Some("ns"), "other");
-        assert_eq!(version(&recent, "s").await, "0");
-        recent.forget(Some("ns"), "s");
-        assert_eq!(version(&recent, "s").await, "1");
+        let reads = reads(&server);
+        assert_eq!(version(&reads, "s").await, "0");
+        reads.forget(Some("ns"), "other");
+        assert_eq!(version(&reads, "s").await, "0");
+        reads.forget(Some("ns"), "s");
+        assert_eq!(version(&reads, "s").await, "1");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_beyond_its_time_nor_printed() {
+    async fn objects_are_dropped_after_a_second_and_never_printed() {
         let server = versions(0);
-        let recent = recent(&server);
-        let secret = recent.get(Some("ns"), "s").await.unwrap();
-        assert!(!format!("{recent:?} {secret:?}").contains("s3cr3t"));
+        let reads = reads(&server);
+        let secret = reads.get(Some("ns"), "s").await.unwrap();
+        assert!(!format!("{reads:?} {secret:?}").contains("s3cr3t"));
         let kept = Arc::downgrade(&secret);
         drop(secret);
-        assert!(kept.upgrade().is_some(), "for who comes within the second");
+        assert!(kept.upgrade().is_some(), "for callers within the second");
         sleep(SHARED_FOR + MS).await;
         assert!(kept.upgrade().is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_is_none_is_never_asked_for() {
+    async fn a_bad_name_is_never_requested() {
         let server = versions(0);
-        let error = recent(&server).get(Some("ns"), "a/b").await.unwrap_err();
+        let error = reads(&server).get(Some("ns"), "a/b").await.unwrap_err();
         assert!(matches!(*error, ApiError::BadName(_)), "{error}");
-        assert!(server.seen().is_empty());
+        assert!(server.requests().is_empty());
     }
 }

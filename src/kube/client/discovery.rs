@@ -1,8 +1,6 @@
-//! What the API server serves.
+//! Asks the API server which kinds it serves, and under which names.
 //!
-//! Owns the question whether a kind is there at all, which older releases and switched-off APIs
-//! answer with no, and under which names. Needs no right but that of every authenticated user.
-//! Leaves what follows from the answer to the callers.
+//! Older releases and disabled APIs lack kinds. By default every authenticated user may ask.
 
 use serde::Deserialize;
 
@@ -18,7 +16,7 @@ use crate::kube::{
 /// A kind that the server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
-    /// Its names.
+    /// Its group, version and plural name.
     pub kind: Kind,
     /// Whether its objects live in a namespace.
     pub namespaced: bool,
@@ -34,21 +32,21 @@ struct Resources {
 #[derive(Deserialize)]
 struct Resource {
     kind: String,
-    /// The plural name; of a subresource `<plural>/<subresource>`.
+    /// The plural name; for a subresource `<plural>/<subresource>`.
     name: String,
     #[serde(default)]
     namespaced: bool,
 }
 
 impl Client {
-    /// Whether the server serves the kind that the view `V` reads, in that version.
+    /// Whether the server serves the kind of the view `V` in the view's version.
     pub async fn serves<V: View>(&self) -> Result<bool, ApiError> {
         let served = self.find_kind(&V::group(&()), &V::version(&()), &V::kind(&())).await?;
         Ok(served.is_some())
     }
 
-    /// The kind `kind` as the server serves it in that version of the group, where it does. All
-    /// three may come from anywhere.
+    /// Looks up the kind `kind` in `version` of `group`; `None` if the server does not serve it. All
+    /// three may be untrusted.
     pub async fn find_kind(
         &self,
         group: &str,
@@ -61,8 +59,8 @@ impl Client {
             Err(error) if error.is_not_found() => return Ok(None),
             listed => listed?.resources,
         };
-        let is_it = |resource: &Resource| resource.kind == kind && !resource.name.contains('/');
-        Ok(listed.into_iter().find(is_it).map(|resource| Served {
+        let matches = |resource: &Resource| resource.kind == kind && !resource.name.contains('/');
+        Ok(listed.into_iter().find(matches).map(|resource| Served {
             kind: Kind {
                 group: group.to_owned().into(),
                 version: version.to_owned().into(),
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kind_is_served_where_the_server_lists_it() {
+    async fn a_kind_is_served_if_the_server_lists_it() {
         let there = listing(&["StorageClass", "VolumeAttributesClass"]);
         let absent = listing(&["StorageClass", "volumeattributesclass"]);
         for (answer, expected) in [
@@ -105,15 +103,15 @@ mod tests {
         ] {
             let server = Server::new(move |_, _| answer.clone());
             assert_eq!(client(&server).serves::<VolumeAttributesClass>().await.ok(), expected);
-            assert_eq!(server.seen()[0].url, "/apis/storage.k8s.io/v1");
+            assert_eq!(server.requests()[0].url, "/apis/storage.k8s.io/v1");
         }
         let server = Server::new(|_, _| listing(&["PersistentVolumeClaim"]));
         assert!(client(&server).serves::<Claim>().await.unwrap());
-        assert_eq!(server.seen()[0].url, "/api/v1");
+        assert_eq!(server.requests()[0].url, "/api/v1");
     }
 
     #[tokio::test]
-    async fn a_kind_is_found_by_its_name_and_not_by_a_subresources() {
+    async fn subresources_of_a_kind_are_ignored() {
         let server = Server::new(|_, _| {
             let resource = |name: &str, kind: &str, namespaced: bool| json!({"name": name, "kind": kind, "namespaced": namespaced});
             Answer::json(
@@ -121,14 +119,14 @@ mod tests {
                 &json!({"resources": [
                     resource("widgets/status", "Widget", true),
                     resource("widgets", "Widget", true),
-                    resource("worlds", "Env", false),
+                    resource("gadgets", "Gadget", false),
                 ]}),
             )
         });
         let client = client(&server);
         for (kind, expected) in [
             ("Widget", Some(("widgets", true))),
-            ("Env", Some(("worlds", false))),
+            ("Gadget", Some(("gadgets", false))),
             ("widget", None),
         ] {
             let found = client.find_kind("example.com", "v1", kind).await.unwrap();
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn groups_and_versions_never_leave_their_place_in_the_url() {
+    async fn groups_and_versions_stay_in_their_segment_of_the_url() {
         let server = Server::new(|_, _| listing(&[]));
         for (group, version, refused) in [
             ("..", "v1", "invalid API group \"..\": [may not be '..']"),
@@ -149,8 +147,8 @@ mod tests {
             let error = client(&server).find_kind(group, version, "K").await.unwrap_err();
             assert_eq!(error.to_string(), refused);
         }
-        assert_eq!(server.seen().len(), 0);
+        assert_eq!(server.requests().len(), 0);
         assert_eq!(client(&server).find_kind("g?", "v 1", "K").await.unwrap(), None);
-        assert_eq!(server.seen()[0].url, "/apis/g%3F/v%201");
+        assert_eq!(server.requests()[0].url, "/apis/g%3F/v%201");
     }
 }

@@ -1,11 +1,11 @@
-//! Edits of whole objects that lose nothing.
+//! Read-modify-write of whole objects (safety rule 11).
 //!
-//! Owns the protocol of safety rule 11: read the raw object, check that it is the one meant,
-//! change it, put it back under the version it was read with, and after a conflict begin anew.
-//! Promises that fields newer than this program survive, that no other object is ever hit, and
-//! that the reason for the edit is judged on the very content that is put back. An unclear outcome
-//! is the caller's: it comes back and finds out. Finalizers can be edited by a patch as well, where
-//! that is what a role grants. Leaves what is edited to the caller.
+//! [`Client::edit`] reads the raw object, checks its UID, calls the caller's function to change it,
+//! writes it back with the version it was read with, and after a conflict starts again with the
+//! read. Fields that this program does not know survive, no other object of the same name is
+//! written, and the function decides on the same content that is written. An unclear outcome is
+//! returned to the caller. With [`WriteBy::PatchOfFinalizers`] only the finalizers are written, by
+//! a patch, for roles that grant `patch` but not `update`.
 
 use std::time::Duration;
 
@@ -18,44 +18,44 @@ use crate::kube::{
     objects::{View, kind::Kind},
 };
 
-/// After so many conflicts the next one is told.
+/// How many conflicts are retried.
 const MAX_CONFLICTS: u32 = 4;
 
 /// The wait after the first conflict; each further one doubles it.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 
-/// What an edit decided.
+/// The decision of the function that edits an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edit {
-    /// Put the changed object back.
+    /// Write the changed object.
     Write,
     /// There is nothing to change.
     Nothing,
 }
 
-/// What became of an edit.
+/// The result of an edit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edited<V> {
-    /// The object as it was put back.
+    /// The object as it was written.
     Written(V),
-    /// The object as it stands; there was nothing to change.
+    /// The object as it was read; there was nothing to change.
     Unchanged(V),
-    /// The object is gone, or another one has its name.
+    /// The object is gone, or an object with another UID has its name.
     Gone,
 }
 
-/// By which verb an edit is written.
+/// The verb by which an edit is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteBy {
-    /// `update`: the whole object is put back.
+    /// `update`: writes the whole object.
     Update,
-    /// `patch`: of what was edited only the finalizers are written.
+    /// `patch`: writes only the finalizers.
     PatchOfFinalizers,
 }
 
 impl Client {
-    /// Reads the object, lets `edit` change it and puts it back; after a conflict all over again.
-    /// `edit` is given a fresh object whose UID is `uid`, so it may run several times.
+    /// Reads the object, lets `edit` change it and writes it back; retries after conflicts. `edit` is
+    /// called with an object whose UID is `uid`, once per attempt.
     pub async fn edit<V: View>(
         &self,
         name: Name<'_>,
@@ -65,7 +65,7 @@ impl Client {
         self.edit_by(WriteBy::Update, name, uid, edit).await
     }
 
-    /// The same by the verb `by`.
+    /// Like [`edit`](Self::edit), but writes with the verb `by`.
     pub async fn edit_by<V: View>(
         &self,
         by: WriteBy,
@@ -117,7 +117,7 @@ impl Client {
     }
 }
 
-/// Which object in which version.
+/// The UID and the version of an object.
 struct Identity {
     uid: String,
     version: String,
@@ -131,8 +131,8 @@ impl Identity {
         Some(Self { uid: text("/metadata/uid")?, version: text("/metadata/resourceVersion")? })
     }
 
-    /// Makes sure that what is put back names its object and version: without them the server
-    /// would take it for whatever has the name (safety.md, fact 6).
+    /// Sets UID and version of `object`: without them the server would accept the write for any
+    /// object of that name.
     fn pin(self, object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("uid".to_owned(), self.uid.into());
@@ -140,8 +140,8 @@ impl Identity {
         }
     }
 
-    /// The patch that gives the object, in that very version, the finalizers of `edited`. It holds
-    /// the whole list: custom resources take no patch that adds to a list or takes from it.
+    /// The patch that sets the finalizers of `edited` on the object if it still has this version. It
+    /// holds the whole list, because custom resources support no strategic merge patch.
     fn patch_of_finalizers(self, edited: &Value) -> Patch {
         let finalizers = edited.pointer("/metadata/finalizers").and_then(Value::as_array);
         let finalizers = finalizers.filter(|finalizers| !finalizers.is_empty());

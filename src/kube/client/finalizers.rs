@@ -1,10 +1,10 @@
-//! Finalizers of a raw object: put one on, take one off, and nothing else.
+//! Adds a finalizer to a raw object, or removes one.
 
 use serde_json::{Value, json};
 
 use super::edits::Edit;
 
-/// Puts the finalizer on the object, behind those that it has.
+/// Appends `finalizer` to the object's finalizers, unless it is there.
 pub fn add(object: &mut Value, finalizer: &str) -> Edit {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return Edit::Nothing;
@@ -22,7 +22,7 @@ pub fn add(object: &mut Value, finalizer: &str) -> Edit {
     }
 }
 
-/// Takes the finalizer off the object; the others stay, in their order.
+/// Removes `finalizer` from the object; the others keep their order.
 pub fn remove(object: &mut Value, finalizer: &str) -> Edit {
     let finalizers = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
     let Some(finalizers) = finalizers else { return Edit::Nothing };
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_finalizer_comes_and_goes_beside_the_others() {
+    fn a_finalizer_is_added_and_removed_and_the_others_stay() {
         for (before, with) in [
             (json!({}), json!(["ours"])),
             (json!({"finalizers": null}), json!(["ours"])),
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_left_as_it_is() {
+    fn malformed_objects_are_not_changed() {
         for odd in [json!(null), json!({}), json!({"metadata": {"finalizers": "ours"}})] {
             let mut object = odd.clone();
             assert_eq!(

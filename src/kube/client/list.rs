@@ -1,10 +1,10 @@
-//! Lists read once, in pages.
+//! Lists objects once, in pages.
 //!
-//! Owns the look at all objects of a kind where a cache does not hold them: whether any volume has
-//! a certain handle (safety rules 7 and 8), and whether anything of a kind has changed. Promises the server's state at one version, never its
-//! cache's, and that no more than a page is held at a time. An object that cannot be read fails the
-//! list: "none of them" must not overlook one. Leaves lists that are followed by a watch to
-//! [`crate::kube::informer`].
+//! For callers that need all objects of a kind and have no cache of them: whether any volume has a
+//! certain handle (safety rules 7 and 8), and whether any object of a kind has changed. The list is
+//! consistent at one version, it does not come from the server's watch cache, and only one page is in
+//! memory at a time. An object that cannot be parsed fails the list, since a caller that looks for
+//! "none of them" must not miss one. Lists that a watch follows are in [`crate::kube::informer`].
 
 use std::ops::ControlFlow;
 
@@ -18,15 +18,15 @@ use crate::kube::{
     scope::Scope,
 };
 
-/// Objects in a page, where they are of the usual size.
+/// Objects in a page.
 const PAGE: u32 = 500;
 
-/// The most that is read of a page of several objects, in bytes. A larger one is asked for again with
-/// fewer objects, so that no list fails for its size: any user can make claims of more than a megabyte.
+/// The most that is read of a page of several objects, in bytes. A larger page is requested again with
+/// fewer objects, so that no list fails for its size: any user can create claims of more than a megabyte.
 const MAX_PAGE: usize = 8 << 20;
 
-/// The part of the objects of a page that one too large is asked for again with.
-const FEWER: u32 = 8;
+/// The limit of a page that was too large is divided by this.
+const SHRINK_FACTOR: u32 = 8;
 
 /// One page of a list.
 #[derive(Deserialize)]
@@ -46,29 +46,29 @@ struct PageMeta {
 }
 
 impl Client {
-    /// Shows `visit` all objects in `scope` until it breaks off. A list that takes so long that
-    /// the server forgets its version is refused with 410.
+    /// Calls `visit` with all objects in `scope` until it breaks. If the server compacts the list's
+    /// version meanwhile, the error is 410.
     pub async fn list<V: View>(
         &self,
         scope: &Scope,
         visit: impl FnMut(V) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
-        self.list_of(&Kind::of::<V>(), scope, visit).await
+        self.list_kind(&Kind::of::<V>(), scope, visit).await
     }
 
-    /// The versions of all objects in `scope`, whatever their kind: another text once any of them
-    /// has come, changed or gone; none where there are none.
+    /// Returns the versions of all objects of `kind` in `scope` as one text, which differs once any
+    /// of them is created, changed or deleted; `None` if there are no objects.
     pub async fn versions(&self, kind: &Kind, scope: &Scope) -> Result<Option<String>, ApiError> {
         let mut versions = Vec::new();
         let note = |object: AnyObject| {
             versions.extend(object.metadata.resource_version);
             ControlFlow::Continue(())
         };
-        self.list_of(kind, scope, note).await?;
+        self.list_kind(kind, scope, note).await?;
         Ok((!versions.is_empty()).then(|| versions.join(",")))
     }
 
-    async fn list_of<V: DeserializeOwned>(
+    async fn list_kind<V: DeserializeOwned>(
         &self,
         kind: &Kind,
         scope: &Scope,
@@ -78,10 +78,10 @@ impl Client {
         let (mut limit, mut next) = (PAGE, String::new());
         loop {
             let url = format!("{collection}?limit={limit}{}{next}", scope.query());
-            let most = if limit > 1 { MAX_PAGE } else { MAX_ANSWER };
-            let page: Page<V> = match self.read_within(url, most).await {
+            let max = if limit > 1 { MAX_PAGE } else { MAX_ANSWER };
+            let page: Page<V> = match self.read_at_most(url, max).await {
                 Err(ApiError::TooLarge { .. }) if limit > 1 => {
-                    limit = (limit / FEWER).max(1);
+                    limit = (limit / SHRINK_FACTOR).max(1);
                     continue;
                 }
                 page => page?,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_pages_are_shown() {
+    async fn objects_of_all_pages_are_visited() {
         let (server, mut names) = (pages(), Vec::new());
         let note = |volume: Volume| {
             names.push(volume.name().to_owned());
@@ -130,7 +130,7 @@ mod tests {
         };
         client(&server).list(&Scope::all(), note).await.unwrap();
         assert_eq!(names, ["a", "b", "c"]);
-        let urls: Vec<String> = server.seen().into_iter().map(|seen| seen.url).collect();
+        let urls: Vec<String> = server.requests().into_iter().map(|request| request.url).collect();
         assert_eq!(
             urls,
             [
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_versions_of_all_objects_tell_whether_anything_changed() {
+    async fn the_versions_of_all_objects_are_joined() {
         let items = |versions: &[&str]| {
             let item = |version: &&str| json!({"metadata": {"resourceVersion": version}});
             json!({"items": versions.iter().map(item).collect::<Vec<_>>()})
@@ -150,23 +150,22 @@ mod tests {
             let answer = items(&versions);
             let server = Server::new(move |_, _| Answer::json(200, &answer));
             let scope = Scope::namespace("ns").unwrap();
-            let told = client(&server).versions(&Kind::of::<Claim>(), &scope).await.unwrap();
-            assert_eq!(told.as_deref(), expected);
+            let joined = client(&server).versions(&Kind::of::<Claim>(), &scope).await.unwrap();
+            assert_eq!(joined.as_deref(), expected);
             assert_eq!(
-                server.seen()[0].url,
+                server.requests()[0].url,
                 "/api/v1/namespaces/ns/persistentvolumeclaims?limit=500"
             );
         }
     }
 
-    /// Any user can make claims of more than a megabyte.
     #[tokio::test]
-    async fn a_page_that_is_too_large_is_asked_for_again_with_fewer_objects() {
+    async fn a_page_that_is_too_large_is_requested_again_with_fewer_objects() {
         let names: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
         let all = names.clone();
-        let server = Server::new(move |_, seen| {
+        let server = Server::new(move |_, request| {
             let parameter = |name: &str| {
-                let mut parts = seen.url.split(['?', '&']);
+                let mut parts = request.url.split(['?', '&']);
                 parts.find_map(|part| part.strip_prefix(name)?.parse::<usize>().ok())
             };
             let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
@@ -179,35 +178,35 @@ mod tests {
             let next = if end < all.len() { end.to_string() } else { String::new() };
             Answer::json(200, &json!({"metadata": {"continue": next}, "items": items}))
         });
-        let mut seen = Vec::new();
+        let mut visited = Vec::new();
         let note = |claim: Claim| {
-            seen.push(claim.name().to_owned());
+            visited.push(claim.name().to_owned());
             ControlFlow::Continue(())
         };
         client(&server).list(&Scope::all(), note).await.unwrap();
-        assert_eq!(seen, names);
+        assert_eq!(visited, names);
     }
 
     #[tokio::test]
-    async fn who_has_seen_enough_gets_no_further_page() {
+    async fn no_further_page_is_requested_after_a_break() {
         let server = pages();
         client(&server).list(&Scope::all(), |_: Volume| ControlFlow::Break(())).await.unwrap();
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 
     #[tokio::test]
-    async fn a_scope_narrows_the_list() {
+    async fn a_scope_is_part_of_the_url() {
         let server = Server::new(|_, _| page(&[], ""));
         let scope = Scope::namespace("sc").unwrap().labelled("a in (b,c)").named("x");
         client(&server).list(&scope, |_: Claim| ControlFlow::Continue(())).await.unwrap();
         assert_eq!(
-            server.seen()[0].url,
+            server.requests()[0].url,
             "/api/v1/namespaces/sc/persistentvolumeclaims?limit=500&labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=metadata.name%3Dx"
         );
     }
 
     #[tokio::test]
-    async fn an_object_that_cannot_be_read_fails_the_list() {
+    async fn an_object_that_cannot_be_parsed_fails_the_list() {
         let items = json!({"metadata": {}, "items": [{"metadata": {"name": "a"}}, {"spec": 7}]});
         let server = Server::new(move |_, _| Answer::json(200, &items));
         let listed =

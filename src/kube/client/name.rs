@@ -1,34 +1,33 @@
-//! Names of objects, checked before they become part of a URL.
+//! Checks names of objects before they become part of a URL.
 //!
-//! Owns the check that Kubernetes' own client makes on path segments, with its texts, which users
-//! see in events. Promises that a [`Name`] never reaches another object than the one it names.
-//! Leaves whether such an object exists to the server.
+//! The checks and their texts, which users see in events, are those of client-go. A request for a
+//! [`Name`] never reaches another object than the one it names.
 
 use crate::go_fmt::quote;
 
-/// The name of one object, fit for a URL.
+/// The checked name of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name<'a> {
     namespace: Option<&'a str>,
     name: &'a str,
 }
 
-/// Why a text cannot name an object.
+/// Why a text is no name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// There is no name.
     #[error("resource name may not be empty")]
     Empty,
-    /// There is a name, but no namespace to look for it in.
+    /// The namespace of a namespaced object is missing.
     #[error("an empty namespace may not be set when a resource name is provided")]
     NoNamespace,
-    /// There is no namespace to create the object in.
+    /// The namespace in which to create an object is missing.
     #[error("an empty namespace may not be set during creation")]
     NoNamespaceToCreateIn,
     /// The text would change the meaning of the URL.
     #[error("invalid {what} {}: [{}]", quote(.text), .faults.join(" "))]
     Segment {
-        /// What the text should name: `resource name`, `namespace`, `API group` or `API version`.
+        /// What the text is: `resource name`, `namespace`, `API group` or `API version`.
         what: &'static str,
         /// The text.
         text: String,
@@ -41,7 +40,7 @@ impl<'a> Name<'a> {
     /// The object `name` in `namespace`.
     ///
     /// # Errors
-    /// [`BadName`] when one of them cannot stand in a URL.
+    /// [`BadName`] if one of them cannot be a path segment.
     pub fn namespaced(namespace: &'a str, name: &'a str) -> Result<Self, BadName> {
         check_segment("namespace", namespace)?;
         let Self { name, .. } = Self::cluster(name)?;
@@ -51,10 +50,10 @@ impl<'a> Name<'a> {
         Ok(Self { namespace: Some(namespace), name })
     }
 
-    /// The object `name` of a kind that has no namespaces.
+    /// The object `name` of a cluster-scoped kind.
     ///
     /// # Errors
-    /// [`BadName`] when it cannot stand in a URL.
+    /// [`BadName`] if it cannot be a path segment.
     pub fn cluster(name: &'a str) -> Result<Self, BadName> {
         if name.is_empty() {
             return Err(BadName::Empty);
@@ -63,7 +62,7 @@ impl<'a> Name<'a> {
         Ok(Self { namespace: None, name })
     }
 
-    /// The namespace, for kinds that have one.
+    /// The namespace; `None` for cluster-scoped kinds.
     pub fn namespace(&self) -> Option<&'a str> {
         self.namespace
     }
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_the_ones_users_know() {
+    fn texts_are_those_of_client_go() {
         let text = |name| Name::namespaced("sc", name).unwrap_err().to_string();
         assert_eq!(
             text("snap/status"),

@@ -1,5 +1,4 @@
-//! Names come from objects, and objects from users: every way from a name to a URL, walked with
-//! names that would lead elsewhere.
+//! Tests with names that would change the meaning of a URL: users choose the names of objects.
 
 use std::{fs, ops::ControlFlow, path::Path};
 
@@ -11,20 +10,20 @@ use crate::kube::{
     testing::{Answer, Server, client},
 };
 
-/// Would climb, name a subresource, or hide one of these.
+/// Names that would leave the path, name a subresource, or encode either.
 const REFUSED: [&str; 8] =
     ["../../other/secrets/s", "snap/status", "..", ".", "/", "a%2fb", "%2e%2e", ""];
 
-/// Odd, but they stay where they stand.
+/// Names that are escaped and then harmless.
 const ESCAPED: [&str; 7] =
     ["snap?watch=1", "a#b", "A b", "schnäppchen", "...", "a&b=c", "x\r\nhost: y"];
 
 #[tokio::test]
-async fn what_is_no_name_is_never_asked_for() {
+async fn bad_names_are_never_requested() {
     let server = Server::new(|_, _| Answer::json(200, &json!({"items": []})));
     let client = client(&server);
     for odd in REFUSED {
-        // Whoever asks for an object needs a `Name`, and whoever lists a namespace a `Scope`.
+        // Requests for objects take a `Name`, lists a `Scope`.
         assert!(Name::cluster(odd).is_err(), "{odd:?}");
         assert!(Name::namespaced("ns", odd).is_err(), "{odd:?}");
         assert!(Name::namespaced(odd, "name").is_err(), "{odd:?}");
@@ -36,16 +35,16 @@ async fn what_is_no_name_is_never_asked_for() {
             assert!(client.find_kind("g", odd, "K").await.is_err(), "{odd:?}");
         }
     }
-    assert!(server.seen().is_empty());
+    assert!(server.requests().is_empty());
 }
 
-/// Does everything that can be done with an object of this namespace and name.
-async fn walk(client: &Client, namespace: &str, name: &str) {
+/// Sends every kind of request for an object of this namespace and name.
+async fn send_all(client: &Client, namespace: &str, name: &str) {
     let kind = Kind::of::<Claim>();
     let object = Name::namespaced(namespace, name).unwrap();
     let patch = Patch::Merge(json!({}));
     let nothing = |_: &mut serde_json::Value| Edit::Nothing;
-    // What is answered does not matter here.
+    // The answers do not matter.
     let _ = client.get::<Claim>(object).await;
     let _ = client.get_raw(&kind, object).await;
     let _ = client.get_metadata(&kind, object).await;
@@ -60,13 +59,13 @@ async fn walk(client: &Client, namespace: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn an_odd_name_stays_in_its_place_in_every_request() {
+async fn an_odd_name_stays_in_its_segment_in_every_request() {
     for odd in ESCAPED {
         let server = Server::new(|_, _| Answer::json(200, &json!({"items": []})));
-        walk(&client(&server), odd, odd).await;
-        let seen = server.seen();
-        assert_eq!(seen.len(), 10, "{odd:?}");
-        for request in seen {
+        send_all(&client(&server), odd, odd).await;
+        let requests = server.requests();
+        assert_eq!(requests.len(), 10, "{odd:?}");
+        for request in requests {
             let url: http::Uri = request.url.parse().unwrap();
             let depth = url.path().split('/').count();
             let (object, collection) = (7, 6);
@@ -80,9 +79,8 @@ async fn an_odd_name_stays_in_its_place_in_every_request() {
     }
 }
 
-/// Outside this room nobody puts a URL of the API together.
 #[test]
-fn urls_are_made_here_and_nowhere_else() {
+fn urls_are_built_only_in_this_module() {
     fn search(directory: &Path, found: &mut Vec<String>) {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();

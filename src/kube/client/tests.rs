@@ -1,4 +1,4 @@
-//! Single requests against a scripted API server.
+//! Tests of single requests against a scripted API server.
 
 use super::*;
 use crate::kube::{
@@ -14,29 +14,29 @@ fn data() -> Name<'static> {
     Name::namespaced("sc", "data").unwrap()
 }
 
-/// What becomes of a GET that is answered so.
+/// Sends a GET to a server that gives this answer.
 async fn get(answer: Answer) -> Result<Claim, ApiError> {
     client(&Server::new(move |_, _| answer.clone())).get(data()).await
 }
 
 #[tokio::test]
-async fn a_read_gives_the_fields_that_a_view_has() {
+async fn a_read_returns_the_fields_of_the_view() {
     let server = Server::new(|_, _| Answer::json(200, &claim()));
     let read: Claim = client(&server).get(data()).await.unwrap();
     assert_eq!((read.uid(), read.spec.volume_name.as_deref()), ("u", Some("pv")));
     let raw = client(&server).get_raw(&Kind::of::<Claim>(), data()).await.unwrap();
     assert_eq!(raw, claim());
-    for seen in server.seen() {
+    for request in server.requests() {
         assert_eq!(
-            (&*seen.method, &*seen.url),
+            (&*request.method, &*request.url),
             ("GET", "/api/v1/namespaces/sc/persistentvolumeclaims/data")
         );
-        assert_eq!(seen.header("accept"), "application/json");
+        assert_eq!(request.header("accept"), "application/json");
     }
 }
 
 #[tokio::test]
-async fn writes_are_sent_as_the_api_wants_them() {
+async fn writes_have_the_methods_urls_and_media_types_of_the_api() {
     let server = Server::new(|_, _| Answer::json(200, &json!({"metadata": {"name": "pv"}})));
     let client = client(&server);
     let (pv, body) = (Name::cluster("pv").unwrap(), json!({"a": 1}));
@@ -46,9 +46,11 @@ async fn writes_are_sent_as_the_api_wants_them() {
     let _: Claim = client.replace_raw(data(), &body).await.unwrap();
     let _: Volume = client.patch(pv, &Patch::Merge(body.clone())).await.unwrap();
     let _: StorageClass = client.patch(pv, &Patch::StrategicMerge(body.clone())).await.unwrap();
-    let seen = server.seen();
-    let sent: Vec<_> =
-        seen.iter().map(|seen| (&*seen.method, &*seen.url, seen.header("content-type"))).collect();
+    let requests = server.requests();
+    let sent: Vec<_> = requests
+        .iter()
+        .map(|request| (&*request.method, &*request.url, request.header("content-type")))
+        .collect();
     assert_eq!(
         sent,
         [
@@ -63,17 +65,17 @@ async fn writes_are_sent_as_the_api_wants_them() {
             ),
         ]
     );
-    assert!(seen.iter().all(|seen| seen.json() == body));
+    assert!(requests.iter().all(|request| request.json() == body));
 }
 
 #[tokio::test]
-async fn a_delete_names_the_very_object() {
+async fn a_delete_has_the_uid_as_precondition() {
     let server =
         Server::new(|_, _| Answer::json(200, &json!({"kind": "Status", "status": "Success"})));
     let client = client(&server);
     client.delete::<Claim>(data(), Some("u")).await.unwrap();
     client.delete::<Claim>(data(), None).await.unwrap();
-    let options = |seen: usize| server.seen()[seen].json();
+    let options = |number: usize| server.requests()[number].json();
     assert_eq!(
         options(0),
         json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}})
@@ -82,22 +84,22 @@ async fn a_delete_names_the_very_object() {
 }
 
 #[tokio::test]
-async fn a_delete_tells_what_keeps_the_object() {
-    let kept_by = |answer: Value| async move {
+async fn a_delete_returns_the_remaining_finalizers() {
+    let finalizers = |answer: Value| async move {
         let server = Server::new(move |_, _| Answer::json(200, &answer));
         client(&server).delete::<Claim>(data(), Some("u")).await.unwrap()
     };
     let kept = json!({"kind": "PersistentVolumeClaim", "metadata": {"uid": "u", "finalizers": ["a", "b"]}});
-    assert_eq!(kept_by(kept).await, ["a", "b"]);
+    assert_eq!(finalizers(kept).await, ["a", "b"]);
     for gone in
         [json!({"metadata": {"uid": "u"}}), json!({"kind": "Status", "metadata": {}}), json!("odd")]
     {
-        assert!(kept_by(gone).await.is_empty());
+        assert!(finalizers(gone).await.is_empty());
     }
 }
 
 #[tokio::test]
-async fn a_refusal_prints_the_servers_message_and_nothing_else() {
+async fn a_refusal_prints_only_the_servers_message() {
     let message = "persistentvolumeclaims \"data\" not found";
     let error = get(Answer::refusal(404, "NotFound", message)).await.unwrap_err();
     assert_eq!(error.to_string(), message);
@@ -106,7 +108,7 @@ async fn a_refusal_prints_the_servers_message_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn the_reason_tells_more_than_the_code() {
+async fn the_reason_wins_over_the_code() {
     let error = get(Answer::refusal(409, "AlreadyExists", "m")).await.unwrap_err();
     assert!(error.is_already_exists() && !error.is_conflict());
     let error = get(Answer::refusal(409, "Conflict", "m")).await.unwrap_err();
@@ -118,7 +120,7 @@ async fn the_reason_tells_more_than_the_code() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_status_gets_client_gos_words() {
+async fn an_answer_that_is_no_status_gets_client_gos_message() {
     let html =
         Answer::status(502).header("content-type", "text/html").chunk(0, "<h1>Bad Gateway</h1>\n");
     for (answer, reason, message) in [
@@ -154,7 +156,7 @@ async fn an_answer_that_is_no_status_gets_client_gos_words() {
 }
 
 #[tokio::test]
-async fn a_refusal_whose_explanation_is_lost_is_a_refusal() {
+async fn a_refusal_with_a_broken_body_is_a_refusal() {
     let error = get(Answer::status(409).chunk(0, "{\"kind\":").end(End::Broken)).await.unwrap_err();
     assert!(error.is_conflict(), "{error}");
 }
@@ -169,7 +171,7 @@ async fn a_long_answer_that_is_no_status_is_cut() {
 }
 
 #[tokio::test]
-async fn an_unreadable_answer_is_told_without_its_content() {
+async fn the_error_of_an_unreadable_answer_has_none_of_its_content() {
     let mut odd = claim();
     odd["spec"] = json!({"accessModes": "hunter2"});
     let error = get(Answer::json(200, &odd)).await.unwrap_err();
@@ -181,7 +183,7 @@ async fn an_unreadable_answer_is_told_without_its_content() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_not_read_to_its_end() {
+async fn an_answer_is_read_up_to_a_limit() {
     let endless =
         (0..80).fold(Answer::status(200), |answer, _| answer.chunk(0, " ".repeat(1 << 19)));
     let error = get(endless).await.unwrap_err();
@@ -189,7 +191,7 @@ async fn an_answer_without_end_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn no_answer_or_half_of_one_is_unclear() {
+async fn a_missing_or_partial_answer_is_unclear() {
     for answer in [Answer::none(), Answer::status(200).chunk(0, "{").end(End::Broken)] {
         let error = get(answer).await.unwrap_err();
         assert!(matches!(error, ApiError::NoAnswer(_)) && error.is_unclear());
@@ -212,5 +214,5 @@ async fn an_odd_or_missing_namespace_sends_nothing() {
         error.to_string(),
         "an empty namespace may not be set when a resource name is provided"
     );
-    assert!(server.seen().is_empty());
+    assert!(server.requests().is_empty());
 }

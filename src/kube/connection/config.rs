@@ -1,10 +1,9 @@
-//! How the API server is found.
+//! Loads the configuration of the connection to the API server.
 //!
-//! Owns the original's order: a kubeconfig (`KUBECONFIG` in the environment wins over the flag)
-//! or `--master`, else the pod's service account and nothing else; and the proxy on the way there
-//! (`proxy-url` in the kubeconfig, else `HTTPS_PROXY` and its like). Promises to read the
-//! environment through its parameters only, and that kube's own retries are off. Leaves limits
-//! and deadlines to `lanes`.
+//! As in external-provisioner: a kubeconfig (`KUBECONFIG` in the environment wins over the flag) or
+//! `--master`, otherwise the pod's service account. The proxy is the kubeconfig's `proxy-url`,
+//! otherwise that of the environment (`HTTPS_PROXY` and others). The environment is read only
+//! through a parameter. kube's own retries are off.
 
 use std::{
     ffi::OsString,
@@ -24,16 +23,16 @@ use super::{
 };
 use crate::kube::stack::file_token::TokenError;
 
-/// How long connecting may take, as in client-go.
+/// The time-out of connecting, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a pod finds its credentials.
+/// The directory of a pod's credentials.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Why the API server cannot be found or reached.
+/// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Neither flags nor environment say where it is.
+    /// Neither flags nor environment name the API server.
     #[error(
         "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
     )]
@@ -41,7 +40,7 @@ pub enum ConfigError {
     /// The pod has no service account's token.
     #[error("open {}: {source}; does the pod's spec say automountServiceAccountToken: false?", path.display())]
     NoToken {
-        /// Where it should be.
+        /// The token's path.
         path: PathBuf,
         /// Why it cannot be read.
         source: std::io::Error,
@@ -62,10 +61,10 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: http::uri::InvalidUri,
     },
-    /// The way leads through a proxy that makes no sense.
+    /// The proxy's URL is invalid.
     #[error(transparent)]
     Proxy(#[from] BadProxy),
-    /// The file that the credentials name holds no token.
+    /// The token file cannot be used.
     #[error("{}: {source}", path.display())]
     Token {
         /// The file.
@@ -84,20 +83,20 @@ impl From<kube::Error> for ConfigError {
     }
 }
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigSource {
     /// The server's URL; overrides the kubeconfig's.
     pub master: Option<String>,
     /// A kubeconfig file.
     pub kubeconfig: Option<PathBuf>,
-    /// Where to look when neither is given.
+    /// The pod's environment, used when neither is given.
     pub in_cluster: InCluster,
-    /// What the way there leads through, where the kubeconfig names nothing.
+    /// The environment's proxies, used when the kubeconfig names none.
     pub proxies: Proxies,
 }
 
-/// What a pod knows of its cluster.
+/// The environment of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InCluster {
     /// `KUBERNETES_SERVICE_HOST`.
@@ -115,8 +114,8 @@ impl Default for InCluster {
 }
 
 impl ConfigSource {
-    /// The source that the flags `--master` and `--kubeconfig` and the environment name; an empty
-    /// value counts as none. `environment` looks a variable up.
+    /// The source that the flags `--master` and `--kubeconfig` and the environment name. Empty values
+    /// count as unset. `environment` looks up a variable.
     pub fn resolve(
         master: Option<&str>,
         kubeconfig: Option<&Path>,
@@ -135,15 +134,15 @@ impl ConfigSource {
                 port: text("KUBERNETES_SERVICE_PORT"),
                 ..InCluster::default()
             },
-            proxies: Proxies::read(environment),
+            proxies: Proxies::from_environment(environment),
         }
     }
 }
 
-/// Reads the configuration that `source` names.
+/// Loads the configuration from `source`.
 ///
 /// # Errors
-/// When it is missing, cannot be read or makes no sense.
+/// If it is missing, unreadable or invalid.
 pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
     let mut config = match (&source.kubeconfig, &source.master) {
         (Some(path), master) => from_file(path, master.as_deref()).await?,
@@ -152,7 +151,7 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
     };
     config.proxy_url = match config.proxy_url {
         Some(named) => Some(named),
-        None => source.proxies.to(&config.cluster_url)?,
+        None => source.proxies.for_server(&config.cluster_url)?,
     };
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -169,12 +168,12 @@ async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, Co
         let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
         clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));
     }
-    let (proxy, authority) = (named_proxy(&kubeconfig)?, named_authority(&kubeconfig));
-    let mut config = without_proxy(kubeconfig).await.map_err(unusable)?;
+    let (proxy, authority) = (kubeconfig_proxy(&kubeconfig)?, authority_file(&kubeconfig));
+    let mut config = convert_without_proxy(kubeconfig).await.map_err(unusable)?;
     config.proxy_url = proxy;
     config.root_cert_file = authority;
-    let secured = config.root_cert.is_some() || config.accept_invalid_certs;
-    config.cluster_url = address(&config.cluster_url.to_string(), secured)?;
+    let is_tls = config.root_cert.is_some() || config.accept_invalid_certs;
+    config.cluster_url = address(&config.cluster_url.to_string(), is_tls)?;
     Ok(config)
 }
 
@@ -188,25 +187,25 @@ fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
     clusters.find(|named| Some(named.name.as_str()) == cluster)?.cluster.as_ref()
 }
 
-/// The file of the authority, unless the authority stands in the kubeconfig itself. Like a token's file it
-/// is read again and again, since whoever rotates the authority writes it anew.
-fn named_authority(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+/// The file of the certificate authority, unless the kubeconfig holds the certificate itself. The file
+/// is read periodically, because it changes when the authority is rotated.
+fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let cluster = current_cluster(kubeconfig)?;
     let is_inline = cluster.certificate_authority_data.is_some();
     cluster.certificate_authority.as_ref().filter(|_| !is_inline).map(PathBuf::from)
 }
 
-/// The proxy that the kubeconfig's current cluster names; nothing is exempt from it.
-fn named_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
+/// The proxy that the kubeconfig's current cluster names; `NO_PROXY` does not apply to it.
+fn kubeconfig_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
     let cluster = current_cluster(kubeconfig);
     let url = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
     let url = url.filter(|url| !url.is_empty());
-    url.map(|url| proxy::proxy(url, "the kubeconfig's proxy-url")).transpose()
+    url.map(|url| proxy::parse(url, "the kubeconfig's proxy-url")).transpose()
 }
 
-/// The server's URL; without a scheme it is plain, or TLS where a certificate says so.
-fn address(address: &str, secured: bool) -> Result<http::Uri, ConfigError> {
-    let url = match (address.contains("://"), secured) {
+/// The server's URL; an address without a scheme gets `https` if `is_tls`, otherwise `http`.
+fn address(address: &str, is_tls: bool) -> Result<http::Uri, ConfigError> {
+    let url = match (address.contains("://"), is_tls) {
         (true, _) => address.to_owned(),
         (false, true) => format!("https://{}", address.trim_start_matches('/')),
         (false, false) => format!("http://{}", address.trim_start_matches('/')),
@@ -214,7 +213,7 @@ fn address(address: &str, secured: bool) -> Result<http::Uri, ConfigError> {
     url.parse().map_err(|source| ConfigError::Address { address: address.to_owned(), source })
 }
 
-/// The configuration of a pod, put together as the kubeconfig it amounts to.
+/// The configuration of a pod, built from an equivalent kubeconfig.
 async fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
     if pod.host.is_empty() || pod.port.is_empty() {
         return Err(ConfigError::NotInCluster);
@@ -224,15 +223,19 @@ async fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
         .map_err(|source| ConfigError::NoToken { path: token.clone(), source })?;
     let authority = authority(pod.service_account.join("ca.crt"));
     let kubeconfig = kubeconfig(&server(pod), &token, authority.as_deref());
-    let mut config =
-        without_proxy(kubeconfig).await.map_err(|error| ConfigError::Credentials(error.into()))?;
+    let mut config = convert_without_proxy(kubeconfig)
+        .await
+        .map_err(|error| ConfigError::Credentials(error.into()))?;
     config.root_cert_file = authority;
     Ok(config)
 }
 
-/// What `kubeconfig` says of all but the proxy. Where it names none, kube reads the environment, by
-/// rules of its own, and fails for what does not concern this server; so it is made to name one.
-async fn without_proxy(mut kubeconfig: Kubeconfig) -> Result<kube::Config, KubeconfigError> {
+/// Converts `kubeconfig` to a configuration without a proxy. If it named no proxy, kube would read the
+/// environment by its own rules, and fail for proxies that do not apply to this server; so a
+/// placeholder is set before the conversion.
+async fn convert_without_proxy(
+    mut kubeconfig: Kubeconfig,
+) -> Result<kube::Config, KubeconfigError> {
     let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
     clusters.for_each(|cluster| cluster.proxy_url = Some("http://proxy.invalid".to_owned()));
     let mut config =
@@ -250,7 +253,8 @@ fn server(pod: &InCluster) -> String {
     }
 }
 
-/// The cluster's authority, where it can be read; else the machine's authorities must do.
+/// The path of the cluster's certificate authority if it can be read; otherwise the system's
+/// authorities are used.
 fn authority(path: PathBuf) -> Option<PathBuf> {
     match std::fs::metadata(&path) {
         Ok(_) => Some(path),

@@ -1,14 +1,13 @@
-//! What is wrong with a kubeconfig or a credential plugin, told without what they hold.
+//! Errors of kubeconfigs and credential plugins, without their content.
 //!
-//! The libraries beneath show the text around a fault: a neighbouring line of a kubeconfig, all
-//! that a plugin printed. Both may hold tokens, and what is told here stands in logs, in events and
-//! in the termination message. Promises that a place, a name or an exit code is told instead, and
-//! that no cause is kept which could still be printed.
+//! kube's errors show text around the fault: a line of the kubeconfig, all output of a plugin. Both
+//! may hold tokens, and errors are printed in logs, events and the termination message. A [`Fault`]
+//! has a position, a name or an exit code instead, and no source that could print more.
 
 use kube::{client::AuthError, config::KubeconfigError};
 use tower::BoxError;
 
-/// A fault, in words without anything of what it was found in.
+/// A description of a fault, without any content of the kubeconfig or the plugin's output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(String);
@@ -16,9 +15,9 @@ pub struct Fault(String);
 impl From<KubeconfigError> for Fault {
     fn from(error: KubeconfigError) -> Self {
         let KubeconfigError::Parse(error) = error else { return Self(error.to_string()) };
-        let place =
+        let position =
             error.location().map(|at| format!(": line {} column {}", at.line(), at.column()));
-        Self(format!("failed to parse kubeconfig YAML{}", place.unwrap_or_default()))
+        Self(format!("failed to parse kubeconfig YAML{}", position.unwrap_or_default()))
     }
 }
 
@@ -45,15 +44,15 @@ impl From<&AuthError> for Fault {
                 "what the credential plugin printed is no ExecCredential; run it by hand to see"
                     .to_owned()
             }
-            // Says what was found in the plugin's answer.
+            // Its text has parts of the plugin's output.
             AuthError::AuthExec(_) => "the credential plugin cannot be used".to_owned(),
             error => error.to_string(),
         })
     }
 }
 
-/// The same error, unless it is one of credentials.
-pub(crate) fn told(error: BoxError) -> BoxError {
+/// Replaces an error of credentials by a [`Fault`]; returns other errors unchanged.
+pub(crate) fn redact(error: BoxError) -> BoxError {
     match error.downcast_ref::<AuthError>() {
         Some(fault) => Fault::from(fault).into(),
         None => error,

@@ -1,8 +1,7 @@
-//! Which proxy the way to the API server goes through.
+//! Chooses the proxy for the API server from the environment.
 //!
-//! Owns Go's rules, which users of client-go know: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` in
-//! either case (`golang.org/x/net/http/httpproxy`). Pure. Promises that what it prints never holds
-//! a proxy's password. Leaves speaking to the proxy to `transport`.
+//! The rules are Go's (`golang.org/x/net/http/httpproxy`): `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`
+//! in upper or lower case. Nothing that is printed holds a proxy's password.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -25,17 +24,17 @@ impl fmt::Debug for Proxies {
     }
 }
 
-/// A proxy's URL that is none. Its text is not shown: it may hold a password.
+/// An invalid URL of a proxy. Its text is not shown, because it may hold a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{from} is not the URL of a proxy: use http://, https:// or socks5:// with a host")]
 pub struct BadProxy {
-    /// Where the URL stands.
+    /// The variable or field that holds the URL.
     pub from: &'static str,
 }
 
 impl Proxies {
-    /// The proxies that `environment` names; it looks a variable up.
-    pub(crate) fn read(environment: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// The proxies of the environment; `environment` looks up a variable.
+    pub(crate) fn from_environment(environment: impl Fn(&str) -> Option<OsString>) -> Self {
         let first = |names: [&str; 2]| {
             let mut values = names.iter().filter_map(|name| environment(name));
             let value = values.find(|value| !value.is_empty()).unwrap_or_default();
@@ -48,11 +47,11 @@ impl Proxies {
         }
     }
 
-    /// The proxy for requests to `server`; `None`: there is none, or the server is exempt.
+    /// The proxy for requests to `server`; `None` if there is none or the server is exempt.
     ///
     /// # Errors
-    /// When the proxy's URL is none.
-    pub(crate) fn to(&self, server: &Uri) -> Result<Option<Uri>, BadProxy> {
+    /// If the proxy's URL is invalid.
+    pub(crate) fn for_server(&self, server: &Uri) -> Result<Option<Uri>, BadProxy> {
         let (text, from) = match server.scheme_str() {
             Some("http") => (&self.http, "HTTP_PROXY"),
             _ => (&self.https, "HTTPS_PROXY"),
@@ -60,30 +59,30 @@ impl Proxies {
         if text.is_empty() || is_exempt(&self.no, server) {
             return Ok(None);
         }
-        proxy(text, from).map(Some)
+        parse(text, from).map(Some)
     }
 }
 
-/// The URL of a proxy; without a scheme it is `http`.
-pub(crate) fn proxy(text: &str, from: &'static str) -> Result<Uri, BadProxy> {
+/// Parses the URL of a proxy; the default scheme is `http`. Errors name `from`.
+pub(crate) fn parse(text: &str, from: &'static str) -> Result<Uri, BadProxy> {
     let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url: Uri = whole.parse().map_err(|_| BadProxy { from })?;
-    let known = matches!(url.scheme_str(), Some("http" | "https" | "socks5" | "socks5h"));
+    let is_supported = matches!(url.scheme_str(), Some("http" | "https" | "socks5" | "socks5h"));
     match url.host() {
-        Some(host) if known && !host.is_empty() => Ok(url),
+        Some(host) if is_supported && !host.is_empty() => Ok(url),
         _ => Err(BadProxy { from }),
     }
 }
 
-/// The name and the password in a proxy's URL, where it has them.
+/// The user name and the password in a proxy's URL, if there are any.
 pub(crate) fn credentials(proxy: &Uri) -> Option<(String, String)> {
     let (userinfo, _) = proxy.authority()?.as_str().rsplit_once('@')?;
     let (name, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-    let plain = |text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-    Some((plain(name), plain(password)))
+    let decode = |text| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    Some((decode(name), decode(password)))
 }
 
-/// Whether `server` is reached directly: this machine always, and whatever `no_proxy` names.
+/// Whether `server` is connected to without a proxy: loopback addresses, and what `no_proxy` names.
 fn is_exempt(no_proxy: &str, server: &Uri) -> bool {
     let default = if server.scheme_str() == Some("http") { 80 } else { 443 };
     let host = server.host().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
@@ -91,10 +90,10 @@ fn is_exempt(no_proxy: &str, server: &Uri) -> bool {
     let target =
         Target { host, address: host.parse().ok(), port: server.port_u16().unwrap_or(default) };
     let local = host == "localhost" || target.address.is_some_and(|address| address.is_loopback());
-    local || no_proxy.split(',').any(|entry| target.is_named_by(&entry.trim().to_lowercase()))
+    local || no_proxy.split(',').any(|entry| target.matches(&entry.trim().to_lowercase()))
 }
 
-/// A server as the entries of `NO_PROXY` see it.
+/// A server, to be matched with the entries of `NO_PROXY`.
 struct Target<'a> {
     host: &'a str,
     address: Option<IpAddr>,
@@ -102,7 +101,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn is_named_by(&self, entry: &str) -> bool {
+    fn matches(&self, entry: &str) -> bool {
         if entry.is_empty() {
             return false;
         }
@@ -118,24 +117,24 @@ impl Target<'_> {
         }
         match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(address) => self.address == Some(address),
-            Err(_) => self.is_below(host),
+            Err(_) => self.is_in_domain(host),
         }
     }
 
-    /// Whether the host's name is `domain` or ends in it; one that starts with a dot or `*.` names
-    /// what is below it only.
-    fn is_below(&self, domain: &str) -> bool {
-        let below = domain.strip_prefix('*').unwrap_or(domain);
-        match below.strip_prefix('.') {
+    /// Whether the host is `domain` or a subdomain of it; a `domain` with a leading `.` or `*.` matches
+    /// only subdomains.
+    fn is_in_domain(&self, domain: &str) -> bool {
+        let suffix = domain.strip_prefix('*').unwrap_or(domain);
+        match suffix.strip_prefix('.') {
             Some("") => false,
-            Some(_) => self.host.ends_with(below),
-            None if below.is_empty() || below != domain => false,
-            None => self.host == below || self.host.ends_with(&format!(".{below}")),
+            Some(_) => self.host.ends_with(suffix),
+            None if suffix.is_empty() || suffix != domain => false,
+            None => self.host == suffix || self.host.ends_with(&format!(".{suffix}")),
         }
     }
 }
 
-/// `host:port` apart; an address of many colons has no port unless it stands in brackets.
+/// Splits `host:port`; an IPv6 address has a port only if it is in brackets.
 fn split_port(entry: &str) -> (&str, Option<&str>) {
     match entry.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
@@ -143,7 +142,7 @@ fn split_port(entry: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// `10.0.0.0/8`.
+/// Parses a network such as `10.0.0.0/8`.
 fn network(entry: &str) -> Option<(IpAddr, u32)> {
     let (address, bits) = entry.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -168,18 +167,18 @@ mod tests {
     use super::*;
 
     fn proxies(variables: &[(&str, &str)]) -> Proxies {
-        Proxies::read(|name| {
+        Proxies::from_environment(|name| {
             variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
         })
     }
 
     fn to(variables: &[(&str, &str)], server: &str) -> Result<Option<String>, BadProxy> {
-        let proxy = proxies(variables).to(&server.parse().unwrap())?;
+        let proxy = proxies(variables).for_server(&server.parse().unwrap())?;
         Ok(proxy.map(|proxy| proxy.to_string()))
     }
 
     #[test]
-    fn the_servers_scheme_chooses_the_variable_and_capitals_win() {
+    fn the_servers_scheme_selects_the_variable_and_upper_case_wins() {
         let https = [("HTTPS_PROXY", "http://a:1"), ("https_proxy", "http://b:1")];
         assert_eq!(to(&https, "https://s"), Ok(Some("http://a:1/".to_owned())));
         assert_eq!(to(&https, "http://s"), Ok(None));
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_proxy_names_is_reached_directly() {
+    fn servers_that_no_proxy_names_are_exempt() {
         for (no_proxy, server, exempt) in [
             ("", "https://s", false),
             ("*", "https://s", true),
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_proxy_is_refused_without_its_text_and_only_where_it_matters() {
+    fn an_invalid_proxy_is_an_error_without_its_text_and_only_if_it_is_needed() {
         for text in ["ftp://user:hush@p", "http://", "a b", "://x"] {
             let variables = [("HTTPS_PROXY", text), ("NO_PROXY", "exempt")];
             let error = to(&variables, "https://s").unwrap_err().to_string();

@@ -1,12 +1,10 @@
-//! The way to the API server: one service from a request to its answer.
+//! Sends requests to the API server.
 //!
-//! Owns [`Transport`], the seam at which a simulation puts its own API server. Promises that a
-//! transport made from a configuration speaks TLS with the cluster's authority, reads rotated
-//! tokens and authorities anew, goes through the proxy that it names (by a CONNECT tunnel or SOCKS),
-//! gives up connecting after 30 s, notices within 35 s that a peer is gone (of a proxy's tunnel the proxy),
-//! and by itself sends nothing
-//! twice (a request that never left an idle connection is not sent yet): what is repeated is the
-//! layers' decision, also with a token from a file. Leaves limits, deadlines and metrics to `layers`.
+//! Simulations replace [`Transport`] by their own API server. A transport made from a configuration
+//! uses TLS with the cluster's authority, rereads rotated tokens and authorities, connects through
+//! the configured proxy (CONNECT tunnel or SOCKS) with a time-out of 30 s, and notices within 35 s
+//! that a peer is gone (through a tunnel: that the proxy is gone). It never sends a request twice;
+//! only layers do. A request that was not written to an idle connection was not sent.
 
 use std::{
     fmt,
@@ -46,76 +44,76 @@ use tower::{BoxError, Service as TowerService, ServiceBuilder, ServiceExt as _};
 use super::{config::ConfigError, credentials, proxy};
 use crate::kube::stack::{file_token::FileToken, layer};
 
-/// A peer that is gone without a word (no power, no route) must be noticed on a connection that waits, as
-/// a watch does, no later than client-go's HTTP/2 pings notice it: 45 s. A silent connection is probed
-/// after this time,
+/// How long a connection is silent before the first keepalive probe. A peer that disappears without
+/// closing its connections (no power, no route) must be noticed no later than client-go's HTTP/2 pings
+/// notice it, which is after 45 s.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// then so often,
-const PROBES_EVERY: Duration = Duration::from_secs(5);
+/// The time between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// and given up after so many probes without an answer.
+/// The number of unanswered probes after which a connection is closed.
 const PROBES: u32 = 3;
 
-/// The same where data is under way, which the kernel would send again for a quarter of an hour.
+/// How long sent data may be unacknowledged before a connection is closed; by default the kernel
+/// retransmits for a quarter of an hour.
 #[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection that was of no use so long is closed, and its buffers with it: looked for as often,
-/// so that all that a burst has opened is gone within 40 s.
+/// How long a connection may be idle before it is closed. Idle connections are checked at the same
+/// interval, so all connections that a burst has opened are closed within 40 s.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// The most that a connection holds of an answer that is being read, in bytes; its head must fit. Left
-/// alone it grows to 400 KiB and stays so, which for watches is for ever.
-const READ_AHEAD: usize = 64 << 10;
+/// The size of a connection's read buffer, in bytes; the head of an answer must fit. By default it
+/// grows to 400 KiB and never shrinks, which for watches means for ever.
+const READ_BUFFER: usize = 64 << 10;
 
-/// Room for the header of a request as it leaves, in lines. What the server says in its answer takes
-/// the same room, as a rule without growing.
-const HEADER_LINES: usize = 12;
+/// The initial capacity of a request's header map; the headers of a response usually fit too.
+const HEADER_CAPACITY: usize = 12;
 
-/// A request on its way through the rules; its URL has a path and a query only. Its body is in one
-/// piece, so that it can be sent again.
+/// A request within the stack. Its URL has only a path and a query. Its body is in memory, so that it
+/// can be sent again.
 pub(crate) type Request = http::Request<Bytes>;
 
-/// A request as it leaves.
+/// A request as it is sent.
 pub type KubeRequest = http::Request<Body>;
 
-/// The body of an answer. A watch's goes on for minutes.
+/// The body of a response. That of a watch lasts for minutes.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// An answer of the API server.
+/// A response of the API server.
 pub type Response = http::Response<ResponseBody>;
 
-/// What becomes of a request.
+/// The result of a request.
 pub type Outcome = Result<Response, BoxError>;
 
-/// A way from requests to their answers. It is always ready; whoever must wait waits in the
-/// request's own future.
+/// Answers requests. A service is always ready; all waiting happens in the request's future.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// Sends a request, which is lent: it may be sent again, with what rules have put on it.
+    /// Sends a request. It is borrowed, so that the caller can send it again, with what layers have
+    /// added to it.
     fn send(&self, request: &mut Request) -> impl Future<Output = Outcome> + Send;
 }
 
-/// Carries requests to the API server. Clones share its connections, and cost next to nothing.
+/// A service that sends requests to the API server. Clones are cheap and share its connections.
 #[derive(Clone)]
 pub struct Transport(Arc<dyn AnyService>);
 
-/// A way of whatever type.
+/// A [`Service`] as a trait object.
 trait AnyService: Send + Sync {
     fn send_boxed<'a>(&'a self, request: &'a mut Request) -> BoxFuture<'a, Outcome>;
 }
 
-impl<W: Service> AnyService for W {
+impl<S: Service> AnyService for S {
     fn send_boxed<'a>(&'a self, request: &'a mut Request) -> BoxFuture<'a, Outcome> {
         self.send(request).boxed()
     }
 }
 
 impl Transport {
-    /// A transport that goes this way. Each request costs one allocation here, however many rules
-    /// the way consists of.
-    pub(crate) fn new(way: impl Service) -> Self {
-        Self(Arc::new(way))
+    /// A transport that sends requests through `service`. Each request costs one allocation here,
+    /// however many layers the service has.
+    pub(crate) fn new(service: impl Service) -> Self {
+        Self(Arc::new(service))
     }
 }
 
@@ -142,71 +140,71 @@ impl TowerService<KubeRequest> for Transport {
     }
 
     fn call(&mut self, request: KubeRequest) -> Self::Future {
-        let way = self.clone();
+        let transport = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            way.send(&mut Request::from_parts(parts, body)).await
+            transport.send(&mut Request::from_parts(parts, body)).await
         })
     }
 }
 
-/// The transport that `config` describes. To be called inside a tokio runtime.
+/// The transport for `config`. Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// When certificates, keys or credentials cannot be read.
+/// If certificates, keys or credentials cannot be read.
 pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
     let connector = connector(config);
-    let Some(url) = &config.proxy_url else { return over(connector, config) };
+    let Some(url) = &config.proxy_url else { return with_connector(connector, config) };
     let credentials = proxy::credentials(url);
     if url.scheme_str().is_some_and(|scheme| scheme.starts_with("socks5")) {
         let socks = SocksV5::new(url.clone(), connector);
         return match credentials {
-            Some((name, password)) => over(socks.with_auth(name, password), config),
-            None => over(socks, config),
+            Some((name, password)) => with_connector(socks.with_auth(name, password), config),
+            None => with_connector(socks, config),
         };
     }
-    // As in Go, the way to an https proxy is checked like the one to the server.
+    // As in Go, an https proxy is verified with the same authority as the server.
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let tunnel = Tunnel::new(url.clone(), connector);
-    let tunnel = match credentials.and_then(basic) {
+    let tunnel = match credentials.and_then(basic_authorization) {
         Some(authorization) => tunnel.with_auth(authorization),
         None => tunnel,
     };
-    over(tunnel.map_request(with_port), config)
+    with_connector(tunnel.map_request(with_port), config)
 }
 
-/// What connects to the server or the proxy.
+/// The TCP connector for the server or the proxy.
 fn connector(config: &kube::Config) -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_nodelay(true);
     connector.set_keepalive(Some(KEEPALIVE));
-    connector.set_keepalive_interval(Some(PROBES_EVERY));
+    connector.set_keepalive_interval(Some(PROBE_INTERVAL));
     connector.set_keepalive_retries(Some(PROBES));
     #[cfg(target_os = "linux")]
-    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
     connector
 }
 
-/// `Proxy-Authorization`, marked so that nobody prints it.
-fn basic((name, password): (String, String)) -> Option<HeaderValue> {
+/// The value of `Proxy-Authorization`, marked as sensitive.
+fn basic_authorization((name, password): (String, String)) -> Option<HeaderValue> {
     let encoded = STANDARD.encode(format!("{name}:{password}"));
     let mut value = HeaderValue::try_from(format!("Basic {encoded}")).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// The server with its port: a tunnel takes 443 for granted.
+/// Adds port 80 to the URL of a plain server, because a tunnel's default is 443.
 fn with_port(server: Uri) -> Uri {
     let plain = server.scheme_str() == Some("http") && server.port().is_none();
     let host = server.host().filter(|_| plain);
     host.and_then(|host| format!("http://{host}:80/").parse().ok()).unwrap_or(server)
 }
 
-/// The transport whose connections `connector` makes.
-fn over<C>(connector: C, config: &kube::Config) -> Result<Transport, ConfigError>
+/// The transport whose connections are made by `connector`.
+fn with_connector<C>(connector: C, config: &kube::Config) -> Result<Transport, ConfigError>
 where
     C: TowerService<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
@@ -215,31 +213,32 @@ where
 {
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let token = file_token(&config.auth_info)?;
-    let library = if token.is_some() { None } else { config.auth_layer()? };
+    let auth = if token.is_some() { None } else { config.auth_layer()? };
     let mut clients = Client::builder(TokioExecutor::new());
-    clients.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).http1_max_buf_size(READ_AHEAD);
-    let usual = clients.build::<_, Body>(connector.clone());
-    let over_new = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
-    let client = Clients { usual, over_new };
+    clients.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).http1_max_buf_size(READ_BUFFER);
+    let pooled = clients.build::<_, Body>(connector.clone());
+    let unpooled = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
+    let client = Clients { pooled, unpooled };
     let service = ServiceBuilder::new()
-        .map_err(credentials::told)
-        .option_layer(library)
+        .map_err(credentials::redact)
+        .option_layer(auth)
         .layer(config.extra_headers_layer()?)
-        .map_request(naming(host(&config.cluster_url)))
+        .map_request(set_host(host(&config.cluster_url)))
         .map_err(BoxError::from)
         .service(client);
-    Ok(Transport::new(layer(token, Wire { server: config.cluster_url.clone(), service })))
+    Ok(Transport::new(layer(token, SendService { server: config.cluster_url.clone(), service })))
 }
 
-/// Marks a request that takes no connection that was there before: that one may be dead.
+/// An extension of a request that must be sent over a new connection, because existing ones may be
+/// dead.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OverNew;
+pub(crate) struct NewConnection;
 
-/// One client that keeps connections for the next request, and one that makes one for each.
+/// A client with a connection pool, and one that opens a connection for each request.
 #[derive(Clone)]
 struct Clients<C> {
-    usual: Client<C, Body>,
-    over_new: Client<C, Body>,
+    pooled: Client<C, Body>,
+    unpooled: Client<C, Body>,
 }
 
 impl<C> TowerService<KubeRequest> for Clients<C>
@@ -255,26 +254,26 @@ where
     }
 
     fn call(&mut self, request: KubeRequest) -> Self::Future {
-        match request.extensions().get::<OverNew>() {
-            Some(OverNew) => self.over_new.request(request),
-            None => self.usual.request(request),
+        match request.extensions().get::<NewConnection>() {
+            Some(NewConnection) => self.unpooled.request(request),
+            None => self.pooled.request(request),
         }
     }
 }
 
-/// What a request to `server` says in `Host`.
+/// The `Host` header of requests to `server`.
 fn host(server: &Uri) -> Option<HeaderValue> {
-    let usual = if server.scheme_str() == Some("https") { 443 } else { 80 };
+    let default_port = if server.scheme_str() == Some("https") { 443 } else { 80 };
     let host = server.host()?;
-    let host = match server.port_u16().filter(|port| *port != usual) {
+    let host = match server.port_u16().filter(|port| *port != default_port) {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     };
     HeaderValue::try_from(host).ok()
 }
 
-/// Puts `host` on requests, as hyper would, but without making the text for each anew.
-fn naming(host: Option<HeaderValue>) -> impl Fn(KubeRequest) -> KubeRequest + Clone {
+/// Sets the `Host` header as hyper would, but without formatting it for each request.
+fn set_host(host: Option<HeaderValue>) -> impl Fn(KubeRequest) -> KubeRequest + Clone {
     move |mut request| {
         if let Some(host) = &host {
             request.headers_mut().entry(HOST).or_insert_with(|| host.clone());
@@ -283,8 +282,8 @@ fn naming(host: Option<HeaderValue>) -> impl Fn(KubeRequest) -> KubeRequest + Cl
     }
 }
 
-/// The token of a file, where a file is what these credentials come down to; all others are left to
-/// the library. As in client-go a file's token wins over one that stands beside it.
+/// The layer for a token file, if `credentials` use one; kube handles all other credentials. As in
+/// client-go a token file wins over an inline token.
 fn file_token(credentials: &AuthInfo) -> Result<Option<FileToken>, ConfigError> {
     let others = credentials.auth_provider.is_some() || credentials.username.is_some();
     let path = credentials.token_file.as_ref().filter(|path| !path.is_empty() && !others);
@@ -295,7 +294,7 @@ fn file_token(credentials: &AuthInfo) -> Result<Option<FileToken>, ConfigError> 
     path.map(open).transpose()
 }
 
-/// Makes a transport of any service that answers requests: the tests' own API servers.
+/// Makes a transport of a tower service, such as the API servers of tests.
 pub fn boxed<S, B>(service: S) -> Transport
 where
     S: TowerService<KubeRequest, Response = http::Response<B>> + Clone + Send + Sync + 'static,
@@ -304,17 +303,17 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    Transport::new(Wire { server: Uri::default(), service })
+    Transport::new(SendService { server: Uri::default(), service })
 }
 
-/// The end of the way.
-struct Wire<S> {
+/// The innermost service: adds the server's URL to requests and sends them with a tower service.
+struct SendService<S> {
     /// The URL below which the server's paths are.
     server: Uri,
     service: S,
 }
 
-impl<S, B> Service for Wire<S>
+impl<S, B> Service for SendService<S>
 where
     S: TowerService<KubeRequest, Response = http::Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
@@ -323,28 +322,28 @@ where
     B::Error: Into<BoxError>,
 {
     async fn send(&self, request: &mut Request) -> Outcome {
-        let request = leaving(request, &self.server)?;
+        let request = outgoing(request, &self.server)?;
         let response = self.service.clone().oneshot(request).await.map_err(Into::into)?;
         Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
 }
 
-/// The request as it leaves for `server`.
-fn leaving(request: &Request, server: &Uri) -> Result<KubeRequest, http::Error> {
-    let mut leaving = KubeRequest::new(request.body().clone().into());
-    leaving.method_mut().clone_from(request.method());
-    *leaving.uri_mut() = below(server, request.uri())?;
-    let lines = request.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
-    leaving.headers_mut().reserve(HEADER_LINES);
-    leaving.headers_mut().extend(lines);
-    if let Some(over_new) = request.extensions().get::<OverNew>() {
-        leaving.extensions_mut().insert(*over_new);
+/// The request as it is sent to `server`.
+fn outgoing(request: &Request, server: &Uri) -> Result<KubeRequest, http::Error> {
+    let mut outgoing = KubeRequest::new(request.body().clone().into());
+    outgoing.method_mut().clone_from(request.method());
+    *outgoing.uri_mut() = join(server, request.uri())?;
+    let headers = request.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
+    outgoing.headers_mut().reserve(HEADER_CAPACITY);
+    outgoing.headers_mut().extend(headers);
+    if let Some(new_connection) = request.extensions().get::<NewConnection>() {
+        outgoing.extensions_mut().insert(*new_connection);
     }
-    Ok(leaving)
+    Ok(outgoing)
 }
 
-/// The URL of what is at `path` below `server`.
-fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
+/// Appends `path` to the URL of `server`.
+fn join(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
     let mut parts = server.clone().into_parts();
     if let Some(path) = path.path_and_query() {
         parts.path_and_query = Some(match server.path().trim_end_matches('/') {
@@ -357,22 +356,22 @@ fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
 
 /// Why a body could not be read to its end.
 #[derive(Debug)]
-pub(crate) enum Unread {
-    /// It is longer than the reader wants.
+pub(crate) enum BodyError {
+    /// It is longer than the limit.
     TooLong,
-    /// It broke off.
+    /// The connection broke.
     Broken(BoxError),
 }
 
-/// Reads a body of at most `limit` bytes. What comes in one piece is not copied.
+/// Reads a body of at most `limit` bytes. A body of a single frame is not copied.
 pub(crate) fn read(
     body: ResponseBody,
     limit: usize,
-) -> impl Future<Output = Result<Bytes, Unread>> + Send {
+) -> impl Future<Output = Result<Bytes, BodyError>> + Send {
     Limited::new(body, limit).collect().map(|whole| match whole {
         Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Unread::TooLong),
-        Err(error) => Err(Unread::Broken(error)),
+        Err(error) if error.is::<LengthLimitError>() => Err(BodyError::TooLong),
+        Err(error) => Err(BodyError::Broken(error)),
     })
 }
 
@@ -398,7 +397,7 @@ mod tests {
         String::from_utf8(came).unwrap()
     }
 
-    /// Takes one request, answers it and gives what came.
+    /// Answers one request and returns its head.
     async fn serve_once(listener: TcpListener) -> String {
         let (mut stream, _) = listener.accept().await.unwrap();
         let came = head(&mut stream).await;
@@ -425,7 +424,7 @@ mod tests {
         assert_eq!(read(response.unwrap().into_body(), 10).await.unwrap(), "fine");
     }
 
-    /// Takes requests on one connection, and answers with these status lines; gives the tokens shown.
+    /// Answers requests on one connection with these status lines; returns their tokens.
     async fn serve_with(listener: TcpListener, answers: &[&str]) -> Vec<String> {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut tokens = vec![];
@@ -440,14 +439,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_that_was_exchanged_in_its_file_is_shown_once_the_old_one_is_refused() {
+    async fn a_new_token_in_the_file_is_sent_after_the_old_one_is_refused() {
         let file = std::env::temp_dir().join(format!("token-{}", std::process::id()));
         std::fs::write(&file, "first\n").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut config = kube::Config::new(url.parse().unwrap());
         config.auth_info.token_file = Some(file.to_string_lossy().into_owned());
-        // As the pod of a cluster has it: what stands beside the file is as old as the start.
+        // As in a pod: the inline token was read at the start.
         config.auth_info.token = Some("stale".to_owned().into());
         let service = transport(&config).unwrap();
         std::fs::write(&file, "second\n").unwrap();
@@ -460,7 +459,7 @@ mod tests {
         assert_eq!(response.unwrap().status(), http::StatusCode::OK);
     }
 
-    /// Takes connections, and answers so many requests on each; then it is silent there.
+    /// Accepts one connection per entry and answers that many requests on it, then no more.
     async fn serve_some(listener: TcpListener, answers: &[usize]) {
         let mut held = Vec::new();
         for answers in answers {
@@ -474,14 +473,14 @@ mod tests {
         std::future::pending::<()>().await;
     }
 
-    /// A plain server on a free port, and the transport to it.
+    /// A listener on a free port, and a transport to it.
     async fn plain() -> (TcpListener, Transport) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         (listener, transport(&kube::Config::new(url.parse().unwrap())).unwrap())
     }
 
-    /// What comes of a request within a moment, its answer read to the end; `None`: no answer.
+    /// Sends a request and reads its answer; `None` if there is none within half a second.
     async fn ask(service: &Transport, request: Request) -> Option<http::StatusCode> {
         let answered = async {
             let response = send(service, request).await.unwrap();
@@ -492,16 +491,16 @@ mod tests {
         tokio::time::timeout(Duration::from_millis(500), answered).await.ok()
     }
 
-    const FINE: Option<http::StatusCode> = Some(http::StatusCode::OK);
+    const OK: Option<http::StatusCode> = Some(http::StatusCode::OK);
 
     #[tokio::test]
-    async fn a_request_that_is_given_up_takes_its_connection_with_it() {
+    async fn a_dropped_request_closes_its_connection() {
         let (listener, service) = plain().await;
         let version = || request(http::Method::GET, "/version");
         let asking = async {
-            assert_eq!(ask(&service, version()).await, FINE);
+            assert_eq!(ask(&service, version()).await, OK);
             assert_eq!(ask(&service, version()).await, None, "the first connection is dead");
-            assert_eq!(ask(&service, version()).await, FINE, "this is another one");
+            assert_eq!(ask(&service, version()).await, OK, "on a new connection");
         };
         tokio::select! {
             biased;
@@ -511,13 +510,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_over_a_new_connection_uses_none_that_is_there() {
+    async fn a_request_over_a_new_connection_uses_no_idle_one() {
         let (listener, service) = plain().await;
         let mut over_new = request(http::Method::GET, "/version");
-        over_new.extensions_mut().insert(OverNew);
+        over_new.extensions_mut().insert(NewConnection);
         let asking = async {
-            assert_eq!(ask(&service, request(http::Method::GET, "/version")).await, FINE);
-            assert_eq!(ask(&service, over_new).await, FINE, "although one is idle");
+            assert_eq!(ask(&service, request(http::Method::GET, "/version")).await, OK);
+            assert_eq!(ask(&service, over_new).await, OK, "although one is idle");
         };
         tokio::select! {
             biased;
@@ -526,7 +525,7 @@ mod tests {
         }
     }
 
-    /// A proxy that lets one tunnel through; gives the request for it.
+    /// A proxy that serves one tunnel; returns the CONNECT request.
     async fn proxy_once(listener: TcpListener) -> String {
         let (mut client, _) = listener.accept().await.unwrap();
         let came = head(&mut client).await;
@@ -538,7 +537,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_is_asked_for_a_tunnel_with_its_credentials_and_nothing_else() {
+    async fn a_proxy_gets_its_own_credentials_and_not_the_servers() {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap();
@@ -561,7 +560,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_that_refuses_is_named_without_its_password() {
+    async fn the_error_of_a_refusing_proxy_has_no_password() {
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut config = kube::Config::new(Uri::from_static("https://api.example"));
         let url = format!("http://user:hush@{}", proxy.local_addr().unwrap());
@@ -580,21 +579,21 @@ mod tests {
         let (_client, outcome) = tokio::join!(refusing, asking);
         let error = ApiError::from_transport(outcome.unwrap_err());
         assert!(!format!("{error:?}").contains("hush"), "{error:?}");
-        let told = "no answer from the API server: client error (Connect): tunnel error: proxy authorization required";
-        assert_eq!(error.to_string(), told);
+        let expected = "no answer from the API server: client error (Connect): tunnel error: proxy authorization required";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[tokio::test]
-    async fn a_server_that_is_not_there_is_told_as_such() {
+    async fn a_refused_connection_is_reported() {
         let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
         let service = transport(&config).unwrap();
         let outcome = send(&service, request(http::Method::GET, "/version")).await;
-        let told = ApiError::from_transport(outcome.unwrap_err()).to_string();
-        assert!(told.contains("Connection refused"), "{told}");
+        let text = ApiError::from_transport(outcome.unwrap_err()).to_string();
+        assert!(text.contains("Connection refused"), "{text}");
     }
 
     #[test]
-    fn a_host_is_named_with_its_port_unless_that_is_the_usual_one() {
+    fn the_host_header_has_the_port_unless_it_is_the_default() {
         for (server, named) in [
             ("https://a", "a"),
             ("https://a:443/x", "a"),
@@ -610,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_to_plain_servers_name_port_80() {
+    fn tunnels_to_plain_servers_have_port_80() {
         for (server, named) in [
             ("http://a/x", "http://a:80/"),
             ("http://a:81/x", "http://a:81/x"),
@@ -621,7 +620,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn credentials_that_cannot_be_read_are_told_before_the_first_request() {
+    async fn an_unreadable_token_file_fails_before_the_first_request() {
         let mut config = kube::Config::new(http::Uri::from_static("https://a"));
         config.auth_info.token_file = Some("/nonexistent/token".to_owned());
         let error = transport(&config).unwrap_err();

@@ -1,16 +1,15 @@
-//! Escapes texts for URLs.
+//! Escapes texts for URLs, so that a text stays within its path segment or query value.
 //!
-//! Promises that a text stays within the segment or the value it is put in. Leaves to `name` which
-//! texts may be segments at all: `.` and `..` cannot be escaped.
+//! `.` and `..` cannot be escaped; [`Name`](crate::kube::Name) refuses them.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// All but letters, digits and what is plain in a query.
+/// Characters that are escaped in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// All but what is plain in a path.
+/// Characters that are escaped in a path segment.
 const SEGMENT: &AsciiSet = &QUERY
     .remove(b'$')
     .remove(b'&')
@@ -21,12 +20,12 @@ const SEGMENT: &AsciiSet = &QUERY
     .remove(b'=')
     .remove(b'@');
 
-/// One segment of a path, escaped as Go's `net/url` escapes paths.
+/// Escapes one path segment as Go's `net/url` does.
 pub(crate) fn segment(text: &str) -> Cow<'_, str> {
     utf8_percent_encode(text, SEGMENT).into()
 }
 
-/// One value of a query.
+/// Escapes one value of a query.
 pub(crate) fn query(text: &str) -> Cow<'_, str> {
     utf8_percent_encode(text, QUERY).into()
 }
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_end_a_segment_or_a_value_is_escaped() {
+    fn characters_that_would_end_a_segment_or_a_value_are_escaped() {
         for (text, as_segment, as_query) in [
             ("data-1.x_y~", "data-1.x_y~", "data-1.x_y~"),
             ("snap?pretty=1", "snap%3Fpretty=1", "snap%3Fpretty%3D1"),

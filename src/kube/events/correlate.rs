@@ -1,13 +1,14 @@
-//! Which event is written, counted into an earlier one, combined with similar ones, or left out.
+//! Decides whether an event is created, counted into an earlier one, combined with similar ones, or
+//! dropped.
 //!
-//! Owns client-go's rules (`EventCorrelator`), without time or I/O of its own:
-//! 1. From the tenth different message on, events that are alike but for their message and no more
-//!    than 600 s apart become one event "(combined from similar events): ..." that is counted up.
-//! 2. An event like an earlier one, message included, is counted into that one.
-//! 3. A source has 25 events about an object and type, and one more every 300 s.
+//! The rules are those of client-go's `EventCorrelator`:
+//! 1. From the tenth different message on, events that differ only in their message and are at most
+//!    600 s apart are combined to one event "(combined from similar events): ..." with a count.
+//! 2. An event equal to an earlier one, including the message, increments its count.
+//! 3. A source may write 25 events about an object and type, and one more every 300 s.
 //!
-//! Each rule remembers 4096 cases at least. One difference: an object's last word passes rule 3, so
-//! that success shows after many failures, and so does what blocks a claim.
+//! Each rule has state for at least 4096 keys. Unlike in client-go, rule 3 does not apply to an
+//! object's final event, so that success, or what blocks a claim, is visible after many failures.
 
 use std::sync::Arc;
 
@@ -15,49 +16,49 @@ use jiff::Timestamp;
 
 use super::{
     Event, Importance,
-    digest::{Digest, Remembered, digest, digest_of_both},
+    lru_map::{Digest, LruMap, digest, digest_of_both},
 };
 
-const REMEMBERED: usize = 4096;
-const COMBINE_FROM: usize = 10;
-const ALIKE_WITHIN_SECONDS: f64 = 600.0;
+const CAPACITY: usize = 4096;
+const MAX_SIMILAR: usize = 10;
+const SIMILAR_WITHIN_SECONDS: f64 = 600.0;
 const BURST: f64 = 25.0;
 const REFILL_SECONDS: f64 = 300.0;
 
-/// What to do with an event.
+/// How an event is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Create it.
     Post(Event),
-    /// Count it into the event of that name (`Event::to_patch`), or create it where that is gone.
+    /// Patch the event of that name with [`Event::to_patch`], or create it if that one is gone.
     Patch(Event),
-    /// Leave it out.
+    /// Drop it.
     Drop,
 }
 
-/// What was seen so far.
+/// The state of the rules.
 #[derive(Debug)]
 pub(super) struct Correlator {
-    groups: Remembered<Group>,
-    written: Remembered<Written>,
-    allowances: Remembered<Allowance>,
+    groups: LruMap<Group>,
+    written: LruMap<WrittenEvent>,
+    buckets: LruMap<TokenBucket>,
 }
 
 impl Default for Correlator {
     fn default() -> Self {
         Self {
-            groups: Remembered::new(REMEMBERED),
-            written: Remembered::new(REMEMBERED),
-            allowances: Remembered::new(REMEMBERED),
+            groups: LruMap::new(CAPACITY),
+            written: LruMap::new(CAPACITY),
+            buckets: LruMap::new(CAPACITY),
         }
     }
 }
 
-/// Events alike but for their message.
+/// Events that differ only in their message.
 #[derive(Debug)]
 struct Group {
     message: Digest,
-    /// Different ones, mostly none.
+    /// Other messages, usually none.
     others: Vec<Digest>,
     last: Timestamp,
 }
@@ -67,14 +68,14 @@ impl Group {
         Self { message, others: Vec::new(), last }
     }
 
-    /// Takes one more in; tells whether events are combined by now.
-    fn grows(&mut self, message: Digest) -> bool {
+    /// Adds a message; returns whether the group's events are combined.
+    fn add(&mut self, message: Digest) -> bool {
         if message != self.message && !self.others.contains(&message) {
             self.others.push(message);
         }
-        let combined = self.others.len() + 1 >= COMBINE_FROM;
+        let combined = self.others.len() + 1 >= MAX_SIMILAR;
         if combined {
-            // Stays one short of the bound. Which one goes is of no account; in Go it is chance.
+            // The group stays one short of the limit. Go removes any message, too.
             self.others.pop();
         }
         combined
@@ -83,52 +84,53 @@ impl Group {
 
 /// An event written before.
 #[derive(Debug)]
-struct Written {
-    name: Named,
+struct WrittenEvent {
+    name: EventName,
     first: Timestamp,
     count: u32,
 }
 
-/// An event's name, in little room: of thousands that are remembered.
+/// An event's name in a compact form, since thousands are kept.
 #[derive(Debug)]
-enum Named {
-    /// After its object, and these nanoseconds.
-    At(i64),
-    /// Otherwise.
-    As(String),
+enum EventName {
+    /// The object's name and these nanoseconds.
+    Generated(i64),
+    /// Any other name.
+    Other(String),
 }
 
-impl Named {
+impl EventName {
     fn of(event: &Event) -> Self {
         let stamp =
             event.name.strip_prefix(&event.about.name).and_then(|rest| rest.strip_prefix('.'));
-        let stamp = stamp.filter(|stamp| is_usual_hex(stamp));
+        let stamp = stamp.filter(|stamp| is_canonical_hex(stamp));
         let stamp = stamp.and_then(|stamp| i64::from_str_radix(stamp, 16).ok());
-        stamp.map_or_else(|| Self::As(event.name.clone()), Self::At)
+        stamp.map_or_else(|| Self::Other(event.name.clone()), Self::Generated)
     }
 
-    fn of_object(&self, object: &str) -> String {
+    /// The name as text; `object` is the name of the event's object.
+    fn expand(&self, object: &str) -> String {
         match self {
-            Self::At(stamp) => format!("{object}.{stamp:x}"),
-            Self::As(name) => name.clone(),
+            Self::Generated(stamp) => format!("{object}.{stamp:x}"),
+            Self::Other(name) => name.clone(),
         }
     }
 }
 
-/// Whether a number is spelt as it is written out here: in small letters, without zeros ahead.
-fn is_usual_hex(number: &str) -> bool {
+/// Whether `{:x}` formats the number to the same text: lower case, without leading zeros.
+fn is_canonical_hex(number: &str) -> bool {
     (number == "0" || !number.starts_with('0'))
         && number.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// How many more events a source may write about an object: a token bucket.
+/// The number of events that a source may write about an object.
 #[derive(Debug)]
-struct Allowance {
+struct TokenBucket {
     tokens: f64,
     refilled: Timestamp,
 }
 
-/// Judges `event`, told now.
+/// Applies the rules to `event`, recorded at `now`.
 pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Action {
     let (event, key) = state.combine(event, now);
     let event = state.count(event, key);
@@ -143,19 +145,20 @@ pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) ->
 }
 
 impl Correlator {
-    /// Rule 1: the event to go on with, and the key it is counted under.
+    /// Rule 1: returns the event, combined if need be, and the key under which it is counted.
     fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Digest) {
         let (group_key, message) = (group_key(&event), digest(&[event.message.as_str()]));
-        let within = |group: &&mut Group| seconds_between(group.last, now) <= ALIKE_WITHIN_SECONDS;
-        let combined = if let Some(group) = self.groups.get(group_key).filter(within) {
+        let is_recent =
+            |group: &&mut Group| seconds_between(group.last, now) <= SIMILAR_WITHIN_SECONDS;
+        let combined = if let Some(group) = self.groups.get(group_key).filter(is_recent) {
             group.last = now;
-            group.grows(message)
+            group.add(message)
         } else {
             self.groups.put(group_key, Group::of(message, now));
             false
         };
         if combined {
-            (combination(event, now), group_key)
+            (combined_event(event, now), group_key)
         } else {
             let key = event_key(&event);
             (event, key)
@@ -165,42 +168,42 @@ impl Correlator {
     /// Rule 2: counts the event into the one written under the same key.
     fn count(&mut self, mut event: Event, key: Digest) -> Event {
         if let Some(written) = self.written.get(key) {
-            event.name = written.name.of_object(&event.about.name);
+            event.name = written.name.expand(&event.about.name);
             event.first = written.first;
             event.count = written.count.saturating_add(1);
         }
-        let name = Named::of(&event);
-        self.written.put(key, Written { name, first: event.first, count: event.count });
+        let name = EventName::of(&event);
+        self.written.put(key, WrittenEvent { name, first: event.first, count: event.count });
         event
     }
 
     /// Rule 3: whether the source may write this event.
     fn allow(&mut self, event: &Event, now: Timestamp) -> bool {
-        let key = allowance_key(event);
-        let full = || Allowance { tokens: BURST, refilled: now };
-        let allowance = match self.allowances.get(key) {
-            Some(allowance) => allowance,
-            None => self.allowances.put(key, full()),
+        let key = spam_key(event);
+        let full = || TokenBucket { tokens: BURST, refilled: now };
+        let bucket = match self.buckets.get(key) {
+            Some(bucket) => bucket,
+            None => self.buckets.put(key, full()),
         };
-        let since = seconds_between(allowance.refilled, now).max(0.0);
-        allowance.tokens = (allowance.tokens + since / REFILL_SECONDS).min(BURST);
-        allowance.refilled = allowance.refilled.max(now);
-        let allowed = allowance.tokens >= 1.0;
+        let elapsed = seconds_between(bucket.refilled, now).max(0.0);
+        bucket.tokens = (bucket.tokens + elapsed / REFILL_SECONDS).min(BURST);
+        bucket.refilled = bucket.refilled.max(now);
+        let allowed = bucket.tokens >= 1.0;
         if allowed {
-            allowance.tokens -= 1.0;
+            bucket.tokens -= 1.0;
         }
         allowed
     }
 }
 
-/// One event in place of many similar ones.
-fn combination(event: Event, now: Timestamp) -> Event {
+/// The event that replaces similar ones.
+fn combined_event(event: Event, now: Timestamp) -> Event {
     Event {
         message: event.message.combined(),
         first: now,
         last: now,
         count: 1,
-        // client-go leaves it out here.
+        // As in client-go.
         reporting_component: Arc::from(""),
         ..event
     }
@@ -210,22 +213,22 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
     later.duration_since(earlier).as_secs_f64()
 }
 
-/// What client-go's `getEventKey` joins.
+/// The fields of client-go's `getEventKey`.
 fn event_key(event: &Event) -> Digest {
     key(event, &[event.reason, event.message.as_str()])
 }
 
-/// What client-go's `EventAggregatorByReasonFunc` joins, told apart from a key of one event.
+/// The fields of client-go's `EventAggregatorByReasonFunc`, distinct from an event's key.
 fn group_key(event: &Event) -> Digest {
     key(event, &["similar", event.reason, &event.reporting_component])
 }
 
-/// What client-go's `getSpamKey` joins.
-fn allowance_key(event: &Event) -> Digest {
+/// The fields of client-go's `getSpamKey`.
+fn spam_key(event: &Event) -> Digest {
     key(event, &[])
 }
 
-/// Who tells something of what, how bad it is, and `more`.
+/// The event's component, object, type, and `more`.
 fn key(event: &Event, more: &[&str]) -> Digest {
     let about = &event.about;
     let common = [
@@ -249,51 +252,50 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn tell(state: &mut Correlator, message: &str, second: i64) -> Action {
+    fn record(state: &mut Correlator, message: &str, second: i64) -> Action {
         correlate(state, event("c", "Reason", message, second), at(second))
     }
 
-    fn posted(verdict: Action) -> Event {
-        match verdict {
+    fn posted(action: Action) -> Event {
+        match action {
             Action::Post(event) => event,
             other => panic!("not posted: {other:?}"),
         }
     }
 
-    fn patched(verdict: Action) -> Event {
-        match verdict {
+    fn patched(action: Action) -> Event {
+        match action {
             Action::Patch(event) => event,
             other => panic!("not patched: {other:?}"),
         }
     }
 
     #[test]
-    fn an_event_told_again_is_counted_into_the_first() {
+    fn a_repeated_event_increments_the_count_of_the_first() {
         let mut state = Correlator::default();
-        let first = posted(tell(&mut state, "m", 100));
-        let again = patched(tell(&mut state, "m", 160));
+        let first = posted(record(&mut state, "m", 100));
+        let again = patched(record(&mut state, "m", 160));
         assert_eq!(
             (again.count, again.name, again.first, again.last),
             (2, first.name, at(100), at(160))
         );
-        assert_eq!(patched(tell(&mut state, "m", 170)).count, 3);
-        assert_eq!(posted(tell(&mut state, "other", 180)).count, 1);
+        assert_eq!(patched(record(&mut state, "m", 170)).count, 3);
+        assert_eq!(posted(record(&mut state, "other", 180)).count, 1);
     }
 
     #[test]
     fn another_object_reason_or_severity_is_another_event() {
         let mut state = Correlator::default();
-        posted(tell(&mut state, "m", 0));
+        posted(record(&mut state, "m", 0));
         posted(correlate(&mut state, event("d", "Reason", "m", 0), at(0)));
         posted(correlate(&mut state, event("c", "Other", "m", 0), at(0)));
         let warning = Event { severity: Severity::Warning, ..event("c", "Reason", "m", 0) };
         posted(correlate(&mut state, warning, at(0)));
     }
 
-    /// Which fields tell events, groups of similar ones and allowances apart: client-go's
-    /// `getEventKey`, `EventAggregatorByReasonFunc` and `getSpamKey`.
+    /// Against client-go's `getEventKey`, `EventAggregatorByReasonFunc` and `getSpamKey`.
     #[test]
-    fn keys_hold_the_fields_that_client_go_joins() {
+    fn keys_have_the_fields_of_client_gos_keys() {
         type Change = fn(&mut Event);
         fn about(event: &mut Event) -> &mut crate::kube::events::Subject {
             Arc::make_mut(&mut event.about)
@@ -312,7 +314,7 @@ mod tests {
             ("version", |e| about(e).resource_version = "8".into(), [false; 3]),
             ("name", |e| e.name = "other".into(), [false; 3]),
         ];
-        let keys = |event: &Event| [event_key(event), group_key(event), allowance_key(event)];
+        let keys = |event: &Event| [event_key(event), group_key(event), spam_key(event)];
         let before = event("c", "Reason", "m", 0);
         for (field, change, differs) in table {
             let mut after = before.clone();
@@ -327,14 +329,14 @@ mod tests {
         let mut state = Correlator::default();
         for n in 1..10 {
             assert_eq!(
-                posted(tell(&mut state, &format!("m{n}"), n)).message.as_str(),
+                posted(record(&mut state, &format!("m{n}"), n)).message.as_str(),
                 format!("m{n}")
             );
         }
-        let tenth = posted(tell(&mut state, "m10", 10));
+        let tenth = posted(record(&mut state, "m10", 10));
         assert_eq!(tenth.message.as_str(), "(combined from similar events): m10");
         assert_eq!((tenth.first, &*tenth.reporting_component), (at(10), ""));
-        let eleventh = patched(tell(&mut state, "m11", 11));
+        let eleventh = patched(record(&mut state, "m11", 11));
         assert_eq!(eleventh.message.as_str(), "(combined from similar events): m11");
         assert_eq!((eleventh.count, eleventh.name), (2, tenth.name));
     }
@@ -343,8 +345,8 @@ mod tests {
     fn messages_600_seconds_apart_are_not_similar() {
         for (gap, combined) in [(600, true), (601, false)] {
             let mut state = Correlator::default();
-            (1..10).for_each(|n| _ = tell(&mut state, &format!("m{n}"), n));
-            let tenth = posted(tell(&mut state, "m10", 9 + gap));
+            (1..10).for_each(|n| _ = record(&mut state, &format!("m{n}"), n));
+            let tenth = posted(record(&mut state, "m10", 9 + gap));
             assert_eq!(tenth.message.as_str().starts_with("(combined"), combined, "{gap} s");
         }
     }
@@ -352,52 +354,52 @@ mod tests {
     #[test]
     fn a_source_has_25_events_and_one_more_every_300_seconds() {
         let mut state = Correlator::default();
-        let dropped = |state: &mut Correlator, second| tell(state, "m", second) == Action::Drop;
+        let dropped = |state: &mut Correlator, second| record(state, "m", second) == Action::Drop;
         let written = (0..40).filter(|_| !dropped(&mut state, 1000)).count();
         assert_eq!(written, 25);
         assert!(dropped(&mut state, 1299));
         assert!(!dropped(&mut state, 1301));
         assert!(dropped(&mut state, 1302));
-        // What was left out counts nevertheless.
-        assert_eq!(patched(tell(&mut state, "m", 1601)).count, 44);
+        // Dropped events count too.
+        assert_eq!(patched(record(&mut state, "m", 1601)).count, 44);
     }
 
     #[test]
-    fn each_severity_has_its_own_allowance() {
+    fn each_severity_has_its_own_limit() {
         let mut state = Correlator::default();
-        (0..30).for_each(|_| _ = tell(&mut state, "m", 0));
+        (0..30).for_each(|_| _ = record(&mut state, "m", 0));
         let warning = Event { severity: Severity::Warning, ..event("c", "Reason", "m", 0) };
         posted(correlate(&mut state, warning, at(0)));
     }
 
     #[test]
-    fn the_last_word_passes_the_allowance() {
+    fn a_final_event_is_not_limited() {
         let mut state = Correlator::default();
-        (0..30).for_each(|_| _ = tell(&mut state, "m", 0));
-        assert_eq!(tell(&mut state, "m", 0), Action::Drop);
+        (0..30).for_each(|_| _ = record(&mut state, "m", 0));
+        assert_eq!(record(&mut state, "m", 0), Action::Drop);
         let last = Event {
-            importance: Importance::LastWord,
+            importance: Importance::Final,
             ..event("c", "ProvisioningSucceeded", "done", 0)
         };
         posted(correlate(&mut state, last, at(0)));
     }
 
     #[test]
-    fn at_least_4096_cases_are_remembered_and_at_most_half_as_many_more() {
+    fn at_least_4096_keys_are_kept_and_at_most_half_as_many_more() {
         let after = |others: usize| {
             let mut state = Correlator::default();
-            posted(tell(&mut state, "m", 0));
+            posted(record(&mut state, "m", 0));
             for n in 0..others {
                 correlate(&mut state, event(&format!("o{n}"), "Reason", "m", 0), at(0));
             }
-            tell(&mut state, "m", 1)
+            record(&mut state, "m", 1)
         };
         assert_eq!(patched(after(4095)).count, 2);
         assert_eq!(posted(after(6144)).count, 1, "forgotten");
     }
 
     #[test]
-    fn an_event_is_patched_under_the_name_it_was_written_with() {
+    fn an_event_is_patched_under_the_name_it_was_created_with() {
         for name in [
             "c.17979cfe362a0000",
             "c.0",
@@ -424,7 +426,7 @@ mod tests {
     #[test]
     fn a_clock_set_back_does_no_harm() {
         let mut state = Correlator::default();
-        posted(tell(&mut state, "m", 1000));
-        assert_eq!(patched(tell(&mut state, "m", 10)).count, 2);
+        posted(record(&mut state, "m", 1000));
+        assert_eq!(patched(record(&mut state, "m", 10)).count, 2);
     }
 }

@@ -1,48 +1,51 @@
-//! What an event says.
+//! The message of an event, truncated to two kibibytes.
 //!
-//! Promises that no event says more than two kibibytes, whoever wrote the text: a driver's status, a
-//! server's answer, a claim's own words. A shorter text stays as it is. The API server has hundreds
-//! of events of each namespace to keep, and `kubectl describe` prints them all.
+//! Messages have texts of drivers, servers and users. The API server keeps hundreds of events per
+//! namespace, and `kubectl describe` prints them all.
 
 use crate::plain_text::shorten;
 
-/// The most that one event says, in bytes: the original tells some drivers' statuses of 1,500 whole.
-const MOST: usize = 2048;
+/// The longest message, in bytes; some drivers' statuses have 1,500.
+const MAX_LEN: usize = 2048;
 
-/// How client-go marks an event that stands for many.
+/// client-go's prefix of combined events.
 const COMBINED: &str = "(combined from similar events): ";
 
-/// A text that is cut where it is too long.
+/// A text that is truncated if it is too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
     text: String,
-    /// So much of the text was told; the rest says that it was cut.
-    told: usize,
-    /// How long what was told is as a whole.
-    whole: usize,
+    /// The length of the original text's part; what follows is a note about the truncation.
+    kept: usize,
+    /// The length of the original text.
+    original_len: usize,
 }
 
 impl Message {
-    /// The text, or as much of it as may be said.
+    /// Truncates `text`.
     pub(super) fn new(text: String) -> Self {
-        let whole = text.len();
-        Self::of(text, whole)
+        let original_len = text.len();
+        Self::truncate(text, original_len)
     }
 
-    /// The start of a text of `whole` bytes.
-    fn of(mut text: String, whole: usize) -> Self {
-        let told = if whole > MOST { shorten(&mut text, 0, whole, MOST) } else { text.len() };
+    /// Truncates `text`, the beginning of a text of `original_len` bytes.
+    fn truncate(mut text: String, original_len: usize) -> Self {
+        let kept = if original_len > MAX_LEN {
+            shorten(&mut text, 0, original_len, MAX_LEN)
+        } else {
+            text.len()
+        };
         text.shrink_to_fit();
-        Self { text, told, whole }
+        Self { text, kept, original_len }
     }
 
-    /// The message of the event that stands for this one and similar ones.
+    /// The message of the event that combines this one with similar ones.
     pub(super) fn combined(&self) -> Self {
-        let told = self.text.get(..self.told).unwrap_or_default();
-        Self::of([COMBINED, told].concat(), COMBINED.len() + self.whole)
+        let kept = self.text.get(..self.kept).unwrap_or_default();
+        Self::truncate([COMBINED, kept].concat(), COMBINED.len() + self.original_len)
     }
 
-    /// What is written.
+    /// The truncated text.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
@@ -53,24 +56,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_kibibytes_are_said_whole_and_more_is_cut_between_characters() {
+    fn texts_above_two_kibibytes_are_truncated_between_characters() {
         let of = |length: usize| Message::new("x".repeat(length));
-        assert_eq!(of(MOST).as_str(), "x".repeat(MOST));
+        assert_eq!(of(MAX_LEN).as_str(), "x".repeat(MAX_LEN));
         let cut = of(2049);
         assert_eq!(cut.as_str(), ["x".repeat(2027), "\u{2026} (cut, 2049 bytes)".into()].concat());
         let odd = Message::new(format!("x{}", "\u{2603}".repeat(1000)));
-        assert!((MOST - 2..=MOST).contains(&odd.as_str().len()), "{}", odd.as_str());
+        assert!((MAX_LEN - 2..=MAX_LEN).contains(&odd.as_str().len()), "{}", odd.as_str());
     }
 
     #[test]
-    fn a_combined_event_is_no_longer_and_is_cut_once() {
+    fn a_combined_message_is_not_longer_and_has_one_note() {
         let combined = |text: &str| Message::new(text.to_owned()).combined().as_str().to_owned();
         assert_eq!(combined("no"), "(combined from similar events): no");
         for length in [2017, 2048, 2049, 5000] {
             let text = combined(&"x".repeat(length));
             let note = format!("x\u{2026} (cut, {} bytes)", length + COMBINED.len());
-            assert!(text.ends_with(&note) && text.len() == MOST, "{text}");
+            assert!(text.ends_with(&note) && text.len() == MAX_LEN, "{text}");
         }
-        assert_eq!(combined(&"x".repeat(MOST - COMBINED.len())).len(), MOST);
+        assert_eq!(combined(&"x".repeat(MAX_LEN - COMBINED.len())).len(), MAX_LEN);
     }
 }

@@ -1,54 +1,53 @@
-//! Events that wait to be written.
+//! The queue of events that wait to be written.
 //!
-//! Owns the order and the bounds. Promises that events about one object keep their order; that
-//! beyond [`SOFT`] events only those go in that are the first of their object to wait, or its last
-//! word, each taking the place of a waiting repeat where there is one; and that beyond [`HARD`]
-//! nothing goes in.
+//! Events about one object keep their order. From [`SOFT_LIMIT`] events on, the queue accepts only the
+//! first event of an object to wait, and final events; each replaces a waiting repeat if there is one.
+//! From [`HARD_LIMIT`] events on it accepts none.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Event, Importance,
-    digest::{Digest, digest},
+    lru_map::{Digest, digest},
 };
 
-/// client-go's bound on waiting events.
-const SOFT: usize = 1000;
-/// Room for the first events and last words of ten times as many objects: some ten megabytes.
-const HARD: usize = 10 * SOFT;
-/// Places that are kept when none waits; what a burst needed is given back.
-const KEPT: usize = 64;
+/// client-go's limit.
+const SOFT_LIMIT: usize = 1000;
+/// Enough for first and final events of ten times as many objects: some ten megabytes.
+const HARD_LIMIT: usize = 10 * SOFT_LIMIT;
+/// The capacity that an empty queue keeps; the memory for a burst is freed.
+const MIN_CAPACITY: usize = 64;
 
 /// The queue of the writer.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     waiting: VecDeque<Waiting>,
-    /// How many wait about each object.
+    /// The number of waiting events per object.
     by_object: BTreeMap<Digest, usize>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     object: Digest,
-    /// Something about the object waited before, and this may be left out.
+    /// Another event about the object waited before it, and it may be dropped.
     repeat: bool,
     event: Event,
 }
 
-/// How an event went in.
+/// The result of adding an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entry {
-    /// There was room.
-    Taken,
-    /// It went in and a waiting repeat went out.
-    TookAPlace,
-    /// It was left out.
-    Refused,
+pub(super) enum Pushed {
+    /// It was added.
+    Added,
+    /// It was added, and a waiting repeat was dropped.
+    ReplacedRepeat,
+    /// It was dropped.
+    Dropped,
 }
 
 impl Pending {
-    /// Takes an event in.
-    pub(super) fn push(&mut self, event: Event) -> Entry {
+    /// Adds an event.
+    pub(super) fn push(&mut self, event: Event) -> Pushed {
         let object = digest(&[
             &event.about.kind,
             &event.about.namespace,
@@ -57,37 +56,37 @@ impl Pending {
         ]);
         let repeat =
             event.importance == Importance::Repeatable && self.by_object.contains_key(&object);
-        let full = self.waiting.len() >= SOFT;
-        if full && repeat || self.waiting.len() >= HARD {
-            return Entry::Refused;
+        let full = self.waiting.len() >= SOFT_LIMIT;
+        if full && repeat || self.waiting.len() >= HARD_LIMIT {
+            return Pushed::Dropped;
         }
-        let shed = full && self.shed();
+        let dropped = full && self.drop_repeat();
         *self.by_object.entry(object).or_insert(0) += 1;
         self.waiting.push_back(Waiting { object, repeat, event });
-        if shed { Entry::TookAPlace } else { Entry::Taken }
+        if dropped { Pushed::ReplacedRepeat } else { Pushed::Added }
     }
 
-    /// The next event to write, but for those about objects that are `held` up.
-    pub(super) fn pop(&mut self, held: impl Fn(Digest) -> bool) -> Option<(Digest, Event)> {
-        let place = self.waiting.iter().position(|waiting| !held(waiting.object))?;
-        let next = self.waiting.remove(place)?;
+    /// Removes and returns the first event whose object is not `busy`.
+    pub(super) fn pop(&mut self, busy: impl Fn(Digest) -> bool) -> Option<(Digest, Event)> {
+        let index = self.waiting.iter().position(|waiting| !busy(waiting.object))?;
+        let next = self.waiting.remove(index)?;
         if self.waiting.is_empty() {
-            self.waiting.shrink_to(KEPT);
+            self.waiting.shrink_to(MIN_CAPACITY);
         }
         self.forget(next.object);
         Some((next.object, next.event))
     }
 
-    /// How many wait.
+    /// The number of waiting events.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Leaves out the oldest repeat; whether there was one.
-    fn shed(&mut self) -> bool {
+    /// Drops the oldest repeat; returns whether there was one.
+    fn drop_repeat(&mut self) -> bool {
         let oldest = self.waiting.iter().position(|waiting| waiting.repeat);
-        let shed = oldest.and_then(|place| self.waiting.remove(place));
-        shed.map(|waiting| self.forget(waiting.object)).is_some()
+        let dropped = oldest.and_then(|index| self.waiting.remove(index));
+        dropped.map(|waiting| self.forget(waiting.object)).is_some()
     }
 
     fn forget(&mut self, object: Digest) {
@@ -109,8 +108,8 @@ mod tests {
         event(object, "Reason", message, 0)
     }
 
-    fn last_word(object: &str) -> Event {
-        Event { importance: Importance::LastWord, ..repeatable(object, "last") }
+    fn final_event(object: &str) -> Event {
+        Event { importance: Importance::Final, ..repeatable(object, "last") }
     }
 
     fn names(pending: &mut Pending) -> Vec<(String, String)> {
@@ -120,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn events_come_out_as_they_went_in() {
+    fn events_keep_their_order() {
         let mut pending = Pending::default();
         for (object, message) in [("a", "1"), ("b", "2"), ("a", "3")] {
-            assert_eq!(pending.push(repeatable(object, message)), Entry::Taken);
+            assert_eq!(pending.push(repeatable(object, message)), Pushed::Added);
         }
         let order = [("a", "1"), ("b", "2"), ("a", "3")].map(|(o, m)| (o.to_owned(), m.to_owned()));
         assert_eq!(names(&mut pending), order);
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn events_about_objects_that_are_held_up_keep_their_place() {
+    fn events_about_busy_objects_stay_in_the_queue() {
         let mut pending = Pending::default();
         for (object, message) in [("a", "1"), ("a", "2"), ("b", "3")] {
             pending.push(repeatable(object, message));
@@ -143,32 +142,32 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_takes_first_events_and_last_words_in_place_of_repeats() {
+    fn in_a_full_queue_first_and_final_events_replace_repeats() {
         let mut pending = Pending::default();
-        for n in 0..SOFT {
+        for n in 0..SOFT_LIMIT {
             // Every second one repeats.
             pending.push(repeatable(&format!("o{}", n / 2), &n.to_string()));
         }
-        assert_eq!(pending.push(repeatable("o0", "once more")), Entry::Refused);
-        assert_eq!(pending.push(repeatable("new", "first")), Entry::TookAPlace);
-        assert_eq!(pending.push(last_word("o1")), Entry::TookAPlace);
-        assert_eq!(pending.len(), SOFT);
+        assert_eq!(pending.push(repeatable("o0", "once more")), Pushed::Dropped);
+        assert_eq!(pending.push(repeatable("new", "first")), Pushed::ReplacedRepeat);
+        assert_eq!(pending.push(final_event("o1")), Pushed::ReplacedRepeat);
+        assert_eq!(pending.len(), SOFT_LIMIT);
         let left = names(&mut pending);
         let has =
             |object: &str, message: &str| left.contains(&(object.to_owned(), message.to_owned()));
-        assert!(has("o0", "0") && !has("o0", "1"), "the oldest repeat went");
+        assert!(has("o0", "0") && !has("o0", "1"), "the oldest repeat is dropped");
         assert!(has("new", "first") && has("o1", "2") && has("o1", "last"));
     }
 
     #[test]
-    fn without_repeats_the_queue_grows_up_to_its_hard_bound() {
+    fn without_repeats_the_queue_grows_up_to_its_hard_limit() {
         let mut pending = Pending::default();
-        for n in 0..HARD {
-            assert_eq!(pending.push(repeatable(&format!("o{n}"), "first")), Entry::Taken);
+        for n in 0..HARD_LIMIT {
+            assert_eq!(pending.push(repeatable(&format!("o{n}"), "first")), Pushed::Added);
         }
-        assert_eq!(pending.push(last_word("o1")), Entry::Refused);
-        assert_eq!(pending.len(), HARD);
+        assert_eq!(pending.push(final_event("o1")), Pushed::Dropped);
+        assert_eq!(pending.len(), HARD_LIMIT);
         while pending.pop(|_| false).is_some() {}
-        assert!(pending.waiting.capacity() <= KEPT, "its room is given back");
+        assert!(pending.waiting.capacity() <= MIN_CAPACITY, "its memory is freed");
     }
 }

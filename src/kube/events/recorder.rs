@@ -1,7 +1,7 @@
-//! From telling an event to the API server: a bounded queue and one task that writes.
+//! Records events: a bounded queue, and a task that writes its events to the API server.
 //!
-//! Events about different objects are written side by side, as the answer to one takes longer than
-//! a claim needs to cause the next; those about one object go one after the other.
+//! Events about different objects are written concurrently, because a write takes longer than a claim
+//! needs to cause the next event. Events about one object are written one after the other.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use tokio::{
 use super::{
     Event, Importance, Severity, Subject,
     correlate::{Action, Correlator, correlate},
-    digest::Digest,
-    held::{Attempt, Held},
+    lru_map::Digest,
     message::Message,
-    pending::{Entry, Pending},
+    pending::{Pending, Pushed},
+    retry_queue::{Attempt, RetryQueue},
     sink::{Failure, Sink},
 };
 use crate::{
@@ -28,18 +28,18 @@ use crate::{
     runtime::{Clock, Random, Tasks},
 };
 
-/// How many events are written at once: as many as objects by default, so that a backlog's events, two
-/// for each PersistentVolume, don't fall behind it.
-pub(in crate::kube) const AT_ONCE: usize = 32;
-/// Tries an event gets, as in client-go.
-const TRIES: u32 = 12;
-/// Time between tries, as in client-go; the first is cut by chance.
-const BETWEEN_TRIES: Duration = Duration::from_secs(10);
-/// Time between tries once the process is about to end.
-const BETWEEN_LAST_TRIES: Duration = Duration::from_millis(500);
+/// How many events are written at once: as many as writes of objects by default, so that the events of
+/// a backlog, two for each PersistentVolume, keep up with it.
+pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 32;
+/// The most attempts to write an event, as in client-go.
+const MAX_ATTEMPTS: u32 = 12;
+/// The time between attempts, as in client-go; the first is shortened at random.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// The time between attempts during shutdown.
+const SHUTDOWN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Letters of the nanoseconds in an event's name, until the year 2554.
-const STAMP: usize = 16;
+/// The number of hex digits of the nanoseconds in an event's name, until the year 2554.
+const STAMP_DIGITS: usize = 16;
 
 /// Writes events in the background. Clones share the queue.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Recorder {
 
 struct Shared {
     state: Mutex<State>,
-    /// Told when an event comes in, when the writer has finished one, and of the hurry.
+    /// Notified when an event is added, when the writer has finished one, and at shutdown.
     changed: Notify,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -65,16 +65,16 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pending: Pending,
-    /// How many events the writer has in hand, between two tries included.
-    in_hand: usize,
-    /// The process is about to end: there is no time for long pauses.
-    hurry: bool,
-    /// The nanoseconds in the last event's name: no two are alike, even where the clock stands.
-    named: i128,
+    /// The number of events that the writer has taken from the queue, including those to be retried.
+    in_progress: usize,
+    /// Whether the process shuts down, so that there is no time for long waits.
+    shutting_down: bool,
+    /// The nanoseconds in the last event's name, to keep names unique if the clock does not advance.
+    last_stamp: i128,
 }
 
 impl Recorder {
-    /// A recorder whose events go out through `client`, the events lane.
+    /// Starts a recorder that writes events with `client`, that of the events lane.
     pub fn start(
         client: Client,
         tasks: &Tasks,
@@ -104,33 +104,32 @@ impl Recorder {
         Self(shared)
     }
 
-    /// Tells events in the name of `component`.
+    /// A source that records events of `component`.
     pub fn from(&self, component: &str) -> Source {
         Source { recorder: self.clone(), component: component.into() }
     }
 
-    /// DependencyIndex until all events are written or given up, but no longer than `limit`; how many are
-    /// left then. From now on tries follow one another quickly: the process is about to end.
+    /// Waits until all events are written or given up, but at most for `limit`. Returns the number of
+    /// events that are left. Shortens the time between attempts from now on, for shutdown.
     pub async fn drain(&self, limit: Duration) -> usize {
-        self.0.state.lock().hurry = true;
+        self.0.state.lock().shutting_down = true;
         self.0.changed.notify_waiters();
         let drained = async {
             loop {
-                // Made before looking, so that a change between looking and waiting is not missed.
+                // Created before the check, so that a change between check and wait is not missed.
                 let changed = self.0.changed.notified();
-                if self.0.left() == 0 {
+                if self.0.unwritten() == 0 {
                     return;
                 }
                 changed.await;
             }
         };
-        // Out of time or done: what is left tells.
         let _ = tokio::time::timeout(limit, drained).await;
-        self.0.left()
+        self.0.unwritten()
     }
 }
 
-/// Tells events as one component.
+/// Records events of one component.
 #[derive(Debug, Clone)]
 pub struct Source {
     recorder: Recorder,
@@ -138,7 +137,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Tells an event that may be left out when there are many.
+    /// Records an event that may be dropped when there are many.
     pub fn event(
         &self,
         about: Subject,
@@ -146,22 +145,23 @@ impl Source {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        self.tell(about, severity, Importance::Repeatable, reason, message.into());
+        self.record(about, severity, Importance::Repeatable, reason, message.into());
     }
 
-    /// Tells the last there is to say of an object until something changes, be it served or
-    /// blocked: it gets out however many events came before. The caller sees to it that it is rare.
-    pub fn last_word(
+    /// Records the last event about an object until something changes, for example that it is
+    /// provisioned or blocked. It is not dropped however many events came before, so callers must
+    /// record few of them.
+    pub fn final_event(
         &self,
         about: Subject,
         severity: Severity,
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        self.tell(about, severity, Importance::LastWord, reason, message.into());
+        self.record(about, severity, Importance::Final, reason, message.into());
     }
 
-    fn tell(
+    fn record(
         &self,
         about: Subject,
         severity: Severity,
@@ -182,7 +182,7 @@ impl Source {
         let shared = &self.recorder.0;
         let now = shared.clock.wall();
         shared.push(Event {
-            name: shared.name(&about.name, now),
+            name: shared.event_name(&about.name, now),
             about: Arc::new(about),
             component: Arc::clone(&self.component),
             reporting_component: Arc::clone(&self.component),
@@ -198,75 +198,74 @@ impl Source {
 }
 
 impl Shared {
-    fn left(&self) -> usize {
+    /// The number of events that are neither written nor given up.
+    fn unwritten(&self) -> usize {
         let state = self.state.lock();
-        state.pending.len() + state.in_hand
+        state.pending.len() + state.in_progress
     }
 
-    /// A name no other event of this process has; a UUID where the object's is no part of one.
-    fn name(&self, object: &str, now: Timestamp) -> String {
+    /// A name that no other event of this process has; a UUID if the object's name is no DNS subdomain.
+    fn event_name(&self, object: &str, now: Timestamp) -> String {
         let mut state = self.state.lock();
-        state.named = now.as_nanosecond().max(state.named + 1);
-        let mut name = String::with_capacity(object.len() + 1 + STAMP);
-        // Writing to a text cannot fail.
-        let _ = write!(name, "{object}.{:x}", state.named);
+        state.last_stamp = now.as_nanosecond().max(state.last_stamp + 1);
+        let mut name = String::with_capacity(object.len() + 1 + STAMP_DIGITS);
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{object}.{:x}", state.last_stamp);
         if is_dns_subdomain(&name) { name } else { self.random.uuid() }
     }
 
     fn push(&self, event: Event) {
-        let entry = self.state.lock().pending.push(event);
-        if entry != Entry::Taken {
+        let pushed = self.state.lock().pending.push(event);
+        if pushed != Pushed::Added {
             self.metrics.event_dropped("queue_full");
         }
         self.changed.notify_waiters();
     }
 
     async fn write_for_ever(&self, sink: &impl Sink) {
-        let (mut correlator, mut waits) = (Correlator::default(), DependencyIndex::default());
-        let mut writing = FuturesUnordered::new();
+        let (mut correlator, mut busy) = (Correlator::default(), BusyObjects::default());
+        let mut writes = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
-                Some((object, again)) = writing.next() => {
-                    waits.written(object);
-                    self.settle(&mut waits, again);
+                Some((object, retry)) = writes.next() => {
+                    busy.on_written(object);
+                    self.on_attempt(&mut busy, retry);
                 }
-                attempt = self.next(&mut correlator, &mut waits), if writing.len() < AT_ONCE => {
+                attempt = self.next(&mut correlator, &mut busy), if writes.len() < MAX_CONCURRENT_WRITES => {
                     let object = attempt.object;
-                    writing.push(async move { (object, self.try_to_write(sink, attempt).await) });
+                    writes.push(async move { (object, self.try_to_write(sink, attempt).await) });
                 }
             }
         }
     }
 
-    /// An event was tried: it is done, or waits to be tried `again`.
-    fn settle(&self, waits: &mut DependencyIndex, again: Option<Attempt>) {
-        match again {
+    /// Handles the end of an attempt: schedules the `retry`, if there is one.
+    fn on_attempt(&self, busy: &mut BusyObjects, retry: Option<Attempt>) {
+        match retry {
             Some(attempt) => {
-                let due = Instant::now() + self.pause(attempt.tried);
-                waits.held.hold(attempt, due);
+                let due = Instant::now() + self.retry_delay(attempt.attempts);
+                busy.retries.push(attempt, due);
             }
-            None => self.finished(),
+            None => self.finish_one(),
         }
     }
 
-    /// DependencyIndex for an event that is to be tried: one whose next try is due, else a new one.
-    /// Whoever gives up waiting loses nothing.
-    async fn next(&self, correlator: &mut Correlator, waits: &mut DependencyIndex) -> Attempt {
+    /// Waits for an event to write: a retry that is due, otherwise a new event. Cancel safe.
+    async fn next(&self, correlator: &mut Correlator, busy: &mut BusyObjects) -> Attempt {
         loop {
-            // Made before looking, so that a change between looking and waiting is not missed.
+            // Created before the check, so that a change between check and wait is not missed.
             let changed = self.changed.notified();
-            if let Some(attempt) = waits.take_due(Instant::now()) {
+            if let Some(attempt) = busy.pop_due(Instant::now()) {
                 return attempt;
             }
-            if let Some((object, event)) = self.take(waits) {
-                if let Some(attempt) = self.judge(correlator, object, event) {
+            if let Some((object, event)) = self.take(busy) {
+                if let Some(attempt) = self.correlate(correlator, object, event) {
                     return attempt;
                 }
-                waits.written(object);
-                self.finished();
-            } else if let Some(due) = waits.held.next_due() {
-                // Out of time or told: either way it looks again.
+                busy.on_written(object);
+                self.finish_one();
+            } else if let Some(due) = busy.retries.next_due() {
                 let _ = timeout_at(due, changed).await;
             } else {
                 changed.await;
@@ -274,24 +273,29 @@ impl Shared {
         }
     }
 
-    /// Takes the next new event in hand, where one may be.
-    fn take(&self, waits: &mut DependencyIndex) -> Option<(Digest, Event)> {
+    /// Takes the next event whose object is not busy from the queue.
+    fn take(&self, busy: &mut BusyObjects) -> Option<(Digest, Event)> {
         let mut state = self.state.lock();
-        if state.hurry {
-            waits.held.hurry(Instant::now() + BETWEEN_LAST_TRIES);
+        if state.shutting_down {
+            busy.retries.advance(Instant::now() + SHUTDOWN_RETRY_INTERVAL);
         }
-        if waits.is_full() {
+        if busy.is_full() {
             return None;
         }
-        let taken = state.pending.pop(|object| waits.holds(object))?;
-        waits.writing.insert(taken.0);
-        state.in_hand += 1;
+        let taken = state.pending.pop(|object| busy.contains(object))?;
+        busy.writing.insert(taken.0);
+        state.in_progress += 1;
         Some(taken)
     }
 
-    /// How a new event is to be written, if it is.
-    fn judge(&self, correlator: &mut Correlator, object: Digest, event: Event) -> Option<Attempt> {
-        let attempt = |event, exists| Some(Attempt { object, event, exists, tried: 0 });
+    /// Decides how a new event is written; `None` if it is dropped.
+    fn correlate(
+        &self,
+        correlator: &mut Correlator,
+        object: Digest,
+        event: Event,
+    ) -> Option<Attempt> {
+        let attempt = |event, exists| Some(Attempt { object, event, exists, attempts: 0 });
         match correlate(correlator, event, self.clock.wall()) {
             Action::Post(event) => attempt(event, false),
             Action::Patch(event) => attempt(event, true),
@@ -302,19 +306,19 @@ impl Shared {
         }
     }
 
-    /// The writer has one event less in hand.
-    fn finished(&self) {
-        self.state.lock().in_hand -= 1;
+    /// Counts an event as written or given up.
+    fn finish_one(&self) {
+        self.state.lock().in_progress -= 1;
         self.changed.notify_waiters();
     }
 
-    /// Tries once. Gives back what another try may help.
+    /// Tries to write an event. Returns it if it is to be retried.
     async fn try_to_write(&self, sink: &impl Sink, attempt: Attempt) -> Option<Attempt> {
-        let attempt = Attempt { tried: attempt.tried + 1, ..attempt };
+        let attempt = Attempt { attempts: attempt.attempts + 1, ..attempt };
         let event = &attempt.event;
-        match once(sink, event, attempt.exists).await {
+        match write_once(sink, event, attempt.exists).await {
             Ok(()) => {}
-            Err(Failure::Passing(error)) if attempt.tried < TRIES => {
+            Err(Failure::Transient(error)) if attempt.attempts < MAX_ATTEMPTS => {
                 tracing::error!(
                     event = event.name,
                     error,
@@ -322,11 +326,11 @@ impl Shared {
                 );
                 return Some(attempt);
             }
-            Err(Failure::Passing(why)) => self.give_up("unreachable", event, &why),
+            Err(Failure::Transient(why)) => self.give_up("unreachable", event, &why),
             Err(Failure::Gone(why) | Failure::Refused(why)) => {
                 self.give_up("refused", event, &why);
             }
-            Err(Failure::Pointless(error)) => {
+            Err(Failure::Obsolete(error)) => {
                 tracing::debug!(
                     event = event.name,
                     error,
@@ -338,14 +342,14 @@ impl Shared {
         None
     }
 
-    /// How long an event waits that was tried so often.
-    fn pause(&self, tried: u32) -> Duration {
-        if self.state.lock().hurry {
-            return BETWEEN_LAST_TRIES;
+    /// How long an event waits after so many attempts.
+    fn retry_delay(&self, attempts: u32) -> Duration {
+        if self.state.lock().shutting_down {
+            return SHUTDOWN_RETRY_INTERVAL;
         }
-        // So that many clients do not come back in step after an outage.
-        let share = if tried == 1 { self.random.unit() } else { 1.0 };
-        BETWEEN_TRIES.mul_f64(share)
+        // So that many clients do not retry at the same time after an outage.
+        let share = if attempts == 1 { self.random.unit() } else { 1.0 };
+        RETRY_INTERVAL.mul_f64(share)
     }
 
     fn give_up(&self, reason: &str, event: &Event, why: &str) {
@@ -354,39 +358,39 @@ impl Shared {
     }
 }
 
-/// What the writer has in hand, by object: nothing else is written about one of those.
+/// Objects with an event that is being written or retried; their other events wait in the queue.
 #[derive(Default)]
-struct DependencyIndex {
-    /// Events on their way.
+struct BusyObjects {
+    /// Objects whose event is being written.
     writing: BTreeSet<Digest>,
-    /// Events whose next try is to come.
-    held: Held,
+    /// Events to be written again.
+    retries: RetryQueue,
 }
 
-impl DependencyIndex {
-    /// The event about the object has its answer.
-    fn written(&mut self, object: Digest) {
+impl BusyObjects {
+    /// Handles the answer to a write of an event about `object`.
+    fn on_written(&mut self, object: Digest) {
         self.writing.remove(&object);
     }
 
-    fn take_due(&mut self, now: Instant) -> Option<Attempt> {
-        let attempt = self.held.take_due(now)?;
+    fn pop_due(&mut self, now: Instant) -> Option<Attempt> {
+        let attempt = self.retries.pop_due(now)?;
         self.writing.insert(attempt.object);
         Some(attempt)
     }
 
-    fn holds(&self, object: Digest) -> bool {
-        self.writing.contains(&object) || self.held.holds(object)
+    fn contains(&self, object: Digest) -> bool {
+        self.writing.contains(&object) || self.retries.contains(object)
     }
 
-    /// Whether so many wait, or may come to wait, that no more may be begun.
+    /// Whether the retries, with all events that are being written, reach their limit.
     fn is_full(&self) -> bool {
-        self.held.is_full(self.writing.len())
+        self.retries.is_full(self.writing.len())
     }
 }
 
-/// One try: an event that is gone is made anew, with its count.
-async fn once(sink: &impl Sink, event: &Event, exists: bool) -> Result<(), Failure> {
+/// Writes an event once. If the event to patch is gone, creates it with its count.
+async fn write_once(sink: &impl Sink, event: &Event, exists: bool) -> Result<(), Failure> {
     if exists {
         match sink.patch(event).await {
             Err(Failure::Gone(_)) => {}
@@ -396,15 +400,15 @@ async fn once(sink: &impl Sink, event: &Event, exists: bool) -> Result<(), Failu
     sink.create(event).await
 }
 
-/// What Kubernetes takes as a name: at most 253 characters, labels of small letters, digits and
-/// dashes between dots, dashes only inside.
+/// Whether `name` is a DNS subdomain by Kubernetes' rules: at most 253 characters, labels of lower-case
+/// letters, digits and inner dashes, separated by dots.
 fn is_dns_subdomain(name: &str) -> bool {
-    let inside = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.len() <= 253
         && name.split('.').all(|label| {
-            let edges = label.bytes().next().is_some_and(inside)
-                && label.bytes().last().is_some_and(inside);
-            edges && label.bytes().all(|c| inside(c) || c == b'-')
+            let ends = label.bytes().next().is_some_and(is_alphanumeric)
+                && label.bytes().last().is_some_and(is_alphanumeric);
+            ends && label.bytes().all(|c| is_alphanumeric(c) || c == b'-')
         })
 }
 

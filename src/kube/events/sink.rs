@@ -1,4 +1,4 @@
-//! Where events are written: the seam between the writer and the API server.
+//! Writes single events to the API server; tests replace [`Sink`].
 
 use super::Event;
 use crate::kube::{ApiError, Client, Name, Patch, objects};
@@ -7,7 +7,7 @@ use crate::kube::{ApiError, Client, Name, Patch, objects};
 pub(super) trait Sink: Send + Sync + 'static {
     /// Creates an event.
     fn create(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
-    /// Brings an earlier event up to this one.
+    /// Updates an earlier event to this one.
     fn patch(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -16,12 +16,12 @@ pub(super) trait Sink: Send + Sync + 'static {
 pub(super) enum Failure {
     /// The event to patch is gone.
     Gone(String),
-    /// The server refuses it and will go on to.
+    /// The server refuses it permanently.
     Refused(String),
-    /// It is of no use any more: the same event stands already, or its namespace goes away.
-    Pointless(String),
-    /// Another try may help.
-    Passing(String),
+    /// It is not needed any more: it exists already, or its namespace is being deleted.
+    Obsolete(String),
+    /// A retry may succeed.
+    Transient(String),
 }
 
 impl Sink for Client {
@@ -37,24 +37,26 @@ impl Sink for Client {
     }
 }
 
-/// client-go gives up on whatever the server answers; here 429 and 5xx are tried again, because a
-/// lost event helps nobody.
+/// Converts the result of a write. client-go does not retry after any answer of the server; here 429
+/// and 5xx are retried, so that no event is lost.
 fn outcome(answer: Result<objects::Event, ApiError>) -> Result<(), Failure> {
     let Err(error) = answer else { return Ok(()) };
     let text = error.to_string();
     let terminating = error.is_forbidden() && text.contains("being terminated");
     Err(match &error {
-        // Written, whatever the answer looks like.
+        // The event was written.
         ApiError::Unreadable { .. } | ApiError::TooLarge { .. } => return Ok(()),
-        _ if error.is_already_exists() || terminating => Failure::Pointless(text),
+        _ if error.is_already_exists() || terminating => Failure::Obsolete(text),
         _ if error.is_not_found() => Failure::Gone(text),
-        _ if error.code().is_some_and(|code| code == 429 || code >= 500) => Failure::Passing(text),
+        _ if error.code().is_some_and(|code| code == 429 || code >= 500) => {
+            Failure::Transient(text)
+        }
         ApiError::Refused(_)
         | ApiError::BadName(_)
         | ApiError::Unsendable(_)
         | ApiError::Unwritable(_) => Failure::Refused(text),
         ApiError::NoAnswer(_) | ApiError::DeadlineExceeded(_) | ApiError::GateShut(_) => {
-            Failure::Passing(text)
+            Failure::Transient(text)
         }
     })
 }
@@ -73,19 +75,19 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_what_becomes_of_the_event() {
+    fn errors_are_mapped_to_failures() {
         let text = || "because".to_owned();
         for (error, failure) in [
             (refused(403, "Forbidden", "because"), Failure::Refused(text())),
             (refused(422, "Invalid", "because"), Failure::Refused(text())),
             (refused(404, "NotFound", "because"), Failure::Gone(text())),
-            (refused(409, "AlreadyExists", "because"), Failure::Pointless(text())),
-            (refused(429, "TooManyRequests", "because"), Failure::Passing(text())),
-            (refused(500, "InternalError", "because"), Failure::Passing(text())),
-            (refused(503, "", "because"), Failure::Passing(text())),
+            (refused(409, "AlreadyExists", "because"), Failure::Obsolete(text())),
+            (refused(429, "TooManyRequests", "because"), Failure::Transient(text())),
+            (refused(500, "InternalError", "because"), Failure::Transient(text())),
+            (refused(503, "", "because"), Failure::Transient(text())),
             (
                 ApiError::NoAnswer("x".into()),
-                Failure::Passing("no answer from the API server: x".to_owned()),
+                Failure::Transient("no answer from the API server: x".to_owned()),
             ),
         ] {
             assert_eq!(outcome(Err(error)), Err(failure));
@@ -93,9 +95,9 @@ mod tests {
         let terminating =
             "unable to create new content in namespace ns because it is being terminated";
         let error = refused(403, "Forbidden", terminating);
-        assert_eq!(outcome(Err(error)), Err(Failure::Pointless(terminating.to_owned())));
+        assert_eq!(outcome(Err(error)), Err(Failure::Obsolete(terminating.to_owned())));
         let late = ApiError::DeadlineExceeded(DeadlineExceeded(std::time::Duration::from_secs(1)));
-        assert!(matches!(outcome(Err(late)), Err(Failure::Passing(_))));
+        assert!(matches!(outcome(Err(late)), Err(Failure::Transient(_))));
         let unreadable = ApiError::Unreadable { about: String::new(), fault: String::new() };
         assert_eq!(outcome(Err(unreadable)), Ok(()));
         let bad: Result<_, BadName> = Name::namespaced("ns", "a/b");

@@ -1,9 +1,8 @@
-//! Texts that users write, as far as they are kept.
+//! Limits the memory for texts that users write: names, annotations and finalizers.
 //!
-//! Owns how much of an object's names, annotations and finalizers is kept in memory: whatever a user
-//! writes, a claim of his holds some 100 KiB at most. Promises that a text which was cut is longer than
-//! Kubernetes allows for a name, so that whoever uses it as one refuses it, and that what this program
-//! writes itself is kept whole. Leaves refusing to those who use the texts.
+//! Whatever a user writes, a claim takes at most some 100 KiB. A truncated name is longer than
+//! Kubernetes allows for names, so that code that uses it as a name refuses it. What this program
+//! writes itself is not truncated.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,10 +15,10 @@ use serde::{
 /// The longest name of an object, in bytes (a DNS subdomain).
 pub const MAX_NAME: usize = 253;
 
-/// What stands at the end of a text that was cut.
-const CUT: char = '…';
+/// Appended to a truncated text.
+const ELLIPSIS: char = '…';
 
-/// The prefixes of annotations that this program and its peers write.
+/// The prefixes of annotations that this program and other Kubernetes components write.
 const KNOWN: [&str; 5] = [
     "pv.kubernetes.io/",
     "provisioner.storage.kubernetes.io/",
@@ -28,19 +27,19 @@ const KNOWN: [&str; 5] = [
     "volume.beta.kubernetes.io/",
 ];
 
-/// The most of such an annotation's value, in bytes: more than a record takes.
+/// The longest value of a known annotation, in bytes: longer than any call record.
 const MAX_KNOWN: usize = 10 << 10;
 
-/// The most of another annotation's value, in bytes: more than any name or handle takes.
+/// The longest value of another annotation, in bytes: longer than any name or handle.
 const MAX_OTHER: usize = 1 << 10;
 
-/// The most that is kept of the annotations of either sort, in bytes.
+/// The limit on all known annotations together, and on all others, in bytes.
 const MAX_ANNOTATIONS: usize = 32 << 10;
 
 /// The most entries of a list.
 const MAX_ENTRIES: usize = 64;
 
-/// Finalizers that are kept however many there are.
+/// Finalizers that are kept in addition to the limit.
 const FINALIZERS: [&str; 4] = [
     "external-provisioner.volume.kubernetes.io/finalizer",
     "provisioner.storage.kubernetes.io/cloning-protection",
@@ -48,21 +47,21 @@ const FINALIZERS: [&str; 4] = [
     "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection",
 ];
 
-/// The text, or where it is longer than `most` bytes as much of it, and the mark.
-fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// Truncates a text longer than `max` bytes and appends [`ELLIPSIS`].
+fn truncate(text: &str, max: usize) -> String {
+    if text.len() <= max {
         return text.to_owned();
     }
-    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     let kept = text.get(..end).unwrap_or_default();
-    format!("{kept}{CUT}")
+    format!("{kept}{ELLIPSIS}")
 }
 
-/// Reads a text of so many bytes at most.
+/// Reads a text, truncated to so many bytes.
 #[derive(Clone, Copy)]
-struct Cut(usize);
+struct Truncated(usize);
 
-impl Visitor<'_> for Cut {
+impl Visitor<'_> for Truncated {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,11 +69,11 @@ impl Visitor<'_> for Cut {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        Ok(cut(text, self.0))
+        Ok(truncate(text, self.0))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Cut {
+impl<'de> DeserializeSeed<'de> for Truncated {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -82,12 +81,12 @@ impl<'de> DeserializeSeed<'de> for Cut {
     }
 }
 
-/// A name; one that is longer than Kubernetes allows is cut to a text that is so, too.
+/// A name. One that is longer than Kubernetes allows is truncated and stays longer than allowed.
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Cut(MAX_NAME).deserialize(deserializer).map(Self)
+        Truncated(MAX_NAME).deserialize(deserializer).map(Self)
     }
 }
 
@@ -96,15 +95,15 @@ pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
     Name::deserialize(deserializer).map(|name| name.0)
 }
 
-/// Reads a name that may lack.
+/// Reads an optional name.
 pub(super) fn optional_name<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {
     Ok(Option::<Name>::deserialize(deserializer)?.map(|name| name.0))
 }
 
-/// Reads whether there is such a field.
-pub(super) fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+/// Reads whether the field is present and not null.
+pub(super) fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
@@ -113,21 +112,21 @@ pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
     Ok(Option::<Names>::deserialize(deserializer)?.unwrap_or_default().0)
 }
 
-/// Reads finalizers: each once, the first of them and those of this program.
+/// Reads the first finalizers and those of this program, without duplicates.
 pub(super) fn finalizers<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error> {
     Ok(Option::<Finalizers>::deserialize(deserializer)?.map(|finalizers| finalizers.0))
 }
 
-/// Reads annotations.
+/// Reads annotations, within the limits.
 pub(super) fn annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<BTreeMap<String, String>>, D::Error> {
     Ok(Option::<Annotations>::deserialize(deserializer)?.map(|annotations| annotations.0))
 }
 
-/// Reads the first owners whose names are names.
+/// Reads the first owners, without those whose texts are longer than names may be.
 pub(super) fn owners<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<OwnerReference>>, D::Error> {
@@ -149,7 +148,7 @@ struct Names(Vec<String>);
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let is_kept = |kept: &[String], _: &str| kept.len() < MAX_ENTRIES;
-        deserializer.deserialize_seq(Kept(is_kept)).map(Self)
+        deserializer.deserialize_seq(FilteredNames(is_kept)).map(Self)
     }
 }
 
@@ -161,14 +160,14 @@ impl<'de> Deserialize<'de> for Finalizers {
             let is_known = FINALIZERS.contains(&name);
             (is_known || kept.len() < MAX_ENTRIES) && kept.iter().all(|other| other != name)
         };
-        deserializer.deserialize_seq(Kept(is_kept)).map(Self)
+        deserializer.deserialize_seq(FilteredNames(is_kept)).map(Self)
     }
 }
 
-/// The names of a list that are kept, given those kept before.
-struct Kept<F>(F);
+/// Reads the names of a list for which the function, called with the names kept so far, is true.
+struct FilteredNames<F>(F);
 
-impl<'de, F: Fn(&[String], &str) -> bool> Visitor<'de> for Kept<F> {
+impl<'de, F: Fn(&[String], &str) -> bool> Visitor<'de> for FilteredNames<F> {
     type Value = Vec<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,14 +193,14 @@ impl<'de> Deserialize<'de> for Annotations {
     }
 }
 
-/// How many bytes of annotations may still be kept.
+/// The number of bytes left for annotations.
 struct Budget {
     known: usize,
     other: usize,
 }
 
 impl Budget {
-    /// The most of this annotation's value, and what is left for those of its sort.
+    /// The longest value of the annotation `key`, and the bytes left for annotations of its sort.
     fn of(&mut self, key: &str) -> (usize, &mut usize) {
         if KNOWN.iter().any(|prefix| key.starts_with(prefix)) {
             (MAX_KNOWN, &mut self.known)
@@ -220,9 +219,9 @@ impl<'de> Visitor<'de> for Budget {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Annotations, A::Error> {
         let mut kept = BTreeMap::new();
-        while let Some(key) = map.next_key_seed(Cut(MAX_KNOWN))? {
-            let (most, left) = self.of(&key);
-            let value = map.next_value_seed(Cut(most))?;
+        while let Some(key) = map.next_key_seed(Truncated(MAX_KNOWN))? {
+            let (max, left) = self.of(&key);
+            let value = map.next_value_seed(Truncated(max))?;
             if let Some(rest) = left.checked_sub(key.len() + value.len()) {
                 *left = rest;
                 kept.insert(key, value);

@@ -1,4 +1,4 @@
-//! A claim as the source of a clone: with all of its status, which its user may be told.
+//! A view of a claim that is the source of a clone, with its complete status for error messages.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +10,32 @@ use super::{ClaimSpec, Cow, NamespaceResourceScope, ObjectMeta, Resource, View, 
 view! {
     /// A PersistentVolumeClaim whose volume is to be cloned.
     CloneSource: Namespaced "" "v1" "PersistentVolumeClaim" "persistentvolumeclaims" {
-        /// What its user asked for.
+        /// The desired volume.
         spec: ClaimSpec,
-        /// What the cluster says of it.
+        /// The current state.
         status: CloneSourceStatus,
     }
 }
 
-/// What the cluster says of a claim, whole.
+/// The complete `status` of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CloneSourceStatus {
     /// `Pending`, `Bound` or `Lost`.
     pub phase: String,
-    /// The access modes that its volume has.
+    /// The access modes of its volume.
     pub access_modes: Vec<String>,
-    /// What its volume has.
+    /// The capacity of its volume.
     pub capacity: BTreeMap<String, String>,
-    /// What else is the case.
+    /// The conditions.
     pub conditions: Vec<ClaimCondition>,
-    /// What is set aside for it, also while it is resized.
+    /// The allocated size, also during a resize.
     pub allocated_resources: BTreeMap<String, String>,
-    /// How far a resize has got.
+    /// The state of a resize.
     pub allocated_resource_statuses: BTreeMap<String, String>,
-    /// The VolumeAttributesClass that its volume has.
+    /// The VolumeAttributesClass of its volume.
     pub current_volume_attributes_class_name: Option<String>,
-    /// The one that it shall have.
+    /// The change of the VolumeAttributesClass in progress.
     pub modify_volume_status: Option<ModifyVolumeStatus>,
 }
 
@@ -43,27 +43,27 @@ pub struct CloneSourceStatus {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimCondition {
-    /// Which.
+    /// The condition's type.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// When it was last looked at.
+    /// When it was last checked.
     pub last_probe_time: Option<Time>,
     /// When it last changed.
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
+    /// The machine-readable reason.
     pub reason: String,
-    /// What, for people.
+    /// The human-readable message.
     pub message: String,
 }
 
-/// A change of the VolumeAttributesClass that is under way.
+/// A change of the VolumeAttributesClass in progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ModifyVolumeStatus {
-    /// The class that the volume shall have.
+    /// The new class.
     pub target_volume_attributes_class_name: String,
-    /// How far it has got.
+    /// The state of the change.
     pub status: String,
 }

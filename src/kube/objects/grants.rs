@@ -1,24 +1,24 @@
-//! Grants of the Gateway API, by which a namespace lets others refer to its objects.
+//! The Gateway API's ReferenceGrant, which allows references from other namespaces.
 
 use serde::Deserialize;
 
 use super::{Cow, NamespaceResourceScope, ObjectMeta, Resource, View, slim_metadata};
 
 view! {
-    /// A ReferenceGrant: what its namespace lets others refer to.
+    /// A ReferenceGrant: allows references to objects in its namespace.
     ReferenceGrant: Namespaced "gateway.networking.k8s.io" "v1beta1" "ReferenceGrant" "referencegrants" {
-        /// Who may refer to what.
+        /// The allowed references.
         spec: ReferenceGrantSpec,
     }
 }
 
-/// Who may refer to what: everybody of `from` to everything of `to`.
+/// The allowed references: from every object that `from` names to every object that `to` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ReferenceGrantSpec {
-    /// Who.
+    /// The referrers.
     pub from: Vec<ReferenceGrantFrom>,
-    /// To what, in the grant's own namespace.
+    /// The referents, in the grant's own namespace.
     pub to: Vec<ReferenceGrantTo>,
 }
 
@@ -42,6 +42,6 @@ pub struct ReferenceGrantTo {
     pub group: String,
     /// Kind.
     pub kind: String,
-    /// The one object; all of the kind where there is none or an empty one.
+    /// The name of the one object; absent or empty for all objects of the kind.
     pub name: Option<String>,
 }

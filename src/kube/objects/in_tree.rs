@@ -1,25 +1,24 @@
-//! PersistentVolumes of in-tree plugins, as far as CSI drivers took over from them.
+//! Sources of PersistentVolumes of in-tree plugins that were migrated to CSI.
 //!
-//! Owns which part of a PersistentVolume's spec such a plugin's volume stands in, and reading it.
-//! A cluster without such volumes pays one empty pointer for each PersistentVolume that is kept.
-//! Leaves what the parts mean to `migration`.
+//! A PersistentVolume of another kind costs one empty pointer. [`migration`](crate::migration)
+//! translates the sources.
 
 use k8s_openapi::api::core::v1 as core;
 use serde::Deserialize;
 
 use super::{ClaimReference, CsiSource, VolumeSpec};
 
-/// Declares the plugins once, for reading views and whole objects alike.
+/// Declares the plugins, for views and for complete objects.
 macro_rules! in_tree_sources {
     ($($(#[$doc:meta])* $plugin:ident { $field:ident: $source:ident, id: $id:ident },)*) => {
-        /// An in-tree plugin's part of a PersistentVolume.
+        /// The source of an in-tree plugin in a PersistentVolume.
         #[derive(Debug, Clone, PartialEq)]
         pub enum InTreeSource {
             $($(#[$doc])* $plugin(core::$source),)*
         }
 
         impl InTreeSource {
-            /// The in-tree part of a whole PersistentVolume's spec.
+            /// The in-tree source in the spec of a complete PersistentVolume.
             pub fn of(spec: &core::PersistentVolumeSpec) -> Option<Self> {
                 $(if let Some(source) = &spec.$field {
                     return Some(Self::$plugin(source.clone()));
@@ -27,7 +26,7 @@ macro_rules! in_tree_sources {
                 None
             }
 
-            /// What the part calls its volume; the server's defaults do not change it.
+            /// The volume's id in the source; the server's defaulting does not change it.
             pub fn id(&self) -> &str {
                 match self {
                     $(Self::$plugin(source) => &source.$id,)*
@@ -35,10 +34,10 @@ macro_rules! in_tree_sources {
             }
         }
 
-        /// A PersistentVolume's spec as it is read.
+        /// The serialized form of [`VolumeSpec`].
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        pub(super) struct Wire {
+        pub(super) struct RawVolumeSpec {
             claim_ref: Option<ClaimReference>,
             csi: Option<CsiSource>,
             node_affinity: Option<core::VolumeNodeAffinity>,
@@ -48,20 +47,20 @@ macro_rules! in_tree_sources {
             $($field: Option<core::$source>,)*
         }
 
-        impl From<Wire> for VolumeSpec {
-            fn from(wire: Wire) -> Self {
+        impl From<RawVolumeSpec> for VolumeSpec {
+            fn from(raw: RawVolumeSpec) -> Self {
                 let mut in_tree = None;
-                $(if let Some(source) = wire.$field {
+                $(if let Some(source) = raw.$field {
                     in_tree = Some(Box::new(InTreeSource::$plugin(source)));
                 })*
                 Self {
-                    claim_ref: wire.claim_ref,
-                    csi: wire.csi,
+                    claim_ref: raw.claim_ref,
+                    csi: raw.csi,
                     in_tree,
-                    node_affinity: wire.node_affinity,
-                    persistent_volume_reclaim_policy: wire.persistent_volume_reclaim_policy,
-                    storage_class_name: wire.storage_class_name,
-                    volume_mode: wire.volume_mode,
+                    node_affinity: raw.node_affinity,
+                    persistent_volume_reclaim_policy: raw.persistent_volume_reclaim_policy,
+                    storage_class_name: raw.storage_class_name,
+                    volume_mode: raw.volume_mode,
                 }
             }
         }
@@ -94,8 +93,8 @@ mod tests {
     use super::*;
     use crate::kube::objects::Volume;
 
-    /// Each plugin's part as the API server writes it, with what it calls its volume.
-    fn parts() -> [(&'static str, Value, &'static str); 8] {
+    /// Each plugin's field and source as the API server serializes them, with the volume's id.
+    fn sources() -> [(&'static str, Value, &'static str); 8] {
         [
             ("awsElasticBlockStore", json!({"volumeID": "vol-1", "partition": 1}), "vol-1"),
             ("azureDisk", json!({"diskName": "d", "diskURI": "/uri"}), "/uri"),
@@ -109,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn a_view_and_the_whole_object_read_the_same_part() {
-        for (field, part, id) in parts() {
+    fn a_view_and_the_complete_object_have_the_same_source() {
+        for (field, part, id) in sources() {
             let spec = json!({field: part});
             let view: VolumeSpec = serde_json::from_value(spec.clone()).unwrap();
             let whole: core::PersistentVolumeSpec = serde_json::from_value(spec).unwrap();
@@ -121,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_known_by_what_its_own_part_calls_it() {
+    fn the_source_id_is_that_of_the_volumes_own_source() {
         let csi = ("csi", json!({"driver": "d", "volumeHandle": "h"}), "h");
-        for (field, part, id) in parts().into_iter().chain([csi, ("nfs", json!({}), "")]) {
+        for (field, part, id) in sources().into_iter().chain([csi, ("nfs", json!({}), "")]) {
             let volume = json!({"spec": {field: part}});
             let view: Volume = serde_json::from_value(volume.clone()).unwrap();
             let whole: core::PersistentVolume = serde_json::from_value(volume).unwrap();
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_of_csi_and_of_other_plugins_have_no_such_part() {
+    fn volumes_of_csi_and_of_other_plugins_have_no_in_tree_source() {
         for spec in [json!({"csi": {"driver": "d", "volumeHandle": "h"}}), json!({"nfs": {}})] {
             let view: VolumeSpec = serde_json::from_value(spec).unwrap();
             assert_eq!(view.in_tree, None);

@@ -1,8 +1,4 @@
-//! Kinds of objects as their URLs name them.
-//!
-//! Owns the paths below the API server's root. Promises that a path is built from checked names
-//! only ([`Name`]) and that every other character of a name is escaped. Leaves queries to the
-//! callers.
+//! Builds the URL paths of kinds and objects, from checked ([`Name`]) and escaped names.
 
 use std::borrow::Cow;
 
@@ -16,17 +12,17 @@ pub struct Kind {
     pub group: Cow<'static, str>,
     /// Version within the group.
     pub version: Cow<'static, str>,
-    /// The plural name in URLs and metrics: `persistentvolumeclaims`.
+    /// The plural name in URLs and metrics, such as `persistentvolumeclaims`.
     pub plural: Cow<'static, str>,
 }
 
 impl Kind {
-    /// The kind that the view `V` reads.
+    /// The kind of the view `V`.
     pub fn of<V: View>() -> Self {
         Self { group: V::group(&()), version: V::version(&()), plural: V::plural(&()) }
     }
 
-    /// The group and resource as messages spell them: `storageclasses.storage.k8s.io`.
+    /// Resource and group as in messages, such as `storageclasses.storage.k8s.io`.
     pub fn resource(&self) -> String {
         match &*self.group {
             "" => self.plural.to_string(),
@@ -52,12 +48,12 @@ impl Kind {
     }
 }
 
-/// Room for the path of one object, in bytes: only one of unusual names has to grow.
-const USUAL_PATH: usize = 160;
+/// The initial capacity for a path, in bytes; enough for usual names.
+const PATH_CAPACITY: usize = 160;
 
-/// The path of all kinds of one version of a group.
+/// The path of a version of a group.
 pub(crate) fn version_path(group: &str, version: &str) -> String {
-    let mut path = String::with_capacity(USUAL_PATH);
+    let mut path = String::with_capacity(PATH_CAPACITY);
     match group {
         "" => path.push_str("/api/"),
         group => path.extend(["/apis/", &*segment(group), "/"]),
@@ -74,7 +70,7 @@ mod tests {
     use crate::kube::objects::{Claim, StorageClass, Volume};
 
     #[test]
-    fn paths_are_the_api_servers() {
+    fn paths_are_those_of_the_api() {
         let claim = Name::namespaced("sc", "data").unwrap();
         assert_eq!(
             Kind::of::<Claim>().object(claim),
@@ -114,7 +110,6 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever passes for a name, the URL is valid and names that object and no other.
         #[test]
         fn a_url_names_its_object_and_no_other(namespace in ".*", name in ".*") {
             let Ok(checked) = Name::namespaced(&namespace, &name) else { return Ok(()) };

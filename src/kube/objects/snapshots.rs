@@ -1,4 +1,4 @@
-//! Snapshots of volumes: the kinds of the external snapshotter's API, version v1.
+//! Kinds of external-snapshotter's API, version v1.
 
 use serde::{Deserialize, Deserializer};
 
@@ -6,37 +6,37 @@ use super::{Cow, NamespaceResourceScope, ObjectMeta, Resource, View, slim_metada
 use kube::core::ClusterResourceScope;
 
 view! {
-    /// A VolumeSnapshot: what users name as a source.
+    /// A VolumeSnapshot, which claims name as a source.
     VolumeSnapshot: Namespaced "snapshot.storage.k8s.io" "v1" "VolumeSnapshot" "volumesnapshots" {
-        /// What the cluster says of it.
+        /// The current state.
         status: SnapshotStatus,
     }
 }
 
-/// What the cluster says of a snapshot.
+/// `status` of a VolumeSnapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SnapshotStatus {
-    /// The VolumeSnapshotContent that holds it, by name.
+    /// The name of the VolumeSnapshotContent that it is bound to.
     pub bound_volume_snapshot_content_name: Option<String>,
-    /// Whether volumes can be made from it.
+    /// Whether volumes can be created from it.
     pub ready_to_use: Option<bool>,
-    /// The least size of a volume made from it: a quantity, which may stand there as a number.
+    /// The minimum size of a volume created from it: a quantity, which may be a JSON number.
     #[serde(deserialize_with = "text_or_number")]
     pub restore_size: Option<String>,
 }
 
 view! {
-    /// A VolumeSnapshotContent: a snapshot as the driver knows it.
+    /// A VolumeSnapshotContent: a snapshot of a driver.
     VolumeSnapshotContent: Cluster "snapshot.storage.k8s.io" "v1" "VolumeSnapshotContent" "volumesnapshotcontents" {
-        /// Whose and of what it is.
+        /// The driver and the VolumeSnapshot.
         spec: SnapshotContentSpec,
-        /// What the driver says of it.
+        /// The current state.
         status: SnapshotContentStatus,
     }
 }
 
-/// Whose and of what a snapshot's content is.
+/// `spec` of a VolumeSnapshotContent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SnapshotContentSpec {
@@ -44,7 +44,7 @@ pub struct SnapshotContentSpec {
     pub driver: String,
     /// The VolumeSnapshot it is bound to.
     pub volume_snapshot_ref: SnapshotReference,
-    /// The volume mode of the volume that was snapshotted, where it is known.
+    /// The volume mode of the source volume, if known.
     pub source_volume_mode: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct SnapshotReference {
     pub uid: String,
 }
 
-/// What the driver says of a snapshot.
+/// `status` of a VolumeSnapshotContent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SnapshotContentStatus {
@@ -68,8 +68,8 @@ pub struct SnapshotContentStatus {
     pub snapshot_handle: Option<String>,
 }
 
-/// Reads a quantity of a custom resource: other than in built-in kinds the server does not turn
-/// numbers into texts there.
+/// Reads a quantity of a custom resource: there, unlike in built-in kinds, the server keeps JSON
+/// numbers.
 fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_restore_size_is_a_text_or_a_number_or_missing() {
+    fn a_restore_size_may_be_a_text_a_number_or_absent() {
         let read = |size: Value| {
             let snapshot = json!({"metadata": {"name": "s"}, "status": {"restoreSize": size}});
             serde_json::from_value::<VolumeSnapshot>(snapshot).unwrap().status.restore_size
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_handle_is_another_thing_than_none() {
+    fn an_empty_handle_differs_from_an_absent_one() {
         let read = |status: Value| {
             let content = json!({"spec": {"driver": "d"}, "status": status});
             let content: VolumeSnapshotContent = serde_json::from_value(content).unwrap();

@@ -1,18 +1,18 @@
-//! The fuzz target of quantities, beside arithmetic on their digits that is exact for any length.
+//! The fuzz target for quantities: compares them with a model that computes on digits of any number.
 
 use std::cmp::Ordering;
 
 use super::{Quantity, QuantityError};
 use crate::fuzzing::{lines, text};
 
-/// The model holds exponents up to this: more zeros than that are not written out.
-const MOST_ZEROS: i32 = 60;
+/// The largest exponent of the model.
+const MAX_EXPONENT: i32 = 60;
 
-/// A quantity is the number that its digits say, by value and beside another one, and reads as the same
-/// number when it is written.
+/// Checks values and order of quantities against the model, and that a formatted quantity parses as the
+/// same number.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn quantity(data: &[u8]) {
     let text = text(data);
     let both: [&str; 2] = lines(&text);
@@ -20,7 +20,7 @@ pub fn quantity(data: &[u8]) {
         let read = Quantity::parse(text);
         let model = Model::parse(text);
         if let Ok(quantity) = &read {
-            reads_again(quantity, text.len());
+            check_round_trip(quantity, text.len());
         }
         check(text, &read, model.as_ref());
         read.ok().zip(model)
@@ -40,13 +40,13 @@ fn check(text: &str, read: &Result<Quantity, QuantityError>, model: Option<&Mode
         (Err(why), Some(model)) => {
             assert!(model.digits > 18, "{text:?} is refused: {why}");
         }
-        // Beyond the model are only exponents that it does not hold.
+        // The model refuses only quantities with large exponents.
         (Ok(_), None) => assert!(text.contains(['e', 'E']), "{text:?} is a quantity"),
         (Err(_), None) => {}
     }
 }
 
-fn reads_again(quantity: &Quantity, length: usize) {
+fn check_round_trip(quantity: &Quantity, length: usize) {
     let bare = Quantity { verbatim: None, ..quantity.clone() };
     for written in [quantity.to_string(), bare.to_string()] {
         assert!(written.len() <= length + 40, "{length} bytes became {written}");
@@ -58,12 +58,12 @@ fn reads_again(quantity: &Quantity, length: usize) {
 struct Model {
     is_negative: bool,
     nanos: Vec<u8>,
-    /// How many digits its text has.
+    /// The number of digits in its text.
     digits: usize,
 }
 
 impl Model {
-    /// The number that the text says; none where it is no quantity, or too large to be written out.
+    /// Parses a text; `None` if it is no quantity or its exponent is too large.
     fn parse(text: &str) -> Option<Self> {
         let is_negative = text.starts_with('-');
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -86,7 +86,7 @@ impl Model {
         Some(Self { is_negative, nanos, digits: count })
     }
 
-    /// Whole units, rounded away from zero; the nearest that fits.
+    /// The number in whole units, rounded away from zero; saturates.
     fn value(&self) -> i64 {
         let units = shifted(self.nanos.clone(), -9);
         let add = |sum: i128, digit: &u8| sum.saturating_mul(10).saturating_add((*digit).into());
@@ -107,7 +107,7 @@ impl Model {
     }
 }
 
-/// The powers of two and of ten that a suffix stands for.
+/// The exponents of two and of ten that a suffix means.
 fn factor(suffix: &str) -> Option<(u32, i32)> {
     let tens = |tens| Some((0, tens));
     match suffix {
@@ -129,7 +129,7 @@ fn factor(suffix: &str) -> Option<(u32, i32)> {
         "Ei" => Some((60, 0)),
         _ => {
             let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            tens(exponent).filter(|_| exponent.abs() <= MOST_ZEROS)
+            tens(exponent).filter(|_| exponent.abs() <= MAX_EXPONENT)
         }
     }
 }
@@ -164,12 +164,12 @@ fn shifted(mut digits: Vec<u8>, tens: i32) -> Vec<u8> {
     digits
 }
 
-/// Quantities with binary suffixes end at 2^63-1.
+/// Limits the number to 2^63-1, as for binary suffixes.
 fn cap(nanos: &mut Vec<u8>) {
-    let most = i64::MAX.to_string().bytes().rev().map(|digit| digit - b'0').collect();
-    let most = shifted(most, 9);
-    if compare(nanos, &most) == Ordering::Greater {
-        *nanos = most;
+    let max = i64::MAX.to_string().bytes().rev().map(|digit| digit - b'0').collect();
+    let max = shifted(max, 9);
+    if compare(nanos, &max) == Ordering::Greater {
+        *nanos = max;
     }
 }
 
@@ -180,7 +180,7 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn quantities_are_those_of_exact_arithmetic() {
+    fn quantities_agree_with_exact_arithmetic() {
         crate::fuzzing::run("quantity", 4000, super::quantity);
     }
 }

@@ -1,4 +1,4 @@
-//! Golden tables of apimachinery's behaviour, and a rational model.
+//! Tests with tables of apimachinery's behaviour, and property tests with a model.
 
 use proptest::prelude::*;
 
@@ -9,13 +9,13 @@ fn parse(text: &str) -> Quantity {
 }
 
 #[test]
-fn values_and_spellings() {
+fn texts_have_values_and_canonical_forms() {
     for (text, value, written) in [
         ("0", 0, "0"),
         ("0n", 0, "0"),
         ("0Ki", 0, "0"),
         ("-0", 0, "0"),
-        // Lone signs and points read as nothing, as in Go.
+        // Lone signs and points are zero, as in Go.
         ("+", 0, "0"),
         ("-", 0, "0"),
         (".", 0, "0"),
@@ -69,7 +69,7 @@ fn values_and_spellings() {
         (".5", 1, "500m"),
         ("00005", 5, "00005"),
         ("0.001", 1, "1m"),
-        // Texts that Go keeps though it would write them otherwise.
+        // Texts that Go keeps although they are not canonical.
         ("1.500G", 1_500_000_000, "1.500G"),
         ("+1Mi", 1 << 20, "+1Mi"),
         ("+5", 5, "+5"),
@@ -78,14 +78,14 @@ fn values_and_spellings() {
     }
 }
 
-/// The text's value, and how it is written again.
+/// Checks the text's value and its formatted form.
 fn assert_reads_as(text: &str, value: i64, written: &str) {
     let quantity = parse(text);
     assert_eq!((quantity.value(), quantity.to_string().as_str()), (value, written), "{text}");
 }
 
 #[test]
-fn sizes_that_users_ask_for() {
+fn usual_sizes_have_values_and_canonical_forms() {
     for (text, value, written) in [
         ("10Gi", 10 << 30, "10Gi"),
         ("100Gi", 100 << 30, "100Gi"),
@@ -109,7 +109,7 @@ fn sizes_that_users_ask_for() {
         ("0.5T", 500_000_000_000, "500G"),
         ("2.5k", 2500, "2500"),
         ("10800M", 10_800_000_000, "10800M"),
-        // A binary number that no binary suffix divides; read again it is a decimal one.
+        // A binary quantity without a fitting binary suffix; parsed again it is a decimal one.
         ("23156.25Ki", 23_712_000, "23712000"),
         ("23712000", 23_712_000, "23712k"),
         ("1080", 1080, "1080"),
@@ -134,7 +134,7 @@ fn sizes_that_users_ask_for() {
 }
 
 #[test]
-fn binary_quantities_stop_at_the_largest_i64() {
+fn binary_quantities_are_limited_to_the_largest_i64() {
     for text in
         ["8Ei", "9223372036854775808Ki", "99999999999999999999999999999999999999Ki", "8.0000001Ei"]
     {
@@ -168,7 +168,7 @@ fn a_value_that_does_not_fit_is_none() {
 }
 
 #[test]
-fn decimal_quantities_are_not_capped_but_their_values_are() {
+fn decimal_quantities_are_not_limited_but_their_values_are() {
     for text in ["100E", "9223372036854775808", "1e30", "1e2000000000"] {
         assert_eq!(parse(text).value(), i64::MAX, "{text}");
     }
@@ -181,7 +181,7 @@ fn decimal_quantities_are_not_capped_but_their_values_are() {
 }
 
 #[test]
-fn what_is_no_quantity_is_told_in_kubernetes_words() {
+fn errors_have_kubernetes_messages() {
     use QuantityError::{Format, Numeric, Suffix};
     for (text, error) in [
         ("", Format),
@@ -216,7 +216,7 @@ fn what_is_no_quantity_is_told_in_kubernetes_words() {
 }
 
 #[test]
-fn bytes_are_written_with_binary_suffixes() {
+fn bytes_are_formatted_with_binary_suffixes() {
     for (bytes, text) in [
         (0, "0"),
         (5, "5"),
@@ -237,7 +237,7 @@ fn bytes_are_written_with_binary_suffixes() {
     }
 }
 
-/// Two of them may be added when it is written.
+/// Formatting may add up to two zeros.
 #[test]
 fn zeros_at_the_end_are_not_counted_as_digits() {
     let longest = parse("5392236862193302288790003773025288066.1");
@@ -262,7 +262,7 @@ fn quantities_compare_by_number() {
     }
 }
 
-/// A quantity's text with what it should mean: nanos, rounded away from zero.
+/// Texts of quantities with their expected number of nanos, rounded away from zero.
 fn texts() -> impl Strategy<Value = (String, i128)> {
     let suffixes = prop::sample::select(vec![
         ("", 1_000_000_000_i128, 1_i128),
@@ -301,26 +301,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn numbers_are_those_of_the_model((text, nanos) in texts()) {
+    fn values_agree_with_the_model((text, nanos) in texts()) {
         prop_assert_eq!(parse(&text).value(), value_of(nanos), "{}", text);
     }
 
     #[test]
-    fn order_is_that_of_the_model((one, a) in texts(), (other, b) in texts()) {
+    fn order_agrees_with_the_model((one, a) in texts(), (other, b) in texts()) {
         prop_assert_eq!(parse(&one).cmp(&parse(&other)), a.cmp(&b), "{} {}", one, other);
     }
 
     #[test]
-    fn what_is_written_reads_as_the_same_number((text, _) in texts()) {
+    fn a_formatted_quantity_parses_as_the_same_number((text, _) in texts()) {
         let quantity = parse(&text);
         let canonical = Quantity { verbatim: None, ..parse(&text) };
         prop_assert_eq!(&parse(&canonical.to_string()), &quantity);
         prop_assert_eq!(&parse(&quantity.to_string()), &quantity);
     }
 
-    /// What is written without a suffix is read as a decimal number, which it may not have been.
+    /// A binary quantity that is formatted without a suffix is parsed as a decimal one.
     #[test]
-    fn canonical_text_stays_as_it_is((text, _) in texts()) {
+    fn formatting_is_idempotent((text, _) in texts()) {
         let quantity = Quantity { verbatim: None, ..parse(&text) };
         let canonical = quantity.to_string();
         let read = parse(&canonical);
@@ -334,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_are_written_exactly_and_with_the_largest_suffix_that_fits(
+    fn bytes_are_formatted_exactly_and_with_the_largest_possible_suffix(
         bytes in prop_oneof![any::<i64>(), (1_i64..4096, 0_u32..51).prop_map(|(n, power)| n << power)],
     ) {
         let written = Quantity::from_bytes(bytes).to_string();
@@ -347,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_is_the_checked_one_or_the_nearest((text, _) in texts()) {
+    fn a_value_is_the_checked_value_if_there_is_one((text, _) in texts()) {
         let quantity = parse(&text);
         if let Some(value) = quantity.checked_value() {
             prop_assert_eq!(quantity.value(), value, "{}", text);
@@ -355,7 +355,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(text in "[-+]?[0-9.]{0,45}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,12}") {
+    fn no_text_panics(text in "[-+]?[0-9.]{0,45}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,12}") {
         if let Ok(quantity) = Quantity::parse(&text) {
             let _ = (quantity.value(), quantity.to_string().len(), quantity.cmp(&Quantity::from_bytes(1)));
         }

@@ -1,8 +1,8 @@
-//! Bounds how long an answer may take.
+//! Limits how long an answer may take.
 //!
-//! Promises that a request which is no watch is answered, body and all, within the deadline
-//! counted from its sending, or fails with [`DeadlineExceeded`]. A watch must have begun by then;
-//! its body goes on for as long as it likes and is guarded by its reader.
+//! A request other than a watch is answered, including its body, within the deadline counted from its
+//! sending, or fails with [`DeadlineExceeded`]. For a watch the deadline covers only the headers; the
+//! reader of its body has its own time-outs.
 
 use std::{
     pin::{Pin, pin},
@@ -22,20 +22,20 @@ use crate::kube::{
     error::DeadlineExceeded,
 };
 
-/// Fails what takes longer than this.
+/// Fails requests that take longer than this.
 pub(crate) struct Deadline(pub(crate) Duration);
 
 impl Layer for Deadline {
     async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         let limit = self.0;
-        let watches = Verb::of(request) == Verb::Watch;
+        let is_watch = Verb::of(request) == Verb::Watch;
         let mut end = pin!(sleep(limit));
         let response = tokio::select! {
             biased;
             response = next.send(request) => response?,
             () = &mut end => return Err(DeadlineExceeded(limit).into()),
         };
-        if watches {
+        if is_watch {
             return Ok(response);
         }
         let end = end.deadline();
@@ -43,12 +43,12 @@ impl Layer for Deadline {
     }
 }
 
-/// A body that must have been read by a point in time.
+/// A body that fails unless it is read to its end by `end`.
 struct TimedBody {
     inner: ResponseBody,
     limit: Duration,
     end: Instant,
-    /// The wait for the end, once there is one: most bodies come with their answer.
+    /// The timer; created only when the body is first pending, since most bodies arrive with their headers.
     wait: Option<Pin<Box<Sleep>>>,
 }
 
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
     use crate::kube::{
-        connection::transport::{Unread, read},
+        connection::transport::{BodyError, read},
         error::ApiError,
         stack::layer,
         testing::{Answer, End, Server, request, send},
@@ -92,29 +92,30 @@ mod tests {
     const OBJECT: &str = "/api/v1/persistentvolumes/pv";
     const WATCH: &str = "/api/v1/persistentvolumes?watch=true";
 
-    /// What came of a request with a deadline of ten seconds, and after how many seconds.
-    async fn ask(url: &str, answer: Answer) -> (Result<Bytes, BoxError>, u64) {
+    /// Sends a GET with a deadline of ten seconds; returns the body or the error, and after how many
+    /// seconds it came.
+    async fn get(url: &str, answer: Answer) -> (Result<Bytes, BoxError>, u64) {
         let server = Server::new(move |_, _| answer.clone());
         let service = layer(Deadline(Duration::from_secs(10)), server.transport);
         let start = Instant::now();
         let body = match send(&service, request(Method::GET, url)).await {
-            Ok(response) => read(response.into_body(), 1024).await.map_err(|unread| match unread {
-                Unread::Broken(error) => error,
-                Unread::TooLong => "too long".into(),
+            Ok(response) => read(response.into_body(), 1024).await.map_err(|error| match error {
+                BodyError::Broken(error) => error,
+                BodyError::TooLong => "too long".into(),
             }),
             Err(error) => Err(error),
         };
         (body, start.elapsed().as_secs())
     }
 
-    fn is_late(outcome: &Result<Bytes, BoxError>) -> bool {
+    fn is_deadline_exceeded(outcome: &Result<Bytes, BoxError>) -> bool {
         outcome.as_ref().is_err_and(|error| error.is::<DeadlineExceeded>())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_does_not_come_is_given_up() {
-        let (outcome, took) = ask(OBJECT, Answer::status(200).after(11)).await;
-        assert!(is_late(&outcome));
+    async fn a_request_without_an_answer_fails_at_the_deadline() {
+        let (outcome, took) = get(OBJECT, Answer::status(200).after(11)).await;
+        assert!(is_deadline_exceeded(&outcome));
         assert_eq!(took, 10);
         let error = ApiError::from_transport(outcome.unwrap_err());
         assert_eq!(error.to_string(), "the API server did not answer within 10s");
@@ -123,17 +124,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn headers_and_body_share_one_deadline() {
         let slow = |body| Answer::status(200).after(6).chunk(body, "late");
-        assert_eq!(ask(OBJECT, slow(3)).await.0.unwrap(), "late");
-        let (outcome, took) = ask(OBJECT, slow(5)).await;
-        assert!(is_late(&outcome));
+        assert_eq!(get(OBJECT, slow(3)).await.0.unwrap(), "late");
+        let (outcome, took) = get(OBJECT, slow(5)).await;
+        assert!(is_deadline_exceeded(&outcome));
         assert_eq!(took, 10);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_must_begin_in_time_but_may_go_on() {
         let (outcome, took) =
-            ask(WATCH, Answer::watch().chunk(600, "event").end(End::Closed)).await;
+            get(WATCH, Answer::watch().chunk(600, "event").end(End::Closed)).await;
         assert_eq!((outcome.unwrap(), took), (Bytes::from("event"), 600));
-        assert!(is_late(&ask(WATCH, Answer::watch().after(11)).await.0));
+        assert!(is_deadline_exceeded(&get(WATCH, Answer::watch().after(11)).await.0));
     }
 }

@@ -1,11 +1,11 @@
-//! Shows the server the token that stands in a file.
+//! Authenticates requests with a bearer token that is read from a file.
 //!
-//! Owns the token of a service account, or of a kubeconfig's `tokenFile`. As in client-go it is read
-//! anew every 50 s, and what cannot be read leaves the last one in use. A token that the server
-//! refuses with 401 is read anew at once; where the file holds another one by then, the request,
-//! which was not carried out, is made once more with that (client-go leaves this to the next
-//! request). Promises that refusals, however many, cost one read in [`BETWEEN_READS`], that the same
-//! token is never shown twice for one request, and that no token is ever printed.
+//! The file is a service account's token or a kubeconfig's `tokenFile`. As in client-go it is read
+//! again every 50 s, and the last token stays in use when the file cannot be read. When the server
+//! answers 401, the file is read at once; if it then holds another token, the request, which the
+//! server did not carry out, is sent once more with that token (client-go uses it from the next
+//! request on). Refusals cause at most one read in [`MIN_READ_INTERVAL`], a request is never sent
+//! twice with the same token, and no token is ever printed.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -19,13 +19,13 @@ use tokio::time::Instant;
 use super::{Layer, Outcome};
 use crate::kube::connection::transport::{Request, Service};
 
-/// So old a token is read anew: a kubelet exchanges it long before it runs out.
+/// How old a token may be before the file is read again; a kubelet replaces it long before it expires.
 const PERIOD: Duration = Duration::from_secs(50);
 
 /// The least time between two reads that refusals cause.
-const BETWEEN_READS: Duration = Duration::from_secs(1);
+const MIN_READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why a file's token cannot be used.
+/// Why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// It cannot be read.
@@ -34,7 +34,7 @@ pub enum TokenError {
     /// It holds nothing.
     #[error("the token file is empty")]
     Empty,
-    /// It holds what cannot be sent.
+    /// Its content cannot be sent in a header.
     #[error("the token file holds no token: {0}")]
     NotAToken(#[from] InvalidHeaderValue),
 }
@@ -45,55 +45,58 @@ type Read = Box<dyn Fn() -> io::Result<String> + Send + Sync>;
 /// Puts the token of a file on each request.
 pub(crate) struct FileToken {
     read: Read,
-    held: Mutex<Held>,
+    cached: Mutex<CachedToken>,
 }
 
 /// The token in use.
-struct Held {
-    /// As the header's value.
+struct CachedToken {
+    /// The value of the Authorization header.
     token: HeaderValue,
-    /// When the file was last read, or was to be.
-    read: Instant,
+    /// When the file was last read, successfully or not.
+    read_at: Instant,
 }
 
 impl FileToken {
-    /// The token in the file at `path`.
+    /// A layer that uses the token in the file at `path`, which it reads once now.
     ///
     /// # Errors
-    /// When there is none to begin with.
+    /// When the file cannot be read or holds no token.
     pub(crate) fn open(path: PathBuf) -> Result<Self, TokenError> {
-        Self::read_by(Box::new(move || std::fs::read_to_string(&path)))
+        Self::from_reader(Box::new(move || std::fs::read_to_string(&path)))
     }
 
-    fn read_by(read: Read) -> Result<Self, TokenError> {
+    fn from_reader(read: Read) -> Result<Self, TokenError> {
         let token = header(&read()?)?;
-        Ok(Self { read, held: Mutex::new(Held { token, read: Instant::now() }) })
+        Ok(Self { read, cached: Mutex::new(CachedToken { token, read_at: Instant::now() }) })
     }
 
-    /// The token to show.
+    /// The token for the next request.
     fn token(&self) -> HeaderValue {
-        self.newer_than(PERIOD)
+        self.token_no_older_than(PERIOD)
     }
 
-    /// The token that the file holds where `refused` is no longer it.
-    fn after(&self, refused: &HeaderValue) -> Option<HeaderValue> {
-        // Another request may have been refused before, and have found the new one.
-        let held = self.held.lock().token.clone();
-        let token = if held == *refused { self.newer_than(BETWEEN_READS) } else { held };
+    /// The token in the file, if it is another one than `refused`.
+    fn token_after_refusal(&self, refused: &HeaderValue) -> Option<HeaderValue> {
+        // Another request may have been refused before and have read the new token.
+        let cached = self.cached.lock().token.clone();
+        let token =
+            if cached == *refused { self.token_no_older_than(MIN_READ_INTERVAL) } else { cached };
         (token != *refused).then_some(token)
     }
 
-    /// The token, read anew where that was done longer than `age` ago.
-    fn newer_than(&self, age: Duration) -> HeaderValue {
-        let mut held = self.held.lock();
-        if held.read.elapsed() >= age {
-            held.read = Instant::now();
+    /// The cached token; reads the file first if the last read is at least `age` ago.
+    fn token_no_older_than(&self, age: Duration) -> HeaderValue {
+        let mut cached = self.cached.lock();
+        if cached.read_at.elapsed() >= age {
+            cached.read_at = Instant::now();
             match (self.read)().map_err(TokenError::from).and_then(|text| header(&text)) {
-                Ok(token) => held.token = token,
-                Err(error) => tracing::warn!(%error, "the token that was read last is used on"),
+                Ok(token) => cached.token = token,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read the token again; the last one stays in use")
+                }
             }
         }
-        held.token.clone()
+        cached.token.clone()
     }
 }
 
@@ -115,8 +118,10 @@ impl Layer for FileToken {
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        let Some(token) = self.after(&token) else { return Ok(response) };
-        tracing::info!("the API server refused our token, and its file holds another one by now");
+        let Some(token) = self.token_after_refusal(&token) else { return Ok(response) };
+        tracing::info!(
+            "the API server refused the token; sending the request again with the new token from the file"
+        );
         request.headers_mut().insert(AUTHORIZATION, token);
         next.send(request).await
     }
@@ -141,37 +146,38 @@ mod tests {
         testing::{Answer, Server, request, send},
     };
 
-    /// A file with a token, a server that knows one, and the way there.
-    struct House {
+    /// A token file, and a server that accepts one token.
+    struct Fixture {
         file: Arc<Mutex<io::Result<&'static str>>>,
         reads: Arc<AtomicUsize>,
-        known: Arc<Mutex<&'static str>>,
+        accepted: Arc<Mutex<&'static str>>,
         server: Server,
         service: Transport,
     }
 
-    fn house() -> House {
+    fn fixture() -> Fixture {
         let file: Arc<Mutex<io::Result<_>>> = Arc::new(Mutex::new(Ok("old\n")));
         let reads = Arc::new(AtomicUsize::new(0));
         let (read, count) = (Arc::clone(&file), Arc::clone(&reads));
-        let rule = FileToken::read_by(Box::new(move || {
+        let file_token = FileToken::from_reader(Box::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
             match &*read.lock() {
                 Ok(text) => Ok((*text).to_owned()),
                 Err(error) => Err(error.kind().into()),
             }
         }));
-        let known = Arc::new(Mutex::new("old"));
-        let current = Arc::clone(&known);
-        let server = Server::new(move |_, seen| {
-            let is_known = seen.header("authorization") == format!("Bearer {}", current.lock());
-            Answer::status(if is_known { 200 } else { 401 })
+        let accepted = Arc::new(Mutex::new("old"));
+        let current = Arc::clone(&accepted);
+        let server = Server::new(move |_, request| {
+            let is_accepted =
+                request.header("authorization") == format!("Bearer {}", current.lock());
+            Answer::status(if is_accepted { 200 } else { 401 })
         });
-        let service = Transport::new(layer(rule.unwrap(), server.transport.clone()));
-        House { file, reads, known, server, service }
+        let service = Transport::new(layer(file_token.unwrap(), server.transport.clone()));
+        Fixture { file, reads, accepted, server, service }
     }
 
-    impl House {
+    impl Fixture {
         async fn get(&self) -> u16 {
             send(&self.service, request(Method::GET, "/api/v1/nodes"))
                 .await
@@ -180,9 +186,13 @@ mod tests {
                 .into()
         }
 
-        /// The tokens that were shown, in order.
-        fn shown(&self) -> Vec<String> {
-            self.server.seen().iter().map(|seen| seen.header("authorization").to_owned()).collect()
+        /// The tokens of all requests, in order.
+        fn sent_tokens(&self) -> Vec<String> {
+            self.server
+                .requests()
+                .iter()
+                .map(|request| request.header("authorization").to_owned())
+                .collect()
         }
 
         fn reads(&self) -> usize {
@@ -191,94 +201,101 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_file_is_read_anew_every_fifty_seconds() {
-        let house = house();
-        assert_eq!(house.get().await, 200);
-        *house.file.lock() = Ok("new");
-        *house.known.lock() = "new";
+    async fn the_file_is_read_again_every_fifty_seconds() {
+        let fixture = fixture();
+        assert_eq!(fixture.get().await, 200);
+        *fixture.file.lock() = Ok("new");
+        *fixture.accepted.lock() = "new";
         sleep(PERIOD).await;
-        assert_eq!((house.get().await, house.get().await), (200, 200));
-        assert_eq!(house.shown(), ["Bearer old", "Bearer new", "Bearer new"]);
-        assert_eq!(house.reads(), 2, "at the start and once since");
+        assert_eq!((fixture.get().await, fixture.get().await), (200, 200));
+        assert_eq!(fixture.sent_tokens(), ["Bearer old", "Bearer new", "Bearer new"]);
+        assert_eq!(fixture.reads(), 2, "at the start and once since");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_token_is_read_anew_at_once_and_the_same_request_made_again() {
-        let house = house();
-        sleep(BETWEEN_READS).await;
-        *house.file.lock() = Ok("new");
-        *house.known.lock() = "new";
+    async fn after_a_refusal_the_file_is_read_at_once_and_the_same_request_sent_again() {
+        let fixture = fixture();
+        sleep(MIN_READ_INTERVAL).await;
+        *fixture.file.lock() = Ok("new");
+        *fixture.accepted.lock() = "new";
         let post = http::Request::post("/api/v1/persistentvolumes").header("x", "y");
         let post = post.body(Bytes::from("{}")).unwrap();
-        assert_eq!(send(&house.service, post).await.unwrap().status(), StatusCode::OK);
-        let seen = house.server.seen();
-        let said = seen.iter().map(|seen| {
-            let token = seen.header("authorization");
-            format!("{token}: {} {} {} {}", seen.method, seen.url, seen.header("x"), seen.body)
+        assert_eq!(send(&fixture.service, post).await.unwrap().status(), StatusCode::OK);
+        let requests = fixture.server.requests();
+        let said = requests.iter().map(|request| {
+            let token = request.header("authorization");
+            format!(
+                "{token}: {} {} {} {}",
+                request.method,
+                request.url,
+                request.header("x"),
+                request.body
+            )
         });
         let what = "POST /api/v1/persistentvolumes y {}";
         assert_eq!(
             said.collect::<Vec<_>>(),
             [format!("Bearer old: {what}"), format!("Bearer new: {what}")]
         );
-        assert_eq!(house.server.times(), [1, 1]);
+        assert_eq!(fixture.server.times(), [1, 1]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_token_is_not_shown_again() {
-        let house = house();
-        *house.known.lock() = "another";
-        sleep(BETWEEN_READS).await;
-        assert_eq!(house.get().await, 401);
-        assert_eq!(house.shown(), ["Bearer old"]);
+    async fn a_request_is_not_sent_again_with_the_same_token() {
+        let fixture = fixture();
+        *fixture.accepted.lock() = "another";
+        sleep(MIN_READ_INTERVAL).await;
+        assert_eq!(fixture.get().await, 401);
+        assert_eq!(fixture.sent_tokens(), ["Bearer old"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_token_that_is_refused_as_well_is_the_end_of_it() {
-        let house = house();
-        *house.known.lock() = "another";
-        *house.file.lock() = Ok("new");
-        sleep(BETWEEN_READS).await;
-        assert_eq!(house.get().await, 401);
-        assert_eq!(house.shown(), ["Bearer old", "Bearer new"]);
+    async fn a_request_is_sent_again_only_once() {
+        let fixture = fixture();
+        *fixture.accepted.lock() = "another";
+        *fixture.file.lock() = Ok("new");
+        sleep(MIN_READ_INTERVAL).await;
+        assert_eq!(fixture.get().await, 401);
+        assert_eq!(fixture.sent_tokens(), ["Bearer old", "Bearer new"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refusals_that_last_read_the_file_once_a_second() {
-        let house = house();
-        *house.known.lock() = "another";
+    async fn repeated_refusals_read_the_file_once_a_second() {
+        let fixture = fixture();
+        *fixture.accepted.lock() = "another";
         for _ in 0..100 {
             sleep(Duration::from_millis(100)).await;
-            assert_eq!(join_all((0..10).map(|_| house.get())).await, [401; 10]);
+            assert_eq!(join_all((0..10).map(|_| fixture.get())).await, [401; 10]);
         }
-        assert_eq!(house.server.seen().len(), 1000);
-        assert_eq!(house.reads(), 1 + 10, "in ten seconds");
+        assert_eq!(fixture.server.requests().len(), 1000);
+        assert_eq!(fixture.reads(), 1 + 10, "in ten seconds");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_that_are_refused_at_once_share_what_one_has_read() {
-        let house = house();
-        sleep(BETWEEN_READS).await;
-        *house.file.lock() = Ok("new");
-        *house.known.lock() = "new";
-        assert_eq!(join_all((0..10).map(|_| house.get())).await, [200; 10]);
-        assert_eq!(house.reads(), 2);
+    async fn requests_refused_at_once_share_one_read() {
+        let fixture = fixture();
+        sleep(MIN_READ_INTERVAL).await;
+        *fixture.file.lock() = Ok("new");
+        *fixture.accepted.lock() = "new";
+        assert_eq!(join_all((0..10).map(|_| fixture.get())).await, [200; 10]);
+        assert_eq!(fixture.reads(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_read_leaves_the_last_token_in_use() {
+    async fn the_last_token_stays_in_use_when_the_file_cannot_be_read() {
         for unusable in [Err(io::ErrorKind::NotFound.into()), Ok(" \n"), Ok("a\u{7}b")] {
-            let house = house();
-            *house.file.lock() = unusable;
+            let fixture = fixture();
+            *fixture.file.lock() = unusable;
             sleep(PERIOD).await;
-            assert_eq!(house.get().await, 200);
-            assert_eq!(house.reads(), 2);
+            assert_eq!(fixture.get().await, 200);
+            assert_eq!(fixture.reads(), 2);
         }
     }
 
     #[test]
-    fn without_a_token_to_begin_with_there_is_none() {
-        let opened = |text: &'static str| FileToken::read_by(Box::new(move || Ok(text.to_owned())));
+    fn opening_a_file_without_a_token_fails() {
+        let opened =
+            |text: &'static str| FileToken::from_reader(Box::new(move || Ok(text.to_owned())));
         assert!(matches!(opened(""), Err(TokenError::Empty)));
         assert!(matches!(opened("a\nb"), Err(TokenError::NotAToken(_))));
         let missing = FileToken::open("/does/not/exist".into());
@@ -287,9 +304,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_token_is_not_printed() {
-        let house = house();
+        let fixture = fixture();
         let printed = format!("{:?}", header("hush").unwrap());
         assert!(!printed.contains("hush"), "{printed}");
-        assert_eq!(house.get().await, 200);
+        assert_eq!(fixture.get().await, 200);
     }
 }

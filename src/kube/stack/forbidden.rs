@@ -1,7 +1,4 @@
-//! Notices that a request was forbidden.
-//!
-//! Promises that whoever looks at our rights is told of each answer 403 on a lane. Leaves what to do
-//! then to `preflight`.
+//! Notifies [`preflight`](crate::preflight) of each answer 403, so that it checks permissions again.
 
 use std::sync::Arc;
 
@@ -11,7 +8,7 @@ use tokio::sync::Notify;
 use super::{Layer, Outcome};
 use crate::kube::connection::transport::{Request, Service};
 
-/// Tells of answers 403.
+/// Notifies of answers 403.
 pub(crate) struct Forbidden(pub(crate) Arc<Notify>);
 
 impl Layer for Forbidden {
@@ -36,7 +33,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn only_an_answer_403_is_told() {
+    async fn only_an_answer_403_notifies() {
         for (code, expected) in [(403, true), (401, false), (404, false), (200, false)] {
             let forbidden = Arc::new(Notify::new());
             let server = Server::new(move |_, _| Answer::status(code));

@@ -1,9 +1,9 @@
-//! Keeps writes from leaving without the Lease (safety rule 1).
+//! Sends writes only while this process holds the Lease (safety rule 1).
 //!
-//! Promises that a write is handed on only while the gate is open, asked at that moment and after
-//! every wait, and that one which has no answer yet is given up when the gate shuts: it may still
-//! wait for a connection, and leave later. The error is [`GateShut`](crate::runtime::GateShut). As the
-//! last to see a request before the wire it also notes when a read was sent, in the answer ([`SentAt`]).
+//! The gate is checked right before each write is sent, after every wait. When the gate shuts, a
+//! write without an answer is dropped, because it may still wait for a connection and be sent later.
+//! The error is [`GateShut`](crate::runtime::GateShut). For a read, the layer records in the response
+//! when the request was sent ([`SentAt`]).
 
 use std::{pin::pin, time::Duration};
 
@@ -13,17 +13,18 @@ use crate::{
     runtime::Gate,
 };
 
-/// When the read that this is the answer to was sent, on [`Clock::boot`](crate::runtime::Clock::boot).
+/// An extension of a response to a read: when the request was sent, by
+/// [`Clock::boot`](crate::runtime::Clock::boot).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SentAt(pub(crate) Duration);
 
-/// Asks the gate before each write.
+/// Checks the gate before each write.
 pub(crate) struct Gated(pub(crate) Gate);
 
 impl Layer for Gated {
     async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         if Verb::of(request).writes() {
-            // Pinned here, for what waits for the gate to shut would hold its room twice.
+            // Pinned here: moved into `through`, the future would take its size twice.
             return self.0.through(pin!(next.send(request))).await?;
         }
         let sent = SentAt(self.0.boot());
@@ -60,13 +61,13 @@ mod tests {
             assert!(send(method.clone()).await.unwrap_err().is::<GateShut>(), "{method}");
         }
         assert!(send(Method::GET).await.is_ok());
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
         gate.open_until(std::time::Duration::MAX);
         assert!(send(Method::PUT).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_answer_to_a_read_says_when_that_was_sent() {
+    async fn the_response_to_a_read_says_when_the_request_was_sent() {
         let server = Server::new(|_, _| Answer::status(200).after(60));
         let gate = Gate::open(Arc::new(SystemClock));
         let service = layer(Gated(gate.clone()), server.transport.clone());
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_without_an_answer_is_given_up_when_the_gate_shuts_and_is_unclear() {
+    async fn a_write_without_an_answer_is_dropped_when_the_gate_shuts_and_is_unclear() {
         let server = Server::new(|_, _| Answer::status(200).after(60));
         let gate = Gate::open(Arc::new(SystemClock));
         let service = layer(Gated(gate.clone()), server.transport.clone());

@@ -1,9 +1,8 @@
-//! Bounds how many writes are under way at once.
+//! Limits how many writes are in flight at once.
 //!
-//! Promises that of the writes on a lane at most so many are between their sending and the end of
-//! their answer's body (read or dropped); the rest wait in a line for each verb, in the order they
-//! came, and lines have their turns: however many volumes are created, a deletion does not wait for
-//! them all, nor the other way round. Reads never wait.
+//! A write is in flight from its sending until the body of its answer is read or dropped. Other writes
+//! wait in one FIFO queue per verb, and the queues take turns: however many volumes are created, a
+//! deletion does not wait for all of them, and vice versa. Reads never wait.
 
 use std::{
     collections::BTreeMap,
@@ -21,30 +20,29 @@ use tower::BoxError;
 use super::{Layer, Outcome, target::Verb};
 use crate::kube::connection::transport::{Request, ResponseBody, Service};
 
-/// Lets so many writes through at once.
+/// Limits the number of concurrent writes.
 pub(crate) struct InFlight {
-    /// First come, first served.
-    places: Arc<Semaphore>,
-    /// Whoever is first in the line of its verb holds its lock.
-    lines: BTreeMap<Verb, Mutex<()>>,
+    permits: Arc<Semaphore>,
+    /// One FIFO queue per verb; the write at its head holds the lock.
+    queues: BTreeMap<Verb, Mutex<()>>,
 }
 
 impl InFlight {
     /// At most `writes` at once; zero counts as one.
     pub(crate) fn new(writes: usize) -> Self {
-        let places = Semaphore::new(writes.clamp(1, Semaphore::MAX_PERMITS));
-        let lines = Verb::WRITES.map(|verb| (verb, Mutex::new(())));
-        Self { places: Arc::new(places), lines: lines.into() }
+        let permits = Semaphore::new(writes.clamp(1, Semaphore::MAX_PERMITS));
+        let queues = Verb::WRITES.map(|verb| (verb, Mutex::new(())));
+        Self { permits: Arc::new(permits), queues: queues.into() }
     }
 
-    /// A place for the next of a line. As only the first of each line stand for it, the lines are
-    /// served in turn.
-    async fn place(&self, verb: Verb) -> Result<OwnedSemaphorePermit, AcquireError> {
-        let _first = match self.lines.get(&verb) {
-            Some(line) => Some(line.lock().await),
+    /// Waits for a permit. Only the heads of the queues compete for permits, and the semaphore is
+    /// fair, so the queues take turns.
+    async fn acquire(&self, verb: Verb) -> Result<OwnedSemaphorePermit, AcquireError> {
+        let _head = match self.queues.get(&verb) {
+            Some(queue) => Some(queue.lock().await),
             None => None,
         };
-        Arc::clone(&self.places).acquire_owned().await
+        Arc::clone(&self.permits).acquire_owned().await
     }
 }
 
@@ -54,19 +52,19 @@ impl Layer for InFlight {
         if !verb.writes() {
             return next.send(request).await;
         }
-        let permit = self.place(verb).await?;
+        let permit = self.acquire(verb).await?;
         let response = next.send(request).await?;
-        Ok(response.map(|inner| HoldingBody { inner, _permit: permit }.boxed_unsync()))
+        Ok(response.map(|inner| PermitBody { inner, _permit: permit }.boxed_unsync()))
     }
 }
 
-/// A body that keeps its request's place until it is dropped.
-struct HoldingBody {
+/// A body that keeps its request's permit until it is dropped.
+struct PermitBody {
     inner: ResponseBody,
     _permit: OwnedSemaphorePermit,
 }
 
-impl http_body::Body for HoldingBody {
+impl http_body::Body for PermitBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -112,9 +110,8 @@ mod tests {
         assert_eq!(server.times(), [0, 0, 3, 3, 6]);
     }
 
-    /// Each line has its turn, and a verb's writes keep their order.
     #[tokio::test(start_paused = true)]
-    async fn a_line_of_one_verb_does_not_hold_up_another() {
+    async fn verbs_take_turns_and_writes_of_one_verb_keep_their_order() {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(1, "done"));
         let service = layer(InFlight::new(1), server.transport.clone());
         let write = |method| async {
@@ -124,12 +121,12 @@ mod tests {
         let many = [Method::POST, Method::POST, Method::POST, Method::POST];
         let few = [Method::DELETE, Method::PATCH, Method::DELETE];
         join_all(many.into_iter().chain(few).map(write)).await;
-        let sent: Vec<_> = server.seen().iter().map(|seen| seen.method.clone()).collect();
+        let sent: Vec<_> = server.requests().iter().map(|request| request.method.clone()).collect();
         assert_eq!(sent, ["POST", "POST", "DELETE", "PATCH", "POST", "DELETE", "POST"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_given_up_frees_its_place() {
+    async fn a_dropped_write_frees_its_permit() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
         let service = layer(InFlight::new(1), server.transport.clone());
         let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
@@ -138,7 +135,7 @@ mod tests {
         drop(waiting);
         drop(unread);
         send(&service, request(Method::PUT, URL)).await.unwrap();
-        assert_eq!(server.seen().len(), 2);
+        assert_eq!(server.requests().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

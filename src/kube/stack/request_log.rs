@@ -1,8 +1,8 @@
-//! Logs what is sent and what comes back.
+//! Logs requests and responses.
 //!
-//! At `-v=6` each request with its code and time, at `-v=8` the bodies too, stripped of secrets
-//! ([`super::stripped`]). Promises that below those levels a request costs
-//! two comparisons, and that what goes past is neither held back nor changed.
+//! At `-v=6` each request with its status and duration, at `-v=8` also the bodies, without secrets
+//! ([`super::strip_secrets`]). Below those levels a request costs one comparison. Bodies are neither
+//! delayed nor changed.
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use tracing::{Level, Span};
 
 use super::{
     Layer, Outcome,
-    stripped::{MAX_READ, stripped},
+    strip_secrets::{MAX_READ, strip_secrets},
     target::{Target, Verb},
 };
 use crate::{
@@ -27,48 +27,48 @@ use crate::{
     logging::{BODIES, REQUESTS},
 };
 
-/// Logs requests and answers.
+/// Logs requests and responses.
 pub(crate) struct RequestLog;
 
 impl Layer for RequestLog {
     async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         if tracing::enabled!(target: REQUESTS, Level::TRACE) {
-            // Boxed, for what is hardly ever wanted should not make every request larger.
-            return logged(request, next).boxed().await;
+            // Boxed, so that the rare case does not make every request's future larger.
+            return send_logged(request, next).boxed().await;
         }
         next.send(request).await
     }
 }
 
-async fn logged(request: &mut Request, next: &impl Service) -> Outcome {
+async fn send_logged(request: &mut Request, next: &impl Service) -> Outcome {
     let bodies = tracing::enabled!(target: BODIES, Level::TRACE);
     let Target { verb, resource, .. } = Target::of(request);
-    let about = About {
+    let described = RequestInfo {
         verb,
         resource: resource.to_owned(),
         method: request.method().to_string(),
         url: request.uri().to_string(),
     };
     if bodies && !request.body().is_empty() {
-        about.tell("API request body", request.body());
+        described.log_body("API request body", request.body());
     }
     let start = Instant::now();
     let outcome = next.send(request).await;
-    about.ended(&outcome, start);
-    if bodies { outcome.map(|response| about.showing(response)) } else { outcome }
+    described.log_outcome(&outcome, start);
+    if bodies { outcome.map(|response| described.with_logged_body(response)) } else { outcome }
 }
 
-/// What a request is about.
+/// The parts of a request that log lines name.
 #[derive(Clone)]
-struct About {
+struct RequestInfo {
     verb: Verb,
     resource: String,
     method: String,
     url: String,
 }
 
-impl About {
-    fn ended(&self, outcome: &Outcome, start: Instant) {
+impl RequestInfo {
+    fn log_outcome(&self, outcome: &Outcome, start: Instant) {
         let (method, url, took) = (&self.method, &self.url, start.elapsed());
         match outcome {
             Ok(response) => {
@@ -79,72 +79,74 @@ impl About {
         }
     }
 
-    /// The answer, whose body is logged as it goes past.
-    fn showing(self, response: Response) -> Response {
+    /// Wraps the body of `response`, so that it is logged as it is read.
+    fn with_logged_body(self, response: Response) -> Response {
         response.map(|body| {
-            let kept = Kept { bytes: BytesMut::new(), length: 0 };
-            Shown { body, about: self, kept, span: Span::current() }.boxed_unsync()
+            let buffer = Buffer { bytes: BytesMut::new(), length: 0 };
+            LoggedBody { body, request: self, buffer, span: Span::current() }.boxed_unsync()
         })
     }
 
-    fn tell(&self, message: &'static str, body: &[u8]) {
+    fn log_body(&self, message: &'static str, body: &[u8]) {
         let (method, url) = (&self.method, &self.url);
-        let body = stripped(&self.resource, body);
+        let body = strip_secrets(&self.resource, body);
         tracing::trace!(target: BODIES, method, url, body, "{message}");
     }
 }
 
-/// An answer's body that is logged as it goes past: a watch's event by event.
-struct Shown {
+/// A response's body that is logged as it is read: at its end, or event by event for a watch.
+struct LoggedBody {
     body: ResponseBody,
-    about: About,
-    kept: Kept,
+    request: RequestInfo,
+    buffer: Buffer,
     span: Span,
 }
 
-/// What went past since the last line, up to a bound.
-struct Kept {
+/// What was read since the last log line.
+struct Buffer {
+    /// At most [`MAX_READ`] bytes of it.
     bytes: BytesMut,
     length: usize,
 }
 
-impl Kept {
+impl Buffer {
     fn add(&mut self, data: &[u8]) {
         self.length += data.len();
-        let room = MAX_READ.saturating_sub(self.bytes.len());
-        self.bytes.extend_from_slice(data.get(..room).unwrap_or(data));
+        let free = MAX_READ.saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(data.get(..free).unwrap_or(data));
     }
 }
 
-impl Shown {
-    fn passes(&mut self, data: &Bytes) {
-        let watches = self.about.verb == Verb::Watch;
+impl LoggedBody {
+    /// Adds `data` to the buffer; logs each complete event of a watch.
+    fn on_data(&mut self, data: &Bytes) {
+        let is_watch = self.request.verb == Verb::Watch;
         let mut rest: &[u8] = data;
-        while let Some(end) = rest.iter().position(|byte| watches && *byte == b'\n') {
+        while let Some(end) = rest.iter().position(|byte| is_watch && *byte == b'\n') {
             let (line, tail) = rest.split_at(end);
-            self.kept.add(line);
-            self.tell();
+            self.buffer.add(line);
+            self.flush();
             rest = tail.get(1..).unwrap_or_default();
         }
-        self.kept.add(rest);
+        self.buffer.add(rest);
     }
 
-    /// Logs what was kept.
-    fn tell(&mut self) {
-        let bytes = self.kept.bytes.split();
-        match std::mem::take(&mut self.kept.length) {
+    /// Logs the buffer and empties it.
+    fn flush(&mut self) {
+        let bytes = self.buffer.bytes.split();
+        match std::mem::take(&mut self.buffer.length) {
             0 => {}
             length if length > bytes.len() => {
-                let About { method, url, .. } = &self.about;
+                let RequestInfo { method, url, .. } = &self.request;
                 let _in = self.span.enter();
                 tracing::trace!(target: BODIES, method, url, length, "API answer too long to show");
             }
-            _ => self.span.in_scope(|| self.about.tell("API answer", &bytes)),
+            _ => self.span.in_scope(|| self.request.log_body("API answer", &bytes)),
         }
     }
 }
 
-impl Body for Shown {
+impl Body for LoggedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -156,10 +158,10 @@ impl Body for Shown {
         match &frame {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
-                    self.passes(data);
+                    self.on_data(data);
                 }
             }
-            Some(Err(_)) | None => self.tell(),
+            Some(Err(_)) | None => self.flush(),
         }
         Poll::Ready(frame)
     }
@@ -177,7 +179,7 @@ mod tests {
         testing::{Answer, Server, logged, logged_down_to, request, send},
     };
 
-    /// What is logged of one exchange, whose answer is read to its end.
+    /// Sends a POST and reads the response to its end; returns what was logged.
     async fn exchange(url: &str, body: &str, answer: Answer) -> String {
         let (log, _guard) = logged_down_to(Level::TRACE);
         let server = Server::new(move |_, _| answer.clone());
@@ -185,7 +187,7 @@ mod tests {
         *request.body_mut() = body.to_owned().into();
         let answer = send(&layer(RequestLog, server.transport.clone()), request).await.unwrap();
         read(answer.into_body(), 1 << 20).await.unwrap();
-        assert_eq!(server.seen()[0].body, body, "nothing is changed");
+        assert_eq!(server.requests()[0].body, body, "nothing is changed");
         log.text()
     }
 
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_too_long_is_only_measured() {
+    async fn of_a_long_body_only_the_length_is_logged() {
         let long = json!("x".repeat(MAX_READ + 1));
         let text = exchange("/api/v1/pods", "", Answer::json(200, &long)).await;
         assert!(text.contains("too long to show") && !text.contains("xxx"), "{text}");

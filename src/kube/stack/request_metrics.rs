@@ -1,8 +1,8 @@
-//! Counts what is sent.
+//! Counts requests by verb, resource and status code.
 //!
-//! Promises that every request that leaves is counted once by verb, resource and status code, a
-//! repetition as a request of its own, and one without an answer (also one given up) as `error`. One
-//! that is sent again beneath with a new token (`file_token`) counts once, by its last answer.
+//! A retry counts as a request of its own; a request without an answer, also one that is dropped,
+//! counts as `error`. A request that [`file_token`](super::file_token) sends again with a new token
+//! counts once, by its last answer.
 
 use http::StatusCode;
 
@@ -19,22 +19,16 @@ impl Layer for RequestMetrics {
     async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         let mut count = Count { metrics: &self.0, request, code: None };
         let outcome = next.send(count.request).await;
-        count.answered(&outcome);
+        count.code = outcome.as_ref().ok().map(Response::status);
         outcome
     }
 }
 
-/// One request that is counted when it is over, however it ends.
+/// Counts its request when it is dropped, so that dropped requests count too.
 struct Count<'a> {
     metrics: &'a ApiMetrics,
     request: &'a mut Request,
     code: Option<StatusCode>,
-}
-
-impl Count<'_> {
-    fn answered(&mut self, outcome: &Outcome) {
-        self.code = outcome.as_ref().ok().map(Response::status);
-    }
 }
 
 impl Drop for Count<'_> {
@@ -63,7 +57,7 @@ mod tests {
         let server = Server::new(move |_, _| answer.clone());
         let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
         let sending = send(&service, request(method, url));
-        // What is still under way after a second is given up.
+        // A request without an answer after a second is dropped.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
         let text = metrics.text();
         text.lines().find(|line| !line.starts_with('#')).unwrap().to_owned()
@@ -82,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_without_an_answer_is_an_error_also_when_given_up() {
+    async fn a_request_without_an_answer_counts_as_error_also_when_dropped() {
         let expected =
             "provisioner_api_requests_total{code=\"error\",resource=\"nodes\",verb=\"list\"} 1";
         assert_eq!(count(Method::GET, "/api/v1/nodes", Answer::none()).await, expected);

@@ -1,10 +1,10 @@
-//! Does as the server says when it says "later".
+//! Retries requests when the server answers with `Retry-After`.
 //!
-//! Owns client-go's rule: an answer 429 or 5xx with a `Retry-After` in seconds is not the answer
-//! yet; the same request is sent again after that time, at most ten times, whatever its verb (the
-//! server says so only of what it did not carry out). Promises that nothing else is ever sent
-//! twice, and that nobody is kept waiting for long without a word: unlike in client-go, a time
-//! beyond [`LONGEST_WAIT`] is the caller's to wait, who gets the refusal. Leaves the wait for a token to `throttle`, which every repetition passes again.
+//! As in client-go: after an answer 429 or 5xx with a `Retry-After` in seconds the same request is
+//! sent again after that time, at most ten times, whatever its verb, because the server sets the
+//! header only on requests that it did not carry out. Nothing else is retried here. Unlike in
+//! client-go, a time beyond [`LONGEST_WAIT`] is not waited: the caller gets the answer. Every retry
+//! passes the throttle again.
 
 use std::time::Duration;
 
@@ -16,49 +16,49 @@ use crate::{
     metrics::{ApiMetrics, WaitReason},
 };
 
-/// How often one request is repeated, as in client-go.
+/// The most retries of one request, as in client-go.
 const MAX_RETRIES: usize = 10;
 
-/// No API server asks for more than half of this; what stands before one may say anything.
+/// No API server asks for more than half of this; a proxy before one may ask for any time.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// An unread answer up to this size is read to its end, so that its connection can be used again.
+/// A response's body up to this size is read to its end, so that its connection can be reused.
 const MAX_DRAINED: usize = 2048;
 
-/// Repeats requests when the server asks for it.
+/// Retries requests when the server asks for it.
 pub(crate) struct RetryAfter(pub(crate) ApiMetrics);
 
 impl Layer for RetryAfter {
     async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         for _ in 0..MAX_RETRIES {
             let response = next.send(request).await?;
-            let Some(wait) = wait(&response) else { return Ok(response) };
-            self.wait(response, wait).await;
+            let Some(delay) = retry_delay(&response) else { return Ok(response) };
+            self.wait(response, delay).await;
         }
         next.send(request).await
     }
 }
 
 impl RetryAfter {
-    /// DependencyIndex as long as the server asks for with this answer.
-    async fn wait(&self, response: Response, wait: Duration) {
-        // Only for the connection's sake: what cannot be read is closed with it.
+    /// Reads the body of `response` to its end and waits for `delay`.
+    async fn wait(&self, response: Response, delay: Duration) {
+        // Errors are ignored: a connection whose body cannot be read is closed.
         drop(read(response.into_body(), MAX_DRAINED).await);
-        self.0.waited(WaitReason::RetryAfter, wait);
-        tokio::time::sleep(wait).await;
+        self.0.waited(WaitReason::RetryAfter, delay);
+        tokio::time::sleep(delay).await;
     }
 }
 
-/// How long the server asks to wait, where it asks for a time that can be waited here.
-fn wait(response: &Response) -> Option<Duration> {
+/// How long to wait before the request is sent again; `None` when it is not to be retried.
+fn retry_delay(response: &Response) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
         return None;
     }
     let seconds =
         response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse::<i64>().ok()?;
-    let wait = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    (wait <= LONGEST_WAIT).then_some(wait)
+    let delay = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    (delay <= LONGEST_WAIT).then_some(delay)
 }
 
 #[cfg(test)]
@@ -72,24 +72,24 @@ mod tests {
         testing::{Answer, Server, send},
     };
 
-    fn rule() -> RetryAfter {
+    fn retry_after() -> RetryAfter {
         RetryAfter(crate::metrics::Metrics::new().unwrap().api)
     }
 
-    /// Sends one POST; gives the final status and when the server was asked.
+    /// Sends one POST; returns the final status, when the server got requests, and these requests.
     async fn post(
         answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
     ) -> (u16, Vec<u64>, Vec<String>) {
         let server = Server::new(move |number, _| answer(number));
-        let service = layer(rule(), server.transport.clone());
+        let service = layer(retry_after(), server.transport.clone());
         let request = http::Request::post("/api/v1/persistentvolumes")
             .header("x", "y")
             .body(Bytes::from("{}"));
         let response = send(&service, request.unwrap()).await.unwrap();
-        let seen = server.seen();
-        let said = seen
-            .iter()
-            .map(|seen| format!("{} {} {} {}", seen.method, seen.url, seen.header("x"), seen.body));
+        let requests = server.requests();
+        let said = requests.iter().map(|request| {
+            format!("{} {} {} {}", request.method, request.url, request.header("x"), request.body)
+        });
         (response.status().as_u16(), server.times(), said.collect())
     }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_short_time_in_seconds_or_an_overload_nothing_is_repeated() {
+    async fn other_answers_and_other_values_of_retry_after_are_not_retried() {
         for answer in [
             Answer::status(429),
             Answer::status(503),
@@ -121,17 +121,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_ten_repetitions_the_refusal_is_the_answer() {
+    async fn after_ten_retries_the_caller_gets_the_refusal() {
         let (status, times, _) = post(|_| Answer::status(429).header("retry-after", "1")).await;
         assert_eq!((status, times), (429, (0..=10).collect()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_broken_connection_is_not_repeated() {
+    async fn a_broken_connection_is_not_retried() {
         let server = Server::new(|_, _| Answer::none());
-        let service = layer(rule(), server.transport.clone());
+        let service = layer(retry_after(), server.transport.clone());
         let request = crate::kube::testing::request(Method::GET, "/api/v1/nodes");
         assert!(send(&service, request).await.is_err());
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }

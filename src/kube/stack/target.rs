@@ -1,11 +1,11 @@
-//! What a request is about, read off its method and URL.
+//! Parses a request's verb, resource and name from its method and URL.
 //!
-//! Owns the reading of API paths for limits, metrics and messages. Promises that every layer
-//! judges a request alike, whoever built it. Leaves building URLs to `kind`.
+//! Layers use it for limits, metrics and messages. URLs are built in
+//! [`objects::kind`](crate::kube::objects).
 
 use http::{Method, Request, Uri};
 
-/// What is done, in RBAC's words.
+/// A verb of RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     Get,
@@ -19,7 +19,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// What there is that changes something.
+    /// The verbs that change something.
     pub(crate) const WRITES: [Self; 5] =
         [Self::Create, Self::Update, Self::Patch, Self::Delete, Self::Other];
 
@@ -37,38 +37,37 @@ impl Verb {
         }
     }
 
-    /// What `request` does.
+    /// The verb of `request`.
     pub(crate) fn of<B>(request: &Request<B>) -> Self {
         Target::of(request).verb
     }
 
-    /// Whether the request changes something.
+    /// Whether the verb changes something.
     pub(crate) fn writes(self) -> bool {
         Self::WRITES.contains(&self)
     }
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
-    /// What is done.
     pub(crate) verb: Verb,
     /// API group; empty for core.
     pub(crate) group: &'a str,
-    /// The plural name; empty where the path is not an object's.
+    /// The resource's plural name; empty if the path names none.
     pub(crate) resource: &'a str,
-    /// The object's name as it stands in the URL; empty for collections.
+    /// The object's name as in the URL; empty for collections.
     pub(crate) name: &'a str,
 }
 
 impl<'a> Target<'a> {
-    /// Reads the method and URL of `request`.
+    /// The target of `request`.
     pub(crate) fn of<B>(request: &'a Request<B>) -> Self {
-        Self::read(request.method(), request.uri())
+        Self::parse(request.method(), request.uri())
     }
 
-    /// The same of these two alone.
-    pub(crate) fn read(method: &Method, uri: &'a Uri) -> Self {
+    /// The target of a request with this method and URL.
+    pub(crate) fn parse(method: &Method, uri: &'a Uri) -> Self {
         let mut segments = uri.path().split('/').skip(1);
         let group = match segments.next() {
             Some("apis") => segments.next().unwrap_or_default(),
@@ -103,10 +102,10 @@ impl<'a> Target<'a> {
 }
 
 fn verb(method: &Method, name: &str, query: &str) -> Verb {
-    let watches =
+    let is_watch =
         || query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"));
     match *method {
-        Method::GET if watches() => Verb::Watch,
+        Method::GET if is_watch() => Verb::Watch,
         Method::GET if name.is_empty() => Verb::List,
         Method::GET => Verb::Get,
         Method::POST => Verb::Create,
@@ -123,12 +122,12 @@ mod tests {
 
     fn read(method: &Method, uri: &str) -> (Verb, String) {
         let uri = uri.parse().unwrap();
-        let target = Target::read(method, &uri);
+        let target = Target::parse(method, &uri);
         (target.verb, target.about())
     }
 
     #[test]
-    fn a_request_is_read_off_its_method_and_url() {
+    fn verb_resource_and_name_follow_from_method_and_url() {
         for (method, uri, verb, about) in [
             (Method::GET, "/api/v1/persistentvolumes?limit=500", Verb::List, "persistentvolumes"),
             (

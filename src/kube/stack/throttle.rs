@@ -1,9 +1,8 @@
-//! Limits requests to a rate.
+//! Limits the rate of requests with a token bucket.
 //!
-//! Owns the token bucket with the arithmetic of Go's `x/time/rate`: whoever comes takes a token
-//! at once, also one that does not exist yet, and waits until it does, so that requests leave in
-//! the order they came. Promises that watches never wait. Leaves whether there is a rate at all to
-//! the lane's settings.
+//! The arithmetic is that of Go's `x/time/rate`: a request reserves the next token at once and waits
+//! until that token exists, so that requests are sent in the order in which they came. Watches never
+//! wait.
 
 use std::time::Duration;
 
@@ -19,9 +18,9 @@ use crate::{
 /// A rate with a burst.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateLimit {
-    /// Requests a second in the long run.
+    /// Requests a second on average.
     pub qps: f64,
-    /// Requests that may go at once after a pause.
+    /// Requests that may be sent at once after a pause.
     pub burst: u32,
 }
 
@@ -29,7 +28,7 @@ pub struct RateLimit {
 pub(crate) struct Throttle {
     start: Instant,
     bucket: Mutex<Bucket>,
-    /// Where waits are told.
+    /// Counts waits.
     metrics: Option<ApiMetrics>,
 }
 
@@ -45,7 +44,7 @@ impl Throttle {
         let mut reservation = Reservation {
             throttle: self,
             from: now,
-            due: self.bucket.lock().take(now),
+            due: self.bucket.lock().reserve(now),
             used: false,
         };
         let wait = reservation.due.saturating_sub(now);
@@ -56,10 +55,10 @@ impl Throttle {
     }
 }
 
-/// A token on its way; given back when nobody waits for it any more.
+/// A reserved token; returned to the bucket if dropped before it is used.
 struct Reservation<'a> {
     throttle: &'a Throttle,
-    /// When it was asked for.
+    /// When the wait began.
     from: Duration,
     due: Duration,
     used: bool,
@@ -69,7 +68,7 @@ impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         let now = self.throttle.start.elapsed();
         if !self.used {
-            self.throttle.bucket.lock().give_back(self.due, now);
+            self.throttle.bucket.lock().cancel(self.due, now);
         }
         if let Some(metrics) = &self.throttle.metrics {
             metrics.waited(WaitReason::Rate, now.saturating_sub(self.from));
@@ -86,23 +85,23 @@ impl Layer for Throttle {
     }
 }
 
-/// The longest a token can be away, for rates next to nothing.
+/// The longest wait for a token, for rates close to zero.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The bucket's arithmetic; times are counted from any fixed point.
+/// The bucket's arithmetic; times are relative to any fixed point.
 #[derive(Debug)]
 struct Bucket {
     limit: RateLimit,
-    /// Tokens at `last`; below zero when some are promised that do not exist yet.
+    /// Tokens at `last`; negative when tokens are reserved that do not exist yet.
     tokens: f64,
     last: Duration,
-    /// When the token promised last will exist.
+    /// When the token reserved last will exist.
     last_due: Duration,
 }
 
 impl Bucket {
     fn new(limit: RateLimit) -> Self {
-        // A rate that is no number is none.
+        // `NaN.max(0.0)` is 0.
         let limit = RateLimit { qps: limit.qps.max(0.0), ..limit };
         Self {
             limit,
@@ -112,17 +111,17 @@ impl Bucket {
         }
     }
 
-    /// Takes a token at `now` and says when it will exist.
-    fn take(&mut self, now: Duration) -> Duration {
+    /// Reserves a token at `now`; returns when it will exist.
+    fn reserve(&mut self, now: Duration) -> Duration {
         self.advance(now);
         self.tokens -= 1.0;
         self.last_due = if self.tokens >= 0.0 { now } else { now + self.time(-self.tokens) };
         self.last_due
     }
 
-    /// Gives back at `now` a token that would have existed at `due`. Whoever took one after it
-    /// waits on as told, so only what was not promised again since comes back.
-    fn give_back(&mut self, due: Duration, now: Duration) {
+    /// Cancels at `now` the reservation of a token that would have existed at `due`. Later
+    /// reservations keep their times, so only what was not reserved again since is returned.
+    fn cancel(&mut self, due: Duration, now: Duration) {
         let back = 1.0 - self.last_due.saturating_sub(due).as_secs_f64() * self.limit.qps;
         if due < now || back <= 0.0 {
             return;
@@ -141,7 +140,7 @@ impl Bucket {
         self.last = self.last.max(now);
     }
 
-    /// How long it takes until so many tokens exist.
+    /// How long it takes to refill `tokens`.
     fn time(&self, tokens: f64) -> Duration {
         Duration::try_from_secs_f64(tokens / self.limit.qps)
             .map_or(LONGEST, |time| time.min(LONGEST))
@@ -168,12 +167,12 @@ mod tests {
         let urls = (0..5).map(|number| format!("/api/v1/nodes/{number}"));
         join_all(urls.map(|url| send(&service, request(Method::GET, &url)))).await;
         assert_eq!(server.times(), [0, 0, 2, 4, 6]);
-        let order: Vec<_> = server.seen().iter().map(|seen| seen.url.clone()).collect();
+        let order: Vec<_> = server.requests().iter().map(|request| request.url.clone()).collect();
         assert!(order.is_sorted());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn watches_take_no_token_and_do_not_wait() {
+    async fn watches_reserve_no_token_and_do_not_wait() {
         let server = Server::new(|_, _| Answer::watch());
         let service =
             layer(Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None), server.transport.clone());
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_given_up_gives_its_token_back() {
+    async fn a_dropped_wait_returns_its_token() {
         let throttle = Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None);
         throttle.wait().await;
         for _ in 0..10 {
@@ -203,47 +202,46 @@ mod tests {
     }
 
     #[test]
-    fn a_token_promised_again_does_not_come_back() {
+    fn a_token_that_was_reserved_again_is_not_returned() {
         let mut bucket = Bucket::new(RateLimit { qps: 1.0, burst: 1 });
         let second = Duration::from_secs(1);
         assert_eq!(
-            [(); 3].map(|()| bucket.take(Duration::ZERO)),
+            [(); 3].map(|()| bucket.reserve(Duration::ZERO)),
             [Duration::ZERO, second, 2 * second]
         );
-        bucket.give_back(second, Duration::ZERO);
-        assert_eq!(bucket.take(Duration::ZERO), 3 * second);
-        bucket.give_back(3 * second, Duration::ZERO);
-        assert_eq!(bucket.take(Duration::ZERO), 3 * second);
+        bucket.cancel(second, Duration::ZERO);
+        assert_eq!(bucket.reserve(Duration::ZERO), 3 * second);
+        bucket.cancel(3 * second, Duration::ZERO);
+        assert_eq!(bucket.reserve(Duration::ZERO), 3 * second);
     }
 
     #[test]
-    fn a_rate_of_nothing_waits_long_but_does_not_overflow() {
+    fn a_rate_of_zero_waits_long_but_does_not_overflow() {
         for qps in [0.0, -1.0, f64::MIN_POSITIVE, f64::NAN] {
             let mut bucket = Bucket::new(RateLimit { qps, burst: 1 });
-            assert_eq!(bucket.take(Duration::ZERO), Duration::ZERO);
-            assert_eq!(bucket.take(Duration::ZERO), LONGEST, "{qps}");
+            assert_eq!(bucket.reserve(Duration::ZERO), Duration::ZERO);
+            assert_eq!(bucket.reserve(Duration::ZERO), LONGEST, "{qps}");
         }
     }
 
     proptest! {
-        /// Within any stretch of time no more leave than the burst and the rate allow, and who
-        /// comes first leaves first.
+        /// In any interval no more requests are sent than burst and rate allow, and they keep their order.
         #[test]
-        fn no_stretch_exceeds_the_rate(
+        fn no_interval_exceeds_the_rate(
             qps in 0.1..100.0_f64,
             burst in 1..20_u32,
             pauses in proptest::collection::vec(0..2_000_u64, 1..60),
         ) {
             let mut bucket = Bucket::new(RateLimit { qps, burst });
             let mut now = Duration::ZERO;
-            let mut leaves = Vec::new();
+            let mut sent = Vec::new();
             for pause in pauses {
                 now += Duration::from_millis(pause);
-                leaves.push(bucket.take(now));
+                sent.push(bucket.reserve(now));
             }
-            prop_assert!(leaves.is_sorted());
-            for (first, start) in leaves.iter().enumerate() {
-                for (last, end) in leaves.iter().enumerate().skip(first) {
+            prop_assert!(sent.is_sorted());
+            for (first, start) in sent.iter().enumerate() {
+                for (last, end) in sent.iter().enumerate().skip(first) {
                     #[allow(clippy::cast_precision_loss)]
                     let count = (last - first + 1) as f64;
                     let allowed = f64::from(burst) + end.saturating_sub(*start).as_secs_f64() * qps;

@@ -1,7 +1,7 @@
-//! Says who asks.
+//! Sets the User-Agent of every request.
 //!
-//! Promises that every request carries the program's User-Agent: the server takes the name of a
-//! field's manager from the part before the slash, audit logs and priority rules read it too.
+//! The server takes the name of a field's manager from the part before the slash; audit logs and
+//! priority rules use it too.
 
 use http::{HeaderValue, header};
 
@@ -13,11 +13,11 @@ const PROGRAM: &str = concat!("csi-provisioner/v", env!("CARGO_PKG_VERSION"));
 
 /// The User-Agent in the shape of Kubernetes' own: program, version, system and machine.
 fn user_agent() -> String {
-    format!("{PROGRAM} ({}/{})", std::env::consts::OS, go_name(std::env::consts::ARCH))
+    format!("{PROGRAM} ({}/{})", std::env::consts::OS, goarch(std::env::consts::ARCH))
 }
 
 /// What Go calls the machine that Rust calls `arch`.
-fn go_name(arch: &str) -> &str {
+fn goarch(arch: &str) -> &str {
     match arch {
         "x86_64" => "amd64",
         "x86" => "386",
@@ -27,7 +27,7 @@ fn go_name(arch: &str) -> &str {
     }
 }
 
-/// Puts the User-Agent on requests.
+/// Sets the User-Agent.
 pub(crate) struct UserAgent(HeaderValue);
 
 impl Default for UserAgent {
@@ -61,21 +61,21 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn every_request_says_who_asks() {
+    async fn every_request_has_the_user_agent() {
         let server = Server::new(|_, _| Answer::status(200));
         let service = layer(UserAgent::default(), server.transport.clone());
         send(&service, request(Method::GET, "/api/v1/nodes")).await.unwrap();
-        let (seen, own) = (server.seen(), user_agent());
-        assert_eq!(seen[0].header("user-agent"), own);
+        let (requests, own) = (server.requests(), user_agent());
+        assert_eq!(requests[0].header("user-agent"), own);
         assert!(own.starts_with("csi-provisioner/v0.") && own.contains(" (linux/"), "{own}");
     }
 
     #[test]
-    fn machines_have_the_names_go_gives_them() {
+    fn architectures_have_gos_names() {
         for (arch, name) in
             [("x86_64", "amd64"), ("aarch64", "arm64"), ("s390x", "s390x"), ("riscv64", "riscv64")]
         {
-            assert_eq!(go_name(arch), name);
+            assert_eq!(goarch(arch), name);
         }
     }
 }

@@ -135,7 +135,7 @@ impl Kept {
     /// Whether the claim differs from its entry. A relist repeats unchanged claims, which must not
     /// shorten their back-off.
     fn is_change_of(&self, entry: &Entry) -> bool {
-        let is_repeated = self.is_listed && self.claim.is_as_before(&entry.claim);
+        let is_repeated = self.is_listed && self.claim.is_same_version_as(&entry.claim);
         !is_repeated && entry.is_changed(&self.claim)
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::kube::{
     objects::Claim,
-    testing::{Answer, Seen, Server, client},
+    testing::{Answer, RecordedRequest, Server, client},
 };
 
 fn claim(version: &str) -> Value {
@@ -16,7 +16,7 @@ fn claim(version: &str) -> Value {
            "spec": {"fieldOfNextYear": {"kept": true}}})
 }
 
-/// Edits the claim `u`; what the edit does is `with`.
+/// Edits the claim `u` with the function `with`.
 async fn edit(
     server: &Server,
     with: impl FnMut(&mut Value) -> Edit,
@@ -34,39 +34,45 @@ fn conflict() -> Answer {
 }
 
 fn methods(server: &Server) -> Vec<String> {
-    server.seen().into_iter().map(|seen| seen.method).collect()
+    server.requests().into_iter().map(|request| request.method).collect()
 }
 
-fn echo(seen: &Seen) -> Answer {
-    Answer::json(200, &seen.json())
+fn echo(request: &RecordedRequest) -> Answer {
+    Answer::json(200, &request.json())
 }
 
 #[tokio::test]
-async fn fields_unknown_here_survive() {
-    let server = Server::new(
-        |number, seen| if number == 0 { Answer::json(200, &claim("7")) } else { echo(seen) },
-    );
+async fn unknown_fields_survive_an_edit() {
+    let server =
+        Server::new(
+            |number, request| {
+                if number == 0 { Answer::json(200, &claim("7")) } else { echo(request) }
+            },
+        );
     let Edited::Written(written) = edit(&server, add_finalizer).await.unwrap() else {
         panic!("not written")
     };
     assert!(written.has_finalizer("ours"));
     let mut expected = claim("7");
     expected["metadata"]["finalizers"] = json!(["other", "ours"]);
-    let put = &server.seen()[1];
+    let put = &server.requests()[1];
     assert_eq!((&*put.method, put.json()), ("PUT", expected));
 }
 
 #[tokio::test]
 async fn what_is_put_back_names_its_object_and_version_whatever_the_edit_did() {
-    let server = Server::new(
-        |number, seen| if number == 0 { Answer::json(200, &claim("7")) } else { echo(seen) },
-    );
+    let server =
+        Server::new(
+            |number, request| {
+                if number == 0 { Answer::json(200, &claim("7")) } else { echo(request) }
+            },
+        );
     let strip = |object: &mut Value| {
         object["metadata"] = json!({"name": "data", "resourceVersion": "0"});
         Edit::Write
     };
     edit(&server, strip).await.unwrap();
-    let put = server.seen()[1].json();
+    let put = server.requests()[1].json();
     assert_eq!(put["metadata"], json!({"name": "data", "uid": "u", "resourceVersion": "7"}));
 }
 
@@ -91,7 +97,7 @@ async fn another_object_of_the_name_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_object_that_vanishes_before_or_after_the_read_is_gone() {
+async fn an_object_that_is_deleted_before_or_after_the_read_is_gone() {
     let missing = || Answer::refusal(404, "NotFound", "not found");
     let server = Server::new(move |_, _| missing());
     assert!(matches!(edit(&server, add_finalizer).await.unwrap(), Edited::Gone));
@@ -103,10 +109,10 @@ async fn an_object_that_vanishes_before_or_after_the_read_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_begins_anew_with_the_read() {
-    let server = Server::new(|number, seen| match (number, &*seen.method) {
+    let server = Server::new(|number, request| match (number, &*request.method) {
         (_, "GET") => Answer::json(200, &claim(&number.to_string())),
         (1 | 3, _) => conflict(),
-        (_, _) => echo(seen),
+        (_, _) => echo(request),
     });
     let versions = Mutex::new(Vec::new());
     let edited = edit(&server, |object| {
@@ -116,17 +122,14 @@ async fn a_conflict_begins_anew_with_the_read() {
     assert!(matches!(edited.await.unwrap(), Edited::Written(_)));
     assert_eq!(*versions.lock(), ["0", "2", "4"]);
     assert_eq!(methods(&server), ["GET", "PUT"].repeat(3));
-    assert_eq!(server.seen()[5].json()["metadata"]["resourceVersion"], "4");
+    assert_eq!(server.requests()[5].json()["metadata"]["resourceVersion"], "4");
 }
 
 #[tokio::test(start_paused = true)]
-async fn conflicts_without_end_are_told_after_five_tries() {
-    let server =
-        Server::new(
-            |_, seen| {
-                if seen.method == "GET" { Answer::json(200, &claim("7")) } else { conflict() }
-            },
-        );
+async fn after_five_conflicts_an_edit_fails() {
+    let server = Server::new(|_, request| {
+        if request.method == "GET" { Answer::json(200, &claim("7")) } else { conflict() }
+    });
     let start = Instant::now();
     assert!(edit(&server, add_finalizer).await.unwrap_err().is_conflict());
     assert_eq!(methods(&server), ["GET", "PUT"].repeat(5));
@@ -135,7 +138,7 @@ async fn conflicts_without_end_are_told_after_five_tries() {
 }
 
 #[tokio::test]
-async fn an_unclear_write_is_told_and_not_repeated() {
+async fn an_unclear_write_is_returned_and_not_retried() {
     let server =
         Server::new(
             |number, _| if number == 0 { Answer::json(200, &claim("7")) } else { Answer::none() },
@@ -157,8 +160,11 @@ async fn an_answer_without_uid_or_version_is_not_written_back() {
     }
 }
 
-/// Adds a finalizer by a patch; what was sent.
-async fn patched(finalizers: Value, edit: impl FnMut(&mut Value) -> Edit) -> (Seen, Value) {
+/// Edits an object with `finalizers` by a patch; returns the request and its body.
+async fn patched(
+    finalizers: Value,
+    edit: impl FnMut(&mut Value) -> Edit,
+) -> (RecordedRequest, Value) {
     let server = Server::new(move |number, _| {
         let mut claim = claim("7");
         claim["metadata"]["finalizers"] = finalizers.clone();
@@ -169,7 +175,7 @@ async fn patched(finalizers: Value, edit: impl FnMut(&mut Value) -> Edit) -> (Se
     let by = WriteBy::PatchOfFinalizers;
     let edited = client(&server).edit_by::<Claim>(by, name, "u", edit).await.unwrap();
     assert!(matches!(edited, Edited::Written(_)));
-    let patch = server.seen().pop().unwrap();
+    let patch = server.requests().pop().unwrap();
     let body = patch.json();
     (patch, body)
 }

@@ -1,4 +1,4 @@
-//! Where the configuration comes from, without touching the process's environment.
+//! Tests of loading the configuration; they do not touch the process's environment.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::*;
 use crate::kube::testing::{request, send};
 
-/// A directory that goes away with the test.
+/// A temporary directory, removed on drop.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -64,7 +64,7 @@ fn the_environments_kubeconfig_wins_over_the_flag() {
 }
 
 #[tokio::test]
-async fn without_flags_outside_a_cluster_the_text_is_the_originals() {
+async fn without_flags_outside_a_cluster_the_error_is_that_of_external_provisioner() {
     for environment in
         [&[][..], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")], &[("KUBERNETES_SERVICE_PORT", "443")]]
     {
@@ -124,7 +124,7 @@ async fn a_kubeconfig_is_used_and_master_overrides_its_server() {
 }
 
 #[tokio::test]
-async fn an_authority_that_stands_in_a_file_is_read_from_there_again() {
+async fn the_file_of_an_authority_is_kept_to_be_read_again() {
     let directory = Directory::new();
     let authority = directory.file("ca.crt", AUTHORITY);
     let file = async |cluster: &str| {
@@ -153,7 +153,7 @@ async fn master_alone_needs_no_file() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_cannot_be_used_is_told() {
+async fn an_unusable_kubeconfig_is_an_error() {
     let directory = Directory::new();
     let text = async |path: PathBuf| {
         load(&resolve("", path.to_str().unwrap(), &[])).await.unwrap_err().to_string()
@@ -176,7 +176,7 @@ async fn the_kubeconfigs_proxy_wins_over_the_environments() {
         }
     };
     let named = proxy("server: https://exempt, proxy-url: 'socks5://file:2'").await.unwrap();
-    assert_eq!(named.as_deref(), Some("socks5://file:2/"), "nothing is exempt from it");
+    assert_eq!(named.as_deref(), Some("socks5://file:2/"), "NO_PROXY does not apply");
     let found = proxy("server: https://s").await.unwrap();
     assert_eq!(found.as_deref(), Some("http://env:1/"));
     assert_eq!(proxy("server: https://exempt").await.unwrap(), None);
@@ -185,7 +185,7 @@ async fn the_kubeconfigs_proxy_wins_over_the_environments() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_kubeconfig_is_told_without_its_content() {
+async fn the_error_of_a_kubeconfig_has_none_of_its_content() {
     let directory = Directory::new();
     let file = |text: &str| directory.file("config", text);
     for text in [
@@ -195,12 +195,12 @@ async fn what_is_wrong_with_a_kubeconfig_is_told_without_its_content() {
         "users:\n- name: u\n  user:\n    token: hush\n   clusters: x\n",
     ] {
         let error = load(&resolve("", file(text).to_str().unwrap(), &[])).await.unwrap_err();
-        let told = format!("{error} {error:?}");
-        assert!(told.contains("line") && !told.contains("hush"), "{told}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains("line") && !text.contains("hush"), "{text}");
     }
 }
 
-/// A kubeconfig whose credentials a plugin prints: a shell script.
+/// A kubeconfig with a credential plugin that runs a shell script.
 async fn with_plugin(directory: &Directory, script: &str) -> kube::Config {
     let plugin = directory.file("plugin", script);
     let exec = format!(
@@ -213,7 +213,7 @@ async fn with_plugin(directory: &Directory, script: &str) -> kube::Config {
 }
 
 #[tokio::test]
-async fn what_a_credential_plugin_prints_is_not_told() {
+async fn the_error_of_a_credential_plugin_has_none_of_its_output() {
     let directory = Directory::new();
     for (script, why) in [
         ("echo hush", "no ExecCredential"),
@@ -222,13 +222,13 @@ async fn what_a_credential_plugin_prints_is_not_told() {
     ] {
         let config = with_plugin(&directory, script).await;
         let error = crate::kube::connection::transport(&config).unwrap_err();
-        let told = format!("{error} {error:?}");
-        assert!(told.contains(why) && !told.contains("hush"), "{told}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(why) && !text.contains("hush"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn nor_is_what_it_prints_when_its_token_has_run_out() {
+async fn the_error_of_refreshing_an_expired_token_has_none_of_the_plugins_output() {
     let directory = Directory::new();
     let expired =
         "echo '{\"kind\": \"ExecCredential\", \"apiVersion\": \"client.authentication.k8s.io/v1\",
@@ -238,6 +238,6 @@ async fn nor_is_what_it_prints_when_its_token_has_run_out() {
     directory.file("plugin", "echo hush");
     let asking = send(&transport, request(http::Method::GET, "/version"));
     let error = asking.await.unwrap_err();
-    let told = format!("{error} {error:?} {:?}", error.source().map(ToString::to_string));
-    assert!(told.contains("no ExecCredential") && !told.contains("hush"), "{told}");
+    let text = format!("{error} {error:?} {:?}", error.source().map(ToString::to_string));
+    assert!(text.contains("no ExecCredential") && !text.contains("hush"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The fuzz target of the proxies that the environment names.
+//! The fuzz target for the proxies of the environment.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use http::Uri;
 use super::{Proxies, credentials, is_exempt};
 use crate::fuzzing::{lines, text};
 
-/// A server is exempt where one entry names it, whatever stands beside that and however it is written;
-/// what the environment holds is never printed.
+/// Checks that a server is exempt if and only if one entry of `NO_PROXY` names it, and that the
+/// environment's values are never printed.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn no_proxy(data: &[u8]) {
     let text = text(data);
     let [no_proxy, server, proxy] = lines(&text);
@@ -36,10 +36,10 @@ pub fn no_proxy(data: &[u8]) {
     check_proxy(no_proxy, &server, proxy, exempt);
 }
 
-/// Which proxy is used, and that its password is not shown.
+/// Checks which proxy is used, and that its password is not shown.
 fn check_proxy(no_proxy: &str, server: &Uri, proxy: &str, exempt: bool) {
     let proxies = Proxies { http: proxy.into(), https: proxy.into(), no: no_proxy.into() };
-    let used = proxies.to(server);
+    let used = proxies.for_server(server);
     let none = exempt || proxy.is_empty();
     assert_eq!(matches!(used, Ok(None)), none, "{used:?}");
     let shown = match &used {
@@ -63,7 +63,7 @@ fn host(server: &Uri) -> String {
     host.trim_start_matches('[').trim_end_matches(']').to_owned()
 }
 
-/// Whether the entry may name the host, in words of its own.
+/// Whether the entry may name the host; a second implementation to compare with.
 fn names(entry: &str, host: &str, address: Option<IpAddr>) -> bool {
     if entry == "*" {
         return true;
@@ -82,16 +82,16 @@ fn names(entry: &str, host: &str, address: Option<IpAddr>) -> bool {
     })
 }
 
-/// Whether the entry is a network, and the address is in it.
+/// Whether the entry is a network that contains the address.
 fn is_within(entry: &str, address: Option<IpAddr>) -> bool {
     let (Some((network, bits)), Some(address)) = (entry.split_once('/'), address) else {
         return false;
     };
-    network.parse().is_ok_and(|network| shares(network, address, bits.parse().ok()))
+    network.parse().is_ok_and(|network| share_prefix(network, address, bits.parse().ok()))
 }
 
-/// Whether so many bits of two addresses are the same, one by one.
-fn shares(a: IpAddr, b: IpAddr, bits: Option<usize>) -> bool {
+/// Whether the first `bits` bits of two addresses are equal.
+fn share_prefix(a: IpAddr, b: IpAddr, bits: Option<usize>) -> bool {
     let octets = |address| match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
@@ -104,7 +104,7 @@ fn shares(a: IpAddr, b: IpAddr, bits: Option<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_server_is_exempt_where_an_entry_names_it_and_no_password_is_shown() {
+    fn a_server_is_exempt_if_an_entry_names_it_and_no_password_is_shown() {
         crate::fuzzing::run("no_proxy", 4000, super::no_proxy);
     }
 }

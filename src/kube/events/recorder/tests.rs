@@ -1,4 +1,4 @@
-//! The recorder against a scripted sink, under paused time.
+//! Tests of the recorder with a scripted sink, under paused time.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     kube::{
-        events::held,
+        events::retry_queue,
         testing,
         testing::{Answer, Server},
     },
     runtime::{Generator, TokioSpawner},
 };
 
-/// Wall time follows tokio's paused clock.
+/// A clock that follows tokio's paused time.
 struct Wall(Instant);
 
 impl Clock for Wall {
@@ -27,17 +27,17 @@ impl Clock for Wall {
     }
 }
 
-/// What came to the sink: the verb, the object, the message, the count, and when.
+/// A call of the sink: the verb, the object, the message, the count, and the time.
 type Call = (&'static str, String, String, u32, u64);
 
-/// Answers as scripted, then with success; notes all calls.
+/// Answers as scripted, then with success; records all calls.
 #[derive(Clone)]
 struct Script {
     answers: Arc<Mutex<VecDeque<Result<(), Failure>>>>,
     calls: Arc<Mutex<Vec<Call>>>,
     took: Duration,
-    /// Objects whose events the server never takes.
-    stuck: fn(&str) -> bool,
+    /// Objects whose events always fail.
+    fails: fn(&str) -> bool,
     start: Instant,
 }
 
@@ -47,7 +47,7 @@ impl Script {
             answers: Arc::new(Mutex::new(answers.into_iter().collect())),
             calls: Arc::default(),
             took: Duration::ZERO,
-            stuck: |_| false,
+            fails: |_| false,
             start: Instant::now(),
         }
     }
@@ -58,8 +58,8 @@ impl Script {
         let call =
             (verb, event.about.name.clone(), event.message.as_str().to_owned(), event.count, at);
         self.calls.lock().push(call);
-        if (self.stuck)(&event.about.name) {
-            return spawn();
+        if (self.fails)(&event.about.name) {
+            return transient();
         }
         self.answers.lock().pop_front().unwrap_or(Ok(()))
     }
@@ -100,13 +100,13 @@ fn claim(name: &str) -> Subject {
     }
 }
 
-fn tell(recorder: &Recorder, object: &str, message: &str) {
+fn record(recorder: &Recorder, object: &str, message: &str) {
     recorder.from("driver").event(claim(object), Severity::Normal, "Reason", message);
 }
 
-/// DependencyIndex until all is written or given up, without the hurry of the process's end.
+/// Waits until all events are written or given up, without shutting down.
 async fn drained(recorder: &Recorder) {
-    while recorder.0.left() > 0 {
+    while recorder.0.unwritten() > 0 {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -116,8 +116,8 @@ fn dropped(metrics: &Metrics, reason: &str) -> bool {
     text.contains(&format!("provisioner_events_dropped_total{{reason=\"{reason}\"}}"))
 }
 
-fn spawn() -> Result<(), Failure> {
-    Err(Failure::Passing("away".to_owned()))
+fn transient() -> Result<(), Failure> {
+    Err(Failure::Transient("away".to_owned()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,43 +125,43 @@ async fn an_event_is_created_and_its_repeats_are_counted() {
     let script = Script::new([]);
     let (recorder, _) = start(&script);
     for _ in 0..3 {
-        tell(&recorder, "c", "m");
+        record(&recorder, "c", "m");
     }
     drained(&recorder).await;
     assert_eq!(script.verbs(), [("create", 1), ("patch", 2), ("patch", 3)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_gone_is_made_anew_with_its_count() {
+async fn an_event_that_is_gone_is_created_again_with_its_count() {
     let script = Script::new([Ok(()), Err(Failure::Gone("gone".to_owned()))]);
     let (recorder, _) = start(&script);
-    tell(&recorder, "c", "m");
-    tell(&recorder, "c", "m");
+    record(&recorder, "c", "m");
+    record(&recorder, "c", "m");
     drained(&recorder).await;
     assert_eq!(script.verbs(), [("create", 1), ("patch", 2), ("create", 2)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_not_taken_is_tried_12_times_10_seconds_apart() {
-    let script = Script { stuck: |_| true, ..Script::new([]) };
+async fn an_event_is_attempted_12_times_10_seconds_apart() {
+    let script = Script { fails: |_| true, ..Script::new([]) };
     let (recorder, metrics) = start(&script);
-    tell(&recorder, "c", "m");
+    record(&recorder, "c", "m");
     drained(&recorder).await;
     let calls = script.calls.lock().clone();
     assert_eq!(calls.len(), 12);
     let gaps: Vec<u64> = calls.windows(2).map(|pair| pair[1].4 - pair[0].4).collect();
-    assert!(gaps[0] < 10, "the first wait is cut by chance: {gaps:?}");
+    assert!(gaps[0] < 10, "the first wait is shortened at random: {gaps:?}");
     assert!(gaps[1..].iter().all(|gap| *gap == 10), "{gaps:?}");
     assert!(dropped(&metrics, "unreachable"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_is_not_taken_holds_up_those_of_its_object_only() {
-    let script = Script { stuck: |object| object == "c", ..Script::new([]) };
+async fn a_failing_event_delays_only_events_of_its_object() {
+    let script = Script { fails: |object| object == "c", ..Script::new([]) };
     let (recorder, _) = start(&script);
-    tell(&recorder, "c", "first");
-    tell(&recorder, "c", "second");
-    tell(&recorder, "d", "m");
+    record(&recorder, "c", "first");
+    record(&recorder, "c", "second");
+    record(&recorder, "d", "m");
     drained(&recorder).await;
     let calls = script.calls.lock().clone();
     assert_eq!(calls.iter().find(|call| call.1 == "d").map(|call| call.4), Some(0));
@@ -170,60 +170,60 @@ async fn an_event_that_is_not_taken_holds_up_those_of_its_object_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_events_are_written_at_once_but_those_of_one_object_in_turn() {
+async fn events_are_written_concurrently_but_those_of_one_object_in_turn() {
     let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
     let (recorder, _) = start(&script);
     for message in ["first", "second"] {
-        for object in 0..=AT_ONCE {
-            tell(&recorder, &format!("c{object}"), message);
+        for object in 0..=MAX_CONCURRENT_WRITES {
+            record(&recorder, &format!("c{object}"), message);
         }
     }
     drained(&recorder).await;
     let calls = script.calls.lock().clone();
     let at = |second| calls.iter().filter(|call| call.4 == second).count();
-    assert_eq!([at(1), at(2), at(3)], [AT_ONCE, AT_ONCE, 2]);
-    for object in 0..=AT_ONCE {
+    assert_eq!([at(1), at(2), at(3)], [MAX_CONCURRENT_WRITES, MAX_CONCURRENT_WRITES, 2]);
+    for object in 0..=MAX_CONCURRENT_WRITES {
         assert_eq!(script.messages(&format!("c{object}")), ["first", "second"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_takes_nothing_is_asked_about_few_events_only() {
-    let script = Script { stuck: |_| true, ..Script::new([]) };
+async fn while_all_writes_fail_only_few_events_are_attempted() {
+    let script = Script { fails: |_| true, ..Script::new([]) };
     let (recorder, _) = start(&script);
     for object in 0..100 {
-        tell(&recorder, &format!("c{object}"), "m");
+        record(&recorder, &format!("c{object}"), "m");
     }
     tokio::time::sleep(Duration::from_secs(90)).await;
-    let asked: std::collections::BTreeSet<_> =
+    let attempted: std::collections::BTreeSet<_> =
         script.calls.lock().iter().map(|call| call.1.clone()).collect();
-    assert_eq!(asked.len(), held::MOST);
+    assert_eq!(attempted.len(), retry_queue::MAX_RETRIES);
     drained(&recorder).await;
     assert_eq!(script.calls.lock().len(), 1200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_is_not_tried_again() {
+async fn refused_events_are_not_retried() {
     let script = Script::new([
         Err(Failure::Refused("no".to_owned())),
-        Err(Failure::Pointless("no".to_owned())),
+        Err(Failure::Obsolete("no".to_owned())),
     ]);
     let (recorder, metrics) = start(&script);
-    tell(&recorder, "c", "m");
-    tell(&recorder, "d", "m");
+    record(&recorder, "c", "m");
+    record(&recorder, "d", "m");
     drained(&recorder).await;
     assert_eq!(script.calls.lock().len(), 2);
     assert!(dropped(&metrics, "refused") && dropped(&metrics, "pointless"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_word_follows_any_number_of_failures() {
+async fn a_final_event_is_written_after_any_number_of_failures() {
     let script = Script::new([]);
     let (recorder, metrics) = start(&script);
     for _ in 0..100 {
-        tell(&recorder, "c", "failed");
+        record(&recorder, "c", "failed");
     }
-    recorder.from("driver").last_word(claim("c"), Severity::Normal, "Succeeded", "done");
+    recorder.from("driver").final_event(claim("c"), Severity::Normal, "Succeeded", "done");
     drained(&recorder).await;
     assert_eq!(script.calls.lock().len(), 26);
     assert_eq!(script.messages("c").last().map(String::as_str), Some("done"));
@@ -231,14 +231,14 @@ async fn the_last_word_follows_any_number_of_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_flood_each_object_keeps_its_first_event_and_its_last_word_in_order() {
+async fn under_load_the_first_and_the_final_event_of_each_object_are_written_in_order() {
     let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
     let (recorder, metrics) = start(&script);
     for object in 0..800 {
         let name = format!("c{object}");
-        tell(&recorder, &name, "first");
-        tell(&recorder, &name, "again");
-        recorder.from("driver").last_word(claim(&name), Severity::Normal, "Succeeded", "last");
+        record(&recorder, &name, "first");
+        record(&recorder, &name, "again");
+        recorder.from("driver").final_event(claim(&name), Severity::Normal, "Succeeded", "last");
     }
     drained(&recorder).await;
     for object in 0..800 {
@@ -250,25 +250,25 @@ async fn in_a_flood_each_object_keeps_its_first_event_and_its_last_word_in_order
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_ends_in_time_and_tells_what_is_left() {
+async fn draining_ends_in_time_and_returns_the_number_of_unwritten_events() {
     let script = Script { took: Duration::from_secs(3), ..Script::new([]) };
     let (recorder, _) = start(&script);
-    for object in 0..=2 * AT_ONCE {
-        tell(&recorder, &format!("c{object}"), "m");
+    for object in 0..=2 * MAX_CONCURRENT_WRITES {
+        record(&recorder, &format!("c{object}"), "m");
     }
     let start = Instant::now();
-    assert_eq!(recorder.drain(Duration::from_secs(4)).await, AT_ONCE + 1);
+    assert_eq!(recorder.drain(Duration::from_secs(4)).await, MAX_CONCURRENT_WRITES + 1);
     assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(recorder.drain(Duration::from_secs(60)).await, 0);
     assert_eq!(start.elapsed().as_secs(), 9);
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_cuts_the_pauses_between_tries() {
-    let script = Script::new([spawn(), spawn(), spawn()]);
+async fn draining_shortens_the_waits_between_attempts() {
+    let script = Script::new([transient(), transient(), transient()]);
     let (recorder, _) = start(&script);
-    tell(&recorder, "c", "m");
-    // The first pause has begun already, and is cut as well.
+    record(&recorder, "c", "m");
+    // The first wait has begun already, and is shortened too.
     tokio::task::yield_now().await;
     assert_eq!(script.messages("c").len(), 1);
     assert_eq!(recorder.drain(Duration::from_secs(2)).await, 0);
@@ -276,7 +276,7 @@ async fn draining_cuts_the_pauses_between_tries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_the_wire_events_are_posted_and_patched_as_client_go_does() {
+async fn events_are_posted_and_patched_as_by_client_go() {
     let server = Server::new(|number, _| match number {
         0 | 3 => Answer::json(201, &json!({"metadata": {"name": "c.17979cfe362a0000"}})),
         1 => Answer::json(200, &json!({"metadata": {"name": "c.17979cfe362a0000"}})),
@@ -288,31 +288,32 @@ async fn on_the_wire_events_are_posted_and_patched_as_client_go_does() {
     let recorder =
         Recorder::start(client, &tasks, clock, testing::random(), &Metrics::new().unwrap());
     for _ in 0..3 {
-        tell(&recorder, "c", "m");
+        record(&recorder, "c", "m");
     }
     drained(&recorder).await;
-    let seen = server.seen();
-    let calls: Vec<_> = seen.iter().map(|seen| (seen.method.as_str(), seen.url.as_str())).collect();
+    let requests = server.requests();
+    let calls: Vec<_> =
+        requests.iter().map(|request| (request.method.as_str(), request.url.as_str())).collect();
     let (events, event) =
         ("/api/v1/namespaces/ns/events", "/api/v1/namespaces/ns/events/c.17979cfe362a0000");
     assert_eq!(calls, [("POST", events), ("PATCH", event), ("PATCH", event), ("POST", events)]);
-    assert_eq!(seen[1].header("content-type"), "application/strategic-merge-patch+json");
+    assert_eq!(requests[1].header("content-type"), "application/strategic-merge-patch+json");
     let patch = json!({"count": 2, "lastTimestamp": "2023-11-14T22:13:20Z", "message": "m"});
-    assert_eq!(seen[1].json(), patch);
-    let anew = seen[3].json();
+    assert_eq!(requests[1].json(), patch);
+    let created = requests[3].json();
     assert_eq!(
-        (&anew["count"], &anew["metadata"]["name"]),
+        (&created["count"], &created["metadata"]["name"]),
         (&json!(3), &json!("c.17979cfe362a0000"))
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_differ_where_the_clock_stands_and_are_names() {
+async fn event_names_are_unique_and_valid() {
     let (recorder, _) = start(&Script::new([]));
     let now = Timestamp::from_second(1_700_000_000).unwrap();
-    assert_eq!(recorder.0.name("c", now), "c.17979cfe362a0000");
-    assert_eq!(recorder.0.name("c", now), "c.17979cfe362a0001");
-    let uuid = recorder.0.name("Not-A-Name", now);
+    assert_eq!(recorder.0.event_name("c", now), "c.17979cfe362a0000");
+    assert_eq!(recorder.0.event_name("c", now), "c.17979cfe362a0001");
+    let uuid = recorder.0.event_name("Not-A-Name", now);
     assert_eq!((uuid.len(), uuid.contains("Not")), (36, false));
 }
 

@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kube::objects::{Claim, View as _};
 
-/// How much memory a claim of these fields holds, about.
-fn held(claim: &Value) -> usize {
+/// The approximate size of a claim with these fields.
+fn size(claim: &Value) -> usize {
     format!("{:?}", read(claim)).len()
 }
 
@@ -17,7 +17,7 @@ fn long(length: usize) -> String {
 }
 
 #[test]
-fn whatever_a_user_writes_little_of_it_is_kept() {
+fn the_size_of_a_claim_is_limited_whatever_users_write() {
     let many: Vec<String> = (0..50_000).map(|number| format!("example.com/{number}")).collect();
     let map: BTreeMap<&str, &str> = many.iter().map(|key| (key.as_str(), "x")).collect();
     let known: BTreeMap<String, String> =
@@ -38,22 +38,22 @@ fn whatever_a_user_writes_little_of_it_is_kept() {
         json!({"status": {"phase": long(900_000)}}),
     ];
     for claim in claims {
-        let kept = held(&claim);
+        let kept = size(&claim);
         assert!(kept < 100 << 10, "{kept} of {}", claim.to_string().get(..60).unwrap());
     }
 }
 
 #[test]
-fn a_name_that_was_cut_is_none() {
+fn a_truncated_name_is_too_long_for_a_name() {
     for (length, expected) in [(253, 253), (254, 256), (900_000, 256)] {
         let claim = read(&json!({"spec": {"volumeName": "x".repeat(length)}}));
         assert_eq!(claim.spec.volume_name.unwrap().len(), expected);
     }
-    assert!(cut(&long(300), MAX_NAME).len() > MAX_NAME, "whole characters");
+    assert!(truncate(&long(300), MAX_NAME).len() > MAX_NAME, "whole characters");
 }
 
 #[test]
-fn what_this_program_writes_is_kept_whole() {
+fn what_this_program_writes_is_not_truncated() {
     let record = "r".repeat(8 << 10);
     let mut annotations: BTreeMap<String, String> =
         (0..1000).map(|number| (format!("a{number}"), long(100))).collect();
@@ -68,7 +68,7 @@ fn what_this_program_writes_is_kept_whole() {
 }
 
 #[test]
-fn what_is_null_is_not_there() {
+fn null_reads_as_absent() {
     let claim = read(&json!({
         "metadata": {"annotations": null, "finalizers": null, "ownerReferences": null},
         "spec": {"accessModes": null, "selector": null, "volumeName": null},

@@ -1,18 +1,18 @@
-//! The fuzz target of messages in protobuf.
+//! The fuzz target for messages in protobuf.
 
 use serde_json::Value;
 
 use super::{CLAIM, Fault, STATUS, VOLUME, kind_of, read, tables::Table, unwrapped};
 use crate::kube::objects::{Claim, View, Volume};
 
-/// So many bytes of JSON may come of one byte: the longest name of a field, and what is around it.
+/// The most bytes of JSON per byte of protobuf: the longest name of a field and its punctuation.
 const GROWTH: usize = 64;
 
-/// What protobuf shows is JSON of a bounded size; a view reads the same of both, and nothing of fields
-/// that no table knows.
+/// Checks that a message is presented as JSON of a limited size, that a view reads the same from that
+/// JSON, and that unknown fields change nothing.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn protobuf(data: &[u8]) {
     let message = unwrapped(data).unwrap_or(data);
     reads_as_json::<Claim>(message, CLAIM);
@@ -37,10 +37,10 @@ fn reads_as_json<V: View>(message: &[u8], table: Table) {
         return;
     }
     // Field 1000, a text, is in no table.
-    let longer = [message, b"\xc2\x3e\x01x"].concat();
-    let of_longer: Result<Value, Fault> = read(&longer, table);
+    let extended = [message, b"\xc2\x3e\x01x"].concat();
+    let of_extended: Result<Value, Fault> = read(&extended, table);
     if let Ok(json) = json {
-        assert_eq!(of_longer, Ok(json), "a field of no table changes what is read");
+        assert_eq!(of_extended, Ok(json), "an unknown field changes the result");
     }
 }
 
@@ -52,7 +52,7 @@ fn check_size(message: &[u8], json: &Result<Value, Fault>) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_message_reads_as_its_json_whatever_else_is_in_it() {
+    fn a_message_reads_as_its_json_also_with_unknown_fields() {
         crate::fuzzing::run("protobuf", 600, super::protobuf);
     }
 }

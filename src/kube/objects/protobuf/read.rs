@@ -1,7 +1,7 @@
-//! Messages as serde's data: each view reads them as it reads JSON.
+//! A serde `Deserializer` for messages.
 //!
-//! A message is a map of the fields that its table knows, by their names in JSON. Lists and maps
-//! are the fields of one number that follow one another.
+//! A message is a map of the fields in its table, by their names in JSON. Lists and maps are
+//! consecutive fields of the same number.
 
 use jiff::Timestamp;
 use serde::{
@@ -17,14 +17,14 @@ use super::{
 
 /// Reads the message that `table` describes.
 pub(crate) fn read<'de, T: Deserialize<'de>>(message: &'de [u8], table: Table) -> Result<T, Fault> {
-    T::deserialize(One {
+    T::deserialize(SingleValue {
         number: 0,
         value: Value::Message(table),
         content: Content::Bytes(message),
     })
 }
 
-/// What the field `number` holds, where there is one; of several the last.
+/// The content of the last field `number`, if there is one.
 pub(super) fn last(message: &[u8], number: u64) -> Result<Option<Content<'_>>, Fault> {
     let (mut fields, mut last) = (Fields::of(message), None);
     while let Some((found, content)) = fields.next()? {
@@ -37,16 +37,16 @@ pub(super) fn last(message: &[u8], number: u64) -> Result<Option<Content<'_>>, F
 
 // === one value ===
 
-/// A value, of whatever number of bytes.
+/// The deserializer of a value that is no list or map.
 #[derive(Clone, Copy)]
-struct One<'de> {
+struct SingleValue<'de> {
     number: u64,
     value: Value,
     content: Content<'de>,
 }
 
-impl<'de> One<'de> {
-    /// Whether JSON leaves it out where it is no pointer.
+impl<'de> SingleValue<'de> {
+    /// Whether JSON omits the value if it is no pointer.
     fn is_empty(self) -> bool {
         match self.value {
             Value::Text | Value::Time => self.content == Content::Bytes(b""),
@@ -64,14 +64,14 @@ impl<'de> One<'de> {
     }
 }
 
-impl<'de> Deserializer<'de> for One<'de> {
+impl<'de> Deserializer<'de> for SingleValue<'de> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.value {
             Value::Text => text(self.bytes()?, visitor),
             Value::Bool => visitor.visit_bool(self.number()? != 0),
-            // Written as 64 bits in two's complement whatever its size.
+            // Integers of any size are encoded as 64 bits in two's complement.
             Value::Number => visitor.visit_i64(self.number()?.cast_signed()),
             Value::Time => match time(self.bytes()?)? {
                 Some(time) => visitor.visit_string(time.to_string()),
@@ -106,7 +106,7 @@ impl<'de> Deserializer<'de> for One<'de> {
     }
 }
 
-/// Shows a text, with marks for what is no UTF-8, as Go writes JSON.
+/// Visits a text; as in Go's JSON, invalid UTF-8 is replaced by U+FFFD.
 fn text<'de, V: Visitor<'de>>(bytes: &'de [u8], visitor: V) -> Result<V::Value, Fault> {
     match str::from_utf8(bytes) {
         Ok(text) => visitor.visit_borrowed_str(text),
@@ -114,7 +114,7 @@ fn text<'de, V: Visitor<'de>>(bytes: &'de [u8], visitor: V) -> Result<V::Value, 
     }
 }
 
-/// A time in whole seconds, as Kubernetes reads and writes it; none where the message is empty.
+/// Reads a time in whole seconds, as Kubernetes does; `None` if the message is empty.
 fn time(message: &[u8]) -> Result<Option<Timestamp>, Fault> {
     if message.is_empty() {
         return Ok(None);
@@ -125,38 +125,38 @@ fn time(message: &[u8]) -> Result<Option<Timestamp>, Fault> {
 
 // === messages ===
 
-/// The members of a message.
+/// The members of a message, as a serde map.
 struct Members<'de> {
-    message: Part<'de>,
-    /// The message whose members stand among its own.
-    embedded: Option<Part<'de>>,
-    /// The member of which the name was read.
-    named: Option<(&'static Field, Content<'de>)>,
+    message: MessageReader<'de>,
+    /// The embedded message whose members are read now.
+    embedded: Option<MessageReader<'de>>,
+    /// The member whose key was read and whose value is read next.
+    current: Option<(&'static Field, Content<'de>)>,
 }
 
-/// The rest of a message.
-struct Part<'de> {
+/// The part of a message that is not read yet.
+struct MessageReader<'de> {
     fields: Fields<'de>,
     table: Table,
-    /// A bit for each field of the table that was there.
-    seen: u64,
+    /// A bit for each field of the table that was read.
+    found: u64,
 }
 
-impl<'de> Part<'de> {
+impl<'de> MessageReader<'de> {
     fn of(message: &'de [u8], table: Table) -> Self {
-        Self { fields: Fields::of(message), table, seen: 0 }
+        Self { fields: Fields::of(message), table, found: 0 }
     }
 
-    /// The next field that is known.
+    /// The next field that is in the table.
     fn next(&mut self) -> Result<Option<(&'static Field, Content<'de>)>, Fault> {
         while let Some((number, content)) = self.fields.next()? {
             let known = self.table.iter().enumerate().find(|(_, field)| field.number == number);
-            let Some((place, field)) = known else { continue };
-            let this = 1_u64 << place;
-            if self.seen & this != 0 {
+            let Some((index, field)) = known else { continue };
+            let bit = 1_u64 << index;
+            if self.found & bit != 0 {
                 return Err(Fault::Repeated(number));
             }
-            self.seen |= this;
+            self.found |= bit;
             return Ok(Some((field, content)));
         }
         Ok(None)
@@ -165,10 +165,10 @@ impl<'de> Part<'de> {
 
 impl<'de> Members<'de> {
     fn of(message: &'de [u8], table: Table) -> Self {
-        Self { message: Part::of(message, table), embedded: None, named: None }
+        Self { message: MessageReader::of(message, table), embedded: None, current: None }
     }
 
-    /// The next field that is known and a member.
+    /// The next member, of the embedded message if there is one.
     fn next(&mut self) -> Result<Option<(&'static Field, Content<'de>)>, Fault> {
         loop {
             if let Some(embedded) = &mut self.embedded {
@@ -180,7 +180,7 @@ impl<'de> Members<'de> {
             let Some((field, content)) = self.message.next()? else { return Ok(None) };
             match (field.shape, field.value) {
                 (Shape::Embedded, Value::Message(table)) => {
-                    self.embedded = Some(Part::of(content.bytes(field.number)?, table));
+                    self.embedded = Some(MessageReader::of(content.bytes(field.number)?, table));
                 }
                 _ => return Ok(Some((field, content))),
             }
@@ -196,28 +196,29 @@ impl<'de> MapAccess<'de> for Members<'de> {
         seed: K,
     ) -> Result<Option<K::Value>, Fault> {
         while let Some((field, content)) = self.next()? {
-            let one = One { number: field.number, value: field.value, content };
-            if field.shape == Shape::Plain && one.is_empty() {
+            let single = SingleValue { number: field.number, value: field.value, content };
+            if field.shape == Shape::Plain && single.is_empty() {
                 continue;
             }
-            self.named = Some((field, content));
+            self.current = Some((field, content));
             return seed.deserialize(BorrowedStrDeserializer::new(field.name)).map(Some);
         }
         Ok(None)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Fault> {
-        let (field, content) = self.named.take().ok_or(Fault::NotProtobuf)?;
+        let (field, content) = self.current.take().ok_or(Fault::NotProtobuf)?;
         let Field { number, value, shape, .. } = *field;
         let part = self.embedded.as_mut().unwrap_or(&mut self.message);
         if !matches!(shape, Shape::List | Shape::Map) {
-            return seed.deserialize(One { number, value, content });
+            return seed.deserialize(SingleValue { number, value, content });
         }
         let fields = &mut part.fields;
-        let mut several = Several { number, value, next: Some(content), fields, held: None };
-        let whole = Whole { several: &mut several, is_map: shape == Shape::Map };
-        let read = seed.deserialize(whole)?;
-        several.skip()?;
+        let mut elements =
+            Elements { number, value, next: Some(content), fields, entry_value: None };
+        let collection = Collection { elements: &mut elements, is_map: shape == Shape::Map };
+        let read = seed.deserialize(collection)?;
+        elements.skip()?;
         Ok(read)
     }
 }
@@ -225,18 +226,18 @@ impl<'de> MapAccess<'de> for Members<'de> {
 // === lists and maps ===
 
 /// The elements of a list, or the entries of a map.
-struct Several<'a, 'de> {
+struct Elements<'a, 'de> {
     number: u64,
     value: Value,
-    /// The element that was read already.
+    /// The first element, which was read already.
     next: Option<Content<'de>>,
-    /// Where the others follow.
+    /// The fields with the other elements.
     fields: &'a mut Fields<'de>,
-    /// The value of the entry of which the key was read.
-    held: Option<Content<'de>>,
+    /// The value of the entry whose key was read.
+    entry_value: Option<Content<'de>>,
 }
 
-impl<'de> Several<'_, 'de> {
+impl<'de> Elements<'_, 'de> {
     fn next(&mut self) -> Result<Option<Content<'de>>, Fault> {
         match self.next.take() {
             Some(content) => Ok(Some(content)),
@@ -244,14 +245,14 @@ impl<'de> Several<'_, 'de> {
         }
     }
 
-    /// Passes over what nobody wanted.
+    /// Skips the elements that the visitor did not read.
     fn skip(&mut self) -> Result<(), Fault> {
         while self.next()?.is_some() {}
         Ok(())
     }
 }
 
-impl<'de> SeqAccess<'de> for Several<'_, 'de> {
+impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     type Error = Fault;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
@@ -260,12 +261,12 @@ impl<'de> SeqAccess<'de> for Several<'_, 'de> {
     ) -> Result<Option<T::Value>, Fault> {
         let (number, value) = (self.number, self.value);
         let Some(content) = self.next()? else { return Ok(None) };
-        seed.deserialize(One { number, value, content }).map(Some)
+        seed.deserialize(SingleValue { number, value, content }).map(Some)
     }
 }
 
-/// Entries are messages of a key and a value, of which the empty ones may be absent.
-impl<'de> MapAccess<'de> for Several<'_, 'de> {
+/// Entries are messages with a key and a value; empty ones may be absent.
+impl<'de> MapAccess<'de> for Elements<'_, 'de> {
     type Error = Fault;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -275,28 +276,32 @@ impl<'de> MapAccess<'de> for Several<'_, 'de> {
         const EMPTY: Content<'_> = Content::Bytes(b"");
         let Some(entry) = self.next()? else { return Ok(None) };
         let entry = entry.bytes(self.number)?;
-        self.held = Some(last(entry, 2)?.unwrap_or(EMPTY));
+        self.entry_value = Some(last(entry, 2)?.unwrap_or(EMPTY));
         let content = last(entry, 1)?.unwrap_or(EMPTY);
-        seed.deserialize(One { number: 1, value: Value::Text, content }).map(Some)
+        seed.deserialize(SingleValue { number: 1, value: Value::Text, content }).map(Some)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Fault> {
-        let content = self.held.take().ok_or(Fault::NotProtobuf)?;
-        seed.deserialize(One { number: 2, value: self.value, content })
+        let content = self.entry_value.take().ok_or(Fault::NotProtobuf)?;
+        seed.deserialize(SingleValue { number: 2, value: self.value, content })
     }
 }
 
-/// A list or a map as one value.
-struct Whole<'a, 'b, 'de> {
-    several: &'a mut Several<'b, 'de>,
+/// The deserializer of a list or a map.
+struct Collection<'a, 'b, 'de> {
+    elements: &'a mut Elements<'b, 'de>,
     is_map: bool,
 }
 
-impl<'de> Deserializer<'de> for Whole<'_, '_, 'de> {
+impl<'de> Deserializer<'de> for Collection<'_, '_, 'de> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if self.is_map { visitor.visit_map(self.several) } else { visitor.visit_seq(self.several) }
+        if self.is_map {
+            visitor.visit_map(self.elements)
+        } else {
+            visitor.visit_seq(self.elements)
+        }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {

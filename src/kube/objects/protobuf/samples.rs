@@ -1,4 +1,4 @@
-//! Objects with every field filled that there is, as a real server takes them.
+//! Sample objects with all fields set, valid for a real API server.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub(crate) fn claim(name: &str) -> Value {
     })
 }
 
-/// A volume with `part` of the plugin `source`.
+/// A volume with the source `part` of the plugin `source`.
 pub(crate) fn volume(name: &str, source: &str, part: &Value) -> Value {
     json!({
         "kind": "PersistentVolume", "apiVersion": "v1",
@@ -80,7 +80,7 @@ pub(crate) fn volume(name: &str, source: &str, part: &Value) -> Value {
     })
 }
 
-/// The part of each plugin.
+/// The source of each plugin, by the name of its field.
 pub(crate) fn sources() -> Vec<(&'static str, Value)> {
     let secret = json!({"name": "s", "namespace": "ns"});
     let csi = json!({

@@ -1,8 +1,7 @@
-//! Which fields of Kubernetes' messages are read, by number and by their names in JSON.
+//! The fields of Kubernetes' messages that views read, with their numbers and their names in JSON.
 //!
-//! Facts from `generated.proto` and `types.go` of k8s.io/api and k8s.io/apimachinery, which never change
-//! for fields that were ever released. Holds all that views of these kinds read: the tests fill every
-//! field there is, and compare.
+//! From `generated.proto` and `types.go` of k8s.io/api and k8s.io/apimachinery; released fields never
+//! change. Tests with all fields set verify that no field of a view is missing.
 
 /// The fields of a message.
 pub(crate) type Table = &'static [Field];
@@ -18,22 +17,22 @@ pub(crate) struct Field {
     pub(super) value: Value,
 }
 
-/// How often a field may come, and what it is in JSON.
+/// How often a field may occur, and how JSON represents it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Once. Servers also write it where it is empty or zero, which JSON leaves out.
+    /// Once. If empty or zero, protobuf has it and JSON omits it.
     Plain,
-    /// Once, a pointer in Go: what is there is meant, also where it is empty or zero.
+    /// Once, a pointer in Go. If empty or zero, JSON has it too.
     Pointer,
-    /// Once; its members stand among those of the message around it.
+    /// Once. In JSON its members are those of the outer message.
     Embedded,
-    /// Any number of elements.
+    /// A list.
     List,
-    /// Any number of entries by texts.
+    /// A map with texts as keys.
     Map,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value {
     Text,
@@ -41,7 +40,7 @@ pub(super) enum Value {
     Number,
     /// A `metav1.Time`.
     Time,
-    /// A `resource.Quantity`: a message around its text.
+    /// A `resource.Quantity`: a message with its text.
     Quantity,
     Message(Table),
 }
@@ -79,7 +78,7 @@ pub(crate) const STATUS: Table = &[
     plain(6, "code", Value::Number),
 ];
 
-/// What identifies an object, and nothing else.
+/// Only the identity of an object.
 pub(crate) const NAMES: Table = &[plain(
     1,
     "metadata",
@@ -157,7 +156,7 @@ const CLAIM_CONDITION: Table = &[
 const MODIFY_VOLUME_STATUS: Table =
     &[plain(1, "targetVolumeAttributesClassName", Value::Text), plain(2, "status", Value::Text)];
 
-/// `TypedLocalObjectReference`, and `TypedObjectReference`, which has a namespace.
+/// `TypedLocalObjectReference` and `TypedObjectReference`.
 const TYPED_REFERENCE: Table = &[
     pointer(1, "apiGroup", Value::Text),
     plain(2, "kind", Value::Text),
@@ -213,7 +212,7 @@ const NODE_SELECTOR_TERM: Table = &[
     list(2, "matchFields", Value::Message(SELECTOR_REQUIREMENT)),
 ];
 
-/// `PersistentVolumeSource`, but for plugins that no driver took over from.
+/// `PersistentVolumeSource`, without plugins that were not migrated to CSI.
 const VOLUME_SOURCE: Table = &[
     pointer(1, "gcePersistentDisk", Value::Message(GCE_PERSISTENT_DISK)),
     pointer(2, "awsElasticBlockStore", Value::Message(AWS_ELASTIC_BLOCK_STORE)),

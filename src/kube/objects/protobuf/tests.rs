@@ -9,19 +9,19 @@ use super::{
 };
 use crate::kube::objects::{Claim, CloneSource, Node, View, Volume};
 
-/// What is shown of a message.
-fn written(message: &[u8], table: Table) -> Result<Json, Fault> {
+/// Reads a message as JSON.
+fn to_json(message: &[u8], table: Table) -> Result<Json, Fault> {
     read(message, table)
 }
 
-/// What a view reads of an object in JSON and in protobuf.
+/// The view of an object, read from JSON and from protobuf.
 fn both<V: View>(object: &Json, table: Table) -> [V; 2] {
     let message = self::object(&V::kind(&()), object).unwrap();
     [serde_json::from_value(object.clone()).unwrap(), read(&message, table).unwrap()]
 }
 
 #[test]
-fn a_claim_reads_the_same_as_its_json() {
+fn a_claim_reads_the_same_from_json_and_protobuf() {
     let referring = json!({"spec": {"dataSourceRef": {
         "apiGroup": "", "kind": "PersistentVolumeClaim", "name": "s", "namespace": "other",
     }}});
@@ -37,7 +37,7 @@ fn a_claim_reads_the_same_as_its_json() {
 }
 
 #[test]
-fn a_volume_of_any_plugin_reads_the_same_as_its_json() {
+fn a_volume_of_any_plugin_reads_the_same_from_json_and_protobuf() {
     for (source, part) in sources() {
         for part in [part, json!({})] {
             let object = volume("n", source, &part);
@@ -48,46 +48,46 @@ fn a_volume_of_any_plugin_reads_the_same_as_its_json() {
     }
 }
 
-/// Paths of members that `written` lacks.
-fn unread(object: &Json, written: &Json) -> Vec<String> {
-    let mut unread = Vec::new();
-    lacks(object, written, "", &mut unread);
-    unread
+/// The paths of members of `object` that `read` lacks.
+fn missing(object: &Json, read: &Json) -> Vec<String> {
+    let mut missing = Vec::new();
+    collect_missing(object, read, "", &mut missing);
+    missing
 }
 
-fn lacks(object: &Json, written: &Json, path: &str, unread: &mut Vec<String>) {
+fn collect_missing(object: &Json, read: &Json, path: &str, missing: &mut Vec<String>) {
     let Json::Object(members) = object else {
-        return assert_eq!(object, written, "{path}");
+        return assert_eq!(object, read, "{path}");
     };
     for (name, value) in members {
         let path = format!("{path}.{name}");
-        match written.get(name) {
-            Some(written) => lacks(value, written, &path, unread),
-            None => unread.push(path),
+        match read.get(name) {
+            Some(read) => collect_missing(value, read, &path, missing),
+            None => missing.push(path),
         }
     }
 }
 
-/// What is not written of an object, for nobody reads it.
-fn left_out<V: View>(object: &Json, table: Table) -> String {
+/// The paths of members of an object that are skipped.
+fn skipped<V: View>(object: &Json, table: Table) -> String {
     let message = self::object(&V::kind(&()), object).unwrap();
-    unread(object, &written(&message, table).unwrap()).join(" ")
+    missing(object, &to_json(&message, table).unwrap()).join(" ")
 }
 
 #[test]
-fn what_is_not_read_is_left_out_and_nothing_else() {
+fn only_fields_that_no_view_reads_are_skipped() {
     let unread = [".deletionGracePeriodSeconds", ".generateName", ".generation", ".selfLink"];
     let of_metadata = unread.map(|name| format!(".metadata{name}")).join(" ");
     let mut object = claim("n");
-    // A time that there is none of is left out as well.
+    // Protobuf has no zero times.
     object["status"]["conditions"].as_array_mut().unwrap().pop();
     assert_eq!(
-        left_out::<Claim>(&object, CLAIM),
+        skipped::<Claim>(&object, CLAIM),
         format!(".apiVersion .kind {of_metadata} .spec.resources.limits")
     );
     let source = json!({"driver": "d", "volumeHandle": "h", "fsType": "ext4"});
     assert_eq!(
-        left_out::<Volume>(&volume("n", "csi", &source), VOLUME),
+        skipped::<Volume>(&volume("n", "csi", &source), VOLUME),
         format!(
             ".apiVersion .kind {of_metadata} .spec.accessModes .spec.capacity .spec.claimRef.apiVersion \
              .spec.claimRef.kind .spec.claimRef.resourceVersion .spec.csi.fsType .spec.mountOptions \
@@ -111,7 +111,7 @@ const SHAPES: Table = &[
 ];
 
 #[test]
-fn of_empty_fields_only_pointers_are_written() {
+fn empty_fields_are_read_only_if_they_are_pointers() {
     for (message, json) in [
         (&b"\x0a\0\x10\0\x18\0\x22\0"[..], json!({})),
         (b"\x2a\0\x30\0\x3a\0", json!({"text": "", "bool": false, "time": null})),
@@ -123,25 +123,25 @@ fn of_empty_fields_only_pointers_are_written() {
         (b"\x42\0\x42\x05\x0a\x01k\x12\0\x4a\0", json!({"map": {"": "0", "k": "0"}, "list": [""]})),
         (b"\x0a\x02\xff\x7b", json!({"t": "\u{fffd}{"})),
     ] {
-        assert_eq!(written(message, SHAPES), Ok(json), "{message:?}");
+        assert_eq!(to_json(message, SHAPES), Ok(json), "{message:?}");
     }
 }
 
 #[test]
-fn an_embedded_messages_members_are_the_outer_ones() {
-    assert_eq!(written(b"\x52\x02\x0a\0", SHAPES), Ok(json!({"within": ""})));
+fn members_of_an_embedded_message_belong_to_the_outer_one() {
+    assert_eq!(to_json(b"\x52\x02\x0a\0", SHAPES), Ok(json!({"within": ""})));
 }
 
 #[test]
-fn fields_of_no_table_are_skipped_whatever_they_hold() {
+fn unknown_fields_are_skipped() {
     assert_eq!(
-        written(b"\x0a\x01a\xa2\x06\x02\xff\xff\xa8\x06\x05", SHAPES),
+        to_json(b"\x0a\x01a\xa2\x06\x02\xff\xff\xa8\x06\x05", SHAPES),
         Ok(json!({"t": "a"}))
     );
 }
 
 #[test]
-fn nothing_is_lost_silently() {
+fn repeated_fields_and_invalid_messages_are_faults() {
     for (message, fault) in [
         (&b"\x0a\x01a\x0a\x01b"[..], Fault::Repeated(1)),
         (b"\x4a\x01a\x0a\x01b\x4a\x01c", Fault::Repeated(9)),
@@ -152,7 +152,7 @@ fn nothing_is_lost_silently() {
         (b"\x4a\x01a\x4a\x05a", Fault::CutShort),
         (b"\x22\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f", Fault::Time),
     ] {
-        assert_eq!(written(message, SHAPES), Err(fault), "{message:?}");
+        assert_eq!(to_json(message, SHAPES), Err(fault), "{message:?}");
     }
 }
 
@@ -173,28 +173,27 @@ fn tables_have_each_field_once_and_in_order() {
 }
 
 #[test]
-fn only_kinds_of_which_there_are_many_have_a_table() {
+fn only_claims_and_volumes_are_read_from_protobuf() {
     assert!(Claim::from_protobuf().is_some() && Volume::from_protobuf().is_some());
     assert!(Node::from_protobuf().is_none());
 }
 
 proptest! {
-    /// Whatever the bytes are, they are JSON afterwards or a fault, and never a panic.
     #[test]
     fn any_bytes_are_json_or_a_fault(bytes in any::<Vec<u8>>()) {
         for table in [SHAPES, CLAIM, VOLUME, STATUS] {
-            let _ = written(&bytes, table);
+            let _ = to_json(&bytes, table);
         }
         let _ = (unwrapped(&bytes), kind_of(&bytes));
     }
 
-    /// A message with a byte changed, or cut.
+    /// A message with a changed byte, or truncated.
     #[test]
     fn broken_objects_are_json_or_a_fault(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let message = object("PersistentVolumeClaim", &claim("n")).unwrap();
         let mut changed = message.clone();
         changed[at.index(message.len())] = byte;
-        let _ = written(&changed, CLAIM);
-        let _ = written(&message[..at.index(message.len())], CLAIM);
+        let _ = to_json(&changed, CLAIM);
+        let _ = to_json(&message[..at.index(message.len())], CLAIM);
     }
 }

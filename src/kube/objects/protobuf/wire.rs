@@ -1,51 +1,50 @@
-//! Protobuf as it lies in bytes: numbered fields, one after the other.
+//! Protobuf's wire format: numbered fields, one after the other.
 //!
-//! Promises that whatever the bytes are, each step takes some of them, ends the message or is a
-//! [`Fault`]. Leaves what fields mean to the tables.
+//! For any bytes, each step consumes some of them, ends the message or is a [`Fault`].
 
-/// Why bytes cannot be read.
+/// Why a message cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// There should be more bytes.
+    /// Bytes are missing at the end.
     #[error("cut short")]
     CutShort,
-    /// A number of more than 64 bits, or a field without a number.
+    /// An integer of more than 64 bits, or a field with the number 0.
     #[error("not protobuf")]
     NotProtobuf,
-    /// Another type than Kubernetes gave the field.
+    /// Another type than the field has in Kubernetes.
     #[error("field {0} is of an unexpected type")]
     UnexpectedType(u64),
-    /// A field that is written at most once, or elements that should follow one another.
+    /// A field that may occur once, or elements of a list that are not consecutive.
     #[error("field {0} comes a second time")]
     Repeated(u64),
-    /// A time outside of the years that can be written.
+    /// A time outside of the years that RFC 3339 can express.
     #[error("a time out of range")]
     Time,
-    /// What reads the fields wants others.
+    /// Not the fields that the view expects.
     #[error("not the expected fields")]
     Unexpected,
 }
 
 impl serde::de::Error for Fault {
-    /// Without the message, which may hold content.
+    /// Drops the message, because it may hold content.
     fn custom<T: std::fmt::Display>(_: T) -> Self {
         Self::Unexpected
     }
 }
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content<'a> {
-    /// A number or a boolean.
+    /// An integer or a boolean.
     Number(u64),
     /// A text, bytes or a message.
     Bytes(&'a [u8]),
-    /// A number of a type that Kubernetes does not use.
+    /// A fixed-size number; Kubernetes uses none.
     Fixed,
 }
 
 impl<'a> Content<'a> {
-    /// What the field `number` holds, where that is bytes.
+    /// The bytes of the field `number`.
     pub(crate) fn bytes(self, number: u64) -> Result<&'a [u8], Fault> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -53,7 +52,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// What the field `number` holds, where that is a number.
+    /// The integer of the field `number`.
     pub(crate) fn number(self, number: u64) -> Result<u64, Fault> {
         match self {
             Self::Number(value) => Ok(value),
@@ -62,11 +61,11 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The fields of a message that are not read yet.
+/// Reads the fields of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a>(&'a [u8]);
 
-/// What stands before a field's content.
+/// The number, type and length of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The field's number.
@@ -82,7 +81,7 @@ enum Form {
 }
 
 impl Head {
-    /// The length of what the field holds, where that is bytes.
+    /// The length of the field's bytes.
     pub(crate) fn length(self) -> Result<usize, Fault> {
         match self.form {
             Form::Bytes { length } => Ok(length),
@@ -92,17 +91,17 @@ impl Head {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of the message that `bytes` are.
+    /// The fields of the message `bytes`.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// How many bytes are not read yet.
+    /// The number of bytes that are not read yet.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The next field; none at the end.
+    /// Reads the next field; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Content<'a>)>, Fault> {
         if self.0.is_empty() {
             return Ok(None);
@@ -116,7 +115,7 @@ impl<'a> Fields<'a> {
         Ok(Some((head.number, content)))
     }
 
-    /// The next field, where its number is `number`.
+    /// Reads the next field if its number is `number`.
     pub(crate) fn next_of(&mut self, number: u64) -> Result<Option<Content<'a>>, Fault> {
         let mut ahead = *self;
         match ahead.next()? {
@@ -128,7 +127,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What stands before the next field's content.
+    /// Reads the head of the next field.
     #[inline]
     pub(crate) fn head(&mut self) -> Result<Head, Fault> {
         let key = self.varint()?;
@@ -153,7 +152,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// A number in groups of seven bits, the lowest first. Most are one group.
+    /// Reads an integer in groups of seven bits, the lowest first. Most have one group.
     #[inline]
     fn varint(&mut self) -> Result<u64, Fault> {
         match self.0.split_first() {
@@ -204,7 +203,7 @@ mod tests {
         four: Option<u32>,
     }
 
-    /// All fields, or what is wrong with them.
+    /// Reads all fields.
     fn read(bytes: &[u8]) -> Result<Vec<(u64, Content<'_>)>, Fault> {
         let mut fields = Fields::of(bytes);
         let mut read = Vec::new();
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_a_fault() {
+    fn invalid_messages_are_faults() {
         for (bytes, fault) in [
             (&[0x08][..], Fault::CutShort),
             (&[0x80], Fault::CutShort),
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_taken_only_where_it_is_the_one_asked_for() {
+    fn next_of_reads_only_the_requested_field() {
         let mut fields = Fields::of(&[0x08, 5, 0x08, 6, 0x10, 7]);
         assert_eq!(fields.next_of(2), Ok(None));
         assert_eq!(fields.next_of(1), Ok(Some(Content::Number(5))));
@@ -244,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_prost_writes_is_read(
+        fn messages_of_prost_are_read(
             number in any::<Option<u64>>(),
             bytes in any::<Option<Vec<u8>>>(),
             eight in any::<Option<u64>>(),
@@ -263,7 +262,7 @@ mod tests {
 
         /// `prost` refuses more (field numbers beyond 2^29, wrong UTF-8), never less.
         #[test]
-        fn what_is_no_message_to_us_is_none_to_prost(bytes in any::<Vec<u8>>()) {
+        fn messages_that_we_refuse_are_invalid_for_prost(bytes in any::<Vec<u8>>()) {
             let ours = read(&bytes);
             // Groups are the one type that only prost knows.
             if ours.is_err() && !matches!(ours, Err(Fault::UnexpectedType(_))) {

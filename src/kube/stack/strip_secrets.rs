@@ -1,22 +1,21 @@
-//! Bodies as logs may show them: without secrets.
+//! Strips secrets from bodies before they are logged.
 //!
-//! Promises that nothing of a Secret's content is shown, wherever in the body it stands: neither
-//! its data nor the copy of it that `kubectl apply` leaves in an annotation; that a body in which
-//! secrets cannot be told from the rest is not shown at all. Leaves cutting what is long to `logging`.
+//! Nothing of a Secret's content is shown, wherever in the body the Secret is: neither its data nor the
+//! copy that `kubectl apply` keeps in an annotation. A body that is not JSON is not shown at all.
 
 use serde_json::Value;
 
-/// Longer bodies are not read for showing, in bytes.
+/// Longer bodies are not shown, in bytes.
 pub(crate) const MAX_READ: usize = 64 << 10;
 
-/// What stands in a secret's place.
+/// Replaces secret values.
 const STRIPPED: &str = "***stripped***";
 
 /// Fields of a Secret that hold its content.
 const CONTENT: [&str; 2] = ["data", "stringData"];
 
-/// The body of a request about `resource`, or of its answer, as it may be shown.
-pub(crate) fn stripped(resource: &str, body: &[u8]) -> String {
+/// Formats the body of a request for `resource`, or of its response, without secrets.
+pub(crate) fn strip_secrets(resource: &str, body: &[u8]) -> String {
     if body.len() > MAX_READ {
         return format!("({} bytes)", body.len());
     }
@@ -27,7 +26,7 @@ pub(crate) fn stripped(resource: &str, body: &[u8]) -> String {
     value.to_string()
 }
 
-/// Strips every Secret in `value`; `secret` says that `value` is one or a list of them.
+/// Strips every Secret in `value`; `secret` says that `value` is a Secret or a list of them.
 fn strip(value: &mut Value, secret: bool) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| strip(item, secret)),
@@ -43,7 +42,7 @@ fn strip(value: &mut Value, secret: bool) {
     }
 }
 
-/// Puts the mark in the place of all values, so that the keys can be seen.
+/// Replaces all values; the keys stay.
 fn hide(content: &mut Value) {
     match content {
         Value::Object(fields) => fields.values_mut().for_each(|value| *value = STRIPPED.into()),
@@ -58,12 +57,12 @@ mod tests {
 
     use super::*;
 
-    fn shown(resource: &str, body: &Value) -> String {
-        stripped(resource, body.to_string().as_bytes())
+    fn strip(resource: &str, body: &Value) -> String {
+        strip_secrets(resource, body.to_string().as_bytes())
     }
 
     #[test]
-    fn of_a_secret_the_keys_are_shown_and_nothing_else() {
+    fn only_the_keys_of_a_secret_are_shown() {
         let secret = json!({
             "metadata": {
                 "name": "s",
@@ -80,7 +79,7 @@ mod tests {
             ("things", json!({"kind": "SecretList", "items": [secret]})),
             ("things", json!({"kind": "Secret", "data": "hush"})),
         ] {
-            let text = shown(resource, &body);
+            let text = strip(resource, &body);
             assert!(!text.contains("hush") && text.contains(STRIPPED), "{text}");
         }
     }
@@ -89,16 +88,16 @@ mod tests {
     fn other_objects_are_shown_whole() {
         let claim =
             json!({"kind": "PersistentVolumeClaim", "metadata": {"annotations": {"a": "b"}}});
-        assert_eq!(shown("persistentvolumeclaims", &claim), claim.to_string());
+        assert_eq!(strip("persistentvolumeclaims", &claim), claim.to_string());
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_shown() {
+    fn long_bodies_and_those_that_are_not_json_are_not_shown() {
         assert_eq!(
-            stripped("secrets", b"{\"data\": {\"a\": \"hush"),
+            strip_secrets("secrets", b"{\"data\": {\"a\": \"hush"),
             "(20 bytes that are not JSON)"
         );
         let long = vec![b' '; MAX_READ + 1];
-        assert_eq!(stripped("pods", &long), "(65537 bytes)");
+        assert_eq!(strip_secrets("pods", &long), "(65537 bytes)");
     }
 }
