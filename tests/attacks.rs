@@ -210,15 +210,15 @@ async fn a_volume_has_the_name_that_follows_from_the_flags() {
         }
         tenant.delete("deleted").await;
         tenant.start(&[]);
+        for name in ["live", "live-too"] {
+            tenant.until("the claim is served", async |it| it.is_bound(name).await).await;
+        }
         tenant.settle().await;
         let mut asked = tenant.names();
         asked.sort_unstable();
         let mut derived = [volume_name(&claims[0]), volume_name(&claims[1])];
         derived.sort_unstable();
         assert_eq!(asked, derived);
-        for name in ["live", "live-too"] {
-            tenant.until("the claim is served", async |it| it.is_bound(name).await).await;
-        }
         assert_eq!(tenant.get("deleted").await.unwrap()["spec"]["volumeName"], Value::Null);
     })
     .await;

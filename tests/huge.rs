@@ -1,5 +1,5 @@
-//! A user who makes claims as large as the API server takes them, against the real binary: it keeps its
-//! memory, its log and its events small, and serves others meanwhile.
+//! Claims as large as the API server takes them, and a driver whose answers are too large, against the real
+//! binary: it keeps its memory, its log and its events small, and serves others meanwhile.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 use testkit::{
     apiserver::serve::manifests,
     control_plane::ControlPlane,
-    driver::{Host, Script, Scripted},
+    driver::{Failure, Host, Match, Rule, Script, Scripted, VolumeSpec},
 };
 use tokio::time::{Instant, sleep};
+use tonic::Code;
 
 const DRIVER: &str = "disk.example.com";
 const NAMESPACE: &str = "huge";
@@ -74,6 +75,36 @@ fn merge(into: &mut Value, change: &Value) {
     }
 }
 
+/// What the driver answers to claims of the class that has this parameter; to all others as it should.
+fn answers() -> Vec<Rule> {
+    let context = |size| [("context".to_owned(), "x".repeat(size))].into();
+    let error = Failure::new(Code::Internal, &"\u{1b}".repeat(16 << 20));
+    let volume = |volume| Rule { volume, ..Rule::default() };
+    let rules = [
+        (
+            "id",
+            volume(VolumeSpec { volume_id: Some("x".repeat(100_000)), ..VolumeSpec::default() }),
+        ),
+        (
+            "context",
+            volume(VolumeSpec { volume_context: context(1 << 20), ..VolumeSpec::default() }),
+        ),
+        (
+            "message",
+            volume(VolumeSpec { volume_context: context(5 << 20), ..VolumeSpec::default() }),
+        ),
+        ("headers", Rule { error: Some(error), ..Rule::default() }),
+    ];
+    let ruled = rules.map(|(name, rule)| {
+        let parameters = Some([("large".to_owned(), name.to_owned())].into());
+        Rule { matching: Match { parameters, ..Match::default() }, ..rule }
+    });
+    ruled.into_iter().chain([Rule::default()]).collect()
+}
+
+/// The names of the classes whose volumes the driver answers so, each with its own kind of answer.
+const LARGE: [&str; 4] = ["id", "context", "message", "headers"];
+
 /// A cluster, a driver and the program.
 struct House {
     admin: Client,
@@ -94,8 +125,17 @@ impl House {
             json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER}),
         ];
         manifests::apply(&admin, &objects).await.unwrap();
-        let driver =
-            Host::new(Scripted::new(Script { name: Some(DRIVER.into()), ..Script::default() }));
+        let large = LARGE.map(|name| {
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+                   "provisioner": DRIVER, "parameters": {"large": name}})
+        });
+        manifests::apply(&admin, &large).await.unwrap();
+        let script = Script {
+            name: Some(DRIVER.into()),
+            create_volume: Some(answers()),
+            ..Script::default()
+        };
+        let driver = Host::new(Scripted::new(script));
         let socket = directory.0.join("csi.sock");
         driver.listen(&socket).unwrap();
         let kubeconfig = control.layout().kubeconfig("admin");
@@ -135,6 +175,38 @@ impl House {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
+    let house = House::start().await;
+    house.is_served("first").await;
+    let before = house.peak();
+    for class in LARGE {
+        let large = claim(class, &json!({"spec": {"storageClassName": class}}));
+        house.claims().create(&PostParams::default(), &large).await.unwrap();
+    }
+    let took = house.is_served("meanwhile").await;
+    println!("another claim meanwhile: {took:?}");
+    assert!(took < MEANWHILE, "{took:?}");
+    sleep(Duration::from_secs(10)).await;
+
+    let more = house.peak() - before;
+    println!("large answers: {more} KiB more than {before} KiB");
+    assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
+    assert!(std::fs::metadata(&house.log).unwrap().len() <= MOST_LOG);
+    let events: Api<Event> = Api::namespaced(house.admin.clone(), NAMESPACE);
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    for class in LARGE {
+        let failed = |event: &&Event| {
+            event.involved_object.name.as_deref() == Some(class)
+                && event.reason.as_deref() == Some("ProvisioningFailed")
+        };
+        let event = events.iter().find(failed).unwrap_or_else(|| panic!("no event of {class}"));
+        let message = event.message.as_deref().unwrap_or_default();
+        println!("{class}: {message:.300}");
+        assert!(message.len() <= 2048, "{class}: {} bytes", message.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn huge_claims_take_little_and_hinder_nobody() {
     let house = House::start().await;
     house.is_served("first").await;
@@ -145,6 +217,7 @@ async fn huge_claims_take_little_and_hinder_nobody() {
         house.claims().create(&PostParams::default(), &huge).await.unwrap();
         if number == CLAIMS / 2 {
             let took = house.is_served("meanwhile").await;
+            println!("another claim meanwhile: {took:?}");
             assert!(took < MEANWHILE, "{took:?}");
         }
     }
@@ -156,10 +229,11 @@ async fn huge_claims_take_little_and_hinder_nobody() {
     println!("{CLAIMS} huge claims: {more} KiB more than {before} KiB");
     assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
     let logged = std::fs::metadata(&house.log).unwrap().len();
+    println!("{logged} bytes are logged");
     assert!(logged <= MOST_LOG, "{logged} bytes are logged");
     let events: Api<Event> = Api::namespaced(house.admin.clone(), NAMESPACE);
     for event in events.list(&ListParams::default()).await.unwrap() {
         let message = event.message.unwrap_or_default();
-        assert!(message.len() <= 1024, "{} bytes: {:.80}", message.len(), message);
+        assert!(message.len() <= 2048, "{} bytes: {:.80}", message.len(), message);
     }
 }

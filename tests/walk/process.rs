@@ -20,6 +20,13 @@ pub(crate) struct Provisioner {
     log: PathBuf,
 }
 
+/// The file that is started: that of this build, or the one that `CSI_PROVISIONER` names, such as the
+/// shipped one.
+fn file() -> PathBuf {
+    let named = std::env::var_os("CSI_PROVISIONER").map(PathBuf::from);
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_csi-provisioner").into())
+}
+
 impl Provisioner {
     /// Starts it; what it logs goes to the file `log`.
     pub(crate) fn start(arguments: &[String], log: PathBuf) -> Self {
@@ -32,7 +39,7 @@ impl Provisioner {
         arguments: &[String],
         log: PathBuf,
     ) -> Self {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"));
+        let mut program = Command::new(file());
         // What stands in the environment (KUBECONFIG, POD_NAMESPACE) would win over flags and defaults.
         program.args(arguments).env_clear().envs(environment.iter().copied());
         Self::run(&mut program, log)
