@@ -45,7 +45,6 @@ use crate::{
     kube::{
         Informer, Lanes, Scope, Transport, View,
         events::Recorder,
-        informer,
         objects::{CsiNode, Node},
     },
     leader,
@@ -293,7 +292,7 @@ impl<'a> Program<'a> {
         self.controller.watch(move |event| protection.observe(event));
         if let Some(attachments) = &self.attachments {
             let observer = attachments.observer(self.controller.volume_waker());
-            let reflector = self.reflector().anew_when(attachments.wants_list());
+            let reflector = self.reflector().relist_when(attachments.wants_list());
             tasks.spawn_critical("watch of VolumeAttachments", reflector.run(observer));
         }
         if let Some(publisher) = &self.publisher {
@@ -327,10 +326,7 @@ impl<'a> Program<'a> {
     fn reflectors<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
         let (client, metrics) = (self.lanes.objects.clone(), self.metrics.clone());
         let random = Arc::clone(&self.world.random);
-        move || {
-            let settings = informer::Settings::default();
-            Informer::new(&client, Scope::all(), settings, Arc::clone(&random), &metrics)
-        }
+        move || Informer::new(&client, Scope::all(), Arc::clone(&random), &metrics)
     }
 
     /// A check of whether everything that is watched has been listed once; an error names what

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     kube::{
         ApiError, Client, Edit, Edited, EventHandler, Informer, InformerEvent, Name, Patch, Scope,
-        View, informer,
+        View,
         objects::{StorageCapacity, StorageCapacityBeta},
     },
     metrics::Metrics,
@@ -168,9 +168,8 @@ impl Store {
         observe: impl FnMut(InformerEvent<Shown>) + Send + 'static,
     ) {
         let scope = self.scope.clone().labelled(&self.names.selector());
-        let settings = informer::Settings::default();
         by_version!(self.version, V => {
-            let reflector = Informer::<V>::new(&self.client, scope, settings, random, metrics);
+            let reflector = Informer::<V>::new(&self.client, scope, random, metrics);
             tasks.spawn_critical("watch of CSIStorageCapacities", reflector.run(showing(observe)));
         });
     }

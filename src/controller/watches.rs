@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     kube::{
-        Extent, FirstList, Informer, InformerEvent, Scope, View, informer,
+        Extent, FirstList, Informer, InformerEvent, Scope, View,
         objects::{Claim, StorageClass, Volume},
     },
     mutations,
@@ -199,14 +199,14 @@ impl<P: Provisioner> Controller<P> {
             }
         };
         let lists = self.lists.clone();
-        let reflector = self.reflector_of_many::<Claim>();
+        let reflector = self.reflector::<Claim>();
         self.tasks.spawn_critical("watch of PersistentVolumeClaims", async move {
             lists.0.claims_wanted.cancelled().await;
             if mutations::is_on(Mutation::VolumesListedFirst) {
                 lists.0.volumes_wanted.cancel();
                 lists.0.volumes.whole().await;
             }
-            reflector.run_listed(observer).await;
+            reflector.run(observer).await;
         });
     }
 
@@ -232,25 +232,16 @@ impl<P: Provisioner> Controller<P> {
         };
         let lists = self.lists.clone();
         let anew = Arc::clone(&lists.0.volumes_anew);
-        let reflector = self.reflector_of_many::<Volume>().anew_when(anew);
+        let reflector = self.reflector::<Volume>().relist_when(anew);
         self.tasks.spawn_critical("watch of PersistentVolumes", async move {
             lists.0.volumes_wanted.cancelled().await;
-            reflector.run_listed(observer).await;
+            reflector.run(observer).await;
         });
     }
 
     fn reflector<V: View>(&self) -> Informer<V> {
-        self.reflector_as(informer::Settings::default())
-    }
-
-    /// Of a kind of which a cluster may hold a hundred thousand.
-    fn reflector_of_many<V: View>(&self) -> Informer<V> {
-        self.reflector_as(informer::Settings::of_many())
-    }
-
-    fn reflector_as<V: View>(&self, settings: informer::Settings) -> Informer<V> {
         let random = Arc::clone(&self.random);
-        Informer::new(&self.client, Scope::all(), settings, random, &self.metrics)
+        Informer::new(&self.client, Scope::all(), random, &self.metrics)
     }
 
     /// Another process works: claims and PersistentVolumes are followed meanwhile. Nothing is written
@@ -276,7 +267,7 @@ impl<P: Provisioner> Controller<P> {
             (self.claims.book.clone(), self.queues.clone(), self.lists.clone());
         let taking_in = book.clone();
         let observer = move |event| queues.wake_claims(taking_in.stands(event));
-        let reflector = self.reflector_of_many::<Claim>();
+        let reflector = self.reflector::<Claim>();
         self.tasks.spawn("list of PersistentVolumeClaims", async move {
             lists.0.claims.whole().await;
             book.claims_listed(reflector.list_once(observer).await);

@@ -22,14 +22,7 @@ pub use edits::{Edit, Edited, WriteBy};
 pub use lanes::{LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
@@ -55,7 +48,6 @@ pub(super) const MAX_ANSWER: usize = 32 << 20;
 pub struct Client {
     service: Transport,
     pub(super) random: Arc<dyn Random>,
-    streams: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Client {
@@ -85,17 +77,7 @@ impl Patch {
 impl Client {
     /// A lane on `service`, which obeys the lane's rules already.
     pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
-        Self { service, random, streams: Arc::new(AtomicBool::new(true)) }
-    }
-
-    /// Whether the server may know streamed lists.
-    pub(super) fn streams_lists(&self) -> bool {
-        self.streams.load(Ordering::Relaxed)
-    }
-
-    /// The server was seen not to know streamed lists, which holds for all kinds.
-    pub(super) fn never_streams_lists(&self) {
-        self.streams.store(false, Ordering::Relaxed);
+        Self { service, random }
     }
 
     /// Reads one object.
@@ -172,7 +154,7 @@ impl Client {
         self.ask_for(request_with(Method::POST, path, JSON, question)?).await
     }
 
-    /// A client of kube's on the same lane, for one watcher, whose watches keep a pace. Every call
+    /// A client of kube's on the same lane, for one informer, whose watches keep a rate. Every call
     /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
     /// the client.
     pub fn kube(&self) -> kube::Client {

@@ -93,12 +93,12 @@ fn house(minor: u8) -> House {
 impl House {
     /// Follows the server's classes while `script` runs.
     async fn follow(&self, script: impl AsyncFnOnce(&Mutex<Follower>)) {
-        let settings = Settings { page_size: 3, ..Settings::default() };
-        let reflector =
-            Informer::new(&self.lanes.objects, Scope::all(), settings, random(), &self.metrics);
+        let settings = Settings { page_size: 3, first_page: None, ..Settings::default() };
+        let informer = Informer::new(&self.lanes.objects, Scope::all(), random(), &self.metrics)
+            .with_settings(settings);
         let follower = Mutex::new(Follower::default());
         tokio::select! {
-            () = reflector.run(|event| follower.lock().observe(event)) => panic!("a reflector never returns"),
+            () = informer.run(|event| follower.lock().observe(event)) => panic!("an informer never returns"),
             () = script(&follower) => {}
         }
     }
