@@ -1,16 +1,16 @@
 //! Lists all objects of a kind and yields every change to them, for ever.
 //!
-//! There is one list-and-watch, [`list_watch`], for every kind; its requests and failures are those of
-//! kube-rs's `watcher`, and so are its events, [`InformerEvent`]. A list is yielded whole, up to
+//! There is one list-and-watch, [`list_watch`], for every kind. Its events, [`InformerEvent`], are those
+//! of kube-rs's `watcher`. A list is yielded whole, up to
 //! [`InformerEvent::InitDone`], or begins again with [`InformerEvent::Init`]; events come in the server's
 //! order; a watch that breaks is opened again at the version it had; one object that cannot be read
 //! does not end the list or watch that it came in. An [`EventHandler`] keeps what it needs of
 //! the objects; [`self::cache`] finds what vanished between two lists.
 //!
 //! Lists are not requested as the beginning of a watch (`sendInitialEvents`): that would spare one
-//! request a list and the right to `list`, but of 100,000 volumes it costs a server 9.1 s where pages
-//! cost 1.5 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's watch cache,
-//! while a page without a version is a consistent read (safety rules 6 and 10).
+//! request a list and the right to `list`, but for 100,000 volumes it costs a server 9.1 s where pages
+//! cost 1.5 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's
+//! watch cache, while a page without a version is a consistent read (safety rules 6 and 10).
 
 mod backoff;
 pub mod cache;

@@ -208,7 +208,7 @@ async fn a_gap_that_swallowed_changes_is_told_by_the_next_list() {
     let class = |name: &str| json!({"kind": "StorageClass", "metadata": {"name": name, "annotations": {"kept": "yes"}}, "provisioner": "p"});
     house.server.create(&class("old")).unwrap();
     house.server.faults().add(
-        Rule::on("watch", "storageclasses", Effect::Stream(StreamFault::Swallow { after: 1 }))
+        Rule::on("watch", "storageclasses", Effect::Stream(StreamFault::Swallow { after: 0 }))
             .times(1),
     );
     let script = async |follower: &Mutex<Follower>| {

@@ -111,10 +111,7 @@ impl<V: View> ListWatch<V> {
                 Ok(Some(InformerEvent::Init))
             }
             State::Listing(list) => match list.next(&self.source).await.map_err(Failure::List)? {
-                Some(object) => {
-                    let event = self.readable(object).map(InformerEvent::InitApply);
-                    Ok(Some(event.unwrap_or_else(|unreadable| unreadable)))
-                }
+                Some(object) => Ok(Some(self.event_of(object, InformerEvent::InitApply))),
                 None => {
                     let version = list.version().ok_or(Failure::NoVersion)?.to_owned();
                     self.state = State::Listed(version);
@@ -133,20 +130,19 @@ impl<V: View> ListWatch<V> {
                     return Ok(None);
                 };
                 let change = change.map_err(Failure::Watch)?;
-                *version = version_of(&change)?;
+                version_of(&change)?.clone_into(version);
                 self.refusals = 0;
                 self.reporter.report_watched();
-                Ok(self.event(change))
+                Ok(self.change_event(change))
             }
         }
     }
 
-    /// What a change of a watch means; none where it changes nothing.
-    fn event(&mut self, change: WatchEvent<Tolerant<V>>) -> Option<InformerEvent<V>> {
+    /// The event of what a watch yields; none if it changes no object.
+    fn change_event(&mut self, change: WatchEvent<Tolerant<V>>) -> Option<InformerEvent<V>> {
         match change {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                let event = self.readable(object).map(InformerEvent::Apply);
-                Some(event.unwrap_or_else(|unreadable| unreadable))
+                Some(self.event_of(object, InformerEvent::Apply))
             }
             WatchEvent::Deleted(Tolerant::Unreadable { metadata, fault }) => {
                 self.reporter.report_unreadable(&metadata, &fault);
@@ -158,17 +154,22 @@ impl<V: View> ListWatch<V> {
         }
     }
 
-    /// Gives the object, or reports that it cannot be read and gives the event that says so.
-    fn readable(&mut self, object: Tolerant<V>) -> Result<V, InformerEvent<V>> {
+    /// Makes the `event` of an object. If the object cannot be read, reports that and makes the event
+    /// that says so.
+    fn event_of(
+        &mut self,
+        object: Tolerant<V>,
+        event: fn(V) -> InformerEvent<V>,
+    ) -> InformerEvent<V> {
         match object {
-            Tolerant::Read(object) => Ok(object),
+            Tolerant::Read(object) => event(object),
             Tolerant::Unreadable { metadata, fault } => {
                 self.reporter.report_unreadable(&metadata, &fault);
-                Err(InformerEvent::Unreadable {
+                InformerEvent::Unreadable {
                     namespace: metadata.namespace.unwrap_or_default(),
                     name: metadata.name.unwrap_or_default(),
                     uid: metadata.uid.unwrap_or_default(),
-                })
+                }
             }
         }
     }
@@ -192,7 +193,7 @@ impl<V: View> ListWatch<V> {
 }
 
 /// The version at which a watch goes on after `change`.
-fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<String, Failure> {
+fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<&str, Failure> {
     let version = match change {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
             object.meta().resource_version.as_deref()
@@ -202,7 +203,7 @@ fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<String, Failu
             return Err(Failure::Watch(kube::Error::Api(status.clone().boxed())));
         }
     };
-    version.filter(|version| !version.is_empty()).map(str::to_owned).ok_or(Failure::NoVersion)
+    version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
 }
 
 /// A view that holds nothing but these names.

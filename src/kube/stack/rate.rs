@@ -1,6 +1,6 @@
-//! Keeps one watcher from beginning watches without end.
+//! Keeps one informer from opening watches without end.
 //!
-//! kube's watcher begins a watch anew as soon as the last one ended. Promises that where a server,
+//! An informer opens a watch as soon as the last one ended. Promises that where a server,
 //! or something before it, ends every watch at once, one watcher asks once a second, not as fast
 //! as it can. Other requests pass. Leaves what a lane as a whole may send to `throttle`.
 
