@@ -1,6 +1,6 @@
 //! Lists all objects of a kind and yields every change to them, for ever.
 //!
-//! There is one list-and-watch, [`list_watch`], for every kind. Its events, [`InformerEvent`], are those
+//! There is one list-and-watch, `list_watch`, for every kind. Its events, [`InformerEvent`], are those
 //! of kube-rs's `watcher`. A list is yielded whole, up to
 //! [`InformerEvent::InitDone`], or begins again with [`InformerEvent::Init`]; events come in the server's
 //! order; a watch that breaks is opened again at the version it had; one object that cannot be read
