@@ -74,7 +74,7 @@ impl<V: View> List<V> {
                 return Ok(Some(object));
             }
             let Some(page) = &mut self.page else {
-                self.page = Some(source.request_page::<V>(&self.request).await?);
+                self.page = Some(source.request_page(&self.request).await?);
                 continue;
             };
             match (page.next().await?, &self.next) {

@@ -110,15 +110,15 @@ impl<V: View> ListWatch<V> {
                 self.state = State::Listing(Box::new(List::new(&self.source)));
                 Ok(Some(InformerEvent::Init))
             }
-            State::Listing(list) => match list.next(&self.source).await.map_err(Failure::List)? {
-                Some(object) => Ok(Some(self.event_of(object, InformerEvent::InitApply))),
-                None => {
-                    let version = list.version().ok_or(Failure::NoVersion)?.to_owned();
-                    self.state = State::Listed(version);
-                    self.refusals = 0;
-                    Ok(Some(InformerEvent::InitDone))
+            State::Listing(list) => {
+                if let Some(object) = list.next(&self.source).await.map_err(Failure::List)? {
+                    return Ok(Some(self.event_of(object, InformerEvent::InitApply)));
                 }
-            },
+                let version = list.version().ok_or(Failure::NoVersion)?.to_owned();
+                self.state = State::Listed(version);
+                self.refusals = 0;
+                Ok(Some(InformerEvent::InitDone))
+            }
             State::Listed(version) => {
                 let changes = self.source.watch(version).await.map_err(Failure::Watch)?;
                 self.state = State::Watching(std::mem::take(version), changes);

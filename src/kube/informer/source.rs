@@ -77,7 +77,7 @@ impl Source {
     }
 
     /// Requests a page; returns once the answer has begun.
-    pub(super) async fn request_page<V: View>(&self, params: &ListParams) -> kube::Result<Page> {
+    pub(super) async fn request_page(&self, params: &ListParams) -> kube::Result<Page> {
         let request = Request::new(&*self.path).list(params).map_err(kube::Error::BuildRequest)?;
         Page::request(&self.client, request, self.in_protobuf).await
     }
