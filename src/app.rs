@@ -44,7 +44,6 @@ use crate::{
     kube::{
         Informer, Lanes, Scope, Transport, View,
         events::Recorder,
-        informer,
         objects::{CsiNode, Node},
     },
     leader,
@@ -258,7 +257,7 @@ impl<'a> Program<'a> {
         self.controller.watch(move |event| protection.on_event(event));
         if let Some(attachments) = &self.attachments {
             let handler = attachments.event_handler(self.controller.volume_waker());
-            let informer = self.informer().anew_when(attachments.list_requests());
+            let informer = self.informer().relist_when(attachments.list_requests());
             tasks.spawn_critical("watch of VolumeAttachments", informer.run(handler));
         }
         if let Some(publisher) = &self.publisher {
@@ -296,10 +295,7 @@ impl<'a> Program<'a> {
         let client = self.lanes.objects.clone();
         let metrics = self.metrics.clone();
         let random = Arc::clone(&self.env.random);
-        move || {
-            let settings = informer::Settings::default();
-            Informer::new(&client, Scope::all(), settings, Arc::clone(&random), &metrics)
-        }
+        move || Informer::new(&client, Scope::all(), Arc::clone(&random), &metrics)
     }
 
     /// Returns a check that everything that is watched has been listed once. Its error names what has

@@ -29,8 +29,8 @@ use world::Simulation;
 const OURS: &str = include_str!("../deploy/kubernetes/rbac.yaml");
 const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 
-/// A release without streaming lists: there, initial lists need `list` too.
-const WITHOUT_STREAMING: u8 = 33;
+/// The oldest release that is tested here.
+const OLD: u8 = 33;
 
 /// Needed, but by something rarer than what [`live`] plays: only some claims name a
 /// VolumeAttributesClass, few nodes lack a label, and restores have tests of their own.
@@ -171,7 +171,7 @@ fn parsed(manifest: &str) -> Vec<Value> {
 }
 
 async fn is_enough(manifest: &str, account: &str) {
-    for minor in [WITHOUT_STREAMING, 36] {
+    for minor in [OLD, 36] {
         let simulation = cluster(minor, &parsed(manifest), account);
         assert_eq!(
             live(&simulation, &["a", "b"]).await,
@@ -268,7 +268,7 @@ fn nothing_is_granted_that_the_original_does_not_ask_for() {
 async fn each_verb_is_missed_when_it_is_not_granted() {
     for Need { resource, verb, .. } in needs(false) {
         let roles = without(parsed(OURS), resource, verb);
-        let simulation = cluster(WITHOUT_STREAMING, &roles, "csi-provisioner");
+        let simulation = cluster(OLD, &roles, "csi-provisioner");
         // Who stands by needs no more rights than who leads, but for the Lease.
         let candidates: &[&str] = if *resource == "leases" { &["a", "b"] } else { &["a"] };
         let lived = live(&simulation, candidates).await;
@@ -469,7 +469,7 @@ async fn publish(simulation: &Simulation) -> Result<(), &'static str> {
 
 #[tokio::test(start_paused = true)]
 async fn capacity_objects_are_published_with_the_commented_rules() {
-    for minor in [WITHOUT_STREAMING, 36] {
+    for minor in [OLD, 36] {
         let simulation =
             cluster(minor, &with_commented(&["csistoragecapacities"]), "csi-provisioner");
         assert_eq!(publish(&simulation).await, Ok(()), "1.{minor}\n{}", simulation.trace());
@@ -483,7 +483,7 @@ async fn each_verb_on_capacity_objects_is_missed_when_it_is_not_granted() {
     let capacity = needs(true).filter(|need| need.resource == "csistoragecapacities");
     for Need { resource, verb, .. } in capacity.filter(|need| need.verb != "get") {
         let roles = without(with_commented(&[resource]), resource, verb);
-        let simulation = cluster(WITHOUT_STREAMING, &roles, "csi-provisioner");
+        let simulation = cluster(OLD, &roles, "csi-provisioner");
         let published = publish(&simulation).await;
         // What this process writes itself it knows without a watch.
         assert_eq!(published.is_ok(), *verb == "watch", "{verb}");

@@ -45,9 +45,7 @@ fn slow_cluster() -> Simulation {
 
 /// The same without the volumes.
 fn slow_claims() -> Simulation {
-    // This release streams no lists.
-    let version = ServerVersion::minor(33);
-    let options = Options { version, page: PAGE, ..Options::default() };
+    let options = Options { page: PAGE, ..Options::default() };
     let simulation = Simulation::of(options);
     for number in 0..MANY {
         let mut claim = claim(&format!("m-{number:03}"));

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     kube::{
         ApiError, Client, Edit, Edited, EventHandler, Informer, InformerEvent, Name, Patch, Scope,
-        View, informer,
+        View,
         objects::{StorageCapacity, StorageCapacityBeta},
     },
     metrics::Metrics,
@@ -167,9 +167,8 @@ impl Store {
         observe: impl FnMut(InformerEvent<AnyVersion>) + Send + 'static,
     ) {
         let scope = self.scope.clone().labelled(&self.names.selector());
-        let settings = informer::Settings::default();
         by_version!(self.version, V => {
-            let reflector = Informer::<V>::new(&self.client, scope, settings, random, metrics);
+            let reflector = Informer::<V>::new(&self.client, scope, random, metrics);
             tasks.spawn_critical("watch of CSIStorageCapacities", reflector.run(adapt(observe)));
         });
     }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     kube::{
-        Extent, FirstList, Informer, InformerEvent, Scope, View, informer,
+        Extent, FirstList, Informer, InformerEvent, Scope, View,
         objects::{Claim, StorageClass, Volume},
     },
     mutations,
@@ -181,14 +181,14 @@ impl<P: Provisioner> Controller<P> {
     fn watch_claims(&self, on_claim_event: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
         let handler = self.claim_event_handler(on_claim_event);
         let lists = self.lists.clone();
-        let informer = self.informer_of_many::<Claim>();
+        let informer = self.informer::<Claim>();
         self.tasks.spawn_critical("watch of PersistentVolumeClaims", async move {
             lists.0.start_claims.cancelled().await;
             if mutations::is_on(Mutation::VolumesListedFirst) {
                 lists.0.start_volumes.cancel();
                 lists.0.volumes.whole().await;
             }
-            informer.run_listed(handler).await;
+            informer.run(handler).await;
         });
     }
 
@@ -228,10 +228,10 @@ impl<P: Provisioner> Controller<P> {
         let handler = self.volume_event_handler();
         let lists = self.lists.clone();
         let relist = Arc::clone(&lists.0.relist_volumes);
-        let informer = self.informer_of_many::<Volume>().anew_when(relist);
+        let informer = self.informer::<Volume>().relist_when(relist);
         self.tasks.spawn_critical("watch of PersistentVolumes", async move {
             lists.0.start_volumes.cancelled().await;
-            informer.run_listed(handler).await;
+            informer.run(handler).await;
         });
     }
 
@@ -262,17 +262,8 @@ impl<P: Provisioner> Controller<P> {
     }
 
     fn informer<V: View>(&self) -> Informer<V> {
-        self.informer_with(informer::Settings::default())
-    }
-
-    /// Creates an informer for a kind of which a cluster may have 100,000 objects.
-    fn informer_of_many<V: View>(&self) -> Informer<V> {
-        self.informer_with(informer::Settings::of_many())
-    }
-
-    fn informer_with<V: View>(&self, settings: informer::Settings) -> Informer<V> {
         let random = Arc::clone(&self.random);
-        Informer::new(&self.client, Scope::all(), settings, random, &self.metrics)
+        Informer::new(&self.client, Scope::all(), random, &self.metrics)
     }
 
     /// Starts to list and watch claims and PersistentVolumes while another process is the leader.
@@ -299,7 +290,7 @@ impl<P: Provisioner> Controller<P> {
         let queues = self.queues.clone();
         let listed_index = index.clone();
         let handler = move |event| queues.wake_claims(listed_index.on_relist_event(event));
-        let informer = self.informer_of_many::<Claim>();
+        let informer = self.informer::<Claim>();
         self.tasks.spawn("list of PersistentVolumeClaims", async move {
             lists.0.claims.whole().await;
             index.claims_listed(informer.list_once(handler).await);

@@ -21,14 +21,7 @@ pub use edits::{Edit, Edited, WriteBy};
 pub use lanes::{LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
@@ -54,8 +47,6 @@ pub(super) const MAX_ANSWER: usize = 32 << 20;
 pub struct Client {
     service: Transport,
     pub(super) random: Arc<dyn Random>,
-    /// Whether the server may support streamed lists.
-    streamed_lists: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Client {
@@ -86,17 +77,7 @@ impl Patch {
 impl Client {
     /// A client on `service`, the transport wrapped in the lane's layers.
     pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
-        Self { service, random, streamed_lists: Arc::new(AtomicBool::new(true)) }
-    }
-
-    /// Whether the server may support streamed lists.
-    pub(super) fn may_stream_lists(&self) -> bool {
-        self.streamed_lists.load(Ordering::Relaxed)
-    }
-
-    /// Turns streamed lists off for all kinds, because the server does not support them.
-    pub(super) fn disable_streamed_lists(&self) {
-        self.streamed_lists.store(false, Ordering::Relaxed);
+        Self { service, random }
     }
 
     /// Reads one object.

@@ -93,9 +93,9 @@ fn fixture(minor: u8) -> Fixture {
 impl Fixture {
     /// Follows the server's classes while `script` runs.
     async fn follow(&self, script: impl AsyncFnOnce(&Mutex<Follower>)) {
-        let settings = Settings { page_size: 3, ..Settings::default() };
-        let informer =
-            Informer::new(&self.lanes.objects, Scope::all(), settings, random(), &self.metrics);
+        let settings = Settings { page_size: 3, first_page: None, ..Settings::default() };
+        let informer = Informer::new(&self.lanes.objects, Scope::all(), random(), &self.metrics)
+            .with_settings(settings);
         let follower = Mutex::new(Follower::default());
         tokio::select! {
             () = informer.run(|event| follower.lock().on_event(event)) => panic!("an informer never returns"),
@@ -209,7 +209,7 @@ async fn the_next_list_reports_changes_that_a_watch_missed() {
     let class = |name: &str| json!({"kind": "StorageClass", "metadata": {"name": name, "annotations": {"kept": "yes"}}, "provisioner": "p"});
     fixture.server.create(&class("old")).unwrap();
     fixture.server.faults().add(
-        Rule::on("watch", "storageclasses", Effect::Stream(StreamFault::Swallow { after: 1 }))
+        Rule::on("watch", "storageclasses", Effect::Stream(StreamFault::Swallow { after: 0 }))
             .times(1),
     );
     let script = async |follower: &Mutex<Follower>| {

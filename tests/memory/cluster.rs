@@ -1,6 +1,6 @@
 //! An API server that holds as many objects as a test asks for, and keeps none of them in memory.
 //!
-//! It answers what a standby asks: what is served and allowed, lists that are streamed, whole or in pages, made
+//! It answers what a standby asks: what is served and allowed, lists, whole or in pages, made
 //! up object by object while they are sent, and the Lease, which another replica holds.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
@@ -41,14 +41,6 @@ impl Show {
         Self { listed: 0, total: 0, event: Arc::new(|_| ("ADDED", Value::Null)) }
     }
 
-    /// The lines of a watch that begins with a list, and then stays open.
-    fn list_and_changes(self, kind: &str) -> impl Stream<Item = Bytes> + Send + use<> {
-        let event = Arc::clone(&self.event);
-        let list = stream::iter((0..self.listed).map(move |number| line(event(number))));
-        let whole = line(("BOOKMARK", end_of_list(kind)));
-        list.chain(stream::once(async move { whole })).chain(self.changes())
-    }
-
     /// The lines of a watch that follows a list.
     fn changes(self) -> impl Stream<Item = Bytes> + Send {
         let Self { listed, total, event } = self;
@@ -84,17 +76,6 @@ fn line((of, object): (&str, Value)) -> Bytes {
     Bytes::from(format!("{{\"type\":\"{of}\",\"object\":{object}}}\n"))
 }
 
-/// The bookmark that ends a streamed list.
-fn end_of_list(kind: &str) -> Value {
-    json!({
-        "kind": kind, "apiVersion": "v1",
-        "metadata": {
-            "resourceVersion": "2000000", "creationTimestamp": null,
-            "annotations": {"k8s.io/initial-events-end": "true"},
-        },
-    })
-}
-
 /// The way to a server that shows `shows`, by plural.
 pub(crate) fn transport(shows: BTreeMap<&'static str, Show>) -> Transport {
     let shows = Arc::new(shows);
@@ -117,8 +98,6 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::
         )
     } else if plural == "selfsubjectrulesreviews" {
         whole(&all_rights())
-    } else if query.contains("sendInitialEvents=true") {
-        streamed(show().list_and_changes(&plural))
     } else if query.contains("watch=true") {
         streamed(show().changes())
     } else if query.contains("resourceVersionMatch=NotOlderThan") {

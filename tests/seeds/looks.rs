@@ -2,26 +2,19 @@
 //! on it: before its first DeleteVolume in a term a process has listed anew what a deletion hangs
 //! on (safety rule 6), and right before each it has read the PersistentVolume (rule 10).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use http::Response;
-use http_body_util::{BodyExt as _, StreamBody};
+use http::StatusCode;
 use parking_lot::Mutex;
-use testkit::apiserver::{Body, request_info::RequestInfo};
+use testkit::apiserver::request_info::RequestInfo;
 use tokio::time::Instant;
 
-use super::{
-    core::Core,
-    watching::{ATTACHMENTS, has},
-};
+use super::{core::Core, watching::ATTACHMENTS};
 
 /// How old the last look before a deletion may be: two seconds, and the way to the driver.
 pub(crate) const FRESH: Duration = Duration::from_millis(2_200);
 
 const VOLUMES: &str = "persistentvolumes";
-
-/// What tells that a list which comes as a stream is whole.
-const WHOLE: &str = "k8s.io/initial-events-end";
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -63,51 +56,23 @@ impl Looks {
     }
 }
 
-/// Notes what the answer to a request shows, which was sent then. A list that comes as a stream is
-/// noted when it is whole.
-pub(crate) fn noted(
-    core: &Arc<Core>,
+/// Notes what the answer to a request shows, which was sent then.
+pub(crate) fn note(
+    core: &Core,
     process: &str,
     info: &RequestInfo,
     asked: Instant,
-    response: Response<Body>,
-) -> Response<Body> {
+    status: StatusCode,
+) {
     let (looks, kind) = (&core.looks, info.resource.as_str());
-    let answered = response.status() == 200;
+    let answered = status == StatusCode::OK;
     match info.verb.as_str() {
-        "get" if kind == VOLUMES && (answered || response.status() == 404) => {
+        "get" if kind == VOLUMES && (answered || status == StatusCode::NOT_FOUND) => {
             looks.read(process, &info.name, asked);
         }
         "list" if answered && info.name.is_empty() => looks.listed(process, kind, asked),
-        "watch" if answered && info.uri.contains("sendInitialEvents=true") => {
-            return streamed(core, process, kind, asked, response);
-        }
         _ => {}
     }
-    response
-}
-
-fn streamed(
-    core: &Arc<Core>,
-    process: &str,
-    kind: &str,
-    asked: Instant,
-    response: Response<Body>,
-) -> Response<Body> {
-    let list = Some((Arc::clone(core), process.to_owned(), kind.to_owned()));
-    let (parts, body) = response.into_parts();
-    let frames = futures::stream::unfold((body, list), move |(mut body, mut list)| async move {
-        let frame = body.frame().await?;
-        let lines = frame.as_ref().ok().and_then(|frame| frame.data_ref());
-        if let Some((core, process, kind)) = &list
-            && lines.is_some_and(|lines| has(lines, WHOLE))
-        {
-            core.looks.listed(process, kind, asked);
-            list = None;
-        }
-        Some((frame, (body, list)))
-    });
-    Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
 }
 
 /// A DeleteVolume of a volume whose PersistentVolumes have these names reaches the driver; its caller

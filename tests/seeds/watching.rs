@@ -306,6 +306,6 @@ fn is_error(lines: &[u8]) -> bool {
 }
 
 /// Whether the text stands in the lines.
-pub(crate) fn has(lines: &[u8], text: &str) -> bool {
+fn has(lines: &[u8], text: &str) -> bool {
     String::from_utf8_lossy(lines).contains(text)
 }

@@ -139,7 +139,8 @@ impl Wire {
         let answer = match fate {
             Fate::Served => {
                 let response = self.watched(&info, self.serve(&info, request).await?);
-                Ok(looks::noted(&self.core, self.life.name(), &info, asked, response))
+                looks::note(&self.core, self.life.name(), &info, asked, response.status());
+                Ok(response)
             }
             Fate::Lost => Err("the connection was cut".into()),
             Fate::Hung(served) => {

@@ -1,7 +1,7 @@
-//! How long a reflector waits after an error.
+//! How long an informer waits after a failure.
 //!
-//! Promises client-go's numbers: 800 ms, doubled up to 30 s, each lengthened by up to its own
-//! length by chance, and from the start again after two minutes without an error.
+//! As in client-go: 800 ms, doubled up to 30 s, each lengthened by a random part of itself, and from
+//! the start again after two minutes without a failure.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ const FIRST: Duration = Duration::from_millis(800);
 const LAST: Duration = Duration::from_secs(30);
 const CALM: Duration = Duration::from_secs(120);
 
-/// The state of one reflector's back-off.
+/// The back-off of one informer.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     last: Option<(Instant, Duration)>,
 }
 
 impl Backoff {
-    /// An error happened at `now`: the wait before the next try, `chance` being from 0 to 1.
+    /// Returns how long to wait after a failure at `now`; `chance` is from 0 to 1.
     pub(super) fn wait(&mut self, now: Instant, chance: f64) -> Duration {
         let base = match self.last {
             Some((before, base)) if now.duration_since(before) < CALM => (base * 2).min(LAST),
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_half_a_minute_and_begin_anew_after_two_calm_ones() {
+    fn waits_double_up_to_half_a_minute_and_start_over_after_two_minutes() {
         let mut backoff = Backoff::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);

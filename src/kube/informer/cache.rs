@@ -1,14 +1,13 @@
-//! What is kept of the objects that a reflector shows: those of interest, as little as possible.
+//! A cache of the objects of interest that an informer yields.
 //!
-//! Owns the store and the difference between two sightings. Promises that entering, leaving and
-//! vanishing are each told once and never mixed up: what has *left* still exists but is of no
-//! interest any more; what is *gone* does not exist. A relist that swallowed deletions tells them
-//! at its end. Leaves to its caller what is of interest, what is kept of it (`T`), and the key: a
-//! key by name takes an object re-created under its name for the same one ([`Change::Updated`]).
+//! Each call returns what it changed. An object that has *left* still exists but is of no interest
+//! any more; one that is *gone* does not exist. Deletions that no watch showed are found at the end of
+//! the next list. The caller decides what is of interest, what is kept of it (`T`), and the key: with
+//! the name as key, an object that was created again under its name counts as updated.
 
 use std::collections::{BTreeMap, btree_map};
 
-/// What a sighting changed.
+/// What an event changed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change<'a, T> {
     /// The object is of interest and was not before.
@@ -28,7 +27,7 @@ pub enum Change<'a, T> {
     Nothing,
 }
 
-/// A store of what is of interest, by key.
+/// What is kept of the objects of interest, by key.
 #[derive(Debug)]
 pub struct Cache<T> {
     entries: BTreeMap<Box<str>, Entry<T>>,
@@ -49,12 +48,12 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T> Cache<T> {
-    /// A new list begins. Everything stays until it is [`complete`](Self::complete).
+    /// A new list begins. Everything is kept until it is [`complete`](Self::complete).
     pub fn restarted(&mut self) {
         self.generation += 1;
     }
 
-    /// The object `key` exists, and `item` is what is kept of it, if it is of interest.
+    /// The object `key` exists; `item` is what is kept of it, or none if it is of no interest.
     pub fn seen(&mut self, key: &str, item: Option<T>) -> Change<'_, T> {
         match item {
             Some(item) => self.keep(key, item),
@@ -88,13 +87,13 @@ impl<T> Cache<T> {
         self.entries.remove(key).map_or(Change::Nothing, |entry| Change::Gone(entry.item))
     }
 
-    /// The list is whole: gives what was kept and is not in it, which has vanished meanwhile.
+    /// The list is complete: removes what is not in it, and returns it.
     #[must_use]
     pub fn complete(&mut self) -> Vec<T> {
         self.complete_by_key().into_iter().map(|(_, item)| item).collect()
     }
 
-    /// The same with the keys, for callers that do not keep them.
+    /// Like [`complete`](Self::complete), with the keys.
     #[must_use]
     pub fn complete_by_key(&mut self) -> Vec<(Box<str>, T)> {
         let vanished = self.entries.iter().filter(|(_, entry)| entry.generation != self.generation);
@@ -111,17 +110,17 @@ impl<T> Cache<T> {
         self.entries.get(key).map(|entry| &entry.item)
     }
 
-    /// The same, to note something beside what the object says.
+    /// What is kept of the object `key`, to be changed.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut T> {
         self.entries.get_mut(key).map(|entry| &mut entry.item)
     }
 
-    /// All that is kept, by key.
+    /// Iterates over everything, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.entries.iter().map(|(key, entry)| (&**key, &entry.item))
     }
 
-    /// How many objects something is kept of.
+    /// The number of objects of which something is kept.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -1,8 +1,8 @@
 //! How far the first list of a kind is.
 //!
-//! Owns what work waits for before it begins: that the server has begun to answer, which says that we
-//! may list at all, or that it has told everything. Promises to go on only, a later list changing
-//! nothing, unless it is told that only a new list counts ([`FirstList::anew`]). Whoever observes a kind says what it was shown, after having taken that in.
+//! Work waits for it before it begins: until the server has begun to answer, which shows that the kind may
+//! be listed, or until the list is complete. Later lists change nothing, unless [`FirstList::anew`] says that only a new
+//! list counts. The handler of a kind's events reports each event's [`Extent`], once it has handled it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct Reached {
     awaits_new: bool,
 }
 
-/// How much of a kind was shown.
+/// How much of a kind was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Extent {
     /// Nothing.
@@ -35,7 +35,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// What this sighting adds up to.
+    /// How much is listed with this event.
     pub fn of<V>(event: &InformerEvent<V>) -> Self {
         match event {
             // A list may begin and then be refused.
@@ -50,10 +50,10 @@ impl Extent {
 }
 
 impl FirstList {
-    /// So much was shown and taken in.
+    /// Reports that so much was listed and handled.
     pub fn reached(&self, extent: Extent) {
         self.0.send_if_modified(|reached| {
-            // Only a list that begins shows nothing.
+            // Only the beginning of a list is nothing.
             reached.awaits_new &= extent != Extent::Nothing;
             let more = !reached.awaits_new && reached.extent < extent;
             if more {
@@ -63,17 +63,17 @@ impl FirstList {
         });
     }
 
-    /// From now on only a list counts that begins after this.
+    /// Starts over: only a list that begins after this call counts.
     pub fn anew(&self) {
         self.0.send_replace(Reached { extent: Extent::Nothing, awaits_new: true });
     }
 
-    /// DependencyIndex until the server lists the kind for us.
+    /// Waits until the server has begun to list the kind.
     pub async fn begun(&self) {
         self.until(Extent::Something).await;
     }
 
-    /// DependencyIndex until everything was listed.
+    /// Waits until everything was listed.
     pub async fn whole(&self) {
         self.until(Extent::Everything).await;
     }
@@ -97,7 +97,7 @@ mod tests {
     use crate::kube::objects::Volume;
 
     #[test]
-    fn a_list_that_is_only_asked_for_has_not_begun_and_one_that_was_whole_stays_so() {
+    fn a_requested_list_has_not_begun_and_a_complete_one_stays_complete() {
         let list = FirstList::default();
         let volume = Volume::default;
         let mut reached = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_list_that_begins_afterwards_counts_anew() {
+    fn after_a_start_over_only_a_new_list_counts() {
         let list = FirstList::default();
         list.reached(Extent::Everything);
         list.anew();

@@ -1,8 +1,7 @@
-//! One object by name, of whatever kind: its version, now and with each change.
+//! A watch on one object of any kind, by its name.
 //!
-//! Owns a watch on a single name. Promises that it needs the right to watch and no other, that
-//! nothing of the object is asked for but its metadata, and that a watch which is dead ends. Leaves
-//! what to do when it ends, or may not be begun, to the caller.
+//! It needs the right to watch and no other, requests nothing but the object's metadata, and ends if
+//! it is silent for too long. The caller decides what follows its end, or a refusal.
 
 use std::time::Duration;
 
@@ -20,35 +19,35 @@ use crate::kube::{
     objects::kind::Kind,
 };
 
-/// The server ends a watch after this time, in seconds; load balancers put up with it.
+/// The server ends a watch after this time, in seconds; load balancers allow it.
 const WATCH_SECONDS: u32 = 240;
 
-/// One that has been silent for longer is dead.
-const DEAD: Duration = Duration::from_secs(250);
+/// A watch that is silent for longer is dead.
+const MAX_SILENCE: Duration = Duration::from_secs(250);
 
 impl Client {
-    /// Watches the object until the watch ends. `tell` is given its `resourceVersion`: at once where
-    /// there is such an object, then with each change; none when it is deleted.
+    /// Watches the object until the watch ends. Calls `report` with its `resourceVersion`: at once if the
+    /// object exists, then after each change; with none when it is deleted.
     pub async fn follow(
         &self,
         kind: &Kind,
         name: Name<'_>,
-        mut tell: impl FnMut(Option<String>) + Send,
+        mut report: impl FnMut(Option<String>) + Send,
     ) -> Result<(), ApiError> {
         let api = self.api_of(kind, name.namespace());
         let only = WatchParams::default()
             .fields(&format!("metadata.name={}", name.name()))
             .timeout(WATCH_SECONDS)
             .disable_bookmarks();
-        // Without a version to begin at, the watch shows what is there first.
+        // A watch without a version begins with the object as it is.
         let events = api.watch_metadata(&only, "").await.map_err(failed)?;
         tokio::pin!(events);
-        while let Ok(event) = timeout(DEAD, events.try_next()).await {
+        while let Ok(event) = timeout(MAX_SILENCE, events.try_next()).await {
             match event.map_err(failed)? {
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    tell(object.metadata.resource_version);
+                    report(object.metadata.resource_version);
                 }
-                Some(WatchEvent::Deleted(_)) => tell(None),
+                Some(WatchEvent::Deleted(_)) => report(None),
                 Some(WatchEvent::Bookmark(_)) => {}
                 Some(WatchEvent::Error(status)) => return Err(failed(kube::Error::Api(status))),
                 None => break,
@@ -61,11 +60,11 @@ impl Client {
         let (group, version) = (kind.group.to_string(), kind.version.to_string());
         let api_version =
             if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
-        // kube makes URLs of the plural.
+        // kube builds URLs from the plural alone.
         let (plural, singular) = (kind.plural.to_string(), String::new());
         let resource = ApiResource { group, version, api_version, kind: singular, plural };
         match namespace {
-            // kube takes it for a part of the path as it is.
+            // kube does not escape it.
             Some(namespace) => Api::namespaced_with(self.kube(), &segment(namespace), &resource),
             None => Api::all_with(self.kube(), &resource),
         }

@@ -1,13 +1,14 @@
-//! What a reflector logs and counts.
+//! What an informer logs and counts.
 //!
-//! Promises that a missing right and an unreadable object are told once, not at every try, and
-//! that nothing told holds an object's content.
+//! A missing right, a missing kind and an unreadable object are reported once, not at every attempt.
+//! Nothing reported holds an object's content.
 
 use std::collections::BTreeSet;
 
-use kube::{core::Status, runtime::watcher};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::Status;
 
-use super::{listing::Step, tolerant::Tolerant};
+use super::failure::Failure;
 use crate::{
     kube::{
         error::{fault, with_sources},
@@ -16,72 +17,88 @@ use crate::{
     metrics::{ApiMetrics, Metrics},
 };
 
-/// So many unreadable objects are remembered as told; further ones are only counted.
-const MAX_TOLD: usize = 1024;
+/// So many unreadable objects are remembered as reported; further ones are only counted.
+const MAX_REPORTED: usize = 1024;
 
-/// Tells of one reflector's troubles.
+/// Reports the failures and unreadable objects of one informer.
 #[derive(Debug)]
 pub(super) struct Reporter {
     kind: Kind,
     metrics: ApiMetrics,
-    forbidden: bool,
+    /// The lasting refusal that was reported, until a watch yields something.
+    refusal: Option<Refusal>,
     unreadable: BTreeSet<Box<str>>,
 }
 
+/// A refusal that lasts until somebody changes the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// The right to list or watch is missing.
+    Forbidden,
+    /// The server does not serve the kind.
+    UnknownKind,
+}
+
+impl Refusal {
+    fn of(failure: &Failure) -> Option<Self> {
+        let status = failure.status()?;
+        if status.is_forbidden() {
+            Some(Self::Forbidden)
+        } else if status.code == 404 {
+            Some(Self::UnknownKind)
+        } else {
+            None
+        }
+    }
+}
+
 impl Reporter {
-    /// Tells of objects that `V` reads.
+    /// Reports about objects that `V` reads.
     pub(super) fn new<V: View>(metrics: &Metrics) -> Self {
         Self {
             kind: Kind::of::<V>(),
             metrics: metrics.api.clone(),
-            forbidden: false,
+            refusal: None,
             unreadable: BTreeSet::new(),
         }
     }
 
-    /// The watcher failed, and `step` is done about it.
-    pub(super) fn failed(&mut self, error: &watcher::Error, step: Step) {
-        let (resource, text) = (self.kind.resource(), describe(error));
-        if status(error).is_some_and(Status::is_forbidden) {
-            if !std::mem::replace(&mut self.forbidden, true) {
-                tracing::warn!(
-                    resource,
-                    error = text,
-                    "not allowed to list or watch; trying again until it is"
-                );
-            }
-        } else if step == Step::Page {
-            tracing::info!(
+    /// Logs a failure, unless it is a lasting refusal that was reported already.
+    pub(super) fn report_failure(&mut self, failure: &Failure) {
+        let (resource, error) = (self.kind.resource(), describe(failure));
+        let refusal = Refusal::of(failure);
+        if refusal.is_some() && refusal == self.refusal {
+            return;
+        }
+        self.refusal = refusal.or(self.refusal);
+        match refusal {
+            Some(Refusal::Forbidden) => tracing::warn!(
                 resource,
-                error = text,
-                "cannot stream the list; listing in pages from now on"
-            );
-        } else {
-            tracing::warn!(resource, error = text, "the watch failed; trying again");
+                error,
+                "not allowed to list or watch; trying again until it is"
+            ),
+            Some(Refusal::UnknownKind) => tracing::warn!(
+                resource,
+                error,
+                "the API server does not serve the kind; trying again until it does"
+            ),
+            None => tracing::warn!(resource, error, "the watch failed; trying again"),
         }
     }
 
-    /// A streamed list did not come to its end.
-    pub(super) fn silent(&self) {
-        tracing::info!(
-            resource = self.kind.resource(),
-            "the streamed list does not end; listing in pages from now on"
-        );
+    /// A watch has yielded something, so the kind is served and the right is there: a later refusal is
+    /// reported again.
+    pub(super) fn report_watched(&mut self) {
+        self.refusal = None;
     }
 
-    /// The watch shows something, so the right is there.
-    pub(super) fn watched(&mut self) {
-        self.forbidden = false;
-    }
-
-    /// An object went past.
-    pub(super) fn shown<V: View>(&mut self, object: &Tolerant<V>) {
-        let Tolerant::Unreadable { metadata, fault } = object else { return };
+    /// Counts an object that cannot be read, and logs it the first time.
+    pub(super) fn report_unreadable(&mut self, metadata: &ObjectMeta, fault: &str) {
         self.metrics.unreadable(&self.kind.plural);
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
         let key = format!("{namespace}/{name}").into_boxed_str();
-        if self.unreadable.len() < MAX_TOLD && self.unreadable.insert(key) {
+        if self.unreadable.len() < MAX_REPORTED && self.unreadable.insert(key) {
             let resource = self.kind.resource();
             tracing::error!(
                 resource,
@@ -94,28 +111,15 @@ impl Reporter {
     }
 }
 
-/// What the server said, where it said something.
-fn status(error: &watcher::Error) -> Option<&Status> {
-    match error {
-        watcher::Error::WatchError(status)
-        | watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status),
-        _ => None,
+/// Describes a failure without any object's content.
+fn describe(failure: &Failure) -> String {
+    if let Some(Status { message, code, .. }) = failure.status() {
+        return format!("{message} ({code})");
     }
-}
-
-/// The error in words, without any object's content.
-fn describe(error: &watcher::Error) -> String {
-    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
-    match (status(error), error) {
-        (Some(status), _) => format!("{} ({})", status.message, status.code),
-        (None, InitialListFailed(cause) | WatchStartFailed(cause) | WatchFailed(cause)) => {
-            match cause {
-                kube::Error::SerdeError(error) => fault(error),
-                cause => with_sources(cause),
-            }
-        }
-        (None, error) => error.to_string(),
+    match failure {
+        Failure::List(kube::Error::SerdeError(error))
+        | Failure::Watch(kube::Error::SerdeError(error)) => fault(error),
+        Failure::List(error) | Failure::Watch(error) => with_sources(error),
+        Failure::NoVersion => "no resourceVersion in a list or an event".to_owned(),
     }
 }

@@ -1,10 +1,12 @@
-//! The reflector against a scripted API server, under paused time.
+//! The informer against a scripted API server, under paused time.
 
-mod listed;
+mod comparison;
+mod lists;
 mod protobuf;
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -16,97 +18,82 @@ use crate::{
     runtime::{Gate, SystemClock},
 };
 
-/// What the observer was shown, one word a sighting, with the second it was shown at.
-type Shown = Arc<Mutex<Vec<(u64, String)>>>;
-
-/// How a list is read.
+/// How the list continues after its first page.
 #[derive(Clone, Copy)]
-enum Service {
-    /// By kube's watcher.
-    Plain,
-    /// While it comes, in pages.
-    Listed,
-    /// The same, and what does not fit on the first page comes at once.
+enum Rest {
+    /// In pages of two objects.
+    Pages,
+    /// At once; the first page has two objects.
     AtOnce,
 }
 
-impl Service {
-    async fn run<V: View>(self, reflector: Informer<V>, observer: impl EventHandler<V>) {
-        match self {
-            Self::Plain => reflector.run(observer).await,
-            Self::Listed | Self::AtOnce => reflector.run_listed(observer).await,
-        }
-    }
-
+impl Rest {
     fn settings(self) -> Settings {
         let first_page = matches!(self, Self::AtOnce).then_some(2);
         Settings { page_size: 2, first_page, ..Settings::default() }
     }
 }
 
-/// Runs a reflector against `script` for so many seconds.
-async fn reflect(
-    seconds: u64,
-    script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
-) -> Run {
-    reflect_with(Service::Plain, seconds, script).await
+/// The events of an informer, one word each, with the second they came at.
+type Events = Arc<Mutex<Vec<(u64, String)>>>;
+
+/// What an informer did against a script.
+struct Run {
+    server: Server,
+    metrics: Metrics,
+    events: Vec<(u64, String)>,
 }
 
-async fn reflect_with(
-    way: Service,
+impl Run {
+    fn words(&self) -> Vec<&str> {
+        self.events.iter().map(|(_, word)| word.as_str()).collect()
+    }
+
+    /// The requests, each in a word.
+    fn requests(&self) -> Vec<String> {
+        self.server.seen().iter().map(|seen| request(&seen.url)).collect()
+    }
+}
+
+/// Runs an informer that lists in pages against `script` for so many seconds.
+async fn run(seconds: u64, script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Run {
+    run_with(Rest::Pages, seconds, script).await
+}
+
+async fn run_with(
+    rest: Rest,
     seconds: u64,
     script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
 ) -> Run {
     let server = Server::new(script);
     let metrics = Metrics::new().unwrap();
+    let informer = informer::<Claim>(&server, &metrics).with_settings(rest.settings());
+    let events = Events::default();
+    let (sink, start) = (Arc::clone(&events), Instant::now());
+    let handler = move |event| sink.lock().push((start.elapsed().as_secs(), word(&event)));
+    let ended = tokio::time::timeout(Duration::from_secs(seconds), informer.run(handler)).await;
+    assert!(ended.is_err(), "an informer never returns");
+    let events = events.lock().clone();
+    Run { server, metrics, events }
+}
+
+fn client(server: &Server, metrics: &Metrics) -> Client {
     let gate = Gate::open(Arc::new(SystemClock));
-    let lanes =
-        Lanes::new(server.transport.clone(), LaneSettings::default(), gate, random(), &metrics);
-    let shown = Shown::default();
-    reflect_as(way, &lanes.objects, seconds, &shown, &metrics).await;
-    let shown = shown.lock().clone();
-    Run { server, metrics, shown, client: lanes.objects }
+    let transport = server.transport.clone();
+    Lanes::new(transport, LaneSettings::default(), gate, random(), metrics).objects
 }
 
-async fn reflect_on(client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
-    reflect_as(Service::Plain, client, seconds, shown, metrics).await;
-}
-
-async fn reflect_as(way: Service, client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
-    let settings = way.settings();
-    let reflector = Informer::<Claim>::new(client, Scope::all(), settings, random(), metrics);
-    let (shown, start) = (Arc::clone(shown), Instant::now());
-    let observer = move |event| shown.lock().push((start.elapsed().as_secs(), word(&event)));
-    let ended =
-        tokio::time::timeout(Duration::from_secs(seconds), way.run(reflector, observer)).await;
-    assert!(ended.is_err(), "a reflector never returns");
-}
-
-struct Run {
-    server: Server,
-    metrics: Metrics,
-    shown: Vec<(u64, String)>,
-    client: Client,
-}
-
-impl Run {
-    fn words(&self) -> Vec<&str> {
-        self.shown.iter().map(|(_, word)| word.as_str()).collect()
-    }
-
-    /// The requests, each in a word.
-    fn asked(&self) -> Vec<String> {
-        self.server.seen().iter().map(|seen| asked(&seen.url)).collect()
-    }
+fn informer<V: View>(server: &Server, metrics: &Metrics) -> Informer<V> {
+    Informer::new(&client(server, metrics), Scope::all(), random(), metrics)
 }
 
 fn word(event: &InformerEvent<Claim>) -> String {
     match event {
-        InformerEvent::Init => "restarted".to_owned(),
-        InformerEvent::InitDone => "complete".to_owned(),
-        InformerEvent::InitApply(claim) => format!("listed {}", claim.name()),
-        InformerEvent::Apply(claim) => format!("applied {}", claim.name()),
-        InformerEvent::Delete(claim) => format!("deleted {}", claim.name()),
+        InformerEvent::Init => "init".to_owned(),
+        InformerEvent::InitApply(claim) => format!("init-apply {}", claim.name()),
+        InformerEvent::InitDone => "init-done".to_owned(),
+        InformerEvent::Apply(claim) => format!("apply {}", claim.name()),
+        InformerEvent::Delete(claim) => format!("delete {}", claim.name()),
         InformerEvent::Unreadable { namespace, name, uid } => {
             format!("unreadable {namespace}/{name} {uid}")
         }
@@ -121,14 +108,14 @@ fn query<'a>(url: &'a str, key: &str) -> &'a str {
         .map_or("", |(_, value)| value)
 }
 
-fn asked(url: &str) -> String {
-    match (query(url, "watch"), query(url, "sendInitialEvents")) {
-        ("true", "true") => "stream".to_owned(),
-        ("true", _) => format!("watch {}", query(url, "resourceVersion")),
-        _ if query(url, "resourceVersionMatch") == "NotOlderThan" => {
-            format!("whole {}", query(url, "resourceVersion"))
-        }
-        _ => format!("page {}", query(url, "continue")).trim_end().to_owned(),
+/// A request in a word: `page`, `page TOKEN`, `whole VERSION` or `watch VERSION`.
+fn request(url: &str) -> String {
+    if query(url, "watch") == "true" {
+        format!("watch {}", query(url, "resourceVersion"))
+    } else if query(url, "resourceVersionMatch") == "NotOlderThan" {
+        format!("whole {}", query(url, "resourceVersion"))
+    } else {
+        format!("page {}", query(url, "continue")).trim_end().to_owned()
     }
 }
 
@@ -136,364 +123,272 @@ fn claim(name: &str, version: u64) -> Value {
     json!({"metadata": {"name": name, "namespace": "sc", "uid": format!("uid-{name}"), "resourceVersion": version.to_string()}})
 }
 
-fn bookmark(version: u64, ends_list: bool) -> Value {
-    let annotations =
-        if ends_list { json!({"k8s.io/initial-events-end": "true"}) } else { json!({}) };
+/// A claim that cannot be read, of which `text` is the wrong part.
+fn unreadable_claim(name: &str, version: u64, text: &str) -> Value {
+    let mut claim = claim(name, version);
+    claim["spec"] = json!({"accessModes": text});
+    claim
+}
+
+fn bookmark(version: u64) -> Value {
     json!({"kind": "PersistentVolumeClaim", "apiVersion": "v1",
-           "metadata": {"resourceVersion": version.to_string(), "annotations": annotations}})
+           "metadata": {"resourceVersion": version.to_string()}})
 }
 
 fn status(code: u16, reason: &str) -> Value {
     json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason})
 }
 
-/// A streamed list of `names` that is whole at version 10.
-fn stream(names: &[&str]) -> Answer {
-    let listed = names
-        .iter()
-        .fold(Answer::watch(), |answer, name| answer.event(0, "ADDED", &claim(name, 5)));
-    listed.event(0, "BOOKMARK", &bookmark(10, true))
-}
-
 /// A page of a list at version 20.
 fn page(names: &[&str], next: &str) -> Answer {
     let items: Vec<Value> = names.iter().map(|name| claim(name, 5)).collect();
+    page_of(&items, next)
+}
+
+fn page_of(items: &[Value], next: &str) -> Answer {
+    let metadata = json!({"resourceVersion": "20", "continue": next});
     Answer::json(
         200,
         &json!({"kind": "PersistentVolumeClaimList", "apiVersion": "v1",
-                "metadata": {"resourceVersion": "20", "continue": next}, "items": items}),
+                "metadata": metadata, "items": items}),
     )
 }
 
-/// A server that cannot stream: says `refusal` to it, lists `a` and `b`, then watches.
-fn paged_only(refusal: Answer) -> impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static {
-    move |_, seen| match asked(&seen.url).as_str() {
-        "stream" => refusal.clone(),
-        "page" => page(&["a"], "next"),
-        "page next" => page(&["b"], ""),
-        _ => Answer::watch(),
-    }
-}
-
-const PAGED: [&str; 4] = ["restarted", "listed a", "listed b", "complete"];
+const LISTED_A: [&str; 3] = ["init", "init-apply a", "init-done"];
+const LISTED_AB: [&str; 4] = ["init", "init-apply a", "init-apply b", "init-done"];
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_list_is_followed_by_changes_on_the_same_watch() {
-    let run = reflect(100, |_, _| {
-        stream(&["a", "b"])
-            .event(3, "MODIFIED", &claim("a", 11))
-            .event(1, "ADDED", &claim("c", 12))
-            .event(1, "DELETED", &claim("b", 13))
+async fn a_broken_connection_is_resumed_without_a_list() {
+    let run = run(60, |number, _| match number {
+        0 => page(&["a"], ""),
+        1 => Answer::watch().event(1, "MODIFIED", &claim("a", 22)).end(End::Broken),
+        2 => Answer::none(),
+        3 => Answer::refusal(500, "InternalError", "etcd is away"),
+        _ => Answer::watch().event(0, "MODIFIED", &claim("a", 24)),
     })
     .await;
-    assert_eq!(
-        run.words(),
-        ["restarted", "listed a", "listed b", "complete", "applied a", "applied c", "deleted b"]
-    );
-    assert_eq!(run.shown.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 0, 0, 0, 3, 4, 5]);
-    let seen = run.server.seen();
-    assert_eq!(seen.len(), 1);
-    assert_eq!(query(&seen[0].url, "timeoutSeconds"), "240");
-    assert_eq!(query(&seen[0].url, "allowWatchBookmarks"), "true");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_to_stream_is_asked_for_pages_at_once() {
-    let run =
-        reflect(100, paged_only(Answer::refusal(422, "Invalid", "sendInitialEvents is forbidden")))
-            .await;
-    assert_eq!(run.words(), PAGED);
-    assert_eq!(run.asked(), ["stream", "page", "page next", "watch 20"]);
-    assert_eq!(run.server.times(), [0, 0, 0, 0]);
-    assert_eq!(query(&run.server.seen()[1].url, "limit"), "2");
-    assert!(
-        run.server
-            .seen()
-            .iter()
-            .skip(1)
-            .take(2)
-            .all(|seen| query(&seen.url, "resourceVersion").is_empty())
-    );
-}
-
-/// It may know how all the same: it was away, just started, overloaded, or did not know our token.
-#[tokio::test(start_paused = true)]
-async fn a_server_that_could_not_answer_is_asked_to_stream_again() {
-    for trouble in [
-        Answer::none(),
-        Answer::refusal(401, "Unauthorized", "Unauthorized"),
-        Answer::refusal(429, "TooManyRequests", "later"),
-        Answer::refusal(503, "ServiceUnavailable", "starting"),
-    ] {
-        let run = reflect(100, move |number, _| match number {
-            0..3 => trouble.clone(),
-            _ => stream(&["a"]),
-        })
-        .await;
-        assert_eq!(run.asked(), ["stream"; 4]);
-        assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
-        assert!(run.server.times().is_sorted_by(|one, next| one < next), "after waits");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_fails_in_band_is_replaced_by_pages() {
-    let refusal = Answer::watch().event(0, "ADDED", &claim("a", 5)).event(
-        0,
-        "ERROR",
-        &status(500, "InternalError"),
-    );
-    let run = reflect(100, paged_only(refusal)).await;
-    assert_eq!(run.words(), [&["restarted", "listed a"][..], &PAGED].concat());
-    assert_eq!(run.asked(), ["stream", "page", "page next", "watch 20"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_before_the_list_is_whole_is_replaced_by_pages() {
-    for end in [End::Closed, End::Broken] {
-        let run =
-            reflect(100, paged_only(Answer::watch().event(0, "ADDED", &claim("a", 5)).end(end)))
-                .await;
-        assert_eq!(run.words()[2..], PAGED);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_ignores_the_wish_to_stream_is_found_out_by_its_silence() {
-    let run = reflect(100, paged_only(Answer::watch().event(0, "ADDED", &claim("a", 5)))).await;
-    assert_eq!(run.words(), [&["restarted", "listed a"][..], &PAGED].concat());
-    assert_eq!(run.server.times(), [0, 5, 5, 5]);
-
-    let shown = Shown::default();
-    reflect_on(&run.client, 1, &shown, &run.metrics).await;
-    assert_eq!(
-        run.asked()[4..],
-        ["page", "page next", "watch 20"],
-        "the next reflector does not try"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_ignores_the_wish_to_stream_is_found_out_however_much_goes_on() {
-    let busy = (0..200).fold(Answer::watch(), |answer, number| {
-        answer.event(1, "MODIFIED", &claim("a", 100 + number))
-    });
-    let run = reflect(100, paged_only(busy)).await;
-    assert_eq!(run.server.times(), [0, 60, 60, 60]);
-    assert_eq!(run.words().iter().rev().take(4).rev().copied().collect::<Vec<_>>(), PAGED);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_is_slow_to_begin_is_waited_for() {
-    let run = reflect(100, |_, _| stream(&["a"]).after(20)).await;
-    assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
-    assert_eq!(run.asked(), ["stream"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn once_in_pages_always_in_pages() {
-    let run = reflect(100, |_, seen| match asked(&seen.url).as_str() {
-        "stream" => Answer::status(400),
-        "page" => page(&["a"], ""),
-        _ => Answer::watch().event(10, "ERROR", &status(410, "Expired")),
-    })
-    .await;
-    assert_eq!(run.asked()[..6], ["stream", "page", "watch 20", "page", "watch 20", "page"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_version_forgotten_in_the_middle_of_a_watch_costs_a_list() {
-    let run = reflect(20, |number, _| match number {
-        0 => stream(&["a"]).event(10, "ERROR", &status(410, "Expired")),
-        _ => stream(&["a", "b"]),
-    })
-    .await;
-    assert_eq!(
-        run.words(),
-        ["restarted", "listed a", "complete", "restarted", "listed a", "listed b", "complete"]
-    );
-    assert_eq!(run.asked(), ["stream", "stream"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_version_forgotten_at_the_start_of_a_watch_costs_a_list() {
-    let run = reflect(30, |number, _| match number {
-        0 => stream(&["a"]).end(End::Closed),
-        1 => Answer::refusal(410, "Expired", "too old resource version"),
-        _ => stream(&["b"]),
-    })
-    .await;
-    assert_eq!(run.asked(), ["stream", "watch 10", "stream"]);
-    assert_eq!(
-        run.words(),
-        ["restarted", "listed a", "complete", "restarted", "listed b", "complete"]
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cut_connection_is_resumed_without_a_list() {
-    let run = reflect(60, |number, _| match number {
-        0 => stream(&["a"]).event(1, "MODIFIED", &claim("a", 12)).end(End::Broken),
-        1 => Answer::none(),
-        2 => Answer::refusal(500, "InternalError", "etcd is away"),
-        _ => Answer::watch().event(0, "MODIFIED", &claim("a", 14)),
-    })
-    .await;
-    assert_eq!(run.words(), ["restarted", "listed a", "complete", "applied a", "applied a"]);
-    assert_eq!(run.asked(), ["stream", "watch 12", "watch 12", "watch 12"]);
+    assert_eq!(run.words(), [&LISTED_A[..], &["apply a", "apply a"]].concat());
+    assert_eq!(run.requests(), ["page", "watch 20", "watch 22", "watch 22", "watch 22"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_hour_costs_watches_but_no_list() {
-    let run = reflect(3600, |number, _| match number {
-        0 => stream(&["a"])
-            .event(200, "BOOKMARK", &bookmark(30, false))
-            .chunk(40, "")
-            .end(End::Closed),
+    let run = run(3600, |number, _| match number {
+        0 => page(&["a"], ""),
+        1 => Answer::watch().event(200, "BOOKMARK", &bookmark(30)).chunk(40, "").end(End::Closed),
         _ => Answer::watch().chunk(240, "").end(End::Closed),
     })
     .await;
-    assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
-    let asked = run.asked();
-    assert_eq!(asked.len(), 15);
-    assert!(asked.iter().skip(1).all(|asked| asked == "watch 30"), "{asked:?}");
+    assert_eq!(run.words(), LISTED_A);
+    let requests = run.requests();
+    assert_eq!(requests.len(), 16);
+    assert!(requests.iter().skip(2).all(|request| request == "watch 30"), "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_end_at_once_are_begun_once_a_second() {
-    let run = reflect(60, |number, _| {
-        let answer = if number == 0 { stream(&["a"]) } else { Answer::watch() };
-        answer.end(End::Closed)
+async fn watches_that_end_at_once_are_opened_once_a_second() {
+    let run = run(60, |number, _| match number {
+        0 => page(&["a"], ""),
+        _ => Answer::watch().end(End::Closed),
     })
     .await;
-    assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
-    assert!((60..=66).contains(&run.asked().len()), "{}", run.asked().len());
+    assert_eq!(run.words(), LISTED_A);
+    assert!((60..=67).contains(&run.requests().len()), "{}", run.requests().len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_connection_is_noticed() {
-    let run =
-        reflect(300, |number, _| if number == 0 { stream(&["a"]) } else { Answer::watch() }).await;
-    assert_eq!(run.asked(), ["stream", "watch 10"]);
-    assert_eq!(run.server.times(), [0, 245]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_costs_only_itself() {
-    let bad = |version: u64| {
-        let mut claim = claim("bad", version);
-        claim["spec"] = json!({"accessModes": "none"});
-        claim
-    };
-    let run = reflect(60, move |_, _| {
-        Answer::watch()
-            .event(0, "ADDED", &bad(4))
-            .event(0, "ADDED", &claim("a", 5))
-            .event(0, "BOOKMARK", &bookmark(10, true))
-            .event(1, "MODIFIED", &bad(11))
-            .event(1, "DELETED", &bad(12))
-            .event(1, "MODIFIED", &claim("a", 13))
-    })
-    .await;
-    assert_eq!(
-        run.words(),
-        [
-            "restarted",
-            "unreadable sc/bad uid-bad",
-            "listed a",
-            "complete",
-            "unreadable sc/bad uid-bad",
-            "deleted bad",
-            "applied a"
-        ]
-    );
-    assert_eq!(run.server.seen().len(), 1);
-    let text = run.metrics.text();
-    assert!(
-        text.contains(
-            "provisioner_unreadable_objects_total{resource=\"persistentvolumeclaims\"} 3"
-        ),
-        "{text}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_does_not_break_a_page() {
-    let run = reflect(60, |_, seen| match asked(&seen.url).as_str() {
-        "stream" => Answer::status(400),
-        "page" => {
-            let items = [json!({"metadata": {"name": 7}}), json!("no object"), claim("a", 5)];
-            Answer::json(200, &json!({"metadata": {"resourceVersion": "20"}, "items": items}))
-        }
+async fn a_silent_watch_is_opened_again_and_costs_no_list() {
+    let run = run(300, |_, seen| match request(&seen.url).as_str() {
+        "page" => page(&["a"], ""),
         _ => Answer::watch(),
     })
     .await;
-    assert_eq!(
-        run.words(),
-        ["restarted", "unreadable / ", "unreadable / ", "listed a", "complete"]
-    );
+    assert_eq!(run.requests(), ["page", "watch 20", "watch 20"]);
+    assert_eq!(run.server.times(), [0, 0, 245]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_waited_out_ever_longer() {
-    let run = reflect(300, |_, _| Answer::refusal(403, "Forbidden", "no")).await;
+async fn a_forgotten_version_costs_a_list() {
+    let at_start = Answer::refusal(410, "Expired", "too old resource version");
+    let in_band = Answer::watch().event(0, "ERROR", &status(410, "Expired"));
+    let without_version = Answer::watch().event(0, "MODIFIED", &json!({"metadata": {"name": "a"}}));
+    for forgotten in [at_start, in_band, without_version] {
+        let run = run(20, move |number, seen| match (number, request(&seen.url).as_str()) {
+            (0, _) => page(&["a"], ""),
+            (1, _) => Answer::watch().event(1, "MODIFIED", &claim("a", 21)).end(End::Closed),
+            (2, _) => forgotten.clone(),
+            (_, "page") => page(&["b"], ""),
+            _ => Answer::watch(),
+        })
+        .await;
+        let again = ["apply a", "init", "init-apply b", "init-done"];
+        assert_eq!(run.words(), [&LISTED_A[..], &again].concat());
+        assert_eq!(run.requests()[..4], ["page", "watch 20", "watch 21", "page"]);
+    }
+}
+
+/// A server may refuse a version that it has forgotten with any code.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_five_times_in_a_row_costs_a_list() {
+    let run = run(600, |number, seen| match (number, request(&seen.url).as_str()) {
+        (_, "page") => page(&["a"], ""),
+        (0..3 | 4..7, _) => Answer::refusal(504, "Timeout", "Too large resource version"),
+        (3, _) => Answer::watch().event(0, "BOOKMARK", &bookmark(21)).end(End::Closed),
+        (7..10, _) => Answer::none(),
+        (10..12, _) => Answer::watch().event(0, "ERROR", &status(500, "InternalError")),
+        _ => Answer::watch(),
+    })
+    .await;
+    let requests = run.requests();
+    let expected =
+        [&["page"][..], &["watch 20"; 3], &["watch 21"; 8], &["page", "watch 20"]].concat();
+    assert_eq!(requests[..14], expected, "connections that fail do not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requested_relist_starts_over_at_once() {
+    let script = |number: usize, seen: &Seen| match (number, request(&seen.url).as_str()) {
+        (_, "page") => page(&["a"], ""),
+        (1, _) => Answer::watch(),
+        _ => Answer::refusal(500, "InternalError", "etcd is away"),
+    };
+    let server = Server::new(script);
+    let requested = Arc::new(Notify::new());
+    let informer = informer::<Claim>(&server, &Metrics::new().unwrap());
+    let informer = informer.relist_when(Arc::clone(&requested));
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
+    let relists = async {
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            requested.notify_one();
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    tokio::select! {
+        biased;
+        () = informer.run(move |event| sink.lock().push(word(&event))) => panic!("it never returns"),
+        () = relists => {}
+    }
+    assert_eq!(*events.lock(), [LISTED_A; 3].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_object_does_not_end_a_watch() {
+    let run = run(60, move |number, _| match number {
+        0 => page_of(&[unreadable_claim("bad", 4, "none"), claim("a", 5)], ""),
+        _ => Answer::watch()
+            .event(1, "MODIFIED", &unreadable_claim("bad", 21, "none"))
+            .event(1, "DELETED", &unreadable_claim("bad", 22, "none"))
+            .event(1, "MODIFIED", &claim("a", 23)),
+    })
+    .await;
+    let unreadable = "unreadable sc/bad uid-bad";
+    assert_eq!(
+        run.words(),
+        ["init", unreadable, "init-apply a", "init-done", unreadable, "delete bad", "apply a"]
+    );
+    assert_eq!(run.requests(), ["page", "watch 20"]);
+    let text = run.metrics.text();
+    let count = "provisioner_unreadable_objects_total{resource=\"persistentvolumeclaims\"} 3";
+    assert!(text.contains(count), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_object_does_not_end_a_page() {
+    let run = run(60, |number, _| match number {
+        0 => page_of(&[json!({"metadata": {"name": 7}}), json!("no object"), claim("a", 5)], ""),
+        _ => Answer::watch(),
+    })
+    .await;
+    let words = ["init", "unreadable / ", "unreadable / ", "init-apply a", "init-done"];
+    assert_eq!(run.words(), words);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_waited_out_ever_longer() {
+    let run = run(300, |_, _| Answer::refusal(403, "Forbidden", "no")).await;
     let times = run.server.times();
-    assert_eq!(run.asked()[..3], ["stream", "page", "page"]);
+    assert_eq!(run.requests()[..3], ["page"; 3]);
     let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(times.len() < 16, "{times:?}");
     assert!(gaps.iter().rev().take(3).all(|gap| (29..=61).contains(gap)), "{gaps:?}");
 }
 
+/// How often the log holds a warning of ours; kube's are the log filter's business.
+fn warnings(log: &str) -> usize {
+    log.matches("WARN csi_provisioner").count()
+}
+
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_watch_lists_are_repeated_and_the_lack_is_told_once() {
+async fn a_missing_right_to_watch_is_reported_once_and_lists_are_repeated() {
     let (log, _guard) = logged();
-    let run = reflect(600, |_, seen| match asked(&seen.url).as_str() {
+    let run = run(600, |_, seen| match request(&seen.url).as_str() {
         "page" => page(&["a"], ""),
         _ => Answer::refusal(403, "Forbidden", "cannot watch"),
     })
     .await;
-    let asked = run.asked();
-    assert_eq!(asked[..8], [&["stream", "page"][..], &["watch 20"; 5], &["page"]].concat());
-    assert!(asked.iter().filter(|asked| *asked == "page").count() > 3);
+    let requests = run.requests();
+    assert_eq!(requests[..7], [&["page"][..], &["watch 20"; 5], &["page"]].concat());
+    assert!(requests.iter().filter(|request| *request == "page").count() > 3);
     let log = log.text();
-    // kube's own complaints are the log's filter's business.
-    assert_eq!(log.matches("WARN csi_provisioner").count(), 1, "{log}");
+    assert_eq!(warnings(&log), 1, "{log}");
     assert!(log.contains("not allowed to list or watch"), "{log}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_kind_is_reported_once_until_it_was_there() {
+    let (log, _guard) = logged();
+    let run = run(600, |number, seen| match (number, request(&seen.url).as_str()) {
+        (3, "page") => page(&["a"], ""),
+        (4, _) => {
+            Answer::watch().event(1, "ADDED", &claim("b", 21)).event(0, "ERROR", &status(410, ""))
+        }
+        _ => Answer::status(404),
+    })
+    .await;
+    assert!(run.requests().len() > 8);
+    let log = log.text();
+    assert_eq!(log.matches("the API server does not serve the kind").count(), 2, "{log}");
+    assert_eq!(warnings(&log), 3, "{log}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_logged_holds_an_objects_content() {
     let (log, _guard) = logged();
-    let mut bad = claim("bad", 5);
-    bad["spec"] = json!({"accessModes": "hunter2"});
-    let run = reflect(60, move |_, seen| match asked(&seen.url).as_str() {
-        "stream" => Answer::watch().chunk(0, "{\"type\":\"ADDED\",\"object\":hunter2}\n"),
-        "page" => {
-            Answer::json(200, &json!({"metadata": {"resourceVersion": "20"}, "items": [bad]}))
-        }
+    let bad = unreadable_claim("bad", 5, "hunter2");
+    let run = run(60, move |number, _| match number {
+        0 => Answer::status(200).chunk(0, "{\"items\":[hunter2]}"),
+        1 => page_of(std::slice::from_ref(&bad), ""),
+        2 => Answer::watch().chunk(0, "{\"type\":\"ADDED\",\"object\":hunter2}\n"),
         _ => Answer::watch().event(0, "MODIFIED", &bad).event(0, "MODIFIED", &bad),
     })
     .await;
     assert_eq!(run.words().iter().filter(|word| word.starts_with("unreadable sc/bad")).count(), 3);
     let log = log.text();
     assert_eq!(log.matches("cannot read an object").count(), 1, "{log}");
-    assert!(log.contains("not JSON") && !log.contains("hunter2"), "{log}");
+    assert_eq!(log.matches("not JSON").count(), 2, "{log}");
+    assert!(!log.contains("hunter2"), "{log}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_becomes_part_of_the_request() {
-    let server = Server::new(|_, _| stream(&[]));
+async fn a_scope_becomes_part_of_each_request() {
+    let server = Server::new(|_, seen| match request(&seen.url).as_str() {
+        "page" => page(&["a"], "next"),
+        "whole 20" => Answer::none(),
+        "page next" => page(&["b"], ""),
+        _ => Answer::watch(),
+    });
     let metrics = Metrics::new().unwrap();
-    let gate = Gate::open(Arc::new(SystemClock));
-    let lanes =
-        Lanes::new(server.transport.clone(), LaneSettings::default(), gate, random(), &metrics);
     let scope = Scope::namespace("a b").unwrap().labelled("x=y,z").named("snap&?");
-    let reflector =
-        Informer::<Claim>::new(&lanes.objects, scope, Settings::default(), random(), &metrics);
-    let _ = tokio::time::timeout(Duration::from_secs(1), reflector.run(|_| {})).await;
-    let url = &server.seen()[0].url;
-    assert!(url.starts_with("/api/v1/namespaces/a%20b/persistentvolumeclaims?"), "{url}");
-    assert_eq!(query(url, "labelSelector"), "x%3Dy%2Cz");
-    assert_eq!(query(url, "fieldSelector"), "metadata.name%3Dsnap%26%3F");
+    let informer = Informer::<Claim>::new(&client(&server, &metrics), scope, random(), &metrics);
+    let _ = tokio::time::timeout(Duration::from_secs(9), informer.run(|_| {})).await;
+    let requests: Vec<String> = server.seen().iter().map(|seen| request(&seen.url)).collect();
+    assert_eq!(requests, ["page", "whole 20", "page", "page next", "watch 20"]);
+    for Seen { url, .. } in server.seen() {
+        assert!(url.starts_with("/api/v1/namespaces/a%20b/persistentvolumeclaims?"), "{url}");
+        assert_eq!(query(&url, "labelSelector"), "x%3Dy%2Cz");
+        assert_eq!(query(&url, "fieldSelector"), "metadata.name%3Dsnap%26%3F");
+    }
     assert!(Scope::namespace("..").is_err());
 }

@@ -1,14 +1,11 @@
-//! An object that may not be what its kind promises.
+//! An object that may not be readable as its kind.
 //!
-//! Promises that reading one never fails: what cannot be read keeps its name, so that it can be
-//! skipped, told and counted instead of breaking the list or watch it came in. An event of a watch
-//! must name its type before its object, as every server written in Go does: only then is the
-//! object's text at hand when it is read.
-
-use std::borrow::Cow;
+//! Reading one never fails: of an object that cannot be read the name is kept, so that it can be
+//! reported and skipped and does not break the list or watch it came in. An event of a watch must
+//! name its type before its object, as every server written in Go does: only then is the object's
+//! text at hand when it is read.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -24,7 +21,7 @@ pub(super) enum Tolerant<V> {
 }
 
 impl<V: View> Tolerant<V> {
-    /// Reads the JSON of an object.
+    /// Reads an object from its JSON.
     pub(super) fn read(object: &[u8]) -> Self {
         serde_json::from_slice(object).map_or_else(
             |error| {
@@ -33,6 +30,14 @@ impl<V: View> Tolerant<V> {
             },
             Self::Read,
         )
+    }
+
+    /// The object's metadata; of an unreadable one, its names and version.
+    pub(super) fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Read(object) => object.meta(),
+            Self::Unreadable { metadata, .. } => metadata,
+        }
     }
 
     /// An object of which nothing but these names can be read.
@@ -63,41 +68,5 @@ impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Ok(Self::read(raw.get().as_bytes()))
-    }
-}
-
-impl<V: View> Resource for Tolerant<V> {
-    type DynamicType = ();
-    // Also right for kinds without namespaces: it only opens `Api::namespaced`.
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        V::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        V::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        V::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        V::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        match self {
-            Self::Read(object) => object.meta(),
-            Self::Unreadable { metadata, .. } => metadata,
-        }
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        match self {
-            Self::Read(object) => object.meta_mut(),
-            Self::Unreadable { metadata, .. } => metadata,
-        }
     }
 }

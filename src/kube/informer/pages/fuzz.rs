@@ -1,18 +1,18 @@
-//! The fuzz target of lists: whatever a server answers, in whatever pieces it comes.
+//! The fuzz target of lists: any answer, received in any pieces.
 
-use super::{Broken, Part, Reader};
+use super::{PageError, Part, Reader};
 use crate::kube::{
     informer::tolerant::Tolerant,
     objects::{Claim, View, Volume, protobuf::MAGIC},
 };
 
-/// Up to so many bytes an answer is cut at every place; of a longer one at so many.
+/// An answer of up to so many bytes is cut at every place, a longer one at so many places.
 const CUTS: usize = 512;
 
-/// An answer gives the same parts and the same end in whatever pieces it comes.
+/// Checks that an answer gives the same parts and the same end in whatever pieces it is received.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If it does not.
 pub fn lists(data: &[u8]) {
     same_in_pieces::<Claim>(data);
     same_in_pieces::<Volume>(data);
@@ -30,21 +30,21 @@ fn same_in_pieces<V: View>(data: &[u8]) {
     }
 }
 
-/// What is read of an answer in these pieces, a text for each part, and how it ends.
+/// Reads an answer in these pieces; returns a text for each part, and how it ends.
 fn read<'a, V: View>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, &'static str) {
     let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).peekable();
     let in_protobuf = pieces.peek().is_some_and(|piece| piece.first() == MAGIC.first());
-    let (mut reader, mut parts) = (Reader::of(in_protobuf), Vec::new());
+    let (mut reader, mut parts) = (Reader::new(in_protobuf), Vec::new());
     for piece in pieces.chain([&b""[..]]) {
-        if let Err(broken) = reader.take_in(piece) {
-            return (parts, kind(&broken));
+        if let Err(error) = reader.push(piece) {
+            return (parts, kind(&error));
         }
         loop {
             match reader.next::<V>() {
                 Ok(Some(Part::End)) => return (parts, "end"),
                 Ok(Some(part)) => parts.push(shown(&part)),
                 Ok(None) => break,
-                Err(broken) => return (parts, kind(&broken)),
+                Err(error) => return (parts, kind(&error)),
             }
         }
     }
@@ -60,14 +60,14 @@ fn shown<V: View>(part: &Part<V>) -> String {
     }
 }
 
-/// Without the place of an error, which is counted from the start of what was held.
-fn kind(broken: &Broken) -> &'static str {
-    match broken {
-        Broken::Json(_) => "no JSON",
-        Broken::Protobuf(_) => "no protobuf",
-        Broken::OtherKind => "another kind",
-        Broken::Ends => "ends early",
-        Broken::TooLarge => "too large",
+/// The kind of an error, without its place, which depends on the pieces.
+fn kind(error: &PageError) -> &'static str {
+    match error {
+        PageError::Json(_) => "no JSON",
+        PageError::Protobuf(_) => "no protobuf",
+        PageError::OtherKind => "another kind",
+        PageError::Ends => "ends early",
+        PageError::TooLarge => "too large",
     }
 }
 

@@ -1,39 +1,40 @@
 //! The pages of a list in JSON.
 //!
-//! Promises what [`super`] does; that the version is known as soon as it came: before the objects,
-//! where the server is written in Go.
+//! The metadata of the list comes before the objects, if the server is written in Go, and is yielded as
+//! soon as it was received.
 
 use kube::api::ListMeta;
 use serde::Deserialize;
 use serde_json::{Deserializer, Error, value::RawValue};
 
 use super::{
-    Broken, Part,
-    held::{Held, MAX_HELD},
+    PageError, Part,
+    buffer::{Buffer, MAX_BUFFERED},
 };
 use crate::kube::{informer::tolerant::Tolerant, objects::View};
 
 /// Reads a list.
 #[derive(Default)]
 pub(super) struct Reader {
-    held: Held,
-    /// The answer without its objects.
+    buffer: Buffer,
+    /// The answer without its objects, as far as it was received.
     frame: Vec<u8>,
     place: Place,
-    told: bool,
+    /// Whether the metadata of the list was yielded.
+    head_yielded: bool,
 }
 
-/// Where in an answer a reader is.
+/// Which part of an answer is read next.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
-    /// Before the objects.
+    /// What precedes the objects.
     #[default]
     Before,
-    /// Among them.
-    Among,
-    /// After them.
+    /// The objects.
+    Objects,
+    /// What follows the objects.
     After,
-    /// At the answer's end.
+    /// Nothing: the answer has ended.
     End,
 }
 
@@ -44,19 +45,19 @@ struct Frame {
 }
 
 impl Reader {
-    /// Takes in more bytes; none at the answer's end.
-    pub(super) fn take_in(&mut self, came: &[u8]) -> Result<(), Broken> {
-        self.held.take_in(came)?;
+    /// Appends received bytes; an empty slice means the end of the answer.
+    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), PageError> {
+        self.buffer.push(received)?;
         match self.place {
-            _ if !came.is_empty() => {}
-            Place::Among => return Err(Broken::Ends),
+            _ if !received.is_empty() => {}
+            Place::Objects => return Err(PageError::Ends),
             Place::Before | Place::After | Place::End => self.place = Place::End,
         }
         Ok(())
     }
 
-    /// The next part, where enough has come for it.
-    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, Broken> {
+    /// Reads the next part; returns none if more bytes are needed for it.
+    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
         loop {
             let place = self.place;
             let part = self.step()?;
@@ -66,76 +67,78 @@ impl Reader {
         }
     }
 
-    fn step<V: View>(&mut self) -> Result<Option<Part<V>>, Broken> {
+    fn step<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
         match self.place {
-            Place::Before => Ok(self.begins()?.map(Part::Head)),
-            Place::Among => self.object(),
+            Place::Before => Ok(self.read_beginning()?.map(Part::Head)),
+            Place::Objects => self.object(),
             Place::After => {
-                self.frame_goes_on(self.held.rest().len())?;
+                self.extend_frame(self.buffer.unread().len())?;
                 Ok(None)
             }
             Place::End => {
-                self.frame_goes_on(self.held.rest().len())?;
+                self.extend_frame(self.buffer.unread().len())?;
                 let frame: Frame = serde_json::from_slice(&self.frame)?;
-                let untold = !std::mem::replace(&mut self.told, true);
+                let is_yielded = std::mem::replace(&mut self.head_yielded, true);
                 let head = Part::Head(frame.metadata.unwrap_or_default());
-                Ok(Some(if untold { head } else { Part::End }))
+                Ok(Some(if is_yielded { Part::End } else { head }))
             }
         }
     }
 
-    /// So much more belongs to the frame.
-    fn frame_goes_on(&mut self, length: usize) -> Result<(), Broken> {
-        if self.frame.len() + length > MAX_HELD {
-            return Err(Broken::TooLarge);
+    /// Moves the next `length` bytes to the frame.
+    fn extend_frame(&mut self, length: usize) -> Result<(), PageError> {
+        if self.frame.len() + length > MAX_BUFFERED {
+            return Err(PageError::TooLarge);
         }
-        self.frame.extend_from_slice(self.held.rest().get(..length).unwrap_or_default());
-        self.held.advance(length);
+        self.frame.extend_from_slice(self.buffer.unread().get(..length).unwrap_or_default());
+        self.buffer.advance(length);
         Ok(())
     }
 
-    /// Reads as far as the objects begin; gives the version, where it stands before them.
-    fn begins(&mut self) -> Result<Option<ListMeta>, Broken> {
-        let Some(items) = items_begin(self.held.rest()) else { return Ok(None) };
-        self.frame_goes_on(items)?;
-        self.place = Place::Among;
+    /// Reads up to the first object; returns the metadata of the list, if it comes before the objects.
+    fn read_beginning(&mut self) -> Result<Option<ListMeta>, PageError> {
+        let Some(items) = items_begin(self.buffer.unread()) else { return Ok(None) };
+        self.extend_frame(items)?;
+        self.place = Place::Objects;
         let closed = [&self.frame[..], b"]}"].concat();
         let head = serde_json::from_slice::<Frame>(&closed).ok().and_then(|frame| frame.metadata);
-        self.told = head.is_some();
+        self.head_yielded = head.is_some();
         Ok(head)
     }
 
-    fn object<V: View>(&mut self) -> Result<Option<Part<V>>, Broken> {
+    fn object<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
         let between = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
-        self.held.advance(self.held.rest().iter().take_while(|byte| between(byte)).count());
-        if self.held.rest().first() == Some(&b']') {
+        self.buffer.advance(self.buffer.unread().iter().take_while(|byte| between(byte)).count());
+        if self.buffer.unread().first() == Some(&b']') {
             self.place = Place::After;
             return Ok(None);
         }
-        let Some((object, length)) = first_of(self.held.rest())? else { return Ok(None) };
-        self.held.advance(length);
+        let Some((object, length)) = first_of(self.buffer.unread())? else { return Ok(None) };
+        self.buffer.advance(length);
         Ok(Some(Part::Object(object)))
     }
 }
 
-/// The first object of these bytes and its length; none when its end has not come yet.
+/// Reads the object at the beginning of `bytes`, and its length; returns none if its end was not received
+/// yet.
 fn first_of<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error> {
     let mut objects = Deserializer::from_slice(bytes).into_iter::<V>();
     match objects.next() {
         Some(Ok(object)) => Ok(Some((Tolerant::Read(object), objects.byte_offset()))),
-        // Perhaps JSON and no `V`.
-        Some(Err(error)) if error.is_data() => whole(bytes),
+        // It may be JSON all the same.
+        Some(Err(error)) if error.is_data() => name_of(bytes),
         Some(Err(error)) if !error.is_eof() => Err(error),
         Some(Err(_)) | None => Ok(None),
     }
 }
 
-/// The same of one that cannot be read as a `V`.
-fn whole<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error> {
+/// Reads the name of the object at the beginning of `bytes`, which cannot be read as a `V`, and its
+/// length.
+fn name_of<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error> {
     let mut objects = Deserializer::from_slice(bytes).into_iter::<&RawValue>();
     match objects.next() {
-        // Where a number or a word ends is told by what follows it.
-        Some(Ok(_)) if objects.byte_offset() == bytes.len() && !closes_itself(bytes) => Ok(None),
+        // Only what follows a number or a word shows where it ends.
+        Some(Ok(_)) if objects.byte_offset() == bytes.len() && !is_delimited(bytes) => Ok(None),
         Some(Ok(object)) => {
             Ok(Some((Tolerant::read(object.get().as_bytes()), objects.byte_offset())))
         }
@@ -144,13 +147,13 @@ fn whole<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error> {
     }
 }
 
-/// Whether the value that the bytes begin with has an end of its own.
-fn closes_itself(bytes: &[u8]) -> bool {
+/// Whether the value at the beginning of `bytes` has a delimiter at its end.
+fn is_delimited(bytes: &[u8]) -> bool {
     matches!(bytes.first(), Some(b'{' | b'[' | b'"'))
 }
 
-/// How much of the answer stands before the first object: all up to `"items":[`, which no text in
-/// JSON can hold, as its quotes would be escaped.
+/// Returns how many bytes precede the first object: all up to `"items":[`, which is in no JSON string, as
+/// its quotes would be escaped.
 fn items_begin(answer: &[u8]) -> Option<usize> {
     const KEY: &[u8] = b"\"items\"";
     let mut from = 0;

@@ -1,14 +1,13 @@
 //! The pages of a list in protobuf.
 //!
-//! Owns the frame: the envelope (`k8s\0` and a `runtime.Unknown`) around a list, of which the first
-//! field is its version and the second one object after the other. Servers write the fields in the
-//! order of their numbers, so the version comes first. Promises what [`super`] does; an object of which the
-//! bytes are no such object keeps its name, and costs only itself, as its length is known. Leaves
-//! messages to [`crate::kube::objects::protobuf`].
+//! An answer is `k8s\0` and an envelope (`runtime.Unknown`) around a list. Field 1 of the list is its
+//! metadata, field 2 an object, repeated. Servers write fields in the order of their numbers, so the
+//! metadata comes first. An object that cannot be read is yielded with its name, as its length is
+//! known. [`crate::kube::objects::protobuf`] reads the messages.
 
 use kube::api::ListMeta;
 
-use super::{Broken, Part, held::Held};
+use super::{PageError, Part, buffer::Buffer};
 use crate::kube::{
     informer::tolerant::Tolerant,
     objects::{
@@ -24,21 +23,21 @@ const ITEMS: u64 = 2;
 /// Reads a list.
 #[derive(Default)]
 pub(super) struct Reader {
-    held: Held,
+    buffer: Buffer,
     place: Place,
-    /// Whether the version was told.
-    told: bool,
+    /// Whether the metadata of the list was yielded.
+    head_yielded: bool,
 }
 
-/// Where in an answer a reader is.
+/// Which part of an answer is read next.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
-    /// Before the list.
+    /// What precedes the list.
     #[default]
     Envelope,
-    /// In the list, of which so many bytes are to come.
+    /// The list, of which so many bytes are left.
     List(usize),
-    /// At the answer's end.
+    /// Nothing: the answer has ended.
     End,
 }
 
@@ -49,33 +48,33 @@ enum Field<V> {
 }
 
 impl Reader {
-    /// Takes in more bytes; none at the answer's end.
-    pub(super) fn take_in(&mut self, came: &[u8]) -> Result<(), Broken> {
+    /// Appends received bytes; an empty slice means the end of the answer.
+    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), PageError> {
         match self.place {
-            // What follows a list in its envelope says nothing.
-            Place::List(0) if !came.is_empty() => Ok(()),
-            _ if !came.is_empty() => self.held.take_in(came),
+            // What follows the list in its envelope is ignored.
+            Place::List(0) if !received.is_empty() => Ok(()),
+            _ if !received.is_empty() => self.buffer.push(received),
             Place::List(0) | Place::End => {
                 self.place = Place::End;
                 Ok(())
             }
-            Place::Envelope | Place::List(_) => Err(Broken::Ends),
+            Place::Envelope | Place::List(_) => Err(PageError::Ends),
         }
     }
 
-    /// The next part, where enough has come for it.
-    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, Broken> {
-        if self.place == Place::Envelope && !self.begins(&V::kind(&()))? {
+    /// Reads the next part; returns none if more bytes are needed for it.
+    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
+        if self.place == Place::Envelope && !self.read_envelope(&V::kind(&()))? {
             return Ok(None);
         }
         while let Some(field) = self.field()? {
             if let Field::Known(part) = field {
-                self.told |= matches!(part, Part::Head(_));
+                self.head_yielded |= matches!(part, Part::Head(_));
                 return Ok(Some(part));
             }
         }
         Ok(match self.place {
-            Place::End if !std::mem::replace(&mut self.told, true) => {
+            Place::End if !std::mem::replace(&mut self.head_yielded, true) => {
                 Some(Part::Head(ListMeta::default()))
             }
             Place::End => Some(Part::End),
@@ -83,32 +82,32 @@ impl Reader {
         })
     }
 
-    /// Reads as far as the list of such objects begins; says whether that has come.
-    fn begins(&mut self, kind: &str) -> Result<bool, Broken> {
-        let Some((magic, envelope)) = self.held.rest().split_at_checked(MAGIC.len()) else {
+    /// Reads up to the list of objects of `kind`; returns whether its beginning was received.
+    fn read_envelope(&mut self, kind: &str) -> Result<bool, PageError> {
+        let Some((magic, envelope)) = self.buffer.unread().split_at_checked(MAGIC.len()) else {
             return Ok(false);
         };
         if magic != MAGIC {
             return Err(Fault::NotProtobuf.into());
         }
-        match list_begins(envelope, kind) {
+        match list_position(envelope, kind) {
             Ok((before, length)) => {
-                self.held.advance(MAGIC.len() + before);
+                self.buffer.advance(MAGIC.len() + before);
                 self.place = Place::List(length);
                 Ok(true)
             }
-            Err(Broken::Protobuf(Fault::CutShort)) => Ok(false),
+            Err(PageError::Protobuf(Fault::CutShort)) => Ok(false),
             Err(broken) => Err(broken),
         }
     }
 
-    /// The next field of the list, where it has come whole; none at its end.
-    fn field<V: View>(&mut self) -> Result<Option<Field<V>>, Broken> {
+    /// Reads the next field of the list; returns none at its end, or if it was not received whole.
+    fn field<V: View>(&mut self) -> Result<Option<Field<V>>, PageError> {
         let Place::List(left) = self.place else { return Ok(None) };
-        let came = self.held.rest();
-        // What lies behind the list is not the list's.
-        let list = came.get(..left);
-        let mut fields = Fields::of(list.unwrap_or(came));
+        let received = self.buffer.unread();
+        // More may follow the list.
+        let list = received.get(..left);
+        let mut fields = Fields::of(list.unwrap_or(received));
         let before = fields.len();
         let (number, content) = match fields.next() {
             Ok(Some(field)) => field,
@@ -122,14 +121,14 @@ impl Reader {
             _ => Field::Unknown,
         };
         let length = before - fields.len();
-        self.held.advance(length);
+        self.buffer.advance(length);
         self.place = Place::List(left - length);
         Ok(Some(field))
     }
 }
 
-/// How much of an envelope stands before its list of such objects, and how long that is.
-fn list_begins(envelope: &[u8], kind: &str) -> Result<(usize, usize), Broken> {
+/// Returns how many bytes of an envelope precede its list of objects of `kind`, and the list's length.
+fn list_position(envelope: &[u8], kind: &str) -> Result<(usize, usize), PageError> {
     let mut fields = Fields::of(envelope);
     loop {
         let mut ahead = fields;
@@ -140,13 +139,13 @@ fn list_begins(envelope: &[u8], kind: &str) -> Result<(usize, usize), Broken> {
         if let Some((TYPE_META, content)) = fields.next()? {
             let list = kind_of(content.bytes(TYPE_META)?)?;
             if list.strip_suffix(b"List") != Some(kind.as_bytes()) {
-                return Err(Broken::OtherKind);
+                return Err(PageError::OtherKind);
             }
         }
     }
 }
 
-/// Reads an object; one that is none as far as it has a name.
+/// Reads an object, or at least its name.
 fn object<V: View>(message: &[u8]) -> Tolerant<V> {
     let object = V::from_protobuf().ok_or(Fault::Unexpected).and_then(|read| read(message));
     object.map_or_else(

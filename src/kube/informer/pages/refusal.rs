@@ -1,7 +1,7 @@
-//! What a server says when it refuses a list.
+//! The body of an answer that refuses a list.
 //!
-//! Whoever asks for protobuf is refused in protobuf, by the server itself; what stands before it may
-//! answer in JSON, or in text. Promises a `Status` in any case, as kube's client does.
+//! A server refuses a request for protobuf in protobuf; a proxy in front of it may answer in JSON or
+//! in text. Each of them is read as a `Status`, as kube's client does.
 
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Collected, Limited};
@@ -12,18 +12,18 @@ use crate::kube::objects::{
     protobuf::{STATUS, unwrapped},
 };
 
-/// The most that is read of a refusal, in bytes.
+/// The most bytes that are read of a refusal.
 const MAX_READ: usize = 64 << 10;
 
 /// Reads the body of a refusal.
 pub(super) async fn read(code: StatusCode, is_protobuf: bool, body: Body) -> Status {
-    // A refusal is one also where its explanation is lost.
+    // Without its explanation it is a refusal all the same.
     let body = Limited::new(body, MAX_READ).collect().await;
-    said(code, is_protobuf, &body.map(Collected::to_bytes).unwrap_or_default())
+    status_of(code, is_protobuf, &body.map(Collected::to_bytes).unwrap_or_default())
 }
 
-/// What the body says.
-fn said(code: StatusCode, is_protobuf: bool, body: &[u8]) -> Status {
+/// Reads the status in a body, or makes one of the code and the text.
+fn status_of(code: StatusCode, is_protobuf: bool, body: &[u8]) -> Status {
     let status = if is_protobuf {
         unwrapped(body).and_then(|status| protobuf::read(status, STATUS)).ok()
     } else {
@@ -43,12 +43,12 @@ mod tests {
     use super::*;
 
     fn words(code: u16, protobuf: bool, body: &[u8]) -> (u16, String, String) {
-        let status = said(StatusCode::from_u16(code).unwrap(), protobuf, body);
+        let status = status_of(StatusCode::from_u16(code).unwrap(), protobuf, body);
         (status.code, status.reason, status.message)
     }
 
     #[test]
-    fn a_refusal_says_the_same_in_both_forms() {
+    fn a_refusal_reads_the_same_in_both_forms() {
         let status = json!({"status": "Failure", "code": 410, "reason": "Expired", "message": "m"});
         let expired = (410, "Expired".to_owned(), "m".to_owned());
         assert_eq!(words(410, true, &protobuf::status(&status).unwrap()), expired);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_status_is_told_by_its_code() {
+    fn a_body_that_is_no_status_gives_one_with_the_code() {
         assert_eq!(words(429, false, b" Too many\n"), (429, String::new(), "Too many".to_owned()));
         for (protobuf, body) in
             [(true, &b"k8s\0\x12\x09a"[..]), (true, b"busy"), (true, b""), (false, b"")]

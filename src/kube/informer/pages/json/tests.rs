@@ -5,10 +5,10 @@ use super::*;
 use crate::kube::objects::Claim;
 
 /// What is read of an answer that comes in these pieces, one word a part.
-fn read(pieces: &[&[u8]]) -> Result<Vec<String>, Broken> {
+fn read(pieces: &[&[u8]]) -> Result<Vec<String>, PageError> {
     let (mut reader, mut words) = (Reader::default(), Vec::new());
     for piece in pieces.iter().copied().chain([&b""[..]]) {
-        reader.take_in(piece)?;
+        reader.push(piece)?;
         while let Some(part) = reader.next::<Claim>()? {
             words.push(match part {
                 Part::Head(head) => format!(
@@ -85,9 +85,9 @@ fn a_number_among_the_objects_is_one_wherever_it_is_cut() {
 fn what_follows_the_objects_without_end_is_not_held_for_ever() {
     let mut reader = Reader::default();
     let mut takes = |came: &[u8]| {
-        reader.take_in(came)?;
+        reader.push(came)?;
         while reader.next::<Claim>()?.is_some() {}
-        Ok::<_, Broken>(())
+        Ok::<_, PageError>(())
     };
     takes(br#"{"items":[],"metadata":{"a":""#).unwrap();
     let more = vec![b'x'; 1 << 20];

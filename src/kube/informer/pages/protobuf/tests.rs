@@ -81,11 +81,11 @@ fn bad(name: &str) -> Vec<u8> {
 }
 
 /// What is read of an answer that comes in these pieces, one word a part.
-fn read(pieces: &[&[u8]]) -> Result<Vec<String>, Broken> {
+fn read(pieces: &[&[u8]]) -> Result<Vec<String>, PageError> {
     let mut reader = Reader::default();
     let mut words = Vec::new();
     for piece in pieces.iter().copied().chain([&b""[..]]) {
-        reader.take_in(piece)?;
+        reader.push(piece)?;
         while let Some(part) = reader.next::<Claim>()? {
             words.push(match part {
                 Part::Head(head) => {
@@ -166,7 +166,7 @@ fn what_ends_early_is_an_error() {
     let whole = of(&[claim("a"), claim("b")]);
     // The two fields behind the list say nothing.
     for end in 0..whole.len() - 4 {
-        assert!(matches!(read(&[&whole[..end]]), Err(Broken::Ends)), "{end}");
+        assert!(matches!(read(&[&whole[..end]]), Err(PageError::Ends)), "{end}");
     }
 }
 
