@@ -199,7 +199,8 @@ impl Nodes {
         let mut index = self.0.index.lock();
         let keys = index.relist();
         self.update_progress(|progress| {
-            (progress.complete, progress.needs_relist) = (false, false)
+            progress.complete = false;
+            progress.needs_relist = false;
         });
         tracing::debug!(?keys, "listing Nodes for the labels of the driver's topology keys");
     }
@@ -227,7 +228,8 @@ impl Nodes {
         let changed = self.0.index.lock().on_node_event(event);
         if complete {
             self.update_progress(|progress| {
-                (progress.listed, progress.complete) = (Listed::All, true)
+                progress.listed = Listed::All;
+                progress.complete = true;
             });
         }
         self.notify(&changed, on_change);

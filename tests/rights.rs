@@ -121,7 +121,7 @@ async fn live(simulation: &Simulation, candidates: &[&str]) -> Result<(), &'stat
     comes(60, || simulation.volumes().is_empty()).await.or(Err("the end of the volume"))
 }
 
-/// DependencyIndex for something, but not for ever: without a right it may never come.
+/// Waits for something, but not for ever: without a right it may never come.
 async fn comes(seconds: u64, holds: impl Fn() -> bool) -> Result<(), ()> {
     let start = Instant::now();
     while !holds() {

@@ -120,7 +120,7 @@ fn best(requirement: &Value) -> Value {
     requirement["preferred"][0]["segments"].clone()
 }
 
-/// DependencyIndex until the claim is served, which must take less than a second.
+/// Waits until the claim is served, which must take less than a second.
 async fn is_served_at_once(simulation: &Simulation, uid: &str) {
     let start = Instant::now();
     simulation.until("the volume is saved", |s| s.is_saved(uid)).await;

@@ -132,7 +132,7 @@ impl Index {
         match event {
             InformerEvent::Init => self.begin_list(),
             InformerEvent::InitApply(attachment) | InformerEvent::Apply(attachment) => {
-                self.insert(&attachment)
+                self.insert(&attachment);
             }
             InformerEvent::Delete(gone) => self.remove(&gone),
             InformerEvent::Unreadable { uid, .. } => self.keep_unreadable(hash(&uid)),

@@ -26,16 +26,19 @@ fn describe(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = thread::current();
     let (thread, message) = (thread.name().unwrap_or_default(), message(info));
-    let mut text = format!("thread {thread:?} panicked at {place}: {}", printable(message));
+    let text = format!("thread {thread:?} panicked at {place}: {}", printable(message));
     let backtrace = Backtrace::capture();
-    if backtrace.status() == BacktraceStatus::Captured {
-        text.push_str(&format!("\n{backtrace}"));
+    match backtrace.status() {
+        BacktraceStatus::Captured => format!("{text}\n{backtrace}"),
+        _ => text,
     }
-    text
 }
 
 fn message<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
-    info.payload_as_str().unwrap_or("a value that is no text")
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a value that is no text")
 }
 
 fn printable(message: &str) -> String {

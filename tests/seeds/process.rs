@@ -119,7 +119,7 @@ impl Life {
         }
     }
 
-    /// DependencyIndex until it has ended, by itself or not.
+    /// Waits until it has ended, by itself or not.
     pub(crate) async fn over(&self) {
         self.over.notified().await;
         self.over.notify_one();

@@ -267,7 +267,7 @@ impl Simulation {
         })
     }
 
-    /// DependencyIndex in simulated time until `what` holds.
+    /// Waits in simulated time until `what` holds.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {

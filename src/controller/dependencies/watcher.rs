@@ -151,14 +151,14 @@ impl DependencyWatcher {
     /// Starts to observe the object, until it is removed from `observed`.
     fn observe(&mut self, object: Dependency, generation: u64) -> BoxFuture<'static, ()> {
         let is_watched = |observed: &&ObservedObject| observed.watched.load(Ordering::Relaxed);
-        let watches = self.observed.values().filter(is_watched).count();
-        let may_watch = object.name.is_some() && watches < MAX_WATCHES;
+        let open = self.observed.values().filter(is_watched).count();
+        let may_watch = object.name.is_some() && open < MAX_WATCHES;
         let watched = Arc::new(AtomicBool::new(may_watch));
         let end = CancellationToken::new();
         let ended = end.clone();
-        let observed =
+        let entry =
             ObservedObject { generation, watched: Arc::clone(&watched), _end: end.drop_guard() };
-        self.observed.insert(object.clone(), observed);
+        self.observed.insert(object.clone(), entry);
         let observer = Arc::clone(&self.observer);
         Box::pin(async move {
             ended.run_until_cancelled(observer.observe(&object, &watched)).await;

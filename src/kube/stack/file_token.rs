@@ -92,7 +92,7 @@ impl FileToken {
             match (self.read)().map_err(TokenError::from).and_then(|text| header(&text)) {
                 Ok(token) => cached.token = token,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read the token again; the last one stays in use")
+                    tracing::warn!(%error, "cannot read the token again; the last one stays in use");
                 }
             }
         }

@@ -148,8 +148,8 @@ async fn there_are_never_too_many_watches_or_reads() {
         watcher.dependencies.wait(&Item::claim(&name), &[secret(&name).missing()]);
     }
     sleep(Duration::from_secs(60)).await;
-    let (watches, reads): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(is_watch);
-    assert_eq!(watches.len(), MAX_WATCHES);
+    let (open, reads): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(is_watch);
+    assert_eq!(open.len(), MAX_WATCHES);
     assert!((1000..=1201).contains(&reads.len()), "{}", reads.len());
 }
 
@@ -169,8 +169,8 @@ async fn a_refused_watch_takes_no_place() {
     sleep(Duration::from_secs(60)).await;
     watcher.dependencies.wait(&Item::claim("free"), &[secret("free").missing()]);
     sleep(Duration::from_secs(60)).await;
-    let watched = |request: &_| is_watch(request) && request.url.contains("free");
-    assert_eq!(server.seen().iter().filter(|request| watched(request)).count(), 1);
+    let is_free = |request: &_| is_watch(request) && request.url.contains("free");
+    assert_eq!(server.seen().iter().filter(|request| is_free(request)).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
