@@ -7,7 +7,8 @@ FROM ${RUST} AS build
 WORKDIR /source
 COPY . .
 # The very command of CI, which plays a scenario with what it makes, in an empty root (.ci/empty-root).
-RUN .ci/static && .ci/notices >target/shipped/THIRD-PARTY-NOTICES
+RUN .ci/static
+RUN .ci/notices >target/shipped/THIRD-PARTY-NOTICES
 
 FROM scratch
 LABEL org.opencontainers.image.title="csi-provisioner" \
