@@ -95,11 +95,11 @@ fn answers() -> Vec<Rule> {
         ),
         ("headers", Rule { error: Some(error), ..Rule::default() }),
     ];
-    let ruled = rules.map(|(name, rule)| {
+    let answers = rules.map(|(name, rule)| {
         let parameters = Some([("large".to_owned(), name.to_owned())].into());
         Rule { matching: Match { parameters, ..Match::default() }, ..rule }
     });
-    ruled.into_iter().chain([Rule::default()]).collect()
+    answers.into_iter().chain([Rule::default()]).collect()
 }
 
 /// The names of the classes whose volumes the driver answers so, each with its own kind of answer.
