@@ -183,13 +183,13 @@ impl CapacityIndex {
 
     /// A new list of our objects begins.
     pub(super) fn begin_list(&mut self) {
-        self.objects.restarted();
+        self.objects.begin_list();
     }
 
     /// The list is complete.
     pub(super) fn finish_list(&mut self) -> Vec<Key> {
         self.new.retain(|pair| !self.objects_by_pair.contains_key(pair));
-        let vanished = self.objects.complete();
+        let vanished = self.objects.finish_list();
         vanished.into_iter().flat_map(|object| self.on_removed(&object)).collect()
     }
 
@@ -204,7 +204,7 @@ impl CapacityIndex {
             affected.extend(self.remove_from_pair(&old));
         }
         self.add_to_pair(&object);
-        let _ = self.objects.seen(&name, Some(object));
+        let _ = self.objects.apply(&name, Some(object));
         let candidates =
             affected.iter().filter_map(|pair| self.objects_by_pair.get(pair)).flatten();
         let names: BTreeSet<&str> = candidates.map(|(_, name)| &**name).chain([&*name]).collect();
@@ -215,12 +215,12 @@ impl CapacityIndex {
 
     /// An object that exists but cannot be decoded: keeps what is known of it.
     pub(super) fn keep_unreadable(&mut self, name: &str) {
-        self.objects.unreadable(name);
+        self.objects.keep_unreadable(name);
     }
 
     /// Removes an object that is deleted, or is not ours any more.
     pub(super) fn remove_object(&mut self, name: &str) -> Vec<Key> {
-        match self.objects.deleted(name) {
+        match self.objects.remove(name) {
             Change::Gone(object) => self.on_removed(&object),
             _ => Vec::new(),
         }

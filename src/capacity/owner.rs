@@ -212,7 +212,7 @@ mod tests {
         let owned = |owners: Value| {
             Answer::json(200, &json!({"metadata": {"uid": "u", "ownerReferences": owners}}))
         };
-        let world = json!([{"apiVersion": "example.com/v1", "kind": "Env", "name": "w",
+        let world = json!([{"apiVersion": "example.com/v1", "kind": "World", "name": "w",
                             "uid": "w", "controller": true}]);
         match seen {
             "/api/v1" => kinds(json!([{"name": "pods", "kind": "Pod", "namespaced": true}])),
@@ -220,7 +220,7 @@ mod tests {
                 {"name": "replicasets", "kind": "ReplicaSet", "namespaced": true},
                 {"name": "deployments", "kind": "Deployment", "namespaced": true},
             ])),
-            "/apis/example.com/v1" => kinds(json!([{"name": "worlds", "kind": "Env"}])),
+            "/apis/example.com/v1" => kinds(json!([{"name": "worlds", "kind": "World"}])),
             "/api/v1/namespaces/csi/pods/prov-0" => {
                 owned(json!([owner("ReplicaSet", "rs", Some(true))]))
             }
@@ -239,13 +239,13 @@ mod tests {
             (0, "Pod prov-0", 1),
             (1, "ReplicaSet rs", 1),
             (2, "Deployment prov", 2),
-            (3, "Env w", 3),
+            (3, "World w", 3),
             (4, "Galaxy ../g", 4),
         ] {
             let server = Server::new(|_, seen| cluster(&seen.url));
             let owner = find_owner(&client(&server), "csi", "prov-0", levels).await.unwrap();
             assert_eq!(format!("{} {}", owner.kind, owner.name), expected);
-            assert_eq!(server.seen().len(), 2 * reads, "each with its kind's names");
+            assert_eq!(server.requests().len(), 2 * reads, "each with its kind's names");
         }
     }
 

@@ -77,7 +77,7 @@ struct ClassEventHandler {
 impl ClassEventHandler {
     fn on_apply(&mut self, class: StorageClass) {
         let name = class.name().to_owned();
-        let change = self.known.seen(&name, Some(name.clone()));
+        let change = self.known.apply(&name, Some(name.clone()));
         debug_assert!(!matches!(change, Change::Left(_) | Change::Gone(_)), "every class is kept");
         let version = class.metadata.resource_version.clone();
         let old = self.classes.0.by_name.write().insert(name.clone(), Arc::new(class));
@@ -101,18 +101,18 @@ impl ClassEventHandler {
 }
 
 impl EventHandler<StorageClass> for ClassEventHandler {
-    fn observe(&mut self, event: InformerEvent<StorageClass>) {
+    fn on_event(&mut self, event: InformerEvent<StorageClass>) {
         let extent = Extent::of(&event);
         match event {
-            InformerEvent::Init => self.known.restarted(),
+            InformerEvent::Init => self.known.begin_list(),
             InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.on_apply(class),
             InformerEvent::Delete(class) => {
-                self.known.deleted(class.name());
+                self.known.remove(class.name());
                 self.on_delete(class.name());
             }
-            InformerEvent::Unreadable { name, .. } => self.known.unreadable(&name),
+            InformerEvent::Unreadable { name, .. } => self.known.keep_unreadable(&name),
             InformerEvent::InitDone => {
-                for name in self.known.complete() {
+                for name in self.known.finish_list() {
                     self.on_delete(&name);
                 }
             }
@@ -150,7 +150,7 @@ mod tests {
         };
         let mut calls_for = |events: Vec<InformerEvent<StorageClass>>| {
             for event in events {
-                handler.observe(event);
+                handler.on_event(event);
             }
             std::mem::take(&mut *calls.lock())
         };

@@ -165,7 +165,7 @@ mod tests {
         (0..30).for_each(|_| events.failed(&claim, "busy"));
         emit(&events, &claim);
         assert_eq!(recorder.drain(Duration::from_secs(60)).await, 0);
-        server.seen().iter().map(testing::Seen::json).collect()
+        server.requests().iter().map(testing::RecordedRequest::json).collect()
     }
 
     #[tokio::test(start_paused = true)]

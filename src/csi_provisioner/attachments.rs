@@ -331,9 +331,9 @@ mod tests {
     fn attachments_are_unknown_before_the_first_list() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.observe(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
         assert!(attachments.blocking_node("other").is_err());
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         assert_eq!(node(&attachments, "other"), None);
     }
@@ -342,13 +342,13 @@ mod tests {
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone);
         for name in ["a", "a", "b"] {
-            handler.observe(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
+            handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
         }
-        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.observe(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -363,22 +363,22 @@ mod tests {
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone);
         for name in ["stays", "goes"] {
-            handler.observe(InformerEvent::Apply(attachment(name, Some(name), "n1")));
+            handler.on_event(InformerEvent::Apply(attachment(name, Some(name), "n1")));
         }
         // The first list is interrupted.
-        handler.observe(InformerEvent::Init);
-        handler.observe(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
-        handler.observe(InformerEvent::Init);
+        handler.on_event(InformerEvent::Init);
+        handler.on_event(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
+        handler.on_event(InformerEvent::Init);
         for name in ["stays", "goes"] {
             assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
         }
         assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
-        handler.observe(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
+        handler.on_event(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
         assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
-        handler.observe(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
+        handler.on_event(InformerEvent::InitDone);
         for (name, on) in
             [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
         {
@@ -392,23 +392,23 @@ mod tests {
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let record = Arc::clone(&reported);
         let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
-        handler.observe(InformerEvent::InitDone);
-        handler.observe(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
-        handler.observe(InformerEvent::Init);
+        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::Init);
         for (name, on) in [("old", "n1"), ("new", "n2")] {
-            handler.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
+            handler.on_event(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.observe(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
-        handler.observe(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
+        handler.on_event(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
         assert_eq!(std::mem::take(&mut *reported.lock()), ["pv"], "another node has it");
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        handler.observe(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
+        handler.on_event(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
         assert_eq!(*reported.lock(), ["pv"]);
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
-        handler.observe(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
+        handler.on_event(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
         keeps_nothing(&attachments);
     }
 
@@ -416,16 +416,16 @@ mod tests {
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.observe(InformerEvent::InitDone);
-        handler.observe(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
-        handler.observe(InformerEvent::Init);
+        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::Init);
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
-        handler.observe(InformerEvent::Unreadable { namespace, name, uid });
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::Unreadable { namespace, name, uid });
+        handler.on_event(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.observe(InformerEvent::Delete(attachment("b", None, "")));
+        handler.on_event(InformerEvent::Delete(attachment("b", None, "")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
-        handler.observe(InformerEvent::Delete(attachment("a", None, "")));
+        handler.on_event(InformerEvent::Delete(attachment("a", None, "")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -435,9 +435,9 @@ mod tests {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
         for (name, on) in [("a", "n2"), ("b", "n1"), ("c", "n3")] {
-            handler.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
+            handler.on_event(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
     }
 
@@ -447,16 +447,16 @@ mod tests {
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let record = Arc::clone(&reported);
         let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone);
         for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
-            handler.observe(InformerEvent::Apply(attachment(name, Some(volume), node)));
+            handler.on_event(InformerEvent::Apply(attachment(name, Some(volume), node)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
-        handler.observe(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
+        handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
         assert_eq!(*reported.lock(), ["pv"], "nobody waits for the other");
-        handler.observe(InformerEvent::Init);
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::Init);
+        handler.on_event(InformerEvent::InitDone);
         assert_eq!(*reported.lock(), ["pv"], "it has not asked again");
         assert!(attachments.0.index.lock().waiting.is_empty());
     }
@@ -465,16 +465,16 @@ mod tests {
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone);
         for (name, node) in [("a", "n1"), ("b", "n2")] {
-            handler.observe(InformerEvent::Apply(attachment(name, Some("pv"), node)));
+            handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), node)));
         }
-        handler.observe(InformerEvent::Apply(attachment("inline", None, "n3")));
-        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.on_event(InformerEvent::Apply(attachment("inline", None, "n3")));
+        handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
         // The other attachment is deleted while the watch is down.
-        handler.observe(InformerEvent::Init);
-        handler.observe(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::Init);
+        handler.on_event(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }

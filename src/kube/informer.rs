@@ -83,11 +83,11 @@ impl<V> InformerEvent<V> {
 /// Receives the events of an informer, one at a time and in order.
 pub trait EventHandler<V>: Send {
     /// Handles an event; must not block.
-    fn observe(&mut self, event: InformerEvent<V>);
+    fn on_event(&mut self, event: InformerEvent<V>);
 }
 
 impl<V, F: FnMut(InformerEvent<V>) + Send> EventHandler<V> for F {
-    fn observe(&mut self, event: InformerEvent<V>) {
+    fn on_event(&mut self, event: InformerEvent<V>) {
         self(event);
     }
 }
@@ -163,7 +163,7 @@ impl<V: View> Informer<V> {
         loop {
             let forward = async {
                 loop {
-                    handler.observe(events.next().await);
+                    handler.on_event(events.next().await);
                 }
             };
             tokio::select! {
@@ -184,7 +184,7 @@ impl<V: View> Informer<V> {
             match events.next().await {
                 InformerEvent::InitDone => return events.version()?.parse().ok(),
                 InformerEvent::Init => {}
-                event => handler.observe(event),
+                event => handler.on_event(event),
             }
         }
     }

@@ -32,9 +32,6 @@ pub(crate) struct RecordedRequest {
     pub(crate) at: Duration,
 }
 
-/// The former name of [`RecordedRequest`].
-pub(crate) type Seen = RecordedRequest;
-
 impl RecordedRequest {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
@@ -183,11 +180,6 @@ impl Server {
     /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.requests.lock().clone()
-    }
-
-    /// The former name of [`requests`](Self::requests).
-    pub(crate) fn seen(&self) -> Vec<RecordedRequest> {
-        self.requests()
     }
 
     /// The times at which the requests came, in seconds since the server was created.

@@ -39,16 +39,16 @@ struct Follower {
 impl Follower {
     fn on_event(&mut self, event: InformerEvent<StorageClass>) {
         match event {
-            InformerEvent::Init => self.cache.restarted(),
+            InformerEvent::Init => self.cache.begin_list(),
             InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.on_class(&class),
             InformerEvent::Delete(class) => {
-                if let Change::Gone((name, version)) = self.cache.deleted(class.name()) {
+                if let Change::Gone((name, version)) = self.cache.remove(class.name()) {
                     assert_eq!(self.copy.remove(&name), Some(version));
                 }
             }
             InformerEvent::InitDone => {
                 self.lists += 1;
-                for (name, version) in self.cache.complete() {
+                for (name, version) in self.cache.finish_list() {
                     assert_eq!(self.copy.remove(&name), Some(version));
                 }
             }
@@ -60,7 +60,7 @@ impl Follower {
         let version = class.metadata.resource_version.clone().unwrap();
         let item =
             (class.annotation("kept") == Some("yes")).then(|| (class.name().to_owned(), version));
-        match self.cache.seen(class.name(), item) {
+        match self.cache.apply(class.name(), item) {
             Change::Entered((name, version)) => {
                 assert_eq!(self.copy.insert(name.clone(), version.clone()), None);
             }

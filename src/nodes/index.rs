@@ -117,18 +117,18 @@ impl NodeIndex {
             }
             InformerEvent::Delete(gone) => self.remove_csi_node(gone.name()),
             InformerEvent::InitDone => {
-                let vanished = self.csi_nodes.complete_by_key();
+                let vanished = self.csi_nodes.finish_list_by_key();
                 for (_, registered) in &vanished {
                     self.release(registered);
                 }
                 vanished.into_iter().map(|(name, _)| name).collect()
             }
             InformerEvent::Init => {
-                self.csi_nodes.restarted();
+                self.csi_nodes.begin_list();
                 Vec::new()
             }
             InformerEvent::Unreadable { name, .. } => {
-                self.csi_nodes.unreadable(&name);
+                self.csi_nodes.keep_unreadable(&name);
                 Vec::new()
             }
         };
@@ -152,7 +152,7 @@ impl NodeIndex {
     }
 
     fn remove_csi_node(&mut self, name: &str) -> Vec<Box<str>> {
-        let Change::Gone(registered) = self.csi_nodes.deleted(name) else { return Vec::new() };
+        let Change::Gone(registered) = self.csi_nodes.remove(name) else { return Vec::new() };
         self.release(&registered);
         vec![name.into()]
     }
@@ -160,7 +160,7 @@ impl NodeIndex {
     fn register(&mut self, node: &str, now: Registered) {
         let mut acquire = |keys: Option<Keys>| keys.map(|keys| self.keys.acquire(keys));
         let now = Registered { current: acquire(now.current), pending: acquire(now.pending) };
-        if let Change::Updated { old, .. } = self.csi_nodes.seen(node, Some(now)) {
+        if let Change::Updated { old, .. } = self.csi_nodes.apply(node, Some(now)) {
             self.release(&old);
         }
     }
@@ -191,7 +191,7 @@ impl NodeIndex {
             InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.upsert_node(&seen),
             InformerEvent::Delete(gone) => self.remove_node(gone.name()),
             InformerEvent::InitDone => {
-                let vanished = self.nodes.complete_by_key();
+                let vanished = self.nodes.finish_list_by_key();
                 for (_, labels) in &vanished {
                     self.labels.release(labels);
                 }
@@ -199,11 +199,11 @@ impl NodeIndex {
                 return Changed { nodes, csi_nodes: self.apply_pending() };
             }
             InformerEvent::Init => {
-                self.nodes.restarted();
+                self.nodes.begin_list();
                 Vec::new()
             }
             InformerEvent::Unreadable { name, .. } => {
-                self.nodes.unreadable(&name);
+                self.nodes.keep_unreadable(&name);
                 Vec::new()
             }
         };
@@ -215,14 +215,14 @@ impl NodeIndex {
         let label = |key: &str| all.and_then(|all| all.get(key)).map(String::as_str);
         let labels = self.labels.acquire(Labels::named(&self.watched_keys, label));
         let changed = self.nodes.get(seen.name()) != Some(&labels);
-        if let Change::Updated { old, .. } = self.nodes.seen(seen.name(), Some(labels)) {
+        if let Change::Updated { old, .. } = self.nodes.apply(seen.name(), Some(labels)) {
             self.labels.release(&old);
         }
         changed.then(|| seen.name().into()).into_iter().collect()
     }
 
     fn remove_node(&mut self, name: &str) -> Vec<Box<str>> {
-        let Change::Gone(labels) = self.nodes.deleted(name) else { return Vec::new() };
+        let Change::Gone(labels) = self.nodes.remove(name) else { return Vec::new() };
         self.labels.release(&labels);
         vec![name.into()]
     }

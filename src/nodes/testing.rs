@@ -23,9 +23,9 @@ pub(crate) fn nodes(driver: &str, known: &[TestNode<'_>]) -> Nodes {
     let mut handler = nodes.csi_node_handler(|_| {});
     for csi_node in csi_nodes {
         let csi_node: CsiNode = serde_json::from_value(csi_node).unwrap();
-        handler.observe(InformerEvent::InitApply(csi_node));
+        handler.on_event(InformerEvent::InitApply(csi_node));
     }
-    handler.observe(InformerEvent::InitDone);
+    handler.on_event(InformerEvent::InitDone);
     nodes.begin_list();
     for (name, _, labels) in known {
         if let Some(labels) = labels {

@@ -55,7 +55,7 @@ async fn with_all_rights_nothing_is_logged() {
     let server = server(all_but("nothing"), false, false);
     assert_eq!(outcome(&server, &ALL).await, (String::new(), String::new()));
     let asked: Vec<Value> =
-        server.seen().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
+        server.requests().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
     assert_eq!(asked, [UNBOUND_NAMESPACE, "csi"], "one question a place");
 }
 
@@ -81,7 +81,7 @@ async fn the_rights_to_find_an_owner_are_needed_where_the_pod_is() {
     assert!(log.contains("the Role in namespace disks"), "{log}");
     assert_eq!(gauge, r#"provisioner_missing_permissions{group="",resource="pods",verb="get"} 1"#);
     let asked: Vec<Value> =
-        server.seen().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
+        server.requests().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
     assert_eq!(asked, ["disks"]);
 }
 
@@ -90,7 +90,7 @@ async fn rights_of_disabled_features_are_not_checked() {
     let without = server(all_but("leases"), false, false);
     let (log, _) = outcome(&without, &[Feature::Provisioning]).await;
     assert_eq!(log, "");
-    assert_eq!(without.seen().len(), 1, "no feature needs the Lease's namespace");
+    assert_eq!(without.requests().len(), 1, "no feature needs the Lease's namespace");
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +98,7 @@ async fn where_rules_are_incomplete_each_doubtful_right_is_asked_for() {
     let granted = server(all_but("secrets"), true, true);
     let (log, _) = outcome(&granted, &[Feature::Secrets]).await;
     assert_eq!(log, "");
-    let question = granted.seen().last().unwrap().json();
+    let question = granted.requests().last().unwrap().json();
     let expected = json!({"verb": "get", "group": "", "resource": "secrets", "namespace": ""});
     assert_eq!(question["spec"]["resourceAttributes"], expected);
     let (log, gauge) = outcome(&server(all_but("secrets"), true, false), &[Feature::Secrets]).await;

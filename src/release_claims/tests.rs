@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::kube::testing::{Answer, Seen, Server, client, paused_clock};
+use crate::kube::testing::{Answer, RecordedRequest, Server, client, paused_clock};
 
 fn claims(name: &str, driver: &str) -> Value {
     json!({
@@ -38,7 +38,12 @@ async fn report(server: &Server, arguments: &[&str]) -> Report {
 
 /// The claims that were written, by name.
 fn put(server: &Server) -> Vec<Value> {
-    server.seen().iter().filter(|seen| seen.method == "PUT").map(Seen::json).collect()
+    server
+        .requests()
+        .iter()
+        .filter(|seen| seen.method == "PUT")
+        .map(RecordedRequest::json)
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -131,22 +131,22 @@ impl Holders {
     pub(super) fn on_event(&mut self, event: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
         match event {
             InformerEvent::Init => {
-                self.claims.restarted();
+                self.claims.begin_list();
                 BTreeSet::new()
             }
             InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => {
                 self.upsert_claim(claim)
             }
-            InformerEvent::Delete(claim) => match self.claims.deleted(claim.uid()) {
+            InformerEvent::Delete(claim) => match self.claims.remove(claim.uid()) {
                 Change::Gone(old) => self.update_indexes(Some(old), None),
                 _ => BTreeSet::new(),
             },
             InformerEvent::Unreadable { uid, .. } => {
-                self.claims.unreadable(uid);
+                self.claims.keep_unreadable(uid);
                 BTreeSet::new()
             }
             InformerEvent::InitDone => {
-                let vanished = self.claims.complete();
+                let vanished = self.claims.finish_list();
                 vanished.into_iter().flat_map(|old| self.update_indexes(Some(old), None)).collect()
             }
         }
@@ -158,10 +158,10 @@ impl Holders {
         let finished = before.is_some_and(|entry| entry.finished);
         let entry = ClaimEntry::of(claim).map(|entry| ClaimEntry { finished, ..entry });
         if before == entry.as_ref() {
-            self.claims.seen(uid, entry);
+            self.claims.apply(uid, entry);
             return BTreeSet::new();
         }
-        match self.claims.seen(uid, entry.clone()) {
+        match self.claims.apply(uid, entry.clone()) {
             Change::Updated { old, .. } | Change::Left(old) | Change::Gone(old) => {
                 self.update_indexes(Some(old), entry)
             }

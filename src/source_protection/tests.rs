@@ -69,7 +69,7 @@ fn working(server: &Server) -> (Protection, CancellationToken, tokio::task::Join
 }
 
 fn methods(server: &Server) -> Vec<String> {
-    server.seen().into_iter().map(|seen| seen.method).collect()
+    server.requests().into_iter().map(|seen| seen.method).collect()
 }
 
 /// Many claims at once, and their retries, cost one write.
@@ -101,7 +101,7 @@ async fn the_last_call_removes_the_finalizer_at_once() {
     ended.cancel();
     work.await.unwrap();
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"]);
-    assert_eq!(server.seen()[3].json()["metadata"]["finalizers"], Value::Null);
+    assert_eq!(server.requests()[3].json()["metadata"]["finalizers"], Value::Null);
 }
 
 /// A call that could not begin holds nothing, unless it repeats an open one.
@@ -127,7 +127,7 @@ async fn a_failed_removal_is_retried() {
     protection.claim_finished("a");
     sleep(Duration::from_secs(10)).await;
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "GET", "GET", "GET", "PATCH"]);
-    assert_eq!(server.seen()[6].json()["metadata"]["finalizers"], Value::Null);
+    assert_eq!(server.requests()[6].json()["metadata"]["finalizers"], Value::Null);
     ended.cancel();
     work.await.unwrap();
 }
@@ -147,11 +147,11 @@ async fn a_call_after_an_unanswered_removal_protects_again() {
     let all = ["GET", "PATCH", "GET", "PATCH", "GET", "PATCH"];
     assert_eq!(methods(&server), all, "written once, and kept by the next try");
     let ours = json!([SourceKind::Snapshot.finalizer()]);
-    assert_eq!(server.seen()[5].json()["metadata"]["finalizers"], ours);
+    assert_eq!(server.requests()[5].json()["metadata"]["finalizers"], ours);
     protection.claim_finished("b");
     ended.cancel();
     work.await.unwrap();
-    assert_eq!(server.seen()[7].json()["metadata"]["finalizers"], Value::Null);
+    assert_eq!(server.requests()[7].json()["metadata"]["finalizers"], Value::Null);
 }
 
 /// A standby receives the same events, and writes nothing.
@@ -207,7 +207,7 @@ fn show_clone(protection: &Protection, namespace: &str) {
 }
 
 fn counted(server: &Server, method: &str, url: &str) -> usize {
-    let seen = server.seen();
+    let seen = server.requests();
     seen.iter().filter(|seen| seen.method == method && seen.url.contains(url)).count()
 }
 

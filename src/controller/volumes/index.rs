@@ -154,8 +154,8 @@ impl VolumeIndex {
             InformerEvent::Init => {
                 self.0.claims.on_volume_list_start();
                 let mut inner = self.0.inner.lock();
-                inner.volumes.restarted();
-                inner.deletions.restarted();
+                inner.volumes.begin_list();
+                inner.deletions.begin_list();
                 inner.handles.begin_list();
                 WakeUps::default()
             }
@@ -165,8 +165,8 @@ impl VolumeIndex {
             InformerEvent::Unreadable { name, uid, .. } => {
                 self.0.claims.on_unreadable_volume(&name);
                 let mut inner = self.0.inner.lock();
-                inner.volumes.unreadable(&name);
-                inner.deletions.unreadable(&uid);
+                inner.volumes.keep_unreadable(&name);
+                inner.deletions.keep_unreadable(&uid);
                 inner.handles.mark_unreadable();
                 WakeUps::default()
             }
@@ -176,8 +176,8 @@ impl VolumeIndex {
 
     fn on_list_complete(&self) -> WakeUps {
         let mut inner = self.0.inner.lock();
-        let deleted = inner.volumes.complete();
-        drop(inner.deletions.complete());
+        let deleted = inner.volumes.finish_list();
+        drop(inner.deletions.finish_list());
         inner.handles.complete_list();
         drop(inner);
         let mut wake_ups = WakeUps::default();
@@ -203,12 +203,12 @@ impl VolumeIndex {
             inner.handles.insert(&key, volume.uid());
         }
         // Keeps the progress of its deletion, which a new list would remove otherwise.
-        inner.deletions.unreadable(volume.uid());
+        inner.deletions.keep_unreadable(volume.uid());
         match at.filter(|_| is_kept) {
             Some(at) => inner.arrived.insert(name.clone(), at),
             None => inner.arrived.remove(&name),
         };
-        let mut wake_ups = match inner.volumes.seen(&name, is_kept.then(|| Arc::new(volume))) {
+        let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
             // A new list repeats unchanged volumes: those that back off are not woken for that.
             Change::Updated { old, new } if at.is_none() && new.is_same_version_as(&old) => {
                 WakeUps::default()
@@ -230,10 +230,10 @@ impl VolumeIndex {
         // A list may have added another PersistentVolume of this name before the watch reports the
         // deletion of this one.
         if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
-            inner.volumes.deleted(volume.name());
+            inner.volumes.remove(volume.name());
             inner.arrived.remove(volume.name());
         }
-        inner.deletions.deleted(volume.uid());
+        inner.deletions.remove(volume.uid());
         let volumes = self.0.remove_handle(&mut inner, volume);
         drop(inner);
         let claims = self.0.claims.on_volume_deleted(volume).into_iter().collect();
@@ -266,7 +266,7 @@ impl VolumeIndex {
     pub fn begin_deletion(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         if inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.seen(volume.uid(), Some(Deletion::Pending));
+            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
         }
     }
 
@@ -275,7 +275,7 @@ impl VolumeIndex {
     pub fn set_deletion(&self, volume: &Volume, deletion: Deletion) {
         let mut inner = self.0.inner.lock();
         if inner.deletions.get(volume.uid()).is_some() {
-            inner.deletions.seen(volume.uid(), Some(deletion));
+            inner.deletions.apply(volume.uid(), Some(deletion));
         }
     }
 
@@ -283,7 +283,7 @@ impl VolumeIndex {
     pub fn clear_attached(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         if let Some(Deletion::Attached(_)) = inner.deletions.get(volume.uid()) {
-            inner.deletions.seen(volume.uid(), Some(Deletion::Pending));
+            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
         }
     }
 

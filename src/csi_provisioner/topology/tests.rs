@@ -68,7 +68,7 @@ async fn an_open_call_is_repeated_as_it_was_and_a_closed_one_is_decided_again() 
     assert!(later.decide(&mut on("n2")).await.is_err());
     let mut anew = on("n9");
     assert_eq!(zones(&later.decide(&mut anew).await.unwrap().unwrap().preferred), ["z"]);
-    assert!(server.seen().is_empty(), "nothing was read live");
+    assert!(server.requests().is_empty(), "nothing was read live");
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,13 +48,13 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T> Cache<T> {
-    /// A new list begins. Everything is kept until it is [`complete`](Self::complete).
-    pub fn restarted(&mut self) {
+    /// A new list begins. Everything is kept until it is [`finish_list`](Self::finish_list).
+    pub fn begin_list(&mut self) {
         self.generation += 1;
     }
 
     /// The object `key` exists; `item` is what is kept of it, or none if it is of no interest.
-    pub fn seen(&mut self, key: &str, item: Option<T>) -> Change<'_, T> {
+    pub fn apply(&mut self, key: &str, item: Option<T>) -> Change<'_, T> {
         match item {
             Some(item) => self.keep(key, item),
             None => {
@@ -76,26 +76,26 @@ impl<T> Cache<T> {
     }
 
     /// The object `key` exists, but cannot be read: what is kept of it stays as it is.
-    pub fn unreadable(&mut self, key: &str) {
+    pub fn keep_unreadable(&mut self, key: &str) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.generation = self.generation;
         }
     }
 
     /// The object `key` does not exist any more.
-    pub fn deleted(&mut self, key: &str) -> Change<'_, T> {
+    pub fn remove(&mut self, key: &str) -> Change<'_, T> {
         self.entries.remove(key).map_or(Change::Nothing, |entry| Change::Gone(entry.item))
     }
 
     /// The list is complete: removes what is not in it, and returns it.
     #[must_use]
-    pub fn complete(&mut self) -> Vec<T> {
-        self.complete_by_key().into_iter().map(|(_, item)| item).collect()
+    pub fn finish_list(&mut self) -> Vec<T> {
+        self.finish_list_by_key().into_iter().map(|(_, item)| item).collect()
     }
 
-    /// Like [`complete`](Self::complete), with the keys.
+    /// Like [`finish_list`](Self::finish_list), with the keys.
     #[must_use]
-    pub fn complete_by_key(&mut self) -> Vec<(Box<str>, T)> {
+    pub fn finish_list_by_key(&mut self) -> Vec<(Box<str>, T)> {
         let vanished = self.entries.iter().filter(|(_, entry)| entry.generation != self.generation);
         let vanished: Vec<Box<str>> = vanished.map(|(key, _)| key.clone()).collect();
         vanished
@@ -140,13 +140,13 @@ mod tests {
     #[test]
     fn leaving_and_going_are_told_apart() {
         let mut cache = Cache::default();
-        assert_eq!(cache.seen("a", Some(1)), Change::Entered(&1));
-        assert_eq!(cache.seen("a", Some(2)), Change::Updated { old: 1, new: &2 });
-        assert_eq!(cache.seen("a", None), Change::Left(2));
-        assert_eq!(cache.seen("a", None), Change::Nothing);
-        assert_eq!(cache.seen("a", Some(3)), Change::Entered(&3));
-        assert_eq!(cache.deleted("a"), Change::Gone(3));
-        assert_eq!(cache.deleted("a"), Change::Nothing);
+        assert_eq!(cache.apply("a", Some(1)), Change::Entered(&1));
+        assert_eq!(cache.apply("a", Some(2)), Change::Updated { old: 1, new: &2 });
+        assert_eq!(cache.apply("a", None), Change::Left(2));
+        assert_eq!(cache.apply("a", None), Change::Nothing);
+        assert_eq!(cache.apply("a", Some(3)), Change::Entered(&3));
+        assert_eq!(cache.remove("a"), Change::Gone(3));
+        assert_eq!(cache.remove("a"), Change::Nothing);
         assert!(cache.is_empty());
     }
 
@@ -154,17 +154,17 @@ mod tests {
     fn what_a_whole_list_does_not_show_has_vanished() {
         let mut cache = Cache::default();
         for (key, item) in [("a", 1), ("b", 2), ("c", 3)] {
-            let _ = cache.seen(key, Some(item));
+            let _ = cache.apply(key, Some(item));
         }
-        cache.restarted();
-        let _ = cache.seen("a", Some(1));
+        cache.begin_list();
+        let _ = cache.apply("a", Some(1));
         // The list breaks off and begins anew: what the first half showed proves nothing.
-        cache.restarted();
-        let _ = cache.seen("b", Some(2));
-        cache.unreadable("c");
+        cache.begin_list();
+        let _ = cache.apply("b", Some(2));
+        cache.keep_unreadable("c");
         assert_eq!((cache.get("a"), cache.len()), (Some(&1), 3));
-        assert_eq!(cache.complete(), [1]);
-        assert!(cache.complete().is_empty());
+        assert_eq!(cache.finish_list(), [1]);
+        assert!(cache.finish_list().is_empty());
         assert_eq!(cache.iter().collect::<Vec<_>>(), [("b", &2), ("c", &3)]);
     }
 
@@ -218,7 +218,7 @@ mod tests {
 
         fn show(&mut self, cache: &mut Cache<u8>, key: u8, content: u8) {
             let key = key.to_string();
-            let change = cache.seen(&key, interest(content));
+            let change = cache.apply(&key, interest(content));
             self.learn(&key, &change, true);
         }
     }
@@ -237,12 +237,12 @@ mod tests {
                     }
                     Deed::Delete(key) => {
                         if server.remove(&key).is_some() {
-                            let change = cache.deleted(&key.to_string());
+                            let change = cache.remove(&key.to_string());
                             known.learn(&key.to_string(), &change, false);
                         }
                     }
                     Deed::Gap(unseen, first_try) => {
-                        cache.restarted();
+                        cache.begin_list();
                         let old = server.clone();
                         for (key, content) in old.iter().take(first_try) {
                             known.show(&mut cache, *key, *content);
@@ -253,7 +253,7 @@ mod tests {
                                 None => drop(server.remove(&key)),
                             }
                         }
-                        cache.restarted();
+                        cache.begin_list();
                         for (key, content) in &server {
                             known.show(&mut cache, *key, *content);
                         }
@@ -262,7 +262,7 @@ mod tests {
                             before.partition(|(key, _)| server.contains_key(&key.parse().unwrap()));
                         known.0 = still;
                         let vanished: Vec<u8> = vanished.into_values().collect();
-                        prop_assert_eq!(cache.complete(), vanished);
+                        prop_assert_eq!(cache.finish_list(), vanished);
                     }
                 }
                 let truth: BTreeMap<String, u8> = server

@@ -13,7 +13,7 @@ use crate::{
     kube::{
         LaneSettings, Lanes,
         objects::Claim,
-        testing::{Answer, End, Seen, Server, logged, random},
+        testing::{Answer, End, RecordedRequest, Server, logged, random},
     },
     runtime::{Gate, SystemClock},
 };
@@ -51,19 +51,22 @@ impl Run {
 
     /// The requests, each in a word.
     fn requests(&self) -> Vec<String> {
-        self.server.seen().iter().map(|seen| request(&seen.url)).collect()
+        self.server.requests().iter().map(|seen| request(&seen.url)).collect()
     }
 }
 
 /// Runs an informer that lists in pages against `script` for so many seconds.
-async fn run(seconds: u64, script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Run {
+async fn run(
+    seconds: u64,
+    script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
+) -> Run {
     run_with(Rest::Pages, seconds, script).await
 }
 
 async fn run_with(
     rest: Rest,
     seconds: u64,
-    script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
+    script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
 ) -> Run {
     let server = Server::new(script);
     let metrics = Metrics::new().unwrap();
@@ -247,7 +250,8 @@ async fn a_watch_that_is_refused_five_times_in_a_row_costs_a_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_requested_relist_starts_over_at_once() {
-    let script = |number: usize, seen: &Seen| match (number, request(&seen.url).as_str()) {
+    let script = |number: usize, seen: &RecordedRequest| match (number, request(&seen.url).as_str())
+    {
         (_, "page") => page(&["a"], ""),
         (1, _) => Answer::watch(),
         _ => Answer::refusal(500, "InternalError", "etcd is away"),
@@ -383,9 +387,9 @@ async fn a_scope_becomes_part_of_each_request() {
     let scope = Scope::namespace("a b").unwrap().labelled("x=y,z").named("snap&?");
     let informer = Informer::<Claim>::new(&client(&server, &metrics), scope, random(), &metrics);
     let _ = tokio::time::timeout(Duration::from_secs(9), informer.run(|_| {})).await;
-    let requests: Vec<String> = server.seen().iter().map(|seen| request(&seen.url)).collect();
+    let requests: Vec<String> = server.requests().iter().map(|seen| request(&seen.url)).collect();
     assert_eq!(requests, ["page", "whole 20", "page", "page next", "watch 20"]);
-    for Seen { url, .. } in server.seen() {
+    for RecordedRequest { url, .. } in server.requests() {
         assert!(url.starts_with("/api/v1/namespaces/a%20b/persistentvolumeclaims?"), "{url}");
         assert_eq!(query(&url, "labelSelector"), "x%3Dy%2Cz");
         assert_eq!(query(&url, "fieldSelector"), "metadata.name%3Dsnap%26%3F");

@@ -59,7 +59,7 @@ fn refusing_server(
 
 /// The snapshots whose finalizers a sweep has written.
 fn written(server: &Server) -> Vec<String> {
-    let patches = server.seen().into_iter().filter(|seen| seen.method == "PATCH");
+    let patches = server.requests().into_iter().filter(|seen| seen.method == "PATCH");
     patches.map(|seen| seen.url.rsplit('/').next().unwrap_or_default().to_owned()).collect()
 }
 
@@ -151,7 +151,7 @@ async fn a_snapshot_that_cannot_be_written_blocks_no_other_and_is_reported() {
 async fn a_cluster_without_orphans_costs_one_list() {
     let server = server(vec![snapshot("s", &["other"])], vec![]);
     protection(&server, SETTINGS).sweep_once(&mut Observed::default()).await.unwrap();
-    let urls: Vec<String> = server.seen().into_iter().map(|seen| seen.url).collect();
+    let urls: Vec<String> = server.requests().into_iter().map(|seen| seen.url).collect();
     assert_eq!(urls, ["/apis/snapshot.storage.k8s.io/v1/volumesnapshots?limit=500"]);
 }
 

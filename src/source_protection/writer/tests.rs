@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::kube::testing::{Answer, Seen, Server, client, logged};
+use crate::kube::testing::{Answer, RecordedRequest, Server, client, logged};
 
 fn source(kind: SourceKind) -> NamedSource {
     NamedSource { kind, namespace: "ns".into(), name: "s".into() }
@@ -31,10 +31,10 @@ fn server(object: Value, refused: &'static [&'static str]) -> Server {
 }
 
 fn methods(server: &Server) -> Vec<String> {
-    server.seen().into_iter().map(|seen| seen.method).collect()
+    server.requests().into_iter().map(|seen| seen.method).collect()
 }
 
-fn finalizers(seen: &Seen) -> Value {
+fn finalizers(seen: &RecordedRequest) -> Value {
     seen.json()["metadata"]["finalizers"].clone()
 }
 
@@ -55,7 +55,7 @@ async fn snapshots_are_patched_and_claims_updated() {
             Some(finalized(FinalizerOrigin::Added))
         );
         assert_eq!(methods(&server), ["GET", verb]);
-        let written = server.seen().pop().unwrap();
+        let written = server.requests().pop().unwrap();
         assert_eq!(finalizers(&written), json!(["a", kind.finalizer()]));
         assert_eq!(written.json()["metadata"]["resourceVersion"], "7");
     }
@@ -69,9 +69,9 @@ async fn only_our_finalizer_is_removed_and_only_while_allowed() {
         assert!(!writer.remove_finalizer(&source(kind), "u", || false).await.unwrap());
         assert_eq!(methods(&server), ["GET"], "somebody began to need it");
         assert!(writer.remove_finalizer(&source(kind), "u", || true).await.unwrap());
-        assert_eq!(finalizers(&server.seen().pop().unwrap()), json!(["a", "b"]));
+        assert_eq!(finalizers(&server.requests().pop().unwrap()), json!(["a", "b"]));
         assert!(!writer.remove_finalizer(&source(kind), "other", || true).await.unwrap());
-        assert_eq!(server.seen().len(), 4, "another object has the name: nothing is written");
+        assert_eq!(server.requests().len(), 4, "another object has the name: nothing is written");
     }
 }
 
@@ -88,7 +88,7 @@ async fn where_snapshots_cannot_be_patched_they_are_updated() {
         );
     }
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PUT", "GET", "PUT"]);
-    let put = server.seen().pop().unwrap();
+    let put = server.requests().pop().unwrap();
     assert_eq!(put.json()["spec"], json!({"fieldOfNextYear": true}), "nothing is lost");
 }
 
@@ -146,5 +146,5 @@ async fn an_odd_name_is_refused_before_anything_is_sent() {
     let odd = NamedSource { name: "../../other/volumesnapshots/s".into(), ..source(SNAPSHOT) };
     let refused = Writer::new(client(&server)).add_finalizer(&odd, "u").await;
     assert!(matches!(refused, Err(Unprotected::Refused(ApiError::BadName(_)))), "{refused:?}");
-    assert!(server.seen().is_empty());
+    assert!(server.requests().is_empty());
 }

@@ -29,7 +29,7 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         match event {
             InformerEvent::Init => {
-                inner.claims.restarted();
+                inner.claims.begin_list();
                 inner.others.start_list();
                 Vec::new()
             }
@@ -40,17 +40,17 @@ impl ClaimIndex {
             }
             InformerEvent::Delete(claim) => {
                 inner.note_change(claim.uid());
-                inner.claims.deleted(claim.uid());
+                inner.claims.remove(claim.uid());
                 inner.others.remove(claim.uid());
                 inner.on_deleted(claim.uid()).into_iter().collect()
             }
             InformerEvent::Unreadable { uid, .. } => {
-                inner.claims.unreadable(&uid);
+                inner.claims.keep_unreadable(&uid);
                 inner.others.insert(&uid);
                 Vec::new()
             }
             InformerEvent::InitDone => {
-                let vanished = inner.claims.complete();
+                let vanished = inner.claims.finish_list();
                 inner.others.finish_list();
                 vanished.iter().filter_map(|claim| inner.on_deleted(claim.uid())).collect()
             }
@@ -66,7 +66,7 @@ impl ClaimIndex {
         let record_status = self.0.record_status_of(&claim, adopted);
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
         let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
-        match inner.claims.seen(claim.uid(), kept) {
+        match inner.claims.apply(claim.uid(), kept) {
             Change::Entered(_) | Change::Updated { .. } => {
                 self.keep(inner, Kept { claim, interest, record_status, is_listed })
             }

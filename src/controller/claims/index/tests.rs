@@ -474,7 +474,7 @@ async fn no_call_starts_before_verification_or_for_a_deleted_claim() {
     assert_eq!(
         index.snapshot("u").unwrap().verification,
         Verification::VolumeAndClaim,
-        "in verification since"
+        "to be verified anew"
     );
     set_verified(&index, "u", Verification::VolumeAndClaim);
     index.on_event(InformerEvent::Apply(claim_with("u", |claim| {

@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::kube::{
     objects::{Claim, Secret},
-    testing::{Answer, Seen as Request, Server, client},
+    testing::{Answer, RecordedRequest as Request, Server, client},
 };
 
 #[test]
@@ -58,7 +58,7 @@ async fn an_object_that_comes_brings_back_who_waits_for_it() {
     watcher.dependencies.wait(&Item::claim("1"), &[secret("s").missing()]);
     assert_eq!(watcher.woken.recv().await, Some(Item::claim("1")));
     assert_eq!(began.elapsed(), Duration::from_secs(10));
-    let watch = server.seen().remove(0);
+    let watch = server.requests().remove(0);
     assert!(
         watch.url.starts_with("/api/v1/namespaces/ns/secrets?")
             && watch.url.contains("fieldSelector=metadata.name%3Ds")
@@ -129,10 +129,10 @@ async fn nothing_is_asked_for_once_nobody_waits() {
         sleep(Duration::from_secs(30)).await;
         watcher.dependencies.forget(&Item::claim("1"));
         sleep(Duration::from_secs(2)).await; // requests under way end
-        let asked = server.seen().len();
+        let asked = server.requests().len();
         assert!((4..=20).contains(&asked), "{asked}");
         sleep(Duration::from_secs(600)).await;
-        assert_eq!(server.seen().len(), asked);
+        assert_eq!(server.requests().len(), asked);
     }
 }
 
@@ -148,7 +148,7 @@ async fn there_are_never_too_many_watches_or_reads() {
         watcher.dependencies.wait(&Item::claim(&name), &[secret(&name).missing()]);
     }
     sleep(Duration::from_secs(60)).await;
-    let (open, reads): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(is_watch);
+    let (open, reads): (Vec<_>, Vec<_>) = server.requests().into_iter().partition(is_watch);
     assert_eq!(open.len(), MAX_WATCHES);
     assert!((1000..=1201).contains(&reads.len()), "{}", reads.len());
 }
@@ -170,7 +170,7 @@ async fn a_refused_watch_takes_no_place() {
     watcher.dependencies.wait(&Item::claim("free"), &[secret("free").missing()]);
     sleep(Duration::from_secs(60)).await;
     let is_free = |request: &_| is_watch(request) && request.url.contains("free");
-    assert_eq!(server.seen().iter().filter(|request| is_free(request)).count(), 1);
+    assert_eq!(server.requests().iter().filter(|request| is_free(request)).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +180,7 @@ async fn what_others_watch_and_what_has_no_name_is_left_to_them() {
     let claim = Dependency::object::<Claim>(Some("ns"), "data");
     watcher.dependencies.wait(&Item::claim("1"), &[claim, Dependency::any::<Secret>()]);
     sleep(Duration::from_secs(60)).await;
-    assert!(server.seen().is_empty());
+    assert!(server.requests().is_empty());
 }
 
 /// For "any object of the namespace" the collection is read, and a change in it wakes the item.
@@ -199,7 +199,7 @@ async fn any_object_of_a_namespace_is_looked_for_gently() {
         assert_eq!(watcher.woken.recv().await, Some(Item::claim("1")));
         assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
     }
-    let asked = server.seen();
+    let asked = server.requests();
     assert!(asked.iter().all(|request| request.url == "/api/v1/namespaces/ns/secrets?limit=500"));
     assert!(asked.len() < 30, "{}", asked.len());
 }
@@ -221,7 +221,7 @@ async fn what_others_watch_is_read_once_by_who_may_have_missed_it() {
             watcher.dependencies.wait(&Item::claim("1"), std::slice::from_ref(&observed));
             sleep(Duration::from_secs(60)).await;
         }
-        assert_eq!(server.seen().len(), 1, "{observed:?}");
+        assert_eq!(server.requests().len(), 1, "{observed:?}");
         assert_eq!(watcher.woken.try_recv().is_ok(), comes_back, "{observed:?}");
         assert!(watcher.woken.try_recv().is_err(), "once: {observed:?}");
     }

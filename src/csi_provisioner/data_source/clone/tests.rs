@@ -202,7 +202,7 @@ async fn a_missing_claim_is_reported_in_external_provisioners_words() {
                 "error getting handle for DataSource Type PersistentVolumeClaim by Name {name}: error getting PVC {name} (namespace \"shop\") from api server: persistentvolumeclaim \"{name}\" not found"
             )
         );
-        assert_eq!(server.seen().len(), requests, "{name}");
+        assert_eq!(server.requests().len(), requests, "{name}");
     }
     let forbidden = cluster(vec![(SOURCE_URL.into(), json!("you may not"))]);
     let reported = find(&forbidden, &spec()).await.unwrap_err().to_string();
@@ -215,7 +215,7 @@ async fn a_volume_name_from_the_source_reaches_no_other_object() {
     let server = cluster(objects(odd, volume()));
     let reported = find(&server, &spec()).await.unwrap_err().to_string();
     assert!(reported.ends_with("claim in dataSource not bound or invalid"), "{reported}");
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 /// A source that is being deleted serves only claims that are not newer. Otherwise it would wait

@@ -39,7 +39,7 @@ async fn the_grants_of_the_sources_namespace_are_read_and_no_others() {
         reported.contains("error getting snapshot snap"),
         "the grant was not enough: {reported}"
     );
-    assert_eq!(server.seen()[0].url, GRANTS);
+    assert_eq!(server.requests()[0].url, GRANTS);
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn without_a_grant_the_source_is_refused_and_not_read() {
         "accessing other/snap of VolumeSnapshot dataSource from shop/data isn't allowed"
     );
     assert_eq!(dependencies(&failure), ["referencegrants other/*"]);
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -75,5 +75,5 @@ async fn an_invalid_namespace_is_not_read() {
     };
     let reported = refusal.to_string();
     assert!(reported.starts_with("accessing ../kube-system/snap"), "{reported}");
-    assert_eq!(server.seen().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }

@@ -179,7 +179,7 @@ async fn a_name_from_the_snapshot_reaches_no_other_object() {
         let reported = find(&server, &spec()).await.unwrap_err().to_string();
         let expected = format!("error getting snapshotcontent {content} for snapshot snap");
         assert!(reported.ends_with(&expected), "{reported}");
-        assert_eq!(server.seen().len(), 1, "{content:?} was asked for");
+        assert_eq!(server.requests().len(), 1, "{content:?} was asked for");
     }
 }
 

@@ -65,7 +65,7 @@ async fn run_watcher(client: &Client, handler: impl Fn(InformerEvent<Claim>)) {
 }
 
 /// A script and the events that it leads to.
-type Case = (fn(usize, &Seen) -> Answer, &'static [&'static str]);
+type Case = (fn(usize, &RecordedRequest) -> Answer, &'static [&'static str]);
 
 const CASES: [Case; 5] = [
     // Changes follow the list.

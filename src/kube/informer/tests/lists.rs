@@ -17,10 +17,10 @@ async fn the_watch_begins_at_the_lists_version_once_the_list_is_complete() {
     assert_eq!(run.words(), [&LISTED_AB[..], &["apply new", "apply a", "delete b"]].concat());
     assert_eq!(run.requests(), ["page", "page next", "watch 20"]);
     assert_eq!(run.server.times(), [0, 0, 10]);
-    assert_eq!(query(&run.server.seen()[0].url, "limit"), "2");
-    assert_eq!(query(&run.server.seen()[0].url, "resourceVersion"), "", "a consistent read");
-    assert_eq!(query(&run.server.seen()[2].url, "allowWatchBookmarks"), "true");
-    assert_eq!(query(&run.server.seen()[2].url, "timeoutSeconds"), "240");
+    assert_eq!(query(&run.server.requests()[0].url, "limit"), "2");
+    assert_eq!(query(&run.server.requests()[0].url, "resourceVersion"), "", "a consistent read");
+    assert_eq!(query(&run.server.requests()[2].url, "allowWatchBookmarks"), "true");
+    assert_eq!(query(&run.server.requests()[2].url, "timeoutSeconds"), "240");
 }
 
 #[tokio::test(start_paused = true)]

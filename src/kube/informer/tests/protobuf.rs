@@ -115,7 +115,7 @@ async fn accepted(first: Answer) -> (Run, Vec<String>) {
         _ => Answer::watch(),
     })
     .await;
-    let seen = run.server.seen();
+    let seen = run.server.requests();
     let pages = seen.iter().filter(|seen| query(&seen.url, "watch").is_empty());
     let accepted = pages.map(|seen| seen.header("accept").to_owned()).collect();
     (run, accepted)
