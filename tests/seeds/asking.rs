@@ -480,7 +480,7 @@ impl Inner {
         parameters: &BTreeMap<String, String>,
     ) -> bool {
         let known = |kind| core.ledger.watching.known_until(life.name(), kind);
-        let mut names = claim.classes_since(known(watching::CLAIMS));
+        let mut names = claim.classes_since(planned(core, known(watching::CLAIMS)));
         let classes = planned(core, known(watching::CLASSES));
         names.any(|name| {
             let mut versions = self.versions(name, classes);
@@ -558,7 +558,7 @@ fn is_for_another(claim: &Value) -> bool {
     driver.is_some_and(|driver| driver != DRIVER)
 }
 
-/// Since when the class of a call counts of which all was known until then: the call is planned with it, and
+/// Since when a claim and its class count for a call, of which all was known until then: the call is planned with it, and
 /// what is read for the call after that may hang, or take a while one read after the other.
 fn planned(core: &Core, known: Instant) -> Instant {
     let ago = match (core.plan.hung, core.plan.slow) {

@@ -80,8 +80,24 @@ impl Inner {
     /// does; that of this process's own call under another name tells nothing.
     pub(super) fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
         let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
-        let told = self.recorded.get(claim).is_some_and(|record| record.is_for(name));
+        // The claim is read before the call, and the answer takes its time.
+        let told = self
+            .recorded
+            .get(claim)
+            .is_some_and(|(since, record)| record.is_for(name) && since.elapsed() > STALE);
         asks.is_some_and(|other| other != process) && !told
+    }
+
+    /// Whether the volume of this handle was removed by another handle, which somebody gave a
+    /// PersistentVolume by hand.
+    pub(super) fn went_by_another_handle(&self, handle: &str) -> bool {
+        let other = |volume: &VolumeTruth| {
+            volume.by_hand
+                && volume.handle != handle
+                && image_of(&volume.handle) == image_of(handle)
+                && self.removals.contains_key(&volume.handle)
+        };
+        self.volumes.values().any(other)
     }
 
     /// The names under which calls that nothing tells the process of are under way for the claim of
@@ -228,8 +244,10 @@ impl Inner {
 impl Inner {
     /// The process has the volume's call open, and nobody will know of that any more.
     pub(super) fn abandon(&mut self, process: &str, name: &str, killed: bool) {
-        let recorded =
-            self.recorded.iter().any(|(uid, record)| may_be_of(name, uid) && record.is_for(name));
+        let recorded = self
+            .recorded
+            .iter()
+            .any(|(uid, (_, record))| may_be_of(name, uid) && record.is_for(name));
         let Some(calls) = self.calls.get(name) else { return };
         let after = calls.first.map(|first| self.recordable(first, Instant::now()));
         let how = match calls.since {

@@ -78,7 +78,7 @@ struct Inner {
     /// The volumes of the records that the program does not follow, as it says.
     unfollowed: BTreeSet<String>,
     /// Those that carry the record of an open call, and what it says.
-    recorded: BTreeMap<String, Recorded>,
+    recorded: BTreeMap<String, (Instant, Recorded)>,
     /// Those that ever did.
     ever_recorded: BTreeSet<String>,
     /// Names that a PersistentVolume of another volume had.
@@ -267,14 +267,7 @@ impl Ledger {
     /// Whether the volume of this handle was removed by another handle, which somebody gave a
     /// PersistentVolume by hand: that they mean the same only the driver knows.
     pub(crate) fn went_by_another_handle(&self, handle: &str) -> bool {
-        let inner = self.inner.lock();
-        let other = |volume: &VolumeTruth| {
-            volume.by_hand
-                && volume.handle != handle
-                && image_of(&volume.handle) == image_of(handle)
-                && inner.removals.contains_key(&volume.handle)
-        };
-        inner.volumes.values().any(other)
+        self.inner.lock().went_by_another_handle(handle)
     }
 
     /// Whether the claim of this volume was deleted, or bound to another, within that time after the first
@@ -301,7 +294,7 @@ impl Ledger {
             inner.sole_claim(name).filter(|uid| stands(uid) && inner.tampered.contains(*uid));
         claim.is_some_and(|uid| {
             inner.calls.get(name).is_some_and(|calls| calls.open.is_some())
-                || inner.recorded.get(uid).is_some_and(|record| record.is_for(name))
+                || inner.recorded.get(uid).is_some_and(|(_, record)| record.is_for(name))
         })
     }
 
@@ -644,11 +637,12 @@ impl Ledger {
         // KNOWN: a driver's removal that outlasts its deadline and its process (646545): nobody can know of it.
         let removal = inner.removals.get(handle);
         let is_late = removal.is_some_and(|it| inner.ended.contains(&it.process));
+        let by_another = inner.went_by_another_handle(handle);
         if !alive && is_late {
             inner.removed_late.insert(handle.to_owned());
         }
         drop(inner);
-        if !alive && !is_late {
+        if !alive && !is_late && !by_another {
             self.wrong(&format!(
                 "{process} saves {name} of {handle}, which the driver does not have"
             ));

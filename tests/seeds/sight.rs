@@ -19,7 +19,7 @@ use crate::{
 impl Inner {
     pub(super) fn see_claims(&mut self, api: &ApiServer, now: Instant) {
         let mut standing = BTreeSet::new();
-        self.recorded.clear();
+        let before = std::mem::take(&mut self.recorded);
         for claim in api.objects("PersistentVolumeClaim") {
             let uid = text(claim.value(), "/metadata/uid").to_owned();
             self.claims.entry(uid.clone()).or_default();
@@ -28,7 +28,9 @@ impl Inner {
                 self.named.entry(uid.clone()).or_insert_with(|| (now, volume.to_owned()));
             }
             if let Some(record) = Recorded::on(claim.value()) {
-                self.recorded.insert(uid.clone(), record);
+                let since = before.get(&uid).filter(|(_, old)| *old == record);
+                let since = since.map_or(now, |(since, _)| *since);
+                self.recorded.insert(uid.clone(), (since, record));
                 self.ever_recorded.insert(uid.clone());
             }
             if claim.value()["metadata"]["deletionTimestamp"].is_null() {

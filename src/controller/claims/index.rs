@@ -31,7 +31,7 @@ use tokio::time::{Duration, Instant};
 
 use self::{
     entry::{Entry, Interest},
-    others::{ClaimSet, OtherClaims},
+    others::{ChangedClaims, OtherClaims},
 };
 use super::{
     call_record::{Record, RecordStatus},
@@ -74,7 +74,7 @@ struct Inner {
     is_leading: bool,
     listed: Listed,
     /// The claims that had watch events while a list of all claims runs beside their watch.
-    changed_meanwhile: Option<ClaimSet>,
+    changed_meanwhile: Option<ChangedClaims>,
     names: Names,
     claims: Cache<Arc<Claim>>,
     entries: Table<String, Entry>,
@@ -120,14 +120,16 @@ impl Listed {
     /// Whether a claim, of which an event comes in this version and which was not listed, was
     /// created after the list.
     fn is_created_since(self, claim: &Claim) -> bool {
-        let version = claim.metadata.resource_version.as_deref();
         match self {
-            Self::Both(Some(listed)) => {
-                version.and_then(|version| version.parse().ok()).is_some_and(|it: u64| it > listed)
-            }
+            Self::Both(Some(listed)) => version(claim).is_some_and(|version| version > listed),
             Self::NotYet | Self::Claims(_) | Self::Both(None) => false,
         }
     }
+}
+
+/// The version of the claim, if it is a number.
+fn version(claim: &Claim) -> Option<u64> {
+    claim.metadata.resource_version.as_ref()?.parse().ok()
 }
 
 /// Which names PersistentVolumes of our driver were seen to have.
@@ -231,7 +233,7 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         inner.is_leading = true;
         inner.listed = Listed::NotYet;
-        inner.changed_meanwhile = Some(ClaimSet::default());
+        inner.changed_meanwhile = Some(ChangedClaims::default());
         let verification = inner.verification();
         for entry in inner.entries.values_mut() {
             entry.verification = Verification::None;
@@ -244,12 +246,13 @@ impl ClaimIndex {
     }
 
     /// Handles an event of the list of all claims that started after the term began, beside the
-    /// watch. A claim that is not known is added. A claim that had watch events during the list is
-    /// skipped: the watch may already have reported its deletion. Returns the claims to queue.
+    /// watch. A claim that is not known is added, also if the watch has shown it as another
+    /// provisioner's: the watch may lag behind. A claim that had a newer watch event during the list
+    /// is skipped: it may have been its deletion. Returns the claims to queue.
     pub fn on_relist_event(&self, event: InformerEvent<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
         match event {
-            InformerEvent::InitApply(claim) if !inner.is_known(claim.uid()) => {
+            InformerEvent::InitApply(claim) if !inner.is_known(&claim) => {
                 self.apply(&mut inner, claim, true)
             }
             InformerEvent::Unreadable { uid, .. } => {
@@ -525,13 +528,13 @@ impl Inner {
         if is_listed || are_usual { Verification::VolumeAndClaim } else { Verification::Unlisted }
     }
 
-    fn is_known(&self, uid: &str) -> bool {
-        let has_changed =
-            self.changed_meanwhile.as_ref().is_some_and(|claims| claims.contains(uid));
-        has_changed
+    /// Whether the index knows at least as much of the claim as the list that runs beside the watch.
+    fn is_known(&self, listed: &Claim) -> bool {
+        let uid = listed.uid();
+        let changed = self.changed_meanwhile.as_ref();
+        changed.is_some_and(|claims| claims.have_newer(listed))
             || self.entries.contains_key(uid)
             || self.claims.get(uid).is_some()
-            || self.others.contains(uid)
     }
 
     fn insert(&mut self, uid: &str, volume_name: Option<String>, is_new: bool) {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{
     ClaimIndex, Inner, Verification,
     entry::{Entry, Interest},
+    version,
 };
 use crate::{
     controller::{
@@ -35,11 +36,14 @@ impl ClaimIndex {
             }
             InformerEvent::InitApply(claim) => self.apply(&mut inner, claim, true),
             InformerEvent::Apply(claim) => {
-                inner.note_change(claim.uid());
+                inner.note_change(&claim);
+                if inner.is_outdated(&claim) {
+                    return Vec::new();
+                }
                 self.apply(&mut inner, claim, false)
             }
             InformerEvent::Delete(claim) => {
-                inner.note_change(claim.uid());
+                inner.note_change(&claim);
                 inner.claims.remove(claim.uid());
                 inner.others.remove(claim.uid());
                 inner.on_deleted(claim.uid()).into_iter().collect()
@@ -181,10 +185,17 @@ impl Entry {
 
 impl Inner {
     /// The watch has an event of this claim.
-    fn note_change(&mut self, uid: &str) {
+    fn note_change(&mut self, claim: &Claim) {
         if let Some(changed) = &mut self.changed_meanwhile {
-            changed.insert(uid);
+            changed.insert(claim);
         }
+    }
+
+    /// Whether the index has a newer version of the claim. The watch may lag behind the list that
+    /// runs beside it, and what that list has shown must not be undone.
+    fn is_outdated(&self, claim: &Claim) -> bool {
+        let known = self.entries.get(claim.uid()).and_then(|entry| version(&entry.claim));
+        known.zip(version(claim)).is_some_and(|(known, it)| it < known)
     }
 
     /// Remembers a claim of another provisioner, unless it is bound or `is_new`.

@@ -5,20 +5,45 @@
 //! of each UID is kept; collisions are negligible in one cluster and only lead to a needless
 //! look-up.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
-use crate::controller::packed_set::PackedSet;
+use super::version;
+use crate::{
+    controller::packed_set::PackedSet,
+    kube::objects::{Claim, View as _},
+};
+
+/// The newest version of each claim that had watch events; `None` if one is not a number.
+#[derive(Debug, Default)]
+pub(super) struct ChangedClaims(BTreeMap<u64, Option<u64>>);
+
+impl ChangedClaims {
+    pub(super) fn insert(&mut self, claim: &Claim) {
+        let newest = self.0.entry(hash(claim.uid())).or_insert(Some(0));
+        *newest = newest.zip(version(claim)).map(|(before, now)| before.max(now));
+    }
+
+    /// Whether there was an event that may be newer than this version of the claim.
+    pub(super) fn have_newer(&self, claim: &Claim) -> bool {
+        let newest = self.0.get(&hash(claim.uid()));
+        newest
+            .is_some_and(|newest| newest.zip(version(claim)).is_none_or(|(event, it)| event >= it))
+    }
+}
 
 /// A set of claims, by UID.
 #[derive(Debug, Default)]
-pub(super) struct ClaimSet(PackedSet<u64>);
+struct ClaimSet(PackedSet<u64>);
 
 impl ClaimSet {
-    pub(super) fn insert(&mut self, uid: &str) {
+    fn insert(&mut self, uid: &str) {
         self.0.insert(hash(uid));
     }
 
-    pub(super) fn contains(&self, uid: &str) -> bool {
+    fn contains(&self, uid: &str) -> bool {
         self.0.contains(hash(uid))
     }
 

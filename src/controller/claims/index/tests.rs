@@ -235,6 +235,34 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     );
 }
 
+/// A standby's watch lags behind: it has shown a claim as nobody's yet, which the leader before has
+/// served under another name.
+#[test]
+fn what_the_list_of_a_new_leader_shows_counts_more_than_an_older_watch_event() {
+    let index = empty_index();
+    let unassigned = |version: &str| {
+        claim_with("served", |claim| {
+            claim["metadata"]["resourceVersion"] = json!(version);
+            claim["metadata"]["annotations"] = json!({});
+        })
+    };
+    index.on_event(InformerEvent::InitDone);
+    index.on_event(InformerEvent::Apply(unassigned("2")));
+    index.begin_term();
+    index.on_event(InformerEvent::Apply(unassigned("3")));
+    index.on_relist_event(InformerEvent::InitApply(claim("served")));
+    index.claims_listed(Some(5));
+    index.on_volume(&volume("of-any-name", "served"));
+    index.both_listed();
+    let may_call = || index.snapshot("served").unwrap().may_call;
+    assert!(!may_call());
+    index.on_event(InformerEvent::Apply(unassigned("4")));
+    index.on_event(InformerEvent::Apply(claim("served")));
+    assert!(!may_call(), "the late event says nothing new");
+    index.on_event(InformerEvent::Apply(unassigned("6")));
+    assert!(index.snapshot("served").is_none(), "it is nobody's now");
+}
+
 /// Claims are listed before PersistentVolumes, each of which is compared with them.
 #[test]
 fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
