@@ -29,8 +29,8 @@ pub(crate) mod testing;
 mod tests;
 
 pub use client::{
-    BadName, Client, CoalescedReads, Edit, Edited, LaneSettings, Lanes, Name, Patch, RateLimit,
-    Served, WriteBy, access, finalizers,
+    BadName, Client, CoalescedReads, Edit, Edited, EventLane, LaneSettings, Lanes, Name, Patch,
+    RateLimit, Served, WriteBy, access, finalizers,
 };
 pub use connection::{
     BadProxy, ConfigError, ConfigSource, Proxies, Transport, config, credentials, transport,

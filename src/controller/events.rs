@@ -157,8 +157,8 @@ mod tests {
         let server = Server::new(|_, _| Answer::json(201, &json!({})));
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
         let metrics = Metrics::new().unwrap();
-        let (client, clock) = (testing::client(&server), testing::paused_clock());
-        let recorder = Recorder::start(client, &tasks, clock, testing::random(), &metrics);
+        let (lane, clock) = (testing::event_lane(&server), testing::paused_clock());
+        let recorder = Recorder::start(lane, &tasks, clock, testing::random(), &metrics);
         let events = ClaimEvents::new(recorder.from("driver_host"));
         let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});
         let claim: Claim = serde_json::from_value(claim).unwrap();

@@ -18,7 +18,7 @@ mod odd_names;
 pub use coalesced_reads::CoalescedReads;
 pub use discovery::Served;
 pub use edits::{Edit, Edited, WriteBy};
-pub use lanes::{LaneSettings, Lanes, RateLimit};
+pub use lanes::{EventLane, LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
 
 use std::{fmt, sync::Arc, time::Duration};

@@ -15,8 +15,9 @@ use tokio::time::{Instant, sleep};
 use tower::{BoxError, service_fn};
 
 use super::{
-    client::Client,
+    client::{Client, EventLane},
     connection::transport::{KubeRequest, Outcome, Request, Service, Transport, boxed},
+    stack::in_flight::WriteLoad,
 };
 use crate::runtime::{Clock, Generator, Random};
 
@@ -239,6 +240,11 @@ impl Clock for PausedClock {
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
     Client::new(server.transport.clone(), random())
+}
+
+/// A lane of events to `server`, beside which no objects are written.
+pub(crate) fn event_lane(server: &Server) -> EventLane {
+    EventLane { client: client(server), object_writes: WriteLoad::default() }
 }
 
 /// The log of this thread.

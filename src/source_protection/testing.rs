@@ -8,7 +8,7 @@ use super::{Protection, ProtectionDeps, ProtectionSettings};
 use crate::{
     kube::{
         events::Recorder,
-        testing::{Answer, Server, client, paused_clock, random},
+        testing::{Answer, Server, client, event_lane, paused_clock, random},
     },
     metrics::Metrics,
     runtime::{Tasks, TokioSpawner},
@@ -34,8 +34,8 @@ pub(super) const SETTINGS: ProtectionSettings = ProtectionSettings {
 pub(super) fn protection(server: &Server, settings: ProtectionSettings) -> Protection {
     let tasks = Tasks::new(Arc::new(TokioSpawner)).0;
     let metrics = Metrics::new().unwrap();
-    let events = client(&Server::new(|_, _| Answer::json(201, &json!({}))));
-    let events = Recorder::start(events, &tasks, paused_clock(), random(), &metrics).from("test");
+    let lane = event_lane(&Server::new(|_, _| Answer::json(201, &json!({}))));
+    let events = Recorder::start(lane, &tasks, paused_clock(), random(), &metrics).from("test");
     Protection::new(ProtectionDeps {
         client: client(server),
         metrics,

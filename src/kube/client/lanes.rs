@@ -8,7 +8,7 @@
 //! | `objects` | writes | if a rate is set | limited | claims, volumes and all other reads and writes |
 //! | `capacity` | writes | its own, unless disabled | limited | CSIStorageCapacity objects, of which there may be many |
 //! | `reviews` | no | no | unlimited | reviews of our own rights |
-//! | `events` | no | its own, with the rate of `objects` | limited | events, which may be late |
+//! | `events` | no | its own, with the rate of `objects` | limited | events, which give way to writes of `objects` |
 //!
 //! On `leases` a request without an answer is sent again over a new connection. All lanes set the
 //! User-Agent, have a deadline, obey `Retry-After` and count their requests. The layers are in
@@ -22,9 +22,17 @@ use crate::kube::{
     connection::transport::Transport,
     events,
     stack::{
-        deadline::Deadline, forbidden::Forbidden, gate::Gated, hedge::Hedge, in_flight::InFlight,
-        layer, request_log::RequestLog, request_metrics::RequestMetrics, retry_after::RetryAfter,
-        throttle::Throttle, user_agent::UserAgent,
+        deadline::Deadline,
+        forbidden::Forbidden,
+        gate::Gated,
+        hedge::Hedge,
+        in_flight::{InFlight, WriteLoad},
+        layer,
+        request_log::RequestLog,
+        request_metrics::RequestMetrics,
+        retry_after::RetryAfter,
+        throttle::Throttle,
+        user_agent::UserAgent,
     },
 };
 use tokio::sync::Notify;
@@ -75,9 +83,18 @@ pub struct Lanes {
     /// For CSIStorageCapacity objects.
     pub capacity: Client,
     /// For events.
-    pub events: Client,
+    pub events: EventLane,
     /// Notified of each answer 403, on all lanes but `reviews`.
     pub forbidden: Arc<Notify>,
+}
+
+/// The lane of events. Its user gives way to the writes of objects.
+#[derive(Debug, Clone)]
+pub struct EventLane {
+    /// Writes events.
+    pub client: Client,
+    /// The writes of the lane `objects`.
+    pub object_writes: WriteLoad,
 }
 
 /// The layers in which lanes differ.
@@ -102,6 +119,8 @@ impl Lanes {
         let common = Common { transport, settings, random, metrics: metrics.api.clone() };
         let forbidden = Arc::new(Notify::new());
         let notify_forbidden = || Some(Forbidden(Arc::clone(&forbidden)));
+        let object_writes = InFlight::new(common.settings.max_writes);
+        let object_load = object_writes.load();
         Self {
             leases: common.lane(LaneLayers {
                 forbidden: notify_forbidden(),
@@ -111,7 +130,7 @@ impl Lanes {
             reviews: common.lane(LaneLayers::default()),
             objects: common.lane(LaneLayers {
                 throttle: common.throttle(common.settings.qps),
-                in_flight: Some(InFlight::new(common.settings.max_writes)),
+                in_flight: Some(object_writes),
                 gate: Some(Gated(gate.clone())),
                 forbidden: notify_forbidden(),
                 hedge: None,
@@ -123,13 +142,15 @@ impl Lanes {
                 forbidden: notify_forbidden(),
                 hedge: None,
             }),
-            events: common.lane(LaneLayers {
-                throttle: common.throttle(common.settings.qps),
-                in_flight: Some(InFlight::new(events::MAX_CONCURRENT_WRITES)),
-                gate: None,
-                forbidden: notify_forbidden(),
-                hedge: None,
-            }),
+            events: EventLane {
+                client: common.lane(LaneLayers {
+                    throttle: common.throttle(common.settings.qps),
+                    in_flight: Some(InFlight::new(events::MAX_CONCURRENT_WRITES)),
+                    forbidden: notify_forbidden(),
+                    ..LaneLayers::default()
+                }),
+                object_writes: object_load,
+            },
             forbidden,
         }
     }
@@ -229,7 +250,7 @@ mod tests {
         assert!(server.requests().is_empty());
         assert!(read(&lanes.objects).await.is_ok());
         assert!(write(&lanes.leases).await.is_ok());
-        assert!(write(&lanes.events).await.is_ok());
+        assert!(write(&lanes.events.client).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -262,11 +283,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lanes_do_not_delay_one_another() {
         let Fixture { server, lanes, .. } = fixture(slow_rate(), |_| object());
-        for lane in [&lanes.objects, &lanes.events, &lanes.capacity, &lanes.leases, &lanes.leases] {
+        for lane in
+            [&lanes.objects, &lanes.events.client, &lanes.capacity, &lanes.leases, &lanes.leases]
+        {
             write(lane).await.unwrap();
         }
         assert_eq!(server.times(), [0, 0, 0, 0, 0]);
-        let (events, capacity) = tokio::join!(write(&lanes.events), write(&lanes.capacity));
+        let (events, capacity) = tokio::join!(write(&lanes.events.client), write(&lanes.capacity));
         assert!(events.is_ok() && capacity.is_ok());
         read(&lanes.objects).await.unwrap();
         assert_eq!(server.times()[5..], [10, 10, 10]);
@@ -317,7 +340,7 @@ mod tests {
         let Fixture { server, lanes, .. } = fixture(settings, |_| object().after(1));
         join_all((0..5).map(|_| write(&lanes.objects))).await;
         assert_eq!(server.times(), [0, 0, 0, 1, 1]);
-        join_all((0..=events::MAX_CONCURRENT_WRITES).map(|_| write(&lanes.events))).await;
+        join_all((0..=events::MAX_CONCURRENT_WRITES).map(|_| write(&lanes.events.client))).await;
         assert_eq!(
             server.times()[5..],
             [[2; events::MAX_CONCURRENT_WRITES].as_slice(), &[3]].concat()

@@ -1,29 +1,40 @@
 //! The queue of events that wait to be written.
 //!
-//! Events about one object keep their order. From [`SOFT_LIMIT`] events on, the queue accepts only the
-//! first event of an object to wait, and final events; each replaces a waiting repeat if there is one.
-//! From [`HARD_LIMIT`] events on it accepts none.
+//! Events about one object keep their order. Objects with a waiting warning come before the others: a
+//! failure is worth more to its reader than a success. From [`SOFT_LIMIT`] events on, the queue accepts
+//! only the first event of an object to wait, and final events; each replaces a waiting repeat if there
+//! is one. From [`HARD_LIMIT`] events on it accepts none.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{
-    Event, Importance,
+    Event, Importance, Severity,
     lru_map::{Digest, digest},
 };
 
-/// client-go's limit.
-const SOFT_LIMIT: usize = 1000;
-/// Enough for first and final events of ten times as many objects: some ten megabytes.
-const HARD_LIMIT: usize = 10 * SOFT_LIMIT;
+/// More than events that give way to objects fill (see `recorder`); client-go has 1000.
+const SOFT_LIMIT: usize = 5000;
+/// Enough for first and final events of as many objects as the soft limit has events: some ten megabytes.
+const HARD_LIMIT: usize = 2 * SOFT_LIMIT;
 /// The capacity that an empty queue keeps; the memory for a burst is freed.
 const MIN_CAPACITY: usize = 64;
 
 /// The queue of the writer.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    waiting: VecDeque<Waiting>,
-    /// The number of waiting events per object.
-    by_object: BTreeMap<Digest, usize>,
+    /// The events of objects with a waiting warning.
+    urgent: VecDeque<Waiting>,
+    /// All other events.
+    normal: VecDeque<Waiting>,
+    objects: BTreeMap<Digest, ObjectEvents>,
+}
+
+/// The waiting events of one object.
+#[derive(Debug, Default)]
+struct ObjectEvents {
+    count: usize,
+    /// Whether they are in the urgent queue.
+    is_urgent: bool,
 }
 
 #[derive(Debug)]
@@ -48,55 +59,84 @@ pub(super) enum Pushed {
 impl Pending {
     /// Adds an event.
     pub(super) fn push(&mut self, event: Event) -> Pushed {
-        let object = digest(&[
-            &event.about.kind,
-            &event.about.namespace,
-            &event.about.name,
-            &event.about.uid,
-        ]);
+        let about = &event.about;
+        let object = digest(&[&about.kind, &about.namespace, &about.name, &about.uid]);
         let repeat =
-            event.importance == Importance::Repeatable && self.by_object.contains_key(&object);
-        let full = self.waiting.len() >= SOFT_LIMIT;
-        if full && repeat || self.waiting.len() >= HARD_LIMIT {
+            event.importance == Importance::Repeatable && self.objects.contains_key(&object);
+        let full = self.len() >= SOFT_LIMIT;
+        if full && repeat || self.len() >= HARD_LIMIT {
             return Pushed::Dropped;
         }
         let dropped = full && self.drop_repeat();
-        *self.by_object.entry(object).or_insert(0) += 1;
-        self.waiting.push_back(Waiting { object, repeat, event });
+        self.add(Waiting { object, repeat, event });
         if dropped { Pushed::ReplacedRepeat } else { Pushed::Added }
+    }
+
+    fn add(&mut self, waiting: Waiting) {
+        let events = self.objects.entry(waiting.object).or_default();
+        let becomes_urgent = waiting.event.severity == Severity::Warning && !events.is_urgent;
+        let has_earlier = events.count > 0;
+        events.count += 1;
+        events.is_urgent |= becomes_urgent;
+        if !events.is_urgent {
+            return self.normal.push_back(waiting);
+        }
+        if becomes_urgent && has_earlier {
+            self.make_urgent(waiting.object);
+        }
+        self.urgent.push_back(waiting);
+    }
+
+    /// Moves the waiting events of an object to the urgent queue.
+    fn make_urgent(&mut self, object: Digest) {
+        let is_about = |waiting: &Waiting| waiting.object == object;
+        let (moved, rest) = std::mem::take(&mut self.normal).into_iter().partition(is_about);
+        self.normal = rest;
+        self.urgent.extend::<VecDeque<_>>(moved);
     }
 
     /// Removes and returns the first event whose object is not `busy`.
     pub(super) fn pop(&mut self, busy: impl Fn(Digest) -> bool) -> Option<(Digest, Event)> {
-        let index = self.waiting.iter().position(|waiting| !busy(waiting.object))?;
-        let next = self.waiting.remove(index)?;
-        if self.waiting.is_empty() {
-            self.waiting.shrink_to(MIN_CAPACITY);
-        }
+        let next = remove_first(&mut self.urgent, |waiting| !busy(waiting.object))
+            .or_else(|| remove_first(&mut self.normal, |waiting| !busy(waiting.object)))?;
         self.forget(next.object);
         Some((next.object, next.event))
     }
 
     /// The number of waiting events.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.urgent.len() + self.normal.len()
     }
 
-    /// Drops the oldest repeat; returns whether there was one.
+    /// Drops the oldest repeat, preferably of an object without a warning; returns whether there was
+    /// one.
     fn drop_repeat(&mut self) -> bool {
-        let oldest = self.waiting.iter().position(|waiting| waiting.repeat);
-        let dropped = oldest.and_then(|index| self.waiting.remove(index));
+        let dropped = remove_first(&mut self.normal, |waiting| waiting.repeat)
+            .or_else(|| remove_first(&mut self.urgent, |waiting| waiting.repeat));
         dropped.map(|waiting| self.forget(waiting.object)).is_some()
     }
 
     fn forget(&mut self, object: Digest) {
-        if let Some(count) = self.by_object.get_mut(&object) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_object.remove(&object);
+        if let Some(events) = self.objects.get_mut(&object) {
+            events.count -= 1;
+            if events.count == 0 {
+                self.objects.remove(&object);
             }
         }
     }
+}
+
+/// Removes the first event of the queue that is `wanted`.
+fn remove_first(
+    queue: &mut VecDeque<Waiting>,
+    wanted: impl Fn(&Waiting) -> bool,
+) -> Option<Waiting> {
+    let index = queue.iter().position(wanted)?;
+    let removed = queue.remove(index);
+    if queue.is_empty() {
+        queue.shrink_to(MIN_CAPACITY);
+    }
+    removed
 }
 
 #[cfg(test)]
@@ -126,7 +166,23 @@ mod tests {
         }
         let order = [("a", "1"), ("b", "2"), ("a", "3")].map(|(o, m)| (o.to_owned(), m.to_owned()));
         assert_eq!(names(&mut pending), order);
-        assert!(pending.by_object.is_empty());
+        assert!(pending.objects.is_empty());
+    }
+
+    #[test]
+    fn objects_with_a_warning_come_first_and_keep_their_order() {
+        let mut pending = Pending::default();
+        for (object, message) in [("a", "1"), ("b", "2"), ("c", "3"), ("b", "4")] {
+            pending.push(repeatable(object, message));
+        }
+        let warning =
+            |object, message| Event { severity: Severity::Warning, ..repeatable(object, message) };
+        pending.push(warning("b", "5"));
+        pending.push(repeatable("b", "6"));
+        pending.push(warning("d", "7"));
+        let order: Vec<_> = names(&mut pending).into_iter().map(|(_, message)| message).collect();
+        assert_eq!(order, ["2", "4", "5", "6", "7", "1", "3"]);
+        assert!(pending.objects.is_empty());
     }
 
     #[test]
@@ -168,6 +224,6 @@ mod tests {
         assert_eq!(pending.push(final_event("o1")), Pushed::Dropped);
         assert_eq!(pending.len(), HARD_LIMIT);
         while pending.pop(|_| false).is_some() {}
-        assert!(pending.waiting.capacity() <= MIN_CAPACITY, "its memory is freed");
+        assert!(pending.normal.capacity() <= MIN_CAPACITY, "its memory is freed");
     }
 }

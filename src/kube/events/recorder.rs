@@ -1,7 +1,8 @@
 //! Records events: a bounded queue, and a task that writes its events to the API server.
 //!
 //! Events about different objects are written concurrently, because a write takes longer than a claim
-//! needs to cause the next event. Events about one object are written one after the other.
+//! needs to cause the next event. Events about one object are written one after the other. While objects
+//! are written, events give way: one is written at a time, and more once many of them wait.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -10,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
@@ -23,7 +24,7 @@ use super::{
     sink::{Failure, Sink},
 };
 use crate::{
-    kube::Client,
+    kube::client::EventLane,
     metrics::{ApiMetrics, Metrics},
     runtime::{Clock, Random, Tasks},
 };
@@ -31,6 +32,11 @@ use crate::{
 /// How many events are written at once: as many as writes of objects by default, so that the events of
 /// a backlog, two for each PersistentVolume, keep up with it.
 pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 32;
+/// How many events wait while they give way to objects: two for each claim of a burst, some four
+/// megabytes. Within the last quarter, more and more events are written at once.
+const GIVE_WAY_UP_TO: usize = 4000;
+/// How often events that give way look whether objects are still written.
+const GIVE_WAY_RECHECK: Duration = Duration::from_millis(100);
 /// The most attempts to write an event, as in client-go.
 const MAX_ATTEMPTS: u32 = 12;
 /// The time between attempts, as in client-go; the first is shortened at random.
@@ -74,15 +80,15 @@ struct State {
 }
 
 impl Recorder {
-    /// Starts a recorder that writes events with `client`, that of the events lane.
+    /// Starts a recorder that writes events on `lane`.
     pub fn start(
-        client: Client,
+        lane: EventLane,
         tasks: &Tasks,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         metrics: &Metrics,
     ) -> Self {
-        Self::start_with(client, tasks, clock, random, metrics)
+        Self::start_with(lane, tasks, clock, random, metrics)
     }
 
     fn start_with(
@@ -226,18 +232,27 @@ impl Shared {
         let (mut correlator, mut busy) = (Correlator::default(), BusyObjects::default());
         let mut writes = FuturesUnordered::new();
         loop {
+            let limit = self.max_writes(sink.object_writes());
             tokio::select! {
                 biased;
                 Some((object, retry)) = writes.next() => {
                     busy.on_written(object);
                     self.on_attempt(&mut busy, retry);
                 }
-                attempt = self.next(&mut correlator, &mut busy), if writes.len() < MAX_CONCURRENT_WRITES => {
+                attempt = self.next(&mut correlator, &mut busy), if writes.len() < limit => {
                     let object = attempt.object;
                     writes.push(async move { (object, self.try_to_write(sink, attempt).await) });
                 }
+                () = sleep(GIVE_WAY_RECHECK), if limit < MAX_CONCURRENT_WRITES => {}
             }
         }
+    }
+
+    /// How many events may be written at once, beside so many writes of objects.
+    fn max_writes(&self, object_writes: usize) -> usize {
+        let state = self.state.lock();
+        let object_writes = if state.shutting_down { 0 } else { object_writes };
+        max_writes(object_writes, state.pending.len())
     }
 
     /// Handles the end of an attempt: schedules the `retry`, if there is one.
@@ -387,6 +402,16 @@ impl BusyObjects {
     fn is_full(&self) -> bool {
         self.retries.is_full(self.writing.len())
     }
+}
+
+/// How many events may be written at once, beside so many writes of objects, while so many events wait.
+fn max_writes(object_writes: usize, waiting: usize) -> usize {
+    if object_writes == 0 {
+        return MAX_CONCURRENT_WRITES;
+    }
+    let ramp = GIVE_WAY_UP_TO / 4;
+    let beyond = waiting.saturating_sub(GIVE_WAY_UP_TO - ramp).min(ramp);
+    (MAX_CONCURRENT_WRITES * beyond / ramp).max(1)
 }
 
 /// Writes an event once. If the event to patch is gone, creates it with its count.

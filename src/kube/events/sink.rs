@@ -1,7 +1,7 @@
 //! Writes single events to the API server; tests replace [`Sink`].
 
 use super::Event;
-use crate::kube::{ApiError, Client, Name, Patch, objects};
+use crate::kube::{ApiError, Name, Patch, client::EventLane, objects};
 
 /// Writes events.
 pub(super) trait Sink: Send + Sync + 'static {
@@ -9,6 +9,8 @@ pub(super) trait Sink: Send + Sync + 'static {
     fn create(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
     /// Updates an earlier event to this one.
     fn patch(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// The number of writes of objects, to which events give way.
+    fn object_writes(&self) -> usize;
 }
 
 /// Why an event was not written.
@@ -24,16 +26,20 @@ pub(super) enum Failure {
     Transient(String),
 }
 
-impl Sink for Client {
+impl Sink for EventLane {
     async fn create(&self, event: &Event) -> Result<(), Failure> {
-        outcome(Self::create::<objects::Event>(self, Some(event.namespace()), event).await)
+        outcome(self.client.create::<objects::Event>(Some(event.namespace()), event).await)
     }
 
     async fn patch(&self, event: &Event) -> Result<(), Failure> {
         let name = Name::namespaced(event.namespace(), &event.name)
             .map_err(|error| Failure::Refused(error.to_string()))?;
         let patch = Patch::StrategicMerge(event.to_patch());
-        outcome(Self::patch::<objects::Event>(self, name, &patch).await)
+        outcome(self.client.patch::<objects::Event>(name, &patch).await)
+    }
+
+    fn object_writes(&self) -> usize {
+        self.object_writes.writes()
     }
 }
 

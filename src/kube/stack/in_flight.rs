@@ -2,12 +2,16 @@
 //!
 //! A write is in flight from its sending until the body of its answer is read or dropped. Other writes
 //! wait in one FIFO queue per verb, and the queues take turns: however many volumes are created, a
-//! deletion does not wait for all of them, and vice versa. Reads never wait.
+//! deletion does not wait for all of them, and vice versa. Reads never wait. [`WriteLoad`] shows others
+//! how many writes there are.
 
 use std::{
     collections::BTreeMap,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -25,6 +29,33 @@ pub(crate) struct InFlight {
     permits: Arc<Semaphore>,
     /// One FIFO queue per verb; the write at its head holds the lock.
     queues: BTreeMap<Verb, Mutex<()>>,
+    load: WriteLoad,
+}
+
+/// The number of writes that are in flight or wait for a permit. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct WriteLoad(Arc<AtomicUsize>);
+
+impl WriteLoad {
+    /// The present number of writes.
+    pub fn writes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more write until the result is dropped.
+    pub(crate) fn begin(&self) -> CountedWrite {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        CountedWrite(self.clone())
+    }
+}
+
+/// A write that counts in its [`WriteLoad`].
+pub(crate) struct CountedWrite(WriteLoad);
+
+impl Drop for CountedWrite {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl InFlight {
@@ -32,7 +63,12 @@ impl InFlight {
     pub(crate) fn new(writes: usize) -> Self {
         let permits = Semaphore::new(writes.clamp(1, Semaphore::MAX_PERMITS));
         let queues = Verb::WRITES.map(|verb| (verb, Mutex::new(())));
-        Self { permits: Arc::new(permits), queues: queues.into() }
+        Self { permits: Arc::new(permits), queues: queues.into(), load: WriteLoad::default() }
+    }
+
+    /// The writes that this layer lets pass or holds back.
+    pub(crate) fn load(&self) -> WriteLoad {
+        self.load.clone()
     }
 
     /// Waits for a permit. Only the heads of the queues compete for permits, and the semaphore is
@@ -52,16 +88,18 @@ impl Layer for InFlight {
         if !verb.writes() {
             return next.send(request).await;
         }
+        let counted = self.load.begin();
         let permit = self.acquire(verb).await?;
         let response = next.send(request).await?;
-        Ok(response.map(|inner| PermitBody { inner, _permit: permit }.boxed_unsync()))
+        let held = (counted, permit);
+        Ok(response.map(|inner| PermitBody { inner, _held: held }.boxed_unsync()))
     }
 }
 
-/// A body that keeps its request's permit until it is dropped.
+/// A body that keeps its request counted, and its permit, until it is dropped.
 struct PermitBody {
     inner: ResponseBody,
-    _permit: OwnedSemaphorePermit,
+    _held: (CountedWrite, OwnedSemaphorePermit),
 }
 
 impl http_body::Body for PermitBody {
@@ -108,6 +146,23 @@ mod tests {
         };
         join_all((0..5).map(|_| write())).await;
         assert_eq!(server.times(), [0, 0, 3, 3, 6]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_load_counts_writes_in_flight_and_waiting() {
+        let server = Server::new(|_, _| Answer::status(200).end(End::Open));
+        let in_flight = InFlight::new(1);
+        let load = in_flight.load();
+        let service = layer(in_flight, server.transport.clone());
+        let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
+        let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
+        assert!((&mut waiting).now_or_never().is_none());
+        let _read = send(&service, request(Method::GET, URL)).await.unwrap();
+        assert_eq!(load.writes(), 2, "the read does not count");
+        drop(waiting);
+        assert_eq!(load.writes(), 1);
+        drop(unread);
+        assert_eq!(load.writes(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     kube::{
         events::retry_queue,
+        stack::in_flight::WriteLoad,
         testing,
         testing::{Answer, Server},
     },
@@ -39,6 +40,8 @@ struct Script {
     /// Objects whose events always fail.
     fails: fn(&str) -> bool,
     start: Instant,
+    /// The number of writes of objects.
+    object_writes: WriteLoad,
 }
 
 impl Script {
@@ -49,6 +52,7 @@ impl Script {
             took: Duration::ZERO,
             fails: |_| false,
             start: Instant::now(),
+            object_writes: WriteLoad::default(),
         }
     }
 
@@ -80,6 +84,9 @@ impl Sink for Script {
     }
     async fn patch(&self, event: &Event) -> Result<(), Failure> {
         self.call("patch", event).await
+    }
+    fn object_writes(&self) -> usize {
+        self.object_writes.writes()
     }
 }
 
@@ -234,14 +241,14 @@ async fn a_final_event_is_written_after_any_number_of_failures() {
 async fn under_load_the_first_and_the_final_event_of_each_object_are_written_in_order() {
     let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
     let (recorder, metrics) = start(&script);
-    for object in 0..800 {
+    for object in 0..2000 {
         let name = format!("c{object}");
         record(&recorder, &name, "first");
         record(&recorder, &name, "again");
         recorder.from("driver").final_event(claim(&name), Severity::Normal, "Succeeded", "last");
     }
     drained(&recorder).await;
-    for object in 0..800 {
+    for object in 0..2000 {
         let messages = script.messages(&format!("c{object}"));
         assert_eq!(messages.first().map(String::as_str), Some("first"), "c{object}");
         assert_eq!(messages.last().map(String::as_str), Some("last"), "c{object}");
@@ -283,10 +290,10 @@ async fn events_are_posted_and_patched_as_by_client_go() {
         _ => Answer::refusal(404, "NotFound", "events \"c.17979cfe362a0000\" not found"),
     });
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
-    let client = Client::new(server.transport.clone(), testing::random());
+    let lane = testing::event_lane(&server);
     let clock = Arc::new(Wall(Instant::now()));
     let recorder =
-        Recorder::start(client, &tasks, clock, testing::random(), &Metrics::new().unwrap());
+        Recorder::start(lane, &tasks, clock, testing::random(), &Metrics::new().unwrap());
     for _ in 0..3 {
         record(&recorder, "c", "m");
     }
@@ -332,4 +339,46 @@ fn dns_subdomains() {
         assert_eq!(is_dns_subdomain(name), is, "{name}");
     }
     assert!(is_dns_subdomain(&"a".repeat(253)) && !is_dns_subdomain(&"a".repeat(254)));
+}
+
+#[test]
+fn events_give_way_to_objects_until_many_wait() {
+    for (object_writes, waiting, writes) in [
+        (0, 1, 32),
+        (0, 9000, 32),
+        (1, 1, 1),
+        (32, 3000, 1),
+        (32, 3500, 16),
+        (32, 4000, 32),
+        (32, 9000, 32),
+    ] {
+        let context = format!("{object_writes} objects, {waiting} events");
+        assert_eq!(max_writes(object_writes, waiting), writes, "{context}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_objects_are_written_one_event_is_written_at_a_time() {
+    let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
+    let object = script.object_writes.begin();
+    let (recorder, _) = start(&script);
+    for n in 0..10 {
+        record(&recorder, &format!("c{n}"), "m");
+    }
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    assert_eq!(script.calls.lock().len(), 3);
+    drop(object);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(script.calls.lock().len(), 10, "the others are written at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_objects() {
+    let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
+    let _object = script.object_writes.begin();
+    let (recorder, _) = start(&script);
+    for n in 0..30 {
+        record(&recorder, &format!("c{n}"), "m");
+    }
+    assert_eq!(recorder.drain(Duration::from_millis(2500)).await, 0);
 }
