@@ -124,7 +124,7 @@ mod tests {
     fn server(version: &'static str) -> Server {
         let path = format!("/apis/storage.k8s.io/{version}");
         let objects = json!([{"name": "csistoragecapacities", "kind": "CSIStorageCapacity", "namespaced": true}]);
-        Server::new(move |_, seen| match &*seen.url {
+        Server::new(move |_, request| match &*request.url {
             "/api/v1" => kinds(&json!([{"name": "pods", "kind": "Pod", "namespaced": true}])),
             "/api/v1/namespaces/csi/pods/prov-0" => {
                 Answer::json(200, &json!({"metadata": {"uid": "u"}}))

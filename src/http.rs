@@ -140,7 +140,7 @@ impl Server {
             match accepted {
                 Ok((stream, from)) => {
                     self.serve(stream, places.take(from.ip()).await, &open, &tasks);
-                    // On a busy machine many come at a time: each is heard before the next takes a place.
+                    // Many may arrive at once: each is polled before the next one takes a place.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -149,7 +149,7 @@ impl Server {
                 }
             }
         }
-        // From here on new connections are refused; whoever takes longer is cut with the process.
+        // New connections are refused from here on; slower requests end with the process.
         drop(self.listener);
         let _ = timeout(STOP_TIMEOUT, open.shutdown()).await;
     }

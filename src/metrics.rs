@@ -35,7 +35,7 @@ pub use self::{
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::Definition,
-    known::{Audited, Panicked, SuspectedLeak},
+    known::{Panicked, ResyncQueue, SuspectedLeak},
     leader::LeaderMetrics,
     limiter::{LimiterMetrics, LimitersMetrics},
     node::NodeMetrics,

@@ -230,7 +230,7 @@ async fn release(
 }
 
 /// Fails while a replica holds the driver's Lease, because it would record its calls again. The
-/// namespace is never guessed: in a wrong one there is no Lease, whoever leads.
+/// namespace is never guessed, since a wrong one has no Lease even if a replica leads.
 async fn check_no_leader(
     client: &Client,
     clock: &dyn Clock,

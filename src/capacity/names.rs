@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_pair_its_name_is_one(class in ".*", key in ".*", value in ".*", attempt in any::<u32>()) {
+        fn every_pair_has_a_valid_name(class in ".*", key in ".*", value in ".*", attempt in any::<u32>()) {
             let name = Names::new("d", None).object(&pair(&class, &[(&key, &value)]), attempt);
             let (prefix, letters) = name.split_at(6);
             prop_assert_eq!(prefix, "csisc-");

@@ -39,7 +39,7 @@ pub(super) struct Object {
 /// The reported capacity, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sizes {
-    /// In total; `None` if an object does not say.
+    /// In total; `None` if an object has no such field.
     pub(super) available: Option<i64>,
     /// For one volume, if limited.
     pub(super) largest: Option<i64>,
@@ -64,13 +64,13 @@ pub(super) struct AnyVersion {
 macro_rules! from_view {
     ($($view:ty),*) => {$(
         impl From<$view> for AnyVersion {
-            fn from(seen: $view) -> Self {
+            fn from(view: $view) -> Self {
                 Self {
-                    metadata: seen.metadata,
-                    class: seen.storage_class_name,
-                    nodes: seen.node_topology,
-                    capacity: seen.capacity,
-                    largest: seen.maximum_volume_size,
+                    metadata: view.metadata,
+                    class: view.storage_class_name,
+                    nodes: view.node_topology,
+                    capacity: view.capacity,
+                    largest: view.maximum_volume_size,
                 }
             }
         }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn our_owner_takes_the_place_of_a_controller_and_stands_beside_others() {
+    fn our_owner_replaces_a_controller_and_keeps_others() {
         let ours = owner("ours", true);
         for (owners, expected) in [
             (vec![], vec!["ours"]),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correction_is_for_that_version_and_takes_a_limit_away() {
+    fn a_correction_is_for_that_version_and_removes_a_limit() {
         let correction = object(sizes(1, Some(9)), &[]).correction(sizes(1 << 31, None), None);
         let patch = correction.unwrap().patch(&object(sizes(1, Some(9)), &[]));
         assert_eq!(

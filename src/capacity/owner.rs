@@ -207,14 +207,14 @@ mod tests {
     }
 
     /// A cluster where a pod's owners are a `ReplicaSet`, a Deployment and a World.
-    fn cluster(seen: &str) -> Answer {
+    fn cluster(url: &str) -> Answer {
         let kinds = |kinds: Value| Answer::json(200, &json!({"resources": kinds}));
         let owned = |owners: Value| {
             Answer::json(200, &json!({"metadata": {"uid": "u", "ownerReferences": owners}}))
         };
         let world = json!([{"apiVersion": "example.com/v1", "kind": "World", "name": "w",
                             "uid": "w", "controller": true}]);
-        match seen {
+        match url {
             "/api/v1" => kinds(json!([{"name": "pods", "kind": "Pod", "namespaced": true}])),
             "/apis/apps/v1" => kinds(json!([
                 {"name": "replicasets", "kind": "ReplicaSet", "namespaced": true},
@@ -242,7 +242,7 @@ mod tests {
             (3, "World w", 3),
             (4, "Galaxy ../g", 4),
         ] {
-            let server = Server::new(|_, seen| cluster(&seen.url));
+            let server = Server::new(|_, request| cluster(&request.url));
             let owner = find_owner(&client(&server), "csi", "prov-0", levels).await.unwrap();
             assert_eq!(format!("{} {}", owner.kind, owner.name), expected);
             assert_eq!(server.requests().len(), 2 * reads, "each with its kind's names");
@@ -256,7 +256,7 @@ mod tests {
             ("a/b", 1, "get object: invalid resource name \"a/b\": [may not contain '/']"),
             ("prov-0", 5, "get object: no matches for kind \"Galaxy\" in version \"apps/v1\""),
         ] {
-            let server = Server::new(|_, seen| cluster(&seen.url));
+            let server = Server::new(|_, request| cluster(&request.url));
             let error = find_owner(&client(&server), "csi", pod, levels).await.unwrap_err();
             assert_eq!(error.to_string(), expected);
         }

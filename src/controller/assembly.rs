@@ -85,7 +85,7 @@ impl<P: Provisioner> Assembly<P> {
         });
         let dependencies = self.dependencies.clone();
         let gauges = metrics.controller.clone();
-        metrics.before_scrape(move || gauges.awaited(&dependencies.count_by_resource()));
+        metrics.before_scrape(move || gauges.dependencies(&dependencies.count_by_resource()));
         let counters = metrics.controller.clone();
         let classes = &self.deps.classes;
         classes.on_change(move |name, class| counters.class_exists(name, class.is_some()));

@@ -66,7 +66,7 @@ impl ConcurrencyLimiter {
     /// Updates the gauges of each class that has calls or a lowered limit.
     pub fn update_metrics(&self) {
         for ClassLoad { class, limit, waiting } in self.0.queue.lock().loads() {
-            self.0.metrics.stands(&class, limit, waiting);
+            self.0.metrics.set(&class, limit, waiting);
         }
     }
 

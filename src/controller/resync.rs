@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{Controller, item::Item, provisioner::Provisioner, queues::Queues};
-use crate::metrics::Audited;
+use crate::metrics::ResyncQueue;
 
 /// The interval of the resync, as in external-provisioner; jittered.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -57,10 +57,10 @@ impl<P: Provisioner> Controller<P> {
                 && !self.volumes.index.is_removed(name)
         };
         for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
-            self.metrics.controller.audit_found(Audited::Volumes);
+            self.metrics.controller.resync_found(ResyncQueue::Volumes);
         }
         for _ in self.claims.store.all().iter().filter(|uid| !unsaved.holds(uid)) {
-            self.metrics.controller.audit_found(Audited::UnsavedVolumes);
+            self.metrics.controller.resync_found(ResyncQueue::UnsavedVolumes);
         }
         self.queues.wake_claims(unqueued);
         self.wake_others();

@@ -1,4 +1,4 @@
-//! The fuzz target of the HTTP endpoint: whatever bytes a client sends.
+//! The fuzz target of the HTTP endpoint: any bytes from a client.
 
 use std::{
     io,
@@ -18,14 +18,14 @@ use super::{LEADER_ELECTION_CHECK, Limits, Places, Routes, service};
 use crate::fuzzing::text;
 
 const METRICS: &str = "/metrics";
-/// Longer than any answer here takes.
+/// Longer than any answer takes.
 const MOMENT: Duration = Duration::from_secs(20);
 
-/// A client gets an answer or a closed connection; only the served paths are answered with success, and
-/// a redirection leads to another path of this endpoint, and to an end.
+/// Checks that a client gets an answer or a closed connection, that only served paths are answered with
+/// success, and that redirections lead to paths of this endpoint and end.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn http(data: &[u8]) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
         return;
@@ -35,33 +35,34 @@ pub fn http(data: &[u8]) {
             .check("/readyz", || Err("not synced".to_owned()))
             .check(LEADER_ELECTION_CHECK, || Ok(())),
     );
-    let asked = text(data);
-    let path = asked.split(['\r', '\n', ' ']).find(|word| word.contains('/')).unwrap_or(&asked);
+    let request = text(data);
+    let path = request.split(['\r', '\n', ' ']).find(|word| word.contains('/')).unwrap_or(&request);
     runtime.block_on(async {
         check_path(&routes, path).await;
         let answers = exchange(&routes, data).await;
-        check_answers(&text(&answers), &asked);
+        check_answers(&text(&answers), &request);
     });
 }
 
-fn check_answers(answers: &str, asked: &str) {
+fn check_answers(answers: &str, request: &str) {
     assert!(answers.is_empty() || answers.starts_with("HTTP/1."), "{answers:?}");
-    let served = [METRICS, LEADER_ELECTION_CHECK].map(|path| asked.matches(path).count());
+    let served = [METRICS, LEADER_ELECTION_CHECK].map(|path| request.matches(path).count());
     let answered =
         answers.matches("HTTP/1.1 200 ").count() + answers.matches("HTTP/1.0 200 ").count();
-    assert!(answered <= served.iter().sum(), "{asked:?} is answered by {answers:?}");
+    assert!(answered <= served.iter().sum(), "{request:?} is answered by {answers:?}");
     for line in answers.split("\r\n").filter(|line| line.starts_with("location:")) {
         let target = line.trim_start_matches("location:").trim();
         assert!(stays(target), "{line:?}");
     }
 }
 
-/// Whether a redirection leads to a path here, also where a backslash is taken for a slash.
+/// Whether a redirection leads to a path of this endpoint, also for clients that read backslashes as
+/// slashes.
 fn stays(target: &str) -> bool {
     target.starts_with('/') && !target.starts_with("//") && !target.starts_with("/\\")
 }
 
-/// Success is for what is served; whoever follows redirections comes to an end.
+/// Checks that success is only for served paths, and that redirections end.
 async fn check_path(routes: &Routes, path: &str) {
     let Ok(mut uri) = path.parse::<Uri>() else { return };
     for hop in 0..3 {
@@ -86,14 +87,14 @@ async fn check_path(routes: &Routes, path: &str) {
     }
 }
 
-/// What comes back over a connection on which a client sends this and nothing more.
+/// The answers to a client that sends these bytes and nothing more.
 async fn exchange(routes: &Arc<Routes>, data: &[u8]) -> Vec<u8> {
     let places = Places::new(1, 1);
     let place = Arc::new(places.take(IpAddr::V4(Ipv4Addr::LOCALHOST)).await);
     let wire = Wire { sent: io::Cursor::new(data.to_vec()), answers: Arc::default() };
     let answers = Arc::clone(&wire.answers);
     let connection = Limits::USUAL.protocol().serve_connection(wire, service(routes, &place));
-    // Whether it ends well is the client's affair.
+    // The connection may end with an error: the client sends anything.
     let ended = timeout(MOMENT, pin!(connection)).await;
     assert!(ended.is_ok(), "a connection hangs after {:?}", text(data));
     answers.lock().clone()
@@ -113,8 +114,8 @@ impl Read for Wire {
     ) -> Poll<io::Result<()>> {
         // In pieces, as over a network.
         let mut piece = [0; 48];
-        let room = buffer.remaining().min(piece.len());
-        let count = io::Read::read(&mut self.sent, piece.get_mut(..room).unwrap_or_default())?;
+        let free = buffer.remaining().min(piece.len());
+        let count = io::Read::read(&mut self.sent, piece.get_mut(..free).unwrap_or_default())?;
         buffer.put_slice(piece.get(..count).unwrap_or_default());
         Poll::Ready(Ok(()))
     }
@@ -142,7 +143,7 @@ impl Write for Wire {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn whatever_a_client_sends_is_answered_or_ends_the_connection() {
+    fn any_bytes_are_answered_or_end_the_connection() {
         crate::fuzzing::run("http", 1000, super::http);
     }
 }

@@ -35,7 +35,7 @@ struct Guest {
     address: IpAddr,
     is_answered: bool,
     came: Instant,
-    /// Since when it is idle: when it came, or its last request began or was answered.
+    /// When it became idle: when it was accepted, or its last request began or was answered.
     since: Instant,
     lost: CancellationToken,
 }
@@ -47,7 +47,7 @@ impl Places {
 
     /// Waits for a place for a connection from `address`; another connection may lose its place.
     pub(super) async fn take(self: &Arc<Self>, address: IpAddr) -> Place {
-        // A socket for both families shows an IPv4 address as one of IPv6.
+        // A socket for both families has IPv4 addresses as addresses of IPv6.
         let address = address.to_canonical();
         loop {
             match self.try_take(address) {
@@ -61,7 +61,7 @@ impl Places {
     fn try_take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Instant> {
         let (since, lost) = (Instant::now(), CancellationToken::new());
         let mut taken = self.taken.lock();
-        taken.make_room(address, self.total, self.per_address)?;
+        taken.free_place(address, self.total, self.per_address)?;
         let number = taken.next;
         taken.next += 1;
         let guest = Guest { address, is_answered: false, came: since, since, lost: lost.clone() };
@@ -72,18 +72,18 @@ impl Places {
 
 impl Taken {
     /// Takes the place of one connection if the limit is reached.
-    fn make_room(
+    fn free_place(
         &mut self,
         address: IpAddr,
         total: usize,
         per_address: usize,
     ) -> Result<(), Instant> {
         let of_address = self.guests.values().filter(|guest| guest.address == address).count();
-        if of_address >= per_address && self.send_away(|guest| guest.address == address) {
+        if of_address >= per_address && self.evict(|guest| guest.address == address) {
             return Ok(());
         }
-        // While all of an address have just come, it may have more than its share.
-        if self.guests.len() < total || self.send_away(|_| true) {
+        // While all connections of an address are new, it may have more than its share.
+        if self.guests.len() < total || self.evict(|_| true) {
             return Ok(());
         }
         let first = self.guests.values().map(|guest| guest.came).min();
@@ -91,7 +91,7 @@ impl Taken {
     }
 
     /// Takes the place of one of those connections. `false` if all are new.
-    fn send_away(&mut self, is_one: impl Fn(&Guest) -> bool) -> bool {
+    fn evict(&mut self, is_one: impl Fn(&Guest) -> bool) -> bool {
         let ones = self.guests.iter().filter(|(_, guest)| is_one(guest) && guest.may_go());
         let longest = ones.min_by_key(|(number, guest)| (guest.is_answered, guest.since, **number));
         let number = longest.map(|(number, _)| *number);
@@ -122,11 +122,11 @@ impl Place {
 
     /// Marks a request as in progress until the result is dropped.
     pub(super) fn answering(&self) -> Answering<'_> {
-        self.heard(true);
+        self.mark(true);
         Answering(self)
     }
 
-    fn heard(&self, is_answered: bool) {
+    fn mark(&self, is_answered: bool) {
         if let Some(guest) = self.places.taken.lock().guests.get_mut(&self.number) {
             guest.is_answered = is_answered;
             guest.since = Instant::now();
@@ -145,7 +145,7 @@ pub(super) struct Answering<'a>(&'a Place);
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        self.0.heard(false);
+        self.0.mark(false);
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_was_silent_longest_goes() {
+    async fn the_connection_silent_longest_loses_its_place() {
         let (places, taken) = taken(&[1, 2, 3, 4]).await;
         drop(taken[0].answering());
         let _newcomer = places.take(address(5)).await;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_that_has_its_share_makes_room_for_itself() {
+    async fn an_address_with_its_share_replaces_its_own_connections() {
         let (places, taken) = taken(&[1, 2, 2]).await;
         let _newcomer = places.take(address(2)).await;
         assert_eq!(lost(&taken), [false, true, false]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_being_answered_goes_last() {
+    async fn a_connection_with_a_request_in_progress_goes_last() {
         let (places, taken) = taken(&[1, 2, 3, 4]).await;
         let (first, _second) = (taken[0].answering(), taken[1].answering());
         advance(Duration::from_secs(1)).await;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_just_come_has_a_moment_to_say_what_it_wants() {
+    async fn a_new_connection_keeps_its_place_for_a_moment() {
         let places = Places::new(PLACES.0, PLACES.1);
         let start = Instant::now();
         let mut taken = Vec::new();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_that_is_given_back_is_free() {
+    async fn a_dropped_place_is_free() {
         let (places, mut taken) = taken(&[1, 2, 3, 4]).await;
         taken.remove(3);
         let _newcomer = places.take(address(5)).await;

@@ -1,14 +1,11 @@
 //! Profiles of the running process, where `go tool pprof` looks for them.
 //!
-//! Owns the paths of Go's `net/http/pprof` and what stands in for each of its profiles: CPU time
-//! as it is there (`cpu`); tasks for goroutines; memory as a whole, since allocations are not
-//! traced; threads by name. What Go leaves empty until it is switched on is empty here too. An
-//! execution trace has no counterpart, and is refused.
+//! The paths are those of Go's `net/http/pprof`. Its profiles are: CPU time (`cpu`); tasks instead of
+//! goroutines; memory as a whole, because allocations are not traced; threads by name. Profiles that are
+//! empty in Go by default are always empty here. An execution trace is refused, and without the feature
+//! `cpu-profiles` a CPU profile, too.
 //!
-//! Without the feature `cpu-profiles` CPU profiles are refused, and the rest is as it is.
-//!
-//! Promises that profiling costs nothing while no profile is taken: the signals that drive it come
-//! only then.
+//! Profiling costs nothing while no profile is taken: signals are sent only during one.
 
 #[cfg(feature = "cpu-profiles")]
 mod cpu;
@@ -24,7 +21,7 @@ use self::format::Profile;
 use super::answer::{Answer, TEXT, failure, ok};
 use crate::runtime::Tasks;
 
-/// Below which path.
+/// The path above all profiles.
 pub(super) const PATH: &str = "/debug/pprof/";
 
 /// Go's default length of a CPU profile, in seconds.
@@ -37,7 +34,7 @@ const MAX_SECONDS: u64 = 300;
 const HTML: &str = "text/html; charset=utf-8";
 const BINARY: &str = "application/octet-stream";
 
-/// The profiles that show a moment, and what they show.
+/// The profiles of one moment, with their descriptions.
 const MOMENTS: [(&str, &str); 6] = [
     ("allocs", "resident memory as a whole: allocations are not traced"),
     ("block", "always empty: waiting is not traced"),
@@ -55,7 +52,7 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// Of the process whose tasks these are.
+    /// The profiles of the process with these tasks.
     pub(super) fn new(tasks: Tasks) -> Self {
         Self {
             tasks,
@@ -64,13 +61,13 @@ impl Profiles {
         }
     }
 
-    /// What stands at `name` below [`PATH`].
+    /// The answer for `name` below [`PATH`].
     pub(super) async fn answer(&self, name: &str, query: &str) -> Answer {
         match name {
             "" => ok(HTML, index()),
             "cmdline" => ok(TEXT, command_line()),
             "profile" => self.cpu_profile(query).await,
-            // Names are in the profiles already; the answer tells pprof not to ask.
+            // The profiles contain the names. With this answer pprof does not look them up.
             "symbol" => ok(TEXT, "num_symbols: 1\n"),
             "trace" => failure(
                 StatusCode::NOT_IMPLEMENTED,
@@ -131,7 +128,7 @@ impl Profiles {
     }
 }
 
-/// A profile with one sample a name.
+/// A profile with one sample for each name.
 fn counted<N: ToString>(
     kinds: &[(&str, &str)],
     counts: &BTreeMap<N, u64>,
@@ -144,7 +141,7 @@ fn counted<N: ToString>(
     profile
 }
 
-/// A number among the query's parameters.
+/// The query's parameter `name`, a number.
 fn parameter(query: &str, name: &str) -> Option<u64> {
     let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     value?.parse().ok()
@@ -179,7 +176,7 @@ fn command_line() -> Vec<u8> {
     line
 }
 
-/// How many threads there are of each name.
+/// The number of threads by name.
 fn threads() -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

@@ -16,10 +16,10 @@ use crate::runtime::Tasks;
 /// The path of external-provisioner's health check of leader election.
 pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
 
-/// The Prometheus client's content type; `escaping` says that names are not escaped.
+/// The Prometheus client's content type; `escaping`: names are not escaped.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// A health check; `Err` says what is wrong.
+/// A health check; `Err` is the reason of a failure.
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Returns the metrics in the Prometheus text format.
 type Scrape = Box<dyn Fn() -> String + Send + Sync>;

@@ -83,7 +83,7 @@ async fn metrics_have_client_golangs_content_type() {
 }
 
 #[tokio::test]
-async fn health_checks_answer_as_the_original() {
+async fn health_checks_answer_as_in_external_provisioner() {
     let server = start("/metrics").await;
     let (status, headers, body) = get(server.address, LEADER_ELECTION_CHECK).await;
     assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "ok"));
@@ -112,7 +112,7 @@ async fn other_paths_are_not_found_in_gos_words() {
 }
 
 #[tokio::test]
-async fn a_path_that_ends_in_a_slash_stands_for_all_below() {
+async fn a_path_that_ends_in_a_slash_matches_all_below() {
     let server = start("/m/").await;
     assert_eq!(get(server.address, "/m/x/y").await.2, "metric 1\n");
     let (status, headers, _) = get(server.address, "/m?a=b").await;
@@ -124,7 +124,7 @@ async fn a_path_that_ends_in_a_slash_stands_for_all_below() {
 }
 
 #[tokio::test]
-async fn whoever_goes_round_about_is_sent_the_straight_way() {
+async fn paths_that_are_not_clean_are_redirected() {
     let server = start("/m/").await;
     for (path, to) in [
         ("//m/", "/m/"),
@@ -146,7 +146,7 @@ async fn whoever_goes_round_about_is_sent_the_straight_way() {
 }
 
 #[tokio::test]
-async fn a_redirection_stays_here_and_its_header_is_ascii() {
+async fn a_redirection_stays_at_the_server_and_its_header_is_ascii() {
     let server = start("/m/").await;
     let (status, headers, body) = get(server.address, "//\u{e9}?\u{e9}=%c3").await;
     assert_eq!(status, "HTTP/1.1 307 Temporary Redirect");
@@ -157,7 +157,7 @@ async fn a_redirection_stays_here_and_its_header_is_ascii() {
 }
 
 #[tokio::test]
-async fn metrics_stand_where_they_are_asked_for_even_in_the_place_of_a_check_of_our_own() {
+async fn metrics_are_at_the_given_path_even_if_it_is_that_of_an_own_check() {
     let server = start("/healthz").await;
     assert_eq!(get(server.address, "/healthz").await.2, "metric 1\n");
     assert_eq!(get(server.address, LEADER_ELECTION_CHECK).await.2, "ok");
@@ -176,7 +176,7 @@ async fn the_method_does_not_matter_and_head_has_no_body() {
 }
 
 #[tokio::test]
-async fn scrapers_that_could_take_more_get_plain_text() {
+async fn scrapers_that_accept_other_formats_get_plain_text() {
     let server = start("/metrics").await;
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\nAccept-Encoding: gzip\r\n";
     let (_, headers, body) = ask(server.address, "GET", "/metrics", accept).await;
@@ -185,7 +185,7 @@ async fn scrapers_that_could_take_more_get_plain_text() {
 }
 
 #[tokio::test]
-async fn too_long_a_header_is_refused() {
+async fn a_header_that_is_too_long_is_refused() {
     let server = start("/metrics").await;
     let long = |length: usize| format!("X: {}\r\n", "x".repeat(length));
     assert_eq!(ask(server.address, "GET", "/healthz", &long(8000)).await.2, "ok");
@@ -193,7 +193,7 @@ async fn too_long_a_header_is_refused() {
     assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
 }
 
-/// Longer than anything here takes.
+/// Longer than any of these tests takes.
 const WHILE: Duration = Duration::from_secs(4);
 
 fn short() -> Limits {
@@ -201,7 +201,7 @@ fn short() -> Limits {
     Limits { connections: 2, header, ..Limits::USUAL }
 }
 
-/// How long the server leaves the connection open; what it still sends is read.
+/// How long the server leaves the connection open; reads what it sends.
 async fn open_for(stream: &mut TcpStream) -> Duration {
     let start = Instant::now();
     let mut rest = Vec::new();
@@ -210,7 +210,7 @@ async fn open_for(stream: &mut TcpStream) -> Duration {
 }
 
 #[tokio::test]
-async fn who_says_nothing_or_goes_on_saying_nothing_is_cut() {
+async fn silent_connections_are_closed() {
     let server = start_with("/metrics", short()).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     silent.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
@@ -221,7 +221,7 @@ async fn who_says_nothing_or_goes_on_saying_nothing_is_cut() {
 }
 
 #[tokio::test]
-async fn a_client_that_trickles_bytes_is_cut_too() {
+async fn a_client_that_trickles_bytes_is_disconnected_too() {
     let server = start_with("/metrics", short()).await;
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     let start = Instant::now();
@@ -232,7 +232,7 @@ async fn a_client_that_trickles_bytes_is_cut_too() {
 }
 
 #[tokio::test]
-async fn a_connection_ends_with_its_life_however_busy_it_is() {
+async fn a_connection_ends_at_its_maximum_age_even_if_busy() {
     let life = Duration::from_millis(400);
     let server = start_with("/metrics", Limits { life, ..Limits::USUAL }).await;
     let mut busy = TcpStream::connect(server.address).await.unwrap();
@@ -248,7 +248,7 @@ async fn a_connection_ends_with_its_life_however_busy_it_is() {
 }
 
 #[tokio::test]
-async fn when_all_places_are_taken_the_longest_idle_connection_makes_room() {
+async fn if_all_places_are_taken_the_longest_idle_connection_is_closed() {
     let server = start_with("/metrics", Limits { header: WHILE, ..short() }).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     let mut second = TcpStream::connect(server.address).await.unwrap();
@@ -256,7 +256,7 @@ async fn when_all_places_are_taken_the_longest_idle_connection_makes_room() {
     let start = Instant::now();
     assert_eq!(get(server.address, "/healthz").await.2, "ok");
     assert!(start.elapsed() < WHILE / 4, "it did not wait: {:?}", start.elapsed());
-    assert!(open_for(&mut first).await < WHILE / 4, "it made room");
+    assert!(open_for(&mut first).await < WHILE / 4, "it lost its place");
     second.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(second.read(&mut [0; 512]).await.unwrap() > 0, "it stayed");
 }
@@ -275,7 +275,7 @@ async fn stopping_ends_the_server_and_idle_connections() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_listen_says_so_in_the_originals_words() {
+async fn a_failure_to_listen_has_the_text_of_external_provisioner() {
     let server = start("/metrics").await;
     let address = server.address.to_string();
     let routes = || Routes::new("/m", String::new);
@@ -295,7 +295,7 @@ async fn a_server_that_cannot_listen_says_so_in_the_originals_words() {
 }
 
 #[tokio::test]
-async fn an_address_without_host_takes_all_interfaces() {
+async fn an_address_without_host_means_all_interfaces() {
     let server = Server::bind(":0", Routes::new("/m", String::new)).await.unwrap();
     assert!(server.listener.local_addr().unwrap().ip().is_unspecified());
 }

@@ -1,4 +1,4 @@
-//! The fuzz target of log lines: whatever text stands in a message, a field or a span.
+//! The fuzz target of log lines: any text in a message, a field or a span.
 
 use std::{
     io::{Result, Write},
@@ -9,26 +9,25 @@ use std::{
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tracing::Dispatch;
-use tracing_subscriber::{Registry, layer::SubscriberExt as _};
 
-use super::{Logger, listen_for_ever};
+use super::{listen_for_ever, subscriber};
 use crate::{
     flags::{LogFormat, Logging},
     fuzzing::text,
     runtime::Clock,
 };
 
-/// The most of one text, and how many bytes may be written of one: `\u{1b}`.
+/// The longest text, escaped: up to six bytes for one, as in `\u{1b}`.
 const MOST: usize = 4096 * 6;
-/// The texts of a line, and what is around them.
+/// The number of texts in a line, and the length of the rest.
 const TEXTS: usize = 5;
 const AROUND: usize = 1024;
 
-/// A line is of bounded length and holds no raw control character, but for klog's own form of texts of
-/// many lines; in JSON it is one object with the text in it.
+/// Checks that a line is of bounded length and has no raw control character, except in klog's format of
+/// multi-line texts, and that in JSON it is one object that contains the text.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn log_line(data: &[u8]) {
     let text = text(data);
     // Just beyond the bound of one text.
@@ -45,7 +44,7 @@ pub fn log_line(data: &[u8]) {
 
 fn check(line: &str, text: &str) {
     let line = line.strip_suffix('\n').unwrap_or_default();
-    assert!(!line.is_empty(), "no line, or one without an end: {text:?}");
+    assert!(!line.is_empty(), "no line, or no newline: {text:?}");
     assert!(!line.chars().any(is_odd), "{line:?}");
     assert!(line.len() <= TEXTS * MOST + AROUND, "{} bytes", line.len());
 }
@@ -60,7 +59,7 @@ fn check_object(json: &str, text: &str) {
     }
 }
 
-/// What may change what a terminal shows of a line, or of the lines around it.
+/// Whether a character may change how a terminal shows this line or others.
 fn is_odd(c: char) -> bool {
     let directs = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() || directs
@@ -91,7 +90,7 @@ impl Write for Written {
     }
 }
 
-/// A logger of one format. Making one takes longer than a thousand lines.
+/// A subscriber of one format, made once, because that takes longer than a thousand lines.
 struct Recorder {
     dispatch: Dispatch,
     written: Written,
@@ -105,12 +104,12 @@ impl Recorder {
         listen_for_ever();
         let written = Written::default();
         let settings = Logging { verbosity: 10, vmodule: vec![], format };
-        let logger = Logger::new(&settings, Arc::new(Fixed), written.clone());
-        Self { dispatch: Dispatch::new(Registry::default().with(logger)), written }
+        let writer = written.clone();
+        let subscriber = subscriber(&settings, Arc::new(Fixed), 1, move || writer.clone());
+        Self { dispatch: Dispatch::new(subscriber), written }
     }
 
-    /// The line that tells the text in each way there is; beyond the usual verbosity, where none is left
-    /// out that comes again.
+    /// A line with the text in each kind of field; of a raised verbosity, at which no line is suppressed.
     fn logged(&self, text: &str) -> String {
         tracing::dispatcher::with_default(&self.dispatch, || {
             let span = tracing::info_span!("work", around = text);
@@ -124,7 +123,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn no_text_makes_a_line_long_or_brings_a_control_character_into_it() {
+    fn every_line_is_short_and_has_no_control_characters() {
         crate::fuzzing::run("log_line", 100, super::log_line);
     }
 }

@@ -1,8 +1,9 @@
-//! What is shown, and how.
+//! Which events are logged, and in what format.
 
-use std::time::Duration;
+use std::{io::Write, time::Duration};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
@@ -37,11 +38,12 @@ fn settings(verbosity: u32) -> Logging {
     Logging { verbosity, vmodule: vec![], format: LogFormat::Text }
 }
 
-fn logged(settings: &Logging, tell: impl FnOnce()) -> String {
+fn logged(settings: &Logging, log: impl FnOnce()) -> String {
     let written = Written::default();
-    let logger = Logger { process: 12, ..Logger::new(settings, Arc::new(Fixed), written.clone()) };
+    let writer = written.clone();
+    let subscriber = subscriber(settings, Arc::new(Fixed), 12, move || writer.clone());
     super::listen_for_ever();
-    tracing::subscriber::with_default(Registry::default().with(logger), tell);
+    tracing::subscriber::with_default(subscriber, log);
     let bytes = written.0.lock().clone();
     String::from_utf8(bytes).unwrap()
 }
@@ -53,7 +55,7 @@ fn unnumbered(text: &str) -> String {
 }
 
 #[test]
-fn text_lines_have_klogs_shape() {
+fn text_lines_have_klogs_format() {
     let text = logged(&settings(0), || {
         tracing::info!(claim = "ns/\"c\"", count = 3, on = true, r#type = "Normal", "it \"works\"");
     });
@@ -64,7 +66,7 @@ fn text_lines_have_klogs_shape() {
 }
 
 #[test]
-fn errors_and_warnings_have_their_letters_and_klogs_key() {
+fn errors_and_warnings_have_klogs_letters_and_key() {
     let error = std::io::Error::other("broken");
     let text =
         logged(&settings(0), || tracing::error!(error = &error as &dyn std::error::Error, "no"));
@@ -74,24 +76,24 @@ fn errors_and_warnings_have_their_letters_and_klogs_key() {
 }
 
 #[test]
-fn a_field_can_be_called_message_beside_the_lines_own() {
-    let tell = || tracing::info!(reason = "R", event_message = "it failed", "Event occurred");
-    let text = logged(&settings(0), tell);
+fn a_field_can_be_called_message_too() {
+    let log = || tracing::info!(reason = "R", event_message = "it failed", "Event occurred");
+    let text = logged(&settings(0), log);
     let expected = "] \"Event occurred\" reason=\"R\" message=\"it failed\"\n";
     assert!(text.ends_with(expected), "{text}");
-    let text = logged(&Logging { format: LogFormat::Json, ..settings(0) }, tell);
+    let text = logged(&Logging { format: LogFormat::Json, ..settings(0) }, log);
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&line["msg"], &line["message"]), (&json!("Event occurred"), &json!("it failed")));
 }
 
 #[test]
-fn texts_of_many_lines_are_indented() {
+fn multi_line_texts_are_indented() {
     let text = logged(&settings(0), || tracing::info!(what = "a\nb", after = 1, "m"));
     assert!(text.ends_with("] \"m\" what=<\n\ta\n\tb\n > after=1\n"), "{text}");
 }
 
 #[test]
-fn a_long_field_or_message_is_cut_and_says_so() {
+fn a_long_field_or_message_is_truncated_with_a_note() {
     let long = "\u{e9}".repeat(50_000);
     let cut = |text: &str| {
         let shown = text.trim_end_matches("\u{2026} (cut, 100000 bytes)");
@@ -113,14 +115,14 @@ fn a_long_field_or_message_is_cut_and_says_so() {
 }
 
 #[test]
-fn a_text_of_many_lines_shows_control_characters_escaped() {
+fn control_characters_of_multi_line_texts_are_escaped() {
     let text =
         logged(&settings(0), || tracing::info!(what = "a\u{1b}[2J\tb\r\n\u{202e}c \"\n", "m"));
     let shown = "what=<\n\ta\\u{1b}[2J\\tb\\r\n\t\\u{202e}c \"\n >\n";
     assert!(text.ends_with(shown), "{text:?}");
 }
 
-/// What may change what a terminal shows of a line, or of the lines around it.
+/// Whether a character may change how a terminal shows this line or others.
 fn is_odd(c: char) -> bool {
     let directs = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() || directs
@@ -130,13 +132,13 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_text_brings_a_raw_control_character_into_the_log(
+    fn no_text_adds_a_raw_control_character_to_the_log(
         text in "(.|\n|\r\n|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{200b}-\u{200f}]){0,40}",
     ) {
-        let tell = || tracing::info!(field = &*text, shown = %text, debug = ?text, "{text}");
-        // klog's form of many lines adds line ends, each with its mark of one that goes on.
-        let klog = logged(&settings(0), tell).replace("\n\t", " ").replace("\n >", " ");
-        let json = logged(&Logging { format: LogFormat::Json, ..settings(0) }, tell);
+        let log = || tracing::info!(field = &*text, shown = %text, debug = ?text, "{text}");
+        // klog's format of multi-line texts adds newlines, each followed by an indentation.
+        let klog = logged(&settings(0), log).replace("\n\t", " ").replace("\n >", " ");
+        let json = logged(&Logging { format: LogFormat::Json, ..settings(0) }, log);
         for line in [&klog, &json] {
             let line = line.strip_suffix('\n').unwrap();
             proptest::prop_assert!(!line.chars().any(is_odd), "{line:?}");
@@ -168,7 +170,7 @@ fn json_lines_have_component_bases_names() {
     );
 }
 
-fn tell_all() {
+fn log_all() {
     tracing::error!("own error");
     tracing::info!("own info");
     tracing::debug!("own debug");
@@ -183,9 +185,9 @@ fn tell_all() {
     tracing::trace!(target: "hyper::proto", "library trace");
 }
 
-/// Each number shows all that the ones below show, and these.
+/// At each verbosity the events of lower ones are logged, and these.
 #[test]
-fn verbosity_decides_what_is_shown() {
+fn verbosity_decides_what_is_logged() {
     let steps: [&[&str]; 11] = [
         &["own error", "own info", "library warn"],
         &[],
@@ -202,7 +204,7 @@ fn verbosity_decides_what_is_shown() {
     let mut expected = Vec::new();
     for (verbosity, more) in (0..).zip(steps) {
         expected.extend_from_slice(more);
-        let text = logged(&settings(verbosity), tell_all);
+        let text = logged(&settings(verbosity), log_all);
         let mut shown: Vec<&str> = text.lines().filter_map(|line| line.split('"').nth(1)).collect();
         shown.sort_unstable();
         expected.sort_unstable();
@@ -216,8 +218,8 @@ fn vmodule_decides_for_single_files() {
         vmodule: vec![(pattern.to_owned(), verbosity)],
         ..settings(0)
     };
-    assert!(logged(&vmodule("tes*", 5), tell_all).contains("own trace"));
-    assert!(!logged(&vmodule("other", 5), tell_all).contains("own trace"));
+    assert!(logged(&vmodule("tes*", 5), log_all).contains("own trace"));
+    assert!(!logged(&vmodule("other", 5), log_all).contains("own trace"));
 }
 
 #[test]
@@ -245,7 +247,7 @@ fn lines_have_the_fields_of_their_spans() {
 }
 
 #[test]
-fn what_a_span_says_anew_takes_the_place_of_what_it_said() {
+fn a_value_recorded_again_replaces_the_first() {
     let text = logged(&settings(0), || {
         let span =
             tracing::info_span!("work", code = "Aborted", none = "", count = 1, claim = "ns/c");
@@ -255,44 +257,44 @@ fn what_a_span_says_anew_takes_the_place_of_what_it_said() {
         span.record("count", "two");
         span.in_scope(|| tracing::info!("m"));
     });
-    let said = "] \"m\" code=\"OK\" none=\"\" count=\"two\" claim=\"ns/c\"\n";
-    assert!(text.ends_with(said), "{text}");
+    let expected = "] \"m\" code=\"OK\" none=\"\" count=\"two\" claim=\"ns/c\"\n";
+    assert!(text.ends_with(expected), "{text}");
 }
 
 #[test]
-fn the_same_line_is_said_less_often_but_only_where_nobody_asked_for_more() {
-    let again = |tell: fn()| (0..10).for_each(|_| tell());
+fn equal_lines_are_suppressed_but_not_those_of_a_raised_verbosity() {
+    let again = |log: fn()| (0..10).for_each(|_| log());
     let usual = logged(&settings(10), || again(|| tracing::warn!(pv = "x", "no")));
     assert_eq!(usual.lines().count(), 3);
-    let asked_for = logged(&settings(10), || again(|| tracing::debug!(pv = "x", "no")));
-    assert_eq!(asked_for.lines().count(), 10);
+    let raised = logged(&settings(10), || again(|| tracing::debug!(pv = "x", "no")));
+    assert_eq!(raised.lines().count(), 10);
     let attempts = logged(&settings(0), || {
         (0..10).for_each(|attempt| {
             tracing::info_span!("work", attempt).in_scope(|| tracing::warn!("no"));
         });
     });
-    assert_eq!(attempts.lines().count(), 3, "the attempt's number makes no other line");
+    assert_eq!(attempts.lines().count(), 3, "lines that differ in the attempt only are equal");
     let others = logged(&settings(0), || (0..10).for_each(|pv| tracing::warn!(pv, "no")));
     assert_eq!(others.lines().count(), 10);
 }
 
 #[test]
-fn what_is_not_shown_is_not_even_formatted() {
-    struct Dear<'a>(&'a std::cell::Cell<u32>);
-    impl std::fmt::Debug for Dear<'_> {
+fn hidden_events_are_not_formatted() {
+    struct Costly<'a>(&'a std::cell::Cell<u32>);
+    impl std::fmt::Debug for Costly<'_> {
         fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             self.0.set(self.0.get() + 1);
             Ok(())
         }
     }
     let formatted = std::cell::Cell::new(0);
-    let tell = |verbosity| {
+    let log = |verbosity| {
         logged(&settings(verbosity), || {
-            tracing::trace!(target: CALLS, dear = ?Dear(&formatted), "call");
-            tracing::trace!(target: BODIES, dear = ?Dear(&formatted), "body");
+            tracing::trace!(target: CALLS, costly = ?Costly(&formatted), "call");
+            tracing::trace!(target: BODIES, costly = ?Costly(&formatted), "body");
         })
     };
-    assert_eq!((tell(4), formatted.get()), (String::new(), 0));
-    assert_eq!((tell(5).lines().count(), formatted.get()), (1, 1));
-    assert_eq!((tell(8).lines().count(), formatted.get()), (2, 3));
+    assert_eq!((log(4), formatted.get()), (String::new(), 0));
+    assert_eq!((log(5).lines().count(), formatted.get()), (1, 1));
+    assert_eq!((log(8).lines().count(), formatted.get()), (2, 3));
 }

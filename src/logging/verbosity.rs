@@ -13,7 +13,8 @@
 //! Events of `kube` are never logged: it logs bodies of answers, which may hold secrets, and errors that
 //! this program logs itself. `--vmodule` sets the verbosity of single source files (`claims=5,csi*=6`).
 
-use tracing::{Level, Metadata, level_filters::LevelFilter};
+use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter, subscriber::Interest};
+use tracing_subscriber::{Layer, layer::Context};
 
 use crate::flags::Logging;
 
@@ -29,7 +30,7 @@ const OWN: [&str; 2] = ["csi_provisioner", "testkit"];
 /// A crate whose events are never logged.
 const SILENT: &str = "kube";
 
-/// Decides which events are logged.
+/// The layer that decides which events are logged.
 #[derive(Debug)]
 pub(super) struct Filter {
     verbosity: u32,
@@ -43,7 +44,7 @@ impl Filter {
 
     /// Whether events at the callsite `metadata` are logged. This program's spans are always enabled, since
     /// log lines have their fields.
-    pub(super) fn shows(&self, metadata: &Metadata<'_>) -> bool {
+    fn shows(&self, metadata: &Metadata<'_>) -> bool {
         if metadata.is_span() {
             return is_own(metadata);
         }
@@ -60,13 +61,28 @@ impl Filter {
     }
 
     /// The most detailed level that may be logged.
-    pub(super) fn most(&self) -> LevelFilter {
+    fn most(&self) -> LevelFilter {
         let limits = self.vmodule.iter().map(|(_, verbosity)| *verbosity);
         match limits.chain([self.verbosity]).max().unwrap_or_default() {
             0 | 1 => LevelFilter::INFO,
             2 | 3 => LevelFilter::DEBUG,
             _ => LevelFilter::TRACE,
         }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Filter {
+    /// The settings never change, so the filter decides once per callsite.
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.shows(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.shows(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.most())
     }
 }
 

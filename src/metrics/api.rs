@@ -6,10 +6,10 @@ use prometheus::{Error, HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
-/// From what nobody notices to what the server may ask for at most.
+/// From unnoticeable to the longest wait that the server may request.
 const WAIT_BUCKETS: [f64; 10] = [0.005, 0.05, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// What the API server was asked, and what became of events.
+/// Requests to the API server, and events that were not written.
 #[derive(Debug, Clone)]
 pub struct ApiMetrics {
     requests: IntCounterVec,
@@ -24,7 +24,7 @@ pub struct ApiMetrics {
 pub enum WaitReason {
     /// `--kube-api-qps`.
     Rate,
-    /// The server said "later" (`Retry-After`).
+    /// The server's `Retry-After`.
     RetryAfter,
 }
 
@@ -37,7 +37,7 @@ impl WaitReason {
     }
 }
 
-/// A right that an enabled feature needs and this process has not got, in RBAC's words.
+/// A right that an enabled feature needs and this process lacks, in RBAC's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingPermission<'a> {
     /// As in `list`.
@@ -80,7 +80,7 @@ impl ApiMetrics {
         })
     }
 
-    /// A request was answered with `code`, or with nothing (`error`).
+    /// A request was answered with `code`; `error` if there was no answer.
     pub fn requested(&self, verb: &str, resource: &str, code: &str) {
         self.requests.with_label_values(&[verb, resource, code]).inc();
     }
@@ -95,12 +95,12 @@ impl ApiMetrics {
         self.unreadable.with_label_values(&[resource]).inc();
     }
 
-    /// A request waited this long before it was sent, or given up.
+    /// A request waited this long before it was sent or abandoned.
     pub fn waited(&self, reason: WaitReason, wait: Duration) {
         self.wait_seconds.with_label_values(&[reason.as_str()]).observe(wait.as_secs_f64());
     }
 
-    /// These rights are missing, and no others: replaces what was said before.
+    /// Sets the missing rights; replaces those set before.
     pub fn missing_permissions<'a>(
         &self,
         missing: impl IntoIterator<Item = MissingPermission<'a>>,

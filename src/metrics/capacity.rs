@@ -35,7 +35,7 @@ impl CapacityMetrics {
         })
     }
 
-    /// How many objects there should be, how many of these there are, and how many are to go.
+    /// Sets how many objects should exist, how many of these exist, and how many must be deleted.
     #[allow(clippy::cast_possible_wrap)] // counts of things in memory
     pub fn objects(&self, wanted: usize, published: usize, superfluous: usize) {
         self.goal.set(wanted as i64);

@@ -7,17 +7,17 @@ use prometheus::{Error, Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge
 use super::{
     classes::ClassLabels,
     families::Families,
-    known::{Audited, Panicked, SuspectedLeak},
+    known::{Panicked, ResyncQueue, SuspectedLeak},
 };
 
 /// `client_golang`'s default buckets, in seconds.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Up to half an hour: what a claim's user sees, over all attempts.
+/// Up to half an hour: the time over all attempts.
 const WAIT_BUCKETS: [f64; 14] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0];
 
-/// `controller_persistentvolume*` and what is told about single claims.
+/// `controller_persistentvolume*`, and metrics about claims.
 #[derive(Debug, Clone)]
 pub struct ControllerMetrics {
     classes: ClassLabels,
@@ -30,31 +30,31 @@ pub struct ControllerMetrics {
     wait_seconds: HistogramVec,
     claims: IntGaugeVec,
     oldest_claim: Gauge,
-    awaited: IntGaugeVec,
+    dependencies: IntGaugeVec,
     attached: IntGauge,
-    audit_found: IntCounterVec,
+    resync_found: IntCounterVec,
     suspected_leaks: IntCounterVec,
     unfollowed_records: IntCounter,
     sources_released: IntCounterVec,
     panics: IntCounterVec,
 }
 
-/// The claims in work at one moment, by where they stand.
+/// The claims in work at one moment, by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Census {
     /// No call is open.
     pub waiting: usize,
-    /// A CreateVolume is under way.
+    /// A CreateVolume is in progress.
     pub in_flight: usize,
     /// A CreateVolume may still run at the driver.
     pub background: usize,
-    /// The volume is made, and its PersistentVolume not saved yet.
+    /// The volume exists, and its PersistentVolume is not saved yet.
     pub saving: usize,
-    /// Claims whose volume cannot be used and is removed again.
+    /// The volume cannot be used and is deleted.
     pub unusable: usize,
-    /// Claims left alone because the volume made for them may be somebody's.
+    /// The claim is not served, because its volume may belong to another.
     pub suspect: usize,
-    /// How long ago the claim was first seen that has waited longest; zero when none waits.
+    /// The time since the longest waiting claim was first observed; zero if none waits.
     pub oldest: Duration,
 }
 
@@ -63,7 +63,7 @@ impl ControllerMetrics {
         let metrics = Self::registered(families)?;
         SuspectedLeak::begin(&metrics.suspected_leaks);
         Panicked::begin(&metrics.panics);
-        Audited::begin(&metrics.audit_found);
+        ResyncQueue::begin(&metrics.resync_found);
         Ok(metrics)
     }
 
@@ -122,7 +122,7 @@ impl ControllerMetrics {
                 families.register("gauge", &gauge)?;
                 gauge
             },
-            awaited: families.int_gauge(
+            dependencies: families.int_gauge(
                 "provisioner_awaited_objects",
                 "Objects that claims or volumes wait for beside the driver (secrets, classes and so on), by resource.",
                 &["resource"],
@@ -135,7 +135,7 @@ impl ControllerMetrics {
                 families.register("gauge", &gauge)?;
                 gauge
             },
-            audit_found: families.counter(
+            resync_found: families.counter(
                 "provisioner_audit_found_total",
                 "Keys for which the regular audit, not an event, started work that was due, by queue. Anything but zero is a lost wake-up.",
                 &["queue"],
@@ -168,7 +168,7 @@ impl ControllerMetrics {
 
     /// A class of this name came, or went.
     pub fn class_exists(&self, class: &str, exists: bool) {
-        self.classes.exists(class, exists);
+        self.classes.set_exists(class, exists);
     }
 
     /// A claim's volume was provisioned after `took`, measured over the last attempt.
@@ -195,7 +195,7 @@ impl ControllerMetrics {
         self.delete_failed_total.with_label_values(&[class]).inc();
     }
 
-    /// A claim has its PersistentVolume, `waited` after it was first seen.
+    /// A claim has its PersistentVolume, `waited` after it was first observed.
     pub fn served(&self, class: &str, source: &str, waited: Duration) {
         let class = self.classes.label(class);
         self.wait_seconds.with_label_values(&[class, source]).observe(waited.as_secs_f64());
@@ -217,17 +217,17 @@ impl ControllerMetrics {
         self.oldest_claim.set(census.oldest.as_secs_f64());
     }
 
-    /// The audit started work on a key that nothing else had brought up.
-    pub fn audit_found(&self, queue: Audited) {
-        self.audit_found.with_label_values(&[queue.label()]).inc();
+    /// A resync found work that no event had queued.
+    pub fn resync_found(&self, queue: ResyncQueue) {
+        self.resync_found.with_label_values(&[queue.label()]).inc();
     }
 
-    /// A volume may exist that no PersistentVolume names (safety rule 14).
+    /// A volume may exist without a PersistentVolume (safety rule 14).
     pub fn suspected_leak(&self, reason: SuspectedLeak) {
         self.suspected_leaks.with_label_values(&[reason.label()]).inc();
     }
 
-    /// A claim carries the record of an open call that is not followed.
+    /// A claim has a call record that is ignored because it does not fit.
     pub fn unfollowed_record(&self) {
         self.unfollowed_records.inc();
     }
@@ -242,16 +242,16 @@ impl ControllerMetrics {
         self.attached.set(i64::try_from(volumes).unwrap_or(i64::MAX));
     }
 
-    /// Sets how many objects of each resource are waited for now.
-    pub fn awaited(&self, objects: &BTreeMap<String, usize>) {
-        self.awaited.reset();
+    /// Sets how many objects of each resource claims and volumes wait for.
+    pub fn dependencies(&self, objects: &BTreeMap<String, usize>) {
+        self.dependencies.reset();
         for (resource, count) in objects {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            self.awaited.with_label_values(&[resource]).set(count);
+            self.dependencies.with_label_values(&[resource]).set(count);
         }
     }
 
-    /// A piece of work panicked.
+    /// A work item panicked.
     pub fn panicked(&self, queue: Panicked) {
         self.panics.with_label_values(&[queue.label()]).inc();
     }

@@ -16,7 +16,7 @@ use prometheus::{
 
 use super::families::Families;
 
-/// The `driver_name` of calls made before the driver told its name.
+/// The `driver_name` of calls before the driver's name is known.
 pub const UNKNOWN_DRIVER: &str = "unknown-driver";
 
 /// csi-lib-utils' buckets, in seconds.
@@ -27,7 +27,7 @@ const BUCKETS: [f64; 13] =
 #[derive(Debug, Clone)]
 pub struct CsiMetrics {
     operations: Operations,
-    /// The label `migrated`, where calls are counted with one.
+    /// The label `migrated`, if calls have it.
     migrated: Option<bool>,
     in_flight: IntGaugeVec,
 }
@@ -45,16 +45,16 @@ impl CsiMetrics {
         })
     }
 
-    /// The same, for a driver that in-tree volumes can be migrated to: from now on calls are
-    /// served with the label `migrated`, `false` at first, and those counted without it, as in the
-    /// original, are not.
+    /// Metrics of a driver that took over from an in-tree plugin: they have the label `migrated`, `false`
+    /// by default. As in external-provisioner, calls that were counted without the label are no longer
+    /// served.
     #[must_use]
     pub fn with_migration(&self) -> Self {
         self.operations.migration.store(true, Ordering::Relaxed);
         Self { migrated: Some(false), ..self.clone() }
     }
 
-    /// The same for calls that are for in-tree volumes, or not, where that is counted.
+    /// Metrics of calls with this value of the label `migrated`, if they have the label.
     #[must_use]
     pub fn migrated(&self, migrated: bool) -> Self {
         Self { migrated: self.migrated.map(|_| migrated), ..self.clone() }
@@ -73,7 +73,7 @@ impl CsiMetrics {
         histogram.observe(took.as_secs_f64());
     }
 
-    /// A driver call begins; it is under way until what this gives is dropped.
+    /// A driver call begins; it ends when the returned value is dropped.
     #[must_use]
     pub fn begin(&self, method: &str) -> InFlight {
         let gauge = self.in_flight.with_label_values(&[method]);
@@ -82,7 +82,7 @@ impl CsiMetrics {
     }
 }
 
-/// A call under way. Dropping it ends it, so that one that is cut counts no longer than others.
+/// A call in progress. Dropping it ends the call, so that cancelled calls are not counted any more.
 #[derive(Debug)]
 pub struct InFlight(IntGauge);
 
@@ -97,7 +97,7 @@ impl Drop for InFlight {
 struct Operations {
     plain: HistogramVec,
     labelled: HistogramVec,
-    /// Whether the labelled one is served.
+    /// Whether `labelled` is served instead of `plain`.
     migration: Arc<AtomicBool>,
 }
 

@@ -1,7 +1,7 @@
-//! Makes families, registers them, and remembers what was made.
+//! Creates and registers families, and keeps their definitions.
 //!
-//! Promises that every metric the program serves stands in [`Metrics::definitions`], which
-//! docs/metrics.md is checked against, and that no two share a name.
+//! Every metric that the program serves is in [`Metrics::definitions`], with which a test compares
+//! docs/metrics.md. No two families have the same name.
 //!
 //! [`Metrics::definitions`]: super::Metrics::definitions
 
@@ -13,7 +13,7 @@ use prometheus::{
     core::Collector,
 };
 
-/// What a metric is, as scrapers see it.
+/// A metric as scrapers read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     /// The family's name, without the `_bucket`, `_sum` and `_count` of a histogram.
@@ -26,7 +26,7 @@ pub struct Definition {
     pub help: String,
 }
 
-/// Makes families in one registry. Clones share it.
+/// Creates families in one registry. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Families {
     pub(super) registry: Registry,
@@ -75,20 +75,20 @@ impl Families {
         Ok(family)
     }
 
-    /// Registers a collector all of whose families are of this kind.
+    /// Registers a collector; all its families are of this kind.
     pub(super) fn register(
         &self,
         kind: &'static str,
         collector: &(impl Collector + Clone + 'static),
     ) -> Result<(), Error> {
         self.registry.register(Box::new(collector.clone()))?;
-        let made = collector.desc().into_iter().map(|desc| Definition {
+        let definitions = collector.desc().into_iter().map(|desc| Definition {
             name: desc.fq_name.clone(),
             kind,
             labels: desc.variable_labels.clone(),
             help: desc.help.clone(),
         });
-        self.definitions.lock().extend(made);
+        self.definitions.lock().extend(definitions);
         Ok(())
     }
 

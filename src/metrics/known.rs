@@ -1,12 +1,11 @@
 //! Labels whose values are known in advance.
 //!
-//! Owns the words that counters with alerts are broken down by. Promises that each stands in its
-//! type's list as soon as there is such a word, so that its counter is served, as 0, from the start:
-//! `increase()` does not see a series that begins with its first count.
+//! Counters that alerts use have these labels. Each value is served from the start, with the count 0:
+//! `increase()` ignores the first count of a series that begins with it.
 
 use prometheus::IntCounterVec;
 
-/// An enum of words, with the list of all of them.
+/// An enum of a label's values, with the list of all.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$what:meta])* $word:ident = $label:literal,)+ }) => {
         $(#[$about])*
@@ -19,14 +18,14 @@ macro_rules! words {
             /// All of them.
             const ALL: &[Self] = &[$(Self::$word,)+];
 
-            /// As metrics have it.
+            /// The value in metrics.
             pub(super) fn label(self) -> &'static str {
                 match self {
                     $(Self::$word => $label,)+
                 }
             }
 
-            /// Has a counter serve each of them from now on.
+            /// Makes a counter serve each value from now on.
             pub(super) fn begin(counter: &IntCounterVec) {
                 for word in Self::ALL {
                     counter.with_label_values(&[word.label()]);
@@ -37,9 +36,9 @@ macro_rules! words {
 }
 
 words! {
-    /// Why a volume may exist that no PersistentVolume names (safety rule 14).
+    /// Why a volume may exist without a PersistentVolume (safety rule 14).
     SuspectedLeak {
-        /// The claim is deleted, and how its call ended was not found out in time.
+        /// The claim is deleted, and the end of its call did not become known in time.
         ProtectionTimeout = "protection_timeout",
         /// The node whose process made the call is gone.
         NodeGone = "node_gone",
@@ -49,17 +48,17 @@ words! {
         NodeGivenBack = "node_given_back",
         /// The claim has another volume.
         Superseded = "superseded",
-        /// Where the volume was asked for cannot be asked for any more.
+        /// The topology that the call requested cannot be requested any more.
         Topology = "topology",
-        /// The volume cannot be used, and may not be removed.
+        /// The volume cannot be used and must not be deleted.
         Unusable = "unusable",
-        /// Its PersistentVolume was deleted, and nobody asks for the volume again.
+        /// Its PersistentVolume was deleted, and the claim does not request the volume again.
         LetGo = "let_go",
     }
 }
 
 words! {
-    /// Which work panicked.
+    /// The work that panicked.
     Panicked {
         /// On a claim.
         Claims = "claims",
@@ -67,23 +66,23 @@ words! {
         Volumes = "volumes",
         /// On a volume without its PersistentVolume.
         UnsavedVolumes = "unsavedpvs",
-        /// On what volumes are made from.
+        /// On a source of volumes.
         Sources = "sources",
         /// On an object of storage capacity.
         Capacity = "csistoragecapacity",
-        /// On the segments that capacity is told of.
+        /// On topology segments.
         Topology = "csitopology",
     }
 }
 
 words! {
-    /// Which queue had lost what the audit found.
-    Audited {
-        /// That of claims.
+    /// The queue of a key that a resync found.
+    ResyncQueue {
+        /// Claims.
         Claims = "claims",
-        /// That of volumes.
+        /// Volumes.
         Volumes = "volumes",
-        /// That of volumes without their PersistentVolumes.
+        /// Volumes without their PersistentVolumes.
         UnsavedVolumes = "unsavedpvs",
     }
 }

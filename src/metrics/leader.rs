@@ -27,13 +27,12 @@ impl LeaderMetrics {
         })
     }
 
-    /// Whether this process leads. The original leaves the label `name` empty, so do we.
+    /// Whether this process leads. The label `name` is empty, as in external-provisioner.
     pub fn leads(&self, leads: bool) {
         self.master_status.with_label_values(&[""]).set(i64::from(leads));
     }
 
-    /// This process read a Lease that was its own before it wrote it: after a failed renewal, or
-    /// after a restart.
+    /// This process read its own Lease before it renewed it, after a failed renewal or a restart.
     pub fn slow_path(&self) {
         self.slowpath_total.with_label_values(&[""]).inc();
     }

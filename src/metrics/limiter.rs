@@ -1,10 +1,10 @@
-//! How many calls the driver is given at once.
+//! The limits on concurrent calls to the driver.
 
 use prometheus::{Error, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
-/// The families about the driver's pace, labelled by kind of call and class.
+/// The families of the limiters, labelled by kind of call and class.
 #[derive(Debug, Clone)]
 pub struct LimitersMetrics {
     limit: IntGaugeVec,
@@ -12,7 +12,7 @@ pub struct LimitersMetrics {
     signs: IntCounterVec,
 }
 
-/// The same for one kind of call.
+/// The families with one kind of call as label.
 #[derive(Debug, Clone)]
 pub struct LimiterMetrics {
     families: LimitersMetrics,
@@ -46,7 +46,7 @@ impl LimitersMetrics {
         LimiterMetrics { families: self.clone(), call }
     }
 
-    /// Forgets how classes stood: told anew of each before a scrape.
+    /// Removes the figures of all classes, which are set again before each scrape.
     pub fn clear(&self) {
         self.limit.reset();
         self.waiting.reset();
@@ -54,14 +54,14 @@ impl LimitersMetrics {
 }
 
 impl LimiterMetrics {
-    /// A call showed that the driver has too much on its hands.
+    /// The end of a call was a sign of overload.
     pub fn sign(&self, class: &str) {
         self.families.signs.with_label_values(&[self.call, class]).inc();
     }
 
-    /// How a class stands now.
+    /// Sets a class's limit and its number of waiting calls.
     #[allow(clippy::cast_possible_wrap)] // counts of things in memory
-    pub fn stands(&self, class: &str, limit: usize, waiting: usize) {
+    pub fn set(&self, class: &str, limit: usize, waiting: usize) {
         self.families.limit.with_label_values(&[self.call, class]).set(limit as i64);
         self.families.waiting.with_label_values(&[self.call, class]).set(waiting as i64);
     }

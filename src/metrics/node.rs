@@ -4,7 +4,7 @@ use prometheus::{Error, IntCounterVec};
 
 use super::families::Families;
 
-/// What became of tries to own claims.
+/// The results of attempts to own claims.
 #[derive(Debug, Clone)]
 pub struct NodeMetrics {
     tries: IntCounterVec,
@@ -21,7 +21,7 @@ impl NodeMetrics {
         })
     }
 
-    /// A try to own a claim had this result.
+    /// An attempt to own a claim had this result.
     pub fn tried(&self, result: &'static str) {
         self.tries.with_label_values(&[result]).inc();
     }

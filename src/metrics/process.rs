@@ -1,6 +1,6 @@
 //! The process itself, as Go's client describes it, read from /proc at each scrape.
 //!
-//! Promises that what cannot be read is left out, not zero. Leaves out Go's runtime (`go_*`).
+//! A value that cannot be read is omitted, not zero. There are no metrics of Go's runtime (`go_*`).
 
 use std::fs;
 
@@ -24,7 +24,7 @@ pub(super) fn register(families: &Families) -> Result<(), Error> {
     Ok(())
 }
 
-/// What only grows.
+/// The process's counters.
 #[derive(Debug, Clone)]
 struct Totals {
     cpu: Counter,
@@ -65,7 +65,7 @@ impl Collector for Totals {
         ];
         let known = values.into_iter().filter_map(|(counter, value)| Some((counter, value?)));
         let families = known.flat_map(|(counter, value)| {
-            // Counted by the kernel, and told anew at each scrape.
+            // The kernel's count, set again at each scrape.
             counter.reset();
             counter.inc_by(value);
             counter.collect()
@@ -74,7 +74,7 @@ impl Collector for Totals {
     }
 }
 
-/// What goes up and down.
+/// The process's gauges.
 #[derive(Debug, Clone)]
 struct Levels {
     open_files: Gauge,
@@ -127,7 +127,7 @@ impl Collector for Levels {
     fn collect(&self) -> Vec<MetricFamily> {
         let (stat, limits) = (Stat::read(&read("self/stat")), read("self/limits"));
         let boot = boot_time(&read("stat"));
-        // The directory being read is one of the files itself, as in the original.
+        // The directory being read is one of the files, as in Go's client.
         let open = fs::read_dir("/proc/self/fd").ok().map(|files| float(files.count() as u64));
         let values = [
             open,
@@ -152,7 +152,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(format!("/proc/{path}")).unwrap_or_default()
 }
 
-/// What `/proc/self/stat` says.
+/// The content of `/proc/self/stat`.
 #[derive(Debug, Clone, PartialEq)]
 struct Stat {
     cpu_seconds: f64,
@@ -163,7 +163,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// Reads proc(5)'s format; the program's name in brackets may hold anything.
+    /// Reads proc(5)'s format; the program's name in brackets may contain any character.
     fn read(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -185,8 +185,8 @@ fn boot_time(text: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok()).map(float)
 }
 
-/// The soft limit in `/proc/self/limits` of that name; `unlimited` is the largest number, as the
-/// original has it.
+/// The soft limit in `/proc/self/limits` of that name; `unlimited` is the largest number, as in Go's
+/// client.
 fn limit(text: &str, name: &str) -> Option<f64> {
     let soft = text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
     if soft == "unlimited" { Some(float(u64::MAX)) } else { soft.parse().ok().map(float) }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_behind_the_last_bracket() {
+    fn a_stat_line_is_read_from_the_last_bracket_on() {
         let stat =
             "7 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 3 0 500 4096000 25 184467";
         let page = float(rustix::param::page_size() as u64);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_them_all() {
+    fn all_values_of_this_process_can_be_read() {
         let families = Families::default();
         register(&families).unwrap();
         let served = families.registry.gather();

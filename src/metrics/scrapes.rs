@@ -18,7 +18,7 @@ impl ScrapeMetrics {
             "Total number of scrapes by HTTP status code.",
             &["code"],
         )?;
-        // Present from the start, as the original's.
+        // Present from the start, as in external-provisioner.
         for code in ["200", "500", "503"] {
             requests.with_label_values(&[code]);
         }
@@ -30,7 +30,7 @@ impl ScrapeMetrics {
         Ok(Self { requests, in_flight })
     }
 
-    /// Serves one scrape: `scrape` makes the body, which finds itself counted as under way.
+    /// Counts one scrape. `scrape` returns its body, in which it is counted as in progress.
     pub fn count<T>(&self, scrape: impl FnOnce() -> T) -> T {
         self.in_flight.inc();
         let body = scrape();

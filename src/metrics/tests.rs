@@ -15,7 +15,7 @@ fn assert_lines(metrics: &Metrics, lines: &[&str]) {
 }
 
 #[test]
-fn families_with_labels_are_absent_until_first_used_unless_an_alert_rests_on_them() {
+fn families_with_labels_are_absent_until_first_used_unless_alerts_use_them() {
     let text = metrics().text();
     let alerted = [
         "provisioner_audit_found_total{",
@@ -32,9 +32,9 @@ fn families_with_labels_are_absent_until_first_used_unless_an_alert_rests_on_the
     assert_eq!(names.collect::<Vec<_>>(), without_labels);
 }
 
-/// `increase()` does not see a series that begins with 1.
+/// `increase()` ignores the first count of a series that begins with it.
 #[test]
-fn what_alerts_rest_on_starts_at_zero() {
+fn counters_that_alerts_use_start_at_zero() {
     let series = |family: &str, label: &str, values: &[&str]| -> Vec<String> {
         values.iter().map(|value| format!("{family}{{{label}=\"{value}\"}} 0")).collect()
     };
@@ -68,7 +68,7 @@ fn classes(metrics: &Metrics) -> std::collections::BTreeSet<String> {
 }
 
 #[test]
-fn classes_that_do_not_exist_make_no_more_than_65_values() {
+fn classes_that_do_not_exist_have_at_most_65_values() {
     let metrics = metrics();
     let wrong = |n: usize| format!("wrong-{n}");
     for _ in 0..2 {
@@ -84,7 +84,7 @@ fn classes_that_do_not_exist_make_no_more_than_65_values() {
 }
 
 #[test]
-fn names_and_labels_are_the_originals() {
+fn names_and_labels_are_those_of_external_provisioner() {
     let metrics = metrics();
     let create = "/csi.v1.Controller/CreateVolume";
     metrics.csi.observe("d", create, "OK", Duration::from_millis(150));
@@ -109,7 +109,7 @@ fn names_and_labels_are_the_originals() {
 }
 
 #[test]
-fn the_work_queues_buckets_are_spelled_as_the_originals() {
+fn the_work_queues_buckets_are_spelled_as_in_external_provisioner() {
     let metrics = metrics();
     metrics.workqueue.queue("claims");
     let text = metrics.text();
@@ -136,10 +136,10 @@ fn the_work_queues_buckets_are_spelled_as_the_originals() {
 }
 
 #[test]
-fn with_migration_only_calls_that_say_whether_are_served() {
+fn with_migration_only_calls_with_the_label_are_served() {
     let metrics = metrics();
     metrics.csi.observe("d", "m", "OK", Duration::ZERO);
-    // Of a driver that took over nothing, no call is of that kind.
+    // A driver that took over from no plugin has no migrated calls.
     metrics.csi.migrated(true).observe("d", "m", "OK", Duration::ZERO);
     let migrating = metrics.csi.with_migration();
     migrating.observe("d", "m", "OK", Duration::ZERO);
@@ -165,7 +165,7 @@ fn a_call_is_in_flight_until_it_is_dropped() {
 }
 
 #[test]
-fn what_is_told_of_permissions_replaces_what_was_told_before() {
+fn missing_permissions_replace_those_set_before() {
     let metrics = metrics();
     let missing = |verb| MissingPermission { verb, group: "", resource: "secrets" };
     metrics.api.missing_permissions([missing("get"), missing("list")]);
@@ -217,10 +217,10 @@ fn scrapes_are_counted_as_gos_client_counts_them() {
 }
 
 #[test]
-fn our_own_names_are_told_from_the_originals() {
+fn our_own_names_have_a_prefix() {
     let metrics = metrics();
     metrics.serve().unwrap();
-    let originals = [
+    let prefixes = [
         "controller_persistentvolume",
         "csi_sidecar_",
         "leader_election_",
@@ -229,7 +229,7 @@ fn our_own_names_are_told_from_the_originals() {
         "workqueue_",
     ];
     for definition in metrics.definitions() {
-        let known = originals.iter().any(|prefix| definition.name.starts_with(prefix));
+        let known = prefixes.iter().any(|prefix| definition.name.starts_with(prefix));
         assert!(known || definition.name.starts_with("provisioner_"), "{}", definition.name);
     }
 }

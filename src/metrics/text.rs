@@ -1,8 +1,8 @@
 //! The Prometheus text format 0.0.4, as Go's client writes it.
 //!
-//! Owns the spelling of numbers: `le="1e-08"` is a label that dashboards and alerts name, and the
-//! `prometheus` crate's own encoder would write `0.00000001`. Promises families by name, labels by
-//! name with `le` last, and escapes where the format asks for them.
+//! Numbers are formatted as in Go: dashboards and alerts use labels such as `le="1e-08"`, which the
+//! encoder of the crate `prometheus` would write as `0.00000001`. Families are sorted by name, labels by
+//! name with `le` last. Texts are escaped as the format requires.
 
 use std::fmt::Write as _;
 
@@ -65,7 +65,7 @@ fn escaped(text: &str, quotes: bool) -> String {
     if quotes { text.replace('"', "\\\"") } else { text }
 }
 
-/// A number as Go's `strconv.FormatFloat(x, 'g', -1, 64)` writes it: the shortest digits that mean
+/// A number as Go's `strconv.FormatFloat(x, 'g', -1, 64)` writes it: the shortest digits that identify
 /// it, with an exponent below 1e-4 and from 1e6 on.
 fn number(value: f64) -> String {
     if value.is_nan() {

@@ -19,19 +19,19 @@ pub struct WorkqueueMetrics {
 /// The metrics of one queue.
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
-    /// Keys that wait to be worked on.
+    /// Keys that wait to be processed.
     pub depth: prometheus::IntGauge,
-    /// Keys added, repeats of a waiting key not counted.
+    /// Keys added, without repetitions of a waiting key.
     pub adds: prometheus::IntCounter,
     /// Keys added again after a failure.
     pub retries: prometheus::IntCounter,
-    /// Seconds a key waited.
+    /// Seconds that a key waited.
     pub queue_seconds: prometheus::Histogram,
-    /// Seconds a key was worked on.
+    /// Seconds that a key was processed.
     pub work_seconds: prometheus::Histogram,
-    /// Seconds of work under way, summed.
+    /// Seconds of all work in progress, summed.
     pub unfinished_seconds: prometheus::Gauge,
-    /// Seconds the longest work under way has taken.
+    /// Seconds of the longest work in progress.
     pub longest_running_seconds: prometheus::Gauge,
 }
 

@@ -99,9 +99,9 @@ fn check_volume(plugin: &'static Plugin, spec: &Value, handle: &str) {
     assert!(parts == 1 && !is_csi, "{in_tree:?}");
     assert_eq!(in_tree.metadata.name.as_deref(), Some("pv"));
     // As the API server stores it and a watch delivers it.
-    let Ok(seen) = serde_json::from_value::<Volume>(json!(in_tree)) else { return };
+    let Ok(volume) = serde_json::from_value::<Volume>(json!(in_tree)) else { return };
     for other in PLUGINS.into_iter().chain([&rbd::PLUGIN]) {
-        let back = Migration(other).to_csi(&seen);
+        let back = Migration(other).to_csi(&volume);
         if other.driver != plugin.driver {
             assert_eq!(back, Err(Untranslatable::OtherPlugin(other.in_tree)));
         } else if let Ok(back) = back {

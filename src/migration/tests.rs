@@ -208,8 +208,8 @@ proptest! {
         let made: PersistentVolume = serde_json::from_value(made).unwrap();
         let in_tree = Migration(answer.plugin).to_in_tree(made).unwrap();
         // As the API server stores it and a watch delivers it.
-        let seen: Volume = serde_json::from_value(serde_json::to_value(in_tree).unwrap()).unwrap();
-        let CsiVolume { source, node_affinity } = Migration(answer.plugin).to_csi(&seen).unwrap();
+        let volume: Volume = serde_json::from_value(serde_json::to_value(in_tree).unwrap()).unwrap();
+        let CsiVolume { source, node_affinity } = Migration(answer.plugin).to_csi(&volume).unwrap();
         prop_assert_eq!(source.volume_handle, answer.back);
         if answer.keeps_fs_type {
             prop_assert_eq!(source.fs_type.unwrap_or_default(), fs_type.unwrap_or_default());
@@ -245,8 +245,8 @@ proptest! {
         for (plugin, spec) in parts {
             let whole = json!({"metadata": {"name": "pv", "labels": labels}, "spec": spec});
             let before: PersistentVolume = serde_json::from_value(whole.clone()).unwrap();
-            let seen: Volume = serde_json::from_value(whole).unwrap();
-            let CsiVolume { source, .. } = Migration(plugin).to_csi(&seen).unwrap();
+            let volume: Volume = serde_json::from_value(whole).unwrap();
+            let CsiVolume { source, .. } = Migration(plugin).to_csi(&volume).unwrap();
             let spec = PersistentVolumeSpec { csi: Some(source), ..PersistentVolumeSpec::default() };
             let csi = PersistentVolume { spec: Some(spec), ..before.clone() };
             let after = Migration(plugin).to_in_tree(csi).unwrap();

@@ -1,6 +1,6 @@
 //! A volume's zones and regions: Kubernetes' labels, and the drivers' topology keys.
 //!
-//! Translates node affinity and labels of a PersistentVolume. Labels repeat what the affinity says,
+//! Translates node affinity and labels of a PersistentVolume. Labels repeat the affinity,
 //! for programs that select volumes by label; several zones are a list in one label.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -112,8 +112,8 @@ impl NodeIndex {
 
     pub(super) fn on_csi_node_event(&mut self, event: InformerEvent<CsiNode>) -> Changed {
         let csi_nodes = match event {
-            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => {
-                self.upsert_csi_node(&seen)
+            InformerEvent::InitApply(node) | InformerEvent::Apply(node) => {
+                self.upsert_csi_node(&node)
             }
             InformerEvent::Delete(gone) => self.remove_csi_node(gone.name()),
             InformerEvent::InitDone => {
@@ -135,10 +135,10 @@ impl NodeIndex {
         Changed { csi_nodes, ..Changed::default() }
     }
 
-    fn upsert_csi_node(&mut self, seen: &CsiNode) -> Vec<Box<str>> {
-        let driver = seen.spec.drivers.iter().find(|driver| *driver.name == *self.driver);
+    fn upsert_csi_node(&mut self, node: &CsiNode) -> Vec<Box<str>> {
+        let driver = node.spec.drivers.iter().find(|driver| *driver.name == *self.driver);
         let keys = driver.map(|driver| driver.topology_keys.iter().map(String::as_str).collect());
-        let before = self.csi_nodes.get(seen.name()).cloned();
+        let before = self.csi_nodes.get(node.name()).cloned();
         let current = || before.as_ref().and_then(|before| before.current.clone());
         let now = match keys {
             Some(keys) if !self.keeps_labels_for(&keys) => {
@@ -147,8 +147,8 @@ impl NodeIndex {
             keys => Registered { current: keys, pending: None },
         };
         let changed = before.as_ref().is_none_or(|before| before.current != now.current);
-        self.register(seen.name(), now);
-        changed.then(|| seen.name().into()).into_iter().collect()
+        self.register(node.name(), now);
+        changed.then(|| node.name().into()).into_iter().collect()
     }
 
     fn remove_csi_node(&mut self, name: &str) -> Vec<Box<str>> {
@@ -188,7 +188,7 @@ impl NodeIndex {
 
     pub(super) fn on_node_event(&mut self, event: InformerEvent<Node>) -> Changed {
         let nodes = match event {
-            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.upsert_node(&seen),
+            InformerEvent::InitApply(node) | InformerEvent::Apply(node) => self.upsert_node(&node),
             InformerEvent::Delete(gone) => self.remove_node(gone.name()),
             InformerEvent::InitDone => {
                 let vanished = self.nodes.finish_list_by_key();
@@ -210,15 +210,15 @@ impl NodeIndex {
         Changed { nodes, ..Changed::default() }
     }
 
-    fn upsert_node(&mut self, seen: &Node) -> Vec<Box<str>> {
-        let all = seen.metadata.labels.as_ref();
+    fn upsert_node(&mut self, node: &Node) -> Vec<Box<str>> {
+        let all = node.metadata.labels.as_ref();
         let label = |key: &str| all.and_then(|all| all.get(key)).map(String::as_str);
         let labels = self.labels.acquire(Labels::named(&self.watched_keys, label));
-        let changed = self.nodes.get(seen.name()) != Some(&labels);
-        if let Change::Updated { old, .. } = self.nodes.apply(seen.name(), Some(labels)) {
+        let changed = self.nodes.get(node.name()) != Some(&labels);
+        if let Change::Updated { old, .. } = self.nodes.apply(node.name(), Some(labels)) {
             self.labels.release(&old);
         }
-        changed.then(|| seen.name().into()).into_iter().collect()
+        changed.then(|| node.name().into()).into_iter().collect()
     }
 
     fn remove_node(&mut self, name: &str) -> Vec<Box<str>> {

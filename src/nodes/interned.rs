@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_values_share_and_the_last_holder_takes_them_away() {
+    fn equal_values_are_shared_until_the_last_holder_releases_them() {
         let mut interned = Interned::<Arc<str>>::default();
         let (one, two) = (interned.acquire("a".into()), interned.acquire("a".into()));
         assert!(Arc::ptr_eq(&one, &two));

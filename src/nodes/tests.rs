@@ -158,12 +158,12 @@ fn nodes_in_one_place_share_what_is_kept() {
         names.iter().map(|name| csi_node(name, Some(&["zone"]))).collect(),
         names.iter().map(|name| node(name, &[("zone", "a")])).collect(),
     );
-    let mut seen = 0;
+    let mut count = 0;
     fixture.nodes.for_each_registered(|_, keys, labels| {
-        seen += 1;
+        count += 1;
         assert_eq!((keys.to_string(), labels.unwrap().get("zone")), ("[zone]".into(), Some("a")));
     });
-    assert_eq!((seen, fixture.nodes.distinct_labels().len()), (100, 1));
+    assert_eq!((count, fixture.nodes.distinct_labels().len()), (100, 1));
 }
 
 #[test]

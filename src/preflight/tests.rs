@@ -15,8 +15,8 @@ use crate::{
 
 /// A server that returns these rules in every namespace; single checks return `allowed`.
 fn server(rules: Value, incomplete: bool, allowed: bool) -> Server {
-    Server::new(move |_, seen| {
-        let status = match seen.json()["kind"].as_str() {
+    Server::new(move |_, request| {
+        let status = match request.json()["kind"].as_str() {
             Some("SelfSubjectRulesReview") => {
                 json!({"resourceRules": rules, "incomplete": incomplete})
             }
@@ -54,9 +54,12 @@ async fn outcome(server: &Server, features: &[Feature]) -> (String, String) {
 async fn with_all_rights_nothing_is_logged() {
     let server = server(all_but("nothing"), false, false);
     assert_eq!(outcome(&server, &ALL).await, (String::new(), String::new()));
-    let asked: Vec<Value> =
-        server.requests().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
-    assert_eq!(asked, [UNBOUND_NAMESPACE, "csi"], "one question a place");
+    let namespaces: Vec<Value> = server
+        .requests()
+        .iter()
+        .map(|request| request.json()["spec"]["namespace"].clone())
+        .collect();
+    assert_eq!(namespaces, [UNBOUND_NAMESPACE, "csi"], "one request for each namespace");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,9 +83,12 @@ async fn the_rights_to_find_an_owner_are_needed_where_the_pod_is() {
         outcome(&server, &[Feature::CapacityOwner, Feature::CapacityOwnersOwner]).await;
     assert!(log.contains("the Role in namespace disks"), "{log}");
     assert_eq!(gauge, r#"provisioner_missing_permissions{group="",resource="pods",verb="get"} 1"#);
-    let asked: Vec<Value> =
-        server.requests().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
-    assert_eq!(asked, ["disks"]);
+    let namespaces: Vec<Value> = server
+        .requests()
+        .iter()
+        .map(|request| request.json()["spec"]["namespace"].clone())
+        .collect();
+    assert_eq!(namespaces, ["disks"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,7 +100,7 @@ async fn rights_of_disabled_features_are_not_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_rules_are_incomplete_each_doubtful_right_is_asked_for() {
+async fn if_rules_are_incomplete_each_unlisted_right_is_checked() {
     let granted = server(all_but("secrets"), true, true);
     let (log, _) = outcome(&granted, &[Feature::Secrets]).await;
     assert_eq!(log, "");
@@ -126,10 +132,10 @@ async fn a_failed_check_is_logged_once() {
 async fn a_right_granted_later_is_reported() {
     let granted = Arc::new(AtomicBool::new(false));
     let is_granted = Arc::clone(&granted);
-    let server = Server::new(move |_, seen| {
+    let server = Server::new(move |_, request| {
         let all = is_granted.load(Ordering::Relaxed);
         let rules = all_but(if all { "nothing" } else { "leases" });
-        assert_eq!(seen.json()["kind"], "SelfSubjectRulesReview");
+        assert_eq!(request.json()["kind"], "SelfSubjectRulesReview");
         Answer::json(201, &json!({"status": {"resourceRules": rules, "incomplete": false}}))
     });
     let (log, _guard) = logged();
@@ -142,7 +148,7 @@ async fn a_right_granted_later_is_reported() {
         "{}",
         missing_rights[0]
     );
-    assert_eq!(preflight.check(&ALL).await, None, "no news");
+    assert_eq!(preflight.check(&ALL).await, None, "no change");
     assert_eq!(log.text().lines().count(), 1);
     granted.store(true, Ordering::Relaxed);
     assert_eq!(preflight.check(&ALL).await, Some(&[][..]));
@@ -150,7 +156,7 @@ async fn a_right_granted_later_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_are_looked_at_every_ten_minutes_and_soon_after_something_was_forbidden() {
+async fn rights_are_checked_every_ten_minutes_and_soon_after_a_forbidden_request() {
     let forbidden = Notify::new();
     let waited = async |after: Option<Duration>| {
         let start = tokio::time::Instant::now();

@@ -41,7 +41,7 @@ fn put(server: &Server) -> Vec<Value> {
     server
         .requests()
         .iter()
-        .filter(|seen| seen.method == "PUT")
+        .filter(|request| request.method == "PUT")
         .map(RecordedRequest::json)
         .collect()
 }
@@ -62,7 +62,7 @@ async fn nothing_is_changed_without_release() {
 
 /// A record is text of the claim's user.
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_record_but_names_is_printed() {
+async fn only_names_of_a_record_are_printed() {
     let mut claim = claims("a", "d");
     let record = json!({"driver": "\u{1b}[31md", "volume": "$(reboot)\nshop  b"});
     claim["metadata"]["annotations"][status::RECORD] = json!(record.to_string());

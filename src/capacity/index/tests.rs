@@ -9,12 +9,12 @@ use crate::{
 
 /// An object of ours, created at that second, for a class in a zone.
 fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
-    let seen = json!({
+    let object = json!({
         "metadata": {"name": name, "uid": format!("{name}-{second}"), "resourceVersion": "1",
                      "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
         "storageClassName": class, "nodeTopology": {"matchLabels": {"zone": zone}}, "capacity": "1Gi",
     });
-    AnyVersion::from(serde_json::from_value::<StorageCapacity>(seen).unwrap()).into_object()
+    AnyVersion::from(serde_json::from_value::<StorageCapacity>(object).unwrap()).into_object()
 }
 
 fn segment(zone: &str) -> Segment {
@@ -55,7 +55,7 @@ fn object_counts(wanted: usize, published: usize, obsolete: usize) -> ObjectCoun
 }
 
 /// The name of the object that is published for the pair.
-fn stands(index: &CapacityIndex, class: &str, zone: &str) -> Option<String> {
+fn published(index: &CapacityIndex, class: &str, zone: &str) -> Option<String> {
     match index.state(&pair(class, zone)) {
         PairState::Published(_, object) => Some(object.name),
         PairState::Absent(_) | PairState::Unwanted => None,
@@ -86,7 +86,7 @@ fn an_object_that_is_wanted_again_is_not_swept() {
     assert!(index.obsolete("1").is_some());
     upsert_class(&mut index, "fast");
     assert_eq!(index.obsolete("1"), None);
-    assert_eq!(stands(&index, "fast", "a").as_deref(), Some("1"));
+    assert_eq!(published(&index, "fast", "a").as_deref(), Some("1"));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn of_several_objects_the_oldest_is_kept_in_any_order() {
             keys.extend(index.upsert_object(object(name, u8::from(name == "new"), "fast", "a")));
         }
         assert_eq!(keys, [sweep("new")], "{order:?}");
-        assert_eq!(stands(&index, "fast", "a").as_deref(), Some("old"));
+        assert_eq!(published(&index, "fast", "a").as_deref(), Some("old"));
         assert_eq!(index.object_counts(), object_counts(4, 1, 1));
         assert_eq!(index.remove_object("new"), [], "the other one stands");
         assert_eq!(index.remove_object("old"), [ask("fast", "a")]);
@@ -143,7 +143,7 @@ fn an_object_replaced_under_its_name_leaves_its_pair() {
     let mut index = index();
     index.upsert_object(object("1", 0, "fast", "a"));
     assert_eq!(index.upsert_object(object("1", 1, "fast", "b")), [ask("fast", "a")]);
-    assert_eq!(stands(&index, "fast", "b").as_deref(), Some("1"));
+    assert_eq!(published(&index, "fast", "b").as_deref(), Some("1"));
     assert_eq!(index.remove_object("1"), [ask("fast", "b")]);
     assert_eq!(index.object_counts(), object_counts(4, 0, 0));
 }
@@ -153,22 +153,22 @@ fn a_write_counts_until_the_watch_delivers_it_or_two_polls_pass() {
     let mut index = index();
     let written = object("1", 0, "fast", "a");
     index.record_write(&pair("fast", "a"), written.clone());
-    assert_eq!(stands(&index, "fast", "a").as_deref(), Some("1"));
-    assert_eq!(index.object_counts(), object_counts(4, 0, 0), "no watch has shown it");
+    assert_eq!(published(&index, "fast", "a").as_deref(), Some("1"));
+    assert_eq!(index.object_counts(), object_counts(4, 0, 0), "no watch has delivered it");
     // Delivered by the watch and deleted.
     index.upsert_object(written.clone());
     assert_eq!(index.remove_object("1"), [ask("fast", "a")]);
-    assert_eq!(stands(&index, "fast", "a"), None);
-    // Never delivered: deleted before the watch had shown it.
+    assert_eq!(published(&index, "fast", "a"), None);
+    // Never delivered: deleted before the watch delivered it.
     index.record_write(&pair("fast", "a"), written.clone());
     index.poll();
-    assert!(stands(&index, "fast", "a").is_some(), "the watch may be late");
+    assert!(published(&index, "fast", "a").is_some(), "the watch may be late");
     index.poll();
-    assert_eq!(stands(&index, "fast", "a"), None);
+    assert_eq!(published(&index, "fast", "a"), None);
     // The server reports 404.
     index.record_write(&pair("fast", "a"), written.clone());
     assert_eq!(index.confirm_missing("1"), []);
-    assert_eq!(stands(&index, "fast", "a"), None);
+    assert_eq!(published(&index, "fast", "a"), None);
     // The pair is not wanted any more.
     index.record_write(&pair("gone", "a"), written);
     assert!(matches!(index.state(&pair("gone", "a")), PairState::Unwanted));
@@ -177,13 +177,13 @@ fn a_write_counts_until_the_watch_delivers_it_or_two_polls_pass() {
 #[test]
 fn a_correction_counts_before_the_watch_delivers_it() {
     let mut index = index();
-    let shown = object("1", 0, "fast", "a");
-    let corrected = Object { version: "2".to_owned(), ..shown.clone() };
+    let delivered = object("1", 0, "fast", "a");
+    let corrected = Object { version: "2".to_owned(), ..delivered.clone() };
     let version = |index: &CapacityIndex| match index.state(&pair("fast", "a")) {
         PairState::Published(_, object) => object.version,
         _ => panic!("it stands"),
     };
-    index.upsert_object(shown);
+    index.upsert_object(delivered);
     index.record_write(&pair("fast", "a"), corrected.clone());
     assert_eq!(version(&index), "2");
     index.upsert_object(corrected.clone());

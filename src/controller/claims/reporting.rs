@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     kube::objects::{Claim, View as _},
-    metrics::Audited,
+    metrics::ResyncQueue,
 };
 
 /// How long something that often passes by itself may keep a claim waiting before its user is told.
@@ -130,7 +130,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Counts that something had to be done for a claim which no queue held until the resync.
     pub(crate) fn count_resync(&self, resynced: bool) {
         if resynced {
-            self.metrics.audit_found(Audited::Claims);
+            self.metrics.resync_found(ResyncQueue::Claims);
         }
     }
 }

@@ -1,10 +1,9 @@
 //! CPU profiles.
 //!
-//! Owns the sampling: a timer that counts CPU time interrupts whatever runs, a hundred times a
-//! second, and the interrupted stack is noted. Signals are sent only while a profile is taken, of
-//! which there is one at a time, and stop when the one who asked goes away. Stacks are walked by
-//! frame pointers, for which `.cargo/config.toml` has everything compiled. Leaves the unsafe part
-//! to the crate `pprof`.
+//! A timer of CPU time interrupts the process a hundred times a second, and the interrupted stack is
+//! recorded. Only one profile is taken at a time. Signals are sent only while it is taken, and stop if the
+//! client disconnects. Stacks are walked by frame pointers, with which `.cargo/config.toml` compiles all
+//! code. The unsafe part is in the crate `pprof`.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -18,18 +17,18 @@ use crate::runtime::spawn_blocking;
 const FREQUENCY: i32 = 100;
 const PERIOD_NANOS: i64 = 1_000_000_000 / FREQUENCY as i64;
 
-/// No profile was taken.
+/// Why no profile was taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// Somebody else takes one; Go's words.
+    /// Another profile is being taken; Go's text.
     #[error("cpu profiling already in use")]
     Busy,
-    /// There is nowhere to put the samples that memory has no room for.
+    /// There is no directory for samples that exceed the memory buffer.
     #[error(
         "no folder for temporary files can be written to: mount an emptyDir at /tmp, or set TMPDIR"
     )]
     NoFolder,
-    /// The signals could not be set up, or the samples not read.
+    /// The signals could not be set up, or the samples could not be read.
     #[error("{0}")]
     Failed(String),
 }
@@ -37,7 +36,7 @@ pub(super) enum Error {
 impl From<PprofError> for Error {
     fn from(error: PprofError) -> Self {
         match error {
-            // The one before was given up, and is still being taken down.
+            // The previous profile was cancelled and has not been cleaned up yet.
             PprofError::Running => Self::Busy,
             other => Self::Failed(other.to_string()),
         }
@@ -55,7 +54,7 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Takes a profile for this long; the file.
+    /// Takes a profile for this time; returns the file.
     pub(super) async fn take(&self, time: Duration) -> Result<Vec<u8>, Error> {
         let _turn = self.0.try_acquire().map_err(|_| Error::Busy)?;
         sample(time).await
@@ -63,7 +62,7 @@ impl Sampler {
 }
 
 async fn sample(time: Duration) -> Result<Vec<u8>, Error> {
-    // Setting up and finding the functions' names takes a while: the work goes on meanwhile.
+    // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
     let guard = spawn_blocking(start).await.map_err(Error::Failed)??;
     tokio::time::sleep(time).await;
     let report = spawn_blocking(move || guard.report().build().map(|report| encode(&report)));
@@ -71,17 +70,17 @@ async fn sample(time: Duration) -> Result<Vec<u8>, Error> {
 }
 
 fn start() -> Result<ProfilerGuard<'static>, Error> {
-    find_folder()?;
+    set_directory()?;
     Ok(ProfilerGuard::new(FREQUENCY)?)
 }
 
-/// Sees to it that samples can be written somewhere: an image without /tmp has /dev/shm.
-fn find_folder() -> Result<(), Error> {
+/// Finds a directory for samples: an image without /tmp has /dev/shm.
+fn set_directory() -> Result<(), Error> {
     let folders = [tempfile::env::temp_dir(), PathBuf::from("/dev/shm")];
     let mut folders = folders.iter();
     let folder = folders.find(|folder| tempfile::tempfile_in(folder).is_ok());
     let folder = folder.ok_or(Error::NoFolder)?;
-    // Told once is enough: an error says that it was told before.
+    // The only error is that the directory is set already.
     let _ = tempfile::env::override_temp_dir(folder);
     Ok(())
 }
@@ -98,7 +97,7 @@ fn encode(report: &Report) -> Vec<u8> {
     profile.encode()
 }
 
-/// The stacks by the names of their functions, the innermost first, and how often each was met.
+/// How often each stack was sampled, as names of functions, the innermost first.
 fn stacks(report: &Report) -> BTreeMap<Vec<String>, i64> {
     let mut stacks = BTreeMap::new();
     for (frames, count) in &report.data {

@@ -1,17 +1,17 @@
 //! pprof's file format: <https://github.com/google/pprof/blob/main/proto/profile.proto>.
 //!
-//! Owns the few messages of it that are written here. Promises a file that `go tool pprof` and
-//! `pprof` read, uncompressed, which both allow.
+//! Contains the messages that this program writes. `go tool pprof` and `pprof` read the files; they are
+//! not compressed, which both allow.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use prost::Message;
 
-/// A profile that is being made.
+/// A profile to which samples are added.
 #[derive(Debug, Clone)]
 pub(super) struct Profile {
     file: File,
-    /// Where each text stands in the table of texts.
+    /// The index of each text in the table of texts.
     texts: BTreeMap<String, i64>,
     /// The location of each function, by name.
     locations: BTreeMap<String, u64>,
@@ -20,7 +20,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// An empty profile whose samples have these values: what is counted, and its unit.
+    /// An empty profile whose samples have values of these types and units.
     pub(super) fn new(kinds: &[(&str, &str)], comment: &str) -> Self {
         let mut profile = Self {
             file: File::default(),
@@ -28,7 +28,7 @@ impl Profile {
             locations: BTreeMap::new(),
             stacks: Vec::new(),
         };
-        // The format wants the empty text first.
+        // The format requires the empty text first.
         profile.text_index("");
         profile.file.sample_type =
             kinds.iter().map(|(kind, unit)| profile.value_type(kind, unit)).collect();
@@ -37,7 +37,7 @@ impl Profile {
     }
 
     #[cfg(feature = "cpu-profiles")]
-    /// Says what a sample stands for, when the profile began (since 1970) and how long it took.
+    /// Sets the sampling period, when the profile began (since 1970) and its duration.
     pub(super) fn timed(&mut self, kind: &str, unit: &str, period: i64, times: [i64; 2]) {
         self.file.period_type = Some(self.value_type(kind, unit));
         self.file.period = period;
@@ -56,7 +56,7 @@ impl Profile {
         self.file.encode_to_vec()
     }
 
-    /// The same for people, as Go's `?debug=1` shows it.
+    /// The profile as text, in the format of Go's `?debug=1`.
     pub(super) fn text(&self, name: &str) -> String {
         let first = |values: &[i64]| values.first().copied().unwrap_or(0);
         let total: i64 = self.stacks.iter().map(|(_, values)| first(values)).sum();
@@ -79,7 +79,7 @@ impl Profile {
         })
     }
 
-    /// The location of a function; where in it is not told, since the binary holds no lines.
+    /// The location of a function, without a line, as the binary contains no lines.
     fn location(&mut self, name: &str) -> u64 {
         if let Some(known) = self.locations.get(name) {
             return *known;

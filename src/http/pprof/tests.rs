@@ -1,4 +1,4 @@
-//! Profiles as other programs read them: the shapes below are from pprof's own profile.proto.
+//! Reads profiles as other programs do: the messages below are those of pprof's profile.proto.
 
 use std::sync::{
     Arc,
@@ -132,7 +132,7 @@ async fn goroutines_are_tasks_by_name() {
 }
 
 #[tokio::test]
-async fn memory_and_threads_are_told_as_a_whole() {
+async fn memory_and_threads_are_reported_as_a_whole() {
     let (profiles, _tasks) = profiles();
     for name in ["heap", "allocs"] {
         let read = read(&profiles, name, "").await;
@@ -147,7 +147,7 @@ async fn memory_and_threads_are_told_as_a_whole() {
 }
 
 #[tokio::test]
-async fn the_other_paths_are_gos_or_say_why_not() {
+async fn other_paths_answer_as_in_go_or_are_refused() {
     let (profiles, _tasks) = profiles();
     let (status, index) = text(&profiles, "", "").await;
     assert_eq!(status, 200);
@@ -165,7 +165,7 @@ async fn the_other_paths_are_gos_or_say_why_not() {
 }
 
 #[test]
-fn parameters_are_found_whole() {
+fn parameters_are_found_by_their_whole_names() {
     assert_eq!(parameter("seconds=5", "seconds"), Some(5));
     assert_eq!(parameter("a=1&seconds=7", "seconds"), Some(7));
     for query in ["", "seconds", "seconds=", "seconds=x", "seconds=-1", "xseconds=5", "seconds2=5"]
@@ -197,8 +197,8 @@ impl Drop for End {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cpu_profile_shows_who_used_the_cpu_and_for_how_long() {
-    // The sampler keeps an empty file while its process lives: not among the machine's.
+async fn a_cpu_profile_contains_functions_and_their_cpu_time() {
+    // The sampler keeps an empty file until the process ends: in a directory of the test.
     let _ = tempfile::env::override_temp_dir(std::path::Path::new(env!("OUT_DIR")));
     let (profiles, tasks) = profiles();
     let end = End::default();
@@ -228,12 +228,12 @@ async fn a_cpu_profile_shows_who_used_the_cpu_and_for_how_long() {
         samples += sample.value[0];
         nanos += sample.value[1];
     }
-    // A busy machine gives less than the whole second, an overloaded one next to nothing of it.
+    // A busy machine grants less than the whole second, an overloaded one very little.
     assert!(
         (1..=150).contains(&samples) && nanos == samples * first.period,
         "{samples} {nanos} in {:?}",
         first.sample.iter().map(|it| (first.stack(it), it.value.clone())).collect::<Vec<_>>()
     );
-    // And once more: what was set up was taken down.
+    // Another profile can be taken: the first one was cleaned up.
     assert_eq!(answer(&profiles, "profile", "seconds=1").await.0, 200);
 }

@@ -1,4 +1,4 @@
-//! More clients than places: who goes, and that probes are answered all the same.
+//! More clients than places: probes are answered nevertheless.
 
 use std::net::Ipv4Addr;
 
@@ -9,28 +9,28 @@ use super::*;
 /// How many connections the crowd keeps open, or tries to.
 const CROWD: usize = 1000;
 
-/// How often each of the crowd sends its tiny request: more often than a connection is kept without.
+/// The time between a client's requests: shorter than the server's idle timeout.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// How long a probe may take: nearly all, and the worst where other tests leave no time (a SYN that
-/// the kernel has dropped is sent again after a second).
+/// How long nearly all probes may take, and the slowest one on a busy machine (a SYN that the kernel has
+/// dropped is sent again after a second).
 const SWIFT: Duration = Duration::from_millis(100);
 const WORST: Duration = Duration::from_secs(5);
 
-/// How many of 60 may be cut where other tests leave the server no time: the kubelet restarts after
-/// three in a row.
+/// How many of 60 probes may fail on a busy machine: the kubelet restarts a container after three in a
+/// row.
 const LOST: usize = 2;
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Where the connection comes from; all of 127.0.0.0/8 is this machine.
+/// Connects from this address; all of 127.0.0.0/8 is this machine.
 async fn connect_from(source: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((source, 0).into())?;
     socket.connect(to).await
 }
 
-/// Whether a request on a connection that is kept is answered.
+/// Whether a request on a kept-alive connection is answered.
 async fn is_answered(stream: &mut TcpStream) -> bool {
     let mut answer = [0; 512];
     stream.write_all(REQUEST).await.is_ok()
@@ -39,7 +39,7 @@ async fn is_answered(stream: &mut TcpStream) -> bool {
             .is_ok_and(|read| read.is_ok_and(|length| length > 0))
 }
 
-/// One of the crowd: holds on to a connection, and comes again once it has lost it.
+/// A client that keeps a connection, and connects again when it has lost it.
 async fn hold_on(source: Ipv4Addr, to: SocketAddr) {
     loop {
         if let Ok(mut stream) = connect_from(source, to).await {
@@ -51,7 +51,7 @@ async fn hold_on(source: Ipv4Addr, to: SocketAddr) {
     }
 }
 
-/// How long a probe takes, from the connection to the end of the answer; `None`: there is none.
+/// How long a probe takes, from the connection to the end of the answer; `None` without an answer.
 async fn probe(source: Ipv4Addr, to: SocketAddr) -> Option<Duration> {
     let start = Instant::now();
     let probed = async {
@@ -77,17 +77,17 @@ fn probes(prober: Ipv4Addr, to: SocketAddr) -> Vec<Option<Duration>> {
     })
 }
 
-/// A process may have 1,024 descriptors open, as a rule, and more if it asks for them.
+/// Raises the limit on descriptors, by default 1,024.
 fn allow_many_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
 }
 
-/// One crowd after the other: each is as much as the machine should have at a time.
+/// Lets these tests run one after the other, because each is a heavy load.
 static CROWDED: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Probes from `prober` are answered beside a crowd whose members come from `sources`.
+/// Checks that probes from `prober` are answered beside many clients, whose addresses are `sources`.
 async fn probes_are_answered(prober: Ipv4Addr, sources: fn(usize) -> Ipv4Addr) {
     let _alone = CROWDED.lock().await;
     allow_many_descriptors();

@@ -2,6 +2,11 @@
 //!
 //! The rules are Go's (`golang.org/x/net/http/httpproxy`): `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`
 //! in upper or lower case. Nothing that is printed holds a proxy's password.
+//!
+//! hyper-util's `client::proxy::matcher` follows curl instead of Go: it ignores ports in `NO_PROXY`, does
+//! not exempt loopback addresses, lets `.example.com` match `example.com` itself, does not know
+//! `*.example.com`, and treats a proxy with an invalid URL as none. Only networks and subdomains would be
+//! left for it to match.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -150,16 +155,18 @@ fn network(entry: &str) -> Option<(IpAddr, u32)> {
     (bits <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, bits))
 }
 
+/// Whether the address begins with the bits of the network.
 fn is_in(address: IpAddr, (network, bits): (IpAddr, u32)) -> bool {
-    match (address, network) {
+    let equal_bits = match (address, network) {
         (IpAddr::V4(address), IpAddr::V4(network)) => {
-            (address.to_bits() ^ network.to_bits()).checked_shr(32 - bits).unwrap_or(0) == 0
+            (address.to_bits() ^ network.to_bits()).leading_zeros()
         }
         (IpAddr::V6(address), IpAddr::V6(network)) => {
-            (address.to_bits() ^ network.to_bits()).checked_shr(128 - bits).unwrap_or(0) == 0
+            (address.to_bits() ^ network.to_bits()).leading_zeros()
         }
-        _ => false,
-    }
+        _ => return false,
+    };
+    equal_bits >= bits
 }
 
 #[cfg(test)]

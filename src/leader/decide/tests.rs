@@ -41,7 +41,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn seen(record: Record) -> ObservedLease {
+fn held(record: Record) -> ObservedLease {
     ObservedLease::Held { record, since: at(100) }
 }
 
@@ -72,7 +72,7 @@ fn a_missing_lease_is_created() {
 
 #[test]
 fn a_lease_without_holder_is_taken_at_once_as_a_transition() {
-    assert_eq!(candidate(&seen(record("", 7)), at(100)), Step::TakeOver(own(NOW, 8)));
+    assert_eq!(candidate(&held(record("", 7)), at(100)), Step::TakeOver(own(NOW, 8)));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_lease_of_another_is_taken_once_its_record_is_unchanged_for_its_own_duration
         (i64::MAX, at(9999), Step::Wait(Duration::from_secs(i64::MAX as u64 + 100))),
     ] {
         let record = Record { seconds, ..record("other", 7) };
-        assert_eq!(candidate(&seen(record), now), expected, "{seconds} at {now:?}");
+        assert_eq!(candidate(&held(record), now), expected, "{seconds} at {now:?}");
     }
 }
 
@@ -97,49 +97,49 @@ fn times_in_the_record_are_ignored() {
     let old = Record { renewed: Some("1970-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
     let future =
         Record { renewed: Some("2999-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
-    assert_eq!(candidate(&seen(old), at(114)), Step::Wait(at(115)));
-    assert_eq!(candidate(&seen(future), at(115)), Step::TakeOver(own(NOW, 8)));
+    assert_eq!(candidate(&held(old), at(114)), Step::Wait(at(115)));
+    assert_eq!(candidate(&held(future), at(115)), Step::TakeOver(own(NOW, 8)));
 }
 
 #[test]
 fn transitions_do_not_overflow() {
     let record = Record { seconds: 0, ..record("other", i64::MAX) };
-    assert_eq!(candidate(&seen(record), at(100)), Step::TakeOver(own(NOW, i64::MAX)));
+    assert_eq!(candidate(&held(record), at(100)), Step::TakeOver(own(NOW, i64::MAX)));
 }
 
 #[test]
 fn a_leader_renews_what_it_wrote_and_keeps_when_it_was_acquired() {
     let written = record("me", 7);
-    assert_eq!(leader(&seen(written.clone()), &[written]), Step::Renew(own("acquired", 7)));
+    assert_eq!(leader(&held(written.clone()), &[written]), Step::Renew(own("acquired", 7)));
 }
 
 #[test]
 fn a_write_with_unknown_result_counts_as_own_when_it_is_observed() {
     let first = record("me", 7);
     let second = Record { renewed: Some("later".into()), ..first.clone() };
-    assert_eq!(leader(&seen(second.clone()), &[first, second]), Step::Renew(own("acquired", 7)));
+    assert_eq!(leader(&held(second.clone()), &[first, second]), Step::Renew(own("acquired", 7)));
 }
 
 #[test]
 fn a_leader_that_observes_another_holder_stops() {
     assert_eq!(
-        leader(&seen(record("other", 8)), &[record("me", 7)]),
+        leader(&held(record("other", 8)), &[record("me", 7)]),
         Step::StopLeading(Loss::OtherHolder("other".into()))
     );
     // For however long the other has not renewed.
-    let late = step(&settings(None), &seen(record("other", 8)), &[], Some(7), at(9999));
+    let late = step(&settings(None), &held(record("other", 8)), &[], Some(7), at(9999));
     assert_eq!(late, Step::StopLeading(Loss::OtherHolder("other".into())));
 }
 
 #[test]
 fn a_leader_whose_lease_lost_its_holder_takes_it_again_unless_another_led_in_between() {
-    assert_eq!(leader(&seen(record("", 7)), &[]), Step::TakeOver(own(NOW, 8)));
-    assert_eq!(leader(&seen(record("", 8)), &[]), Step::StopLeading(Loss::Interrupted));
+    assert_eq!(leader(&held(record("", 7)), &[]), Step::TakeOver(own(NOW, 8)));
+    assert_eq!(leader(&held(record("", 8)), &[]), Step::StopLeading(Loss::Interrupted));
 }
 
 #[test]
 fn a_record_under_the_bare_host_name_counts_as_own_only_after_two_quiet_retry_periods() {
-    let lease = seen(record("me", 7));
+    let lease = held(record("me", 7));
     assert_eq!(candidate(&lease, at(100)), Step::Wait(at(110)));
     assert_eq!(candidate(&lease, at(109)), Step::Wait(at(110)));
     assert_eq!(candidate(&lease, at(110)), Step::Renew(own("acquired", 7)));
@@ -148,7 +148,7 @@ fn a_record_under_the_bare_host_name_counts_as_own_only_after_two_quiet_retry_pe
 #[test]
 fn a_record_under_the_pods_name_counts_as_own_at_once() {
     let settings = settings(Some("uid"));
-    let lease = seen(record("me_uid", 7));
+    let lease = held(record("me_uid", 7));
     let expected = Step::Renew(Record { holder: "me_uid".into(), ..own("acquired", 7) });
     assert_eq!(step(&settings, &lease, &[], None, at(100)), expected);
     assert_eq!(step(&settings, &lease, &[], Some(7), at(100)), expected);
@@ -158,7 +158,7 @@ fn a_record_under_the_pods_name_counts_as_own_at_once() {
 fn a_leader_with_a_bare_host_name_stops_when_another_process_of_that_name_writes() {
     assert_eq!(
         leader(
-            &seen(Record { renewed: Some("not by me".into()), ..record("me", 7) }),
+            &held(Record { renewed: Some("not by me".into()), ..record("me", 7) }),
             &[record("me", 7)]
         ),
         Step::StopLeading(Loss::SameName("me".into()))
@@ -186,7 +186,7 @@ mod properties {
         )
     }
 
-    fn any_seen() -> impl Strategy<Value = ObservedLease> {
+    fn any_lease() -> impl Strategy<Value = ObservedLease> {
         let held = (any_record(), 0_u64..200)
             .prop_map(|(record, since)| ObservedLease::Held { record, since: at(since) });
         prop_oneof![1 => Just(ObservedLease::Absent), 9 => held]
@@ -196,7 +196,7 @@ mod properties {
     #[derive(Debug, Clone)]
     struct Case {
         settings: ElectionSettings,
-        seen: ObservedLease,
+        lease: ObservedLease,
         written: Vec<Record>,
         leads_at: Option<i64>,
         now: Duration,
@@ -204,7 +204,7 @@ mod properties {
 
     impl Case {
         fn step_at(&self, now: Duration) -> Step {
-            step(&self.settings, &self.seen, &self.written, self.leads_at, now)
+            step(&self.settings, &self.lease, &self.written, self.leads_at, now)
         }
 
         fn step(&self) -> Step {
@@ -212,7 +212,7 @@ mod properties {
         }
 
         fn held(&self) -> Option<(&Record, Duration)> {
-            match &self.seen {
+            match &self.lease {
                 ObservedLease::Absent => None,
                 ObservedLease::Held { record, since } => Some((record, *since)),
             }
@@ -230,14 +230,14 @@ mod properties {
     fn any_case() -> impl Strategy<Value = Case> {
         let written = prop::collection::vec(any_record(), 0..3);
         let leads = prop_oneof![Just(None), any::<i64>().prop_map(Some)];
-        (any::<bool>(), any_seen(), written, leads, 200_u64..400).prop_map(
-            |(named, seen, mut written, leads_at, now)| {
+        (any::<bool>(), any_lease(), written, leads, 200_u64..400).prop_map(
+            |(named, lease, mut written, leads_at, now)| {
                 // Often the observed record is the one that was written.
-                if let (ObservedLease::Held { record, .. }, true) = (&seen, now % 2 == 0) {
+                if let (ObservedLease::Held { record, .. }, true) = (&lease, now % 2 == 0) {
                     written.push(record.clone());
                 }
                 let settings = settings(named.then_some("uid"));
-                Case { settings, seen, written, leads_at, now: at(now) }
+                Case { settings, lease, written, leads_at, now: at(now) }
             },
         )
     }

@@ -196,8 +196,8 @@ impl Leases for FakeClient {
         }
         let (client, version) = (self.clone(), version.parse().unwrap());
         stream::unfold((client, version), |(client, version)| async move {
-            let (seen, version) = client.next_after(version).await;
-            Some((Ok(seen), (client, version)))
+            let (event, version) = client.next_after(version).await;
+            Some((Ok(event), (client, version)))
         })
         .boxed()
     }

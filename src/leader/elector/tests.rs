@@ -78,7 +78,7 @@ async fn a_single_candidate_creates_and_renews_the_lease() {
     assert!(one.leads());
     assert_eq!(now["spec"]["acquireTime"], first["spec"]["acquireTime"]);
     assert_ne!(now["spec"]["renewTime"], first["spec"]["renewTime"]);
-    // Eleven or twelve renewals, none of which looks first.
+    // Eleven or twelve renewals, none of which reads first.
     assert!(store.lock().requests.iter().filter(|verb| **verb == "get").count() == 1);
     assert_eq!(*one.changes.lock(), ["one became leader"]);
 }
@@ -110,7 +110,7 @@ async fn an_expired_lease_is_taken_after_its_duration_and_not_earlier() {
     *one.client.network.lock() = Network::Hanging;
     let waited = two.until_it_leads().await;
     assert!(!one.leads());
-    // The last renewal was up to a retry period ago, and seen up to 2.2 retry periods later.
+    // The last renewal was up to a retry period ago, and observed up to 2.2 retry periods later.
     assert!((Duration::from_secs(10)..Duration::from_secs(26)).contains(&waited), "{waited:?}");
     assert_eq!(store.lock().transitions(), Some(1));
     assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)));
@@ -139,7 +139,7 @@ async fn without_further_renewals_the_gate_shuts_a_renew_deadline_after_the_writ
     let stop = CancellationToken::new();
     let election = lead(client, settings("one", None), deps.clone(), |_| {}, stop);
     let start = Instant::now();
-    // Looked at 0, wrote at 2, was answered at 4; then its task sleeps for ever.
+    // Read at 0, wrote at 2, was answered at 4; then its task sleeps for ever.
     assert!(timeout(Duration::from_millis(4100), election).await.is_err());
     assert!(deps.gate.check().is_ok());
     timeout(Duration::from_secs(300), deps.gate.wait_until_shut()).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_standby_creates_a_deleted_lease_only_after_its_holders_duration() {
         store.lock().delete();
         let waited = two.until_it_leads().await;
         assert!(!one.leads());
-        // Who may not watch counts from its next look, 11 s later at most.
+        // A standby that may not watch counts from its next read, 11 s later at most.
         let range = if watch_refused { 15..27 } else { 13..16 };
         assert!(range.contains(&waited.as_secs()), "{watch_refused}: {waited:?}");
         let made = store.lock().requests.iter().filter(|verb| **verb == "create").count();
@@ -262,7 +262,7 @@ async fn a_standby_that_notices_the_deletion_late_waits_from_then_on() {
     let two = start(&store, slow("two"));
     secs(1).await;
     *two.client.network.lock() = Network::Down;
-    // Four renewals that the standby does not see.
+    // Four renewals that the standby does not observe.
     secs(109).await;
     *one.client.network.lock() = Network::Hanging;
     *two.client.network.lock() = Network::Up;
@@ -326,7 +326,7 @@ async fn a_standby_that_may_not_watch_reads_periodically() {
     {
         let store = store.lock();
         let count = |verb| store.requests.iter().filter(|sent| **sent == verb).count();
-        assert_eq!(count("watch"), 1, "the right is not asked for again");
+        assert_eq!(count("watch"), 1, "a forbidden watch is not tried again");
         // Every 5 to 11 s.
         assert!((54..=121).contains(&count("get")), "{}", count("get"));
     }

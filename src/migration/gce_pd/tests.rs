@@ -124,7 +124,7 @@ fn a_volume_of_the_plugin_is_one_of_the_driver() {
     );
     let bare = volume(json!({"pdName": "pd", "partition": 0}));
     let attributes = csi(&PLUGIN, &bare).unwrap().source.volume_attributes.unwrap();
-    assert_eq!(attributes["partition"], "", "none is told so");
+    assert_eq!(attributes["partition"], "", "no partition is an empty text");
     assert_eq!(affinity_of(&PLUGIN, &bare), affinity(&[&[(ZONE, &["us-east1-a"])]]));
 }
 

@@ -25,7 +25,10 @@ fn other_parameters_stay() {
         assert_eq!(parameters(&PLUGIN, &given), given);
     }
     let class = Migration(&PLUGIN).class_to_csi(&StorageClass::default()).unwrap();
-    assert_eq!(class.provisioner, DRIVER, "alone of all plugins' classes, as in the original");
+    assert_eq!(
+        class.provisioner, DRIVER,
+        "unlike other plugins' classes, as in external-provisioner"
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn classes() {
 }
 
 #[test]
-fn a_class_without_secret_or_monitors_is_none() {
+fn a_class_without_secret_or_monitors_is_an_error() {
     let table = [
         (json!({"monitors": MONS}), "missing Ceph admin secret name"),
         (json!({"monitors": MONS, "adminSecretName": ""}), "missing Ceph admin secret name"),
@@ -71,7 +71,7 @@ fn volume(image: &str, annotations: &Value) -> Value {
 }
 
 #[test]
-fn images_of_the_plugin_are_known_by_monitors_image_and_pool() {
+fn images_of_the_plugin_are_identified_by_monitors_image_and_pool() {
     let uid = "e4111eb6-4088-11ec-b823-0242ac110003";
     let expected =
         format!("mig_mons-b7f67366bb43f32e07d8a261a7840da9_image-{uid}_7265706c696361706f6f6c");
@@ -94,7 +94,7 @@ fn images_of_the_plugin_are_known_by_monitors_image_and_pool() {
 }
 
 #[test]
-fn images_of_the_driver_are_known_by_annotation() {
+fn images_of_the_driver_are_identified_by_annotation() {
     let annotations = json!({VOLUME_HANDLE: "0001-c-1-u", "clusterID": "c", "imageFeatures": "deep-flatten",
                              "imageFormat": "2", "journalPool": "j"});
     let translated = csi(&PLUGIN, &volume("csi-vol-u", &annotations)).unwrap().source;
@@ -131,5 +131,5 @@ fn a_new_volume_becomes_one_of_the_plugin() {
     let user = json!({"volumeHandle": "h", "volumeAttributes": {"adminId": "kube"}});
     let made = in_tree(&PLUGIN, &user, &json!(null)).unwrap();
     assert_eq!(made["spec"]["rbd"]["user"], "kube");
-    assert_eq!(made["metadata"]["annotations"]["journalPool"], "", "told, if empty");
+    assert_eq!(made["metadata"]["annotations"]["journalPool"], "", "present, although empty");
 }
