@@ -3,7 +3,7 @@
 //!
 //! One test and a binary of its own, because whatever else ran would be counted as well.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{

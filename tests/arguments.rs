@@ -2,19 +2,15 @@
 //! no longer listens to, and ends in order. And every flag of v1.6.0 is accepted, as
 //! docs/from-v1.md says.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::path::Path;
 
 use csi_provisioner::flags::Flags;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
-use process::{Directory, Provisioner, client};
+use support::process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
@@ -205,7 +201,11 @@ impl Surroundings {
     async fn live(&self, manifest: &Manifest, log: &Path) -> String {
         let rooks = manifest.arguments.contains("=rook-ceph");
         let namespace = if rooks { "rook-ceph" } else { "default" };
-        let mut provisioner = Provisioner::start(&self.arguments(manifest), log.to_owned());
+        let mut provisioner = Provisioner::start(
+            env!("CARGO_BIN_EXE_csi-provisioner"),
+            &self.arguments(manifest),
+            log.to_owned(),
+        );
         let leads = format!("it leads with the arguments of {}", manifest.of);
         provisioner.until(&leads, async |_| self.leader(namespace).await.is_some()).await;
         assert!(provisioner.stop().await.success(), "{}", manifest.of);

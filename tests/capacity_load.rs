@@ -4,22 +4,17 @@
 //!
 //! One test and a binary of its own, because the allocator counts whatever runs.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the cluster
-#[path = "capacity/cluster.rs"]
-mod cluster;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{alloc::System, time::Duration};
 
-use cluster::{add_class, add_node, cluster, move_node, remove_node, room, writes};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use support::{
+    capacity::{add_class, add_node, cluster, move_node, remove_node, set_capacity, writes},
+    simulation::Simulation,
+};
 use tokio::time::{Instant, sleep};
-use world::Simulation;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -104,7 +99,7 @@ async fn measure(flags: &[&str], most: Duration) {
     let asked = simulation.calls("GetCapacity");
     println!("{name:28} GetCapacity called {asked} times until then and in two polls more");
 
-    room(&simulation, 2);
+    set_capacity(&simulation, 2);
     let corrected = took(POLL + most, || all_are(&simulation, "2Gi")).await;
     tell(name, "other sizes are told after", corrected, [OBJECTS, 0, 0], &simulation);
 

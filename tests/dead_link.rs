@@ -6,12 +6,8 @@
 //! iproute2 and util-linux; where that can't be had the test is skipped, and says so. With `DEAD_LINK=1`
 //! in the environment, as in CI, it fails instead.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +20,7 @@ use std::{
 };
 
 use kube::Client;
-use process::{Directory, Provisioner, client};
+use support::process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,

@@ -3,7 +3,7 @@
 //!
 //! It stands here and not in `demo/`, for cargo gives a test the program of its own package only.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{

@@ -1,19 +1,15 @@
 //! The real binary ends when it is told to, whatever it is doing, and can be looked at until then.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used)]
-
-#[path = "walk/http.rs"]
-mod http;
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{fs, time::Duration};
 
-use http::body;
-use process::{Directory, Provisioner};
 use serde_json::json;
+use support::{
+    http::body,
+    process::{Directory, Provisioner},
+};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
@@ -38,7 +34,11 @@ async fn a_signal_is_heard_before_there_is_a_way_to_the_api_server() {
     let (file, began) = (directory.0.join("kubeconfig"), directory.0.join("began"));
     fs::write(&file, kubeconfig(began.to_str().unwrap())).unwrap();
     let argument = format!("--kubeconfig={}", file.display());
-    let mut provisioner = Provisioner::start(&[argument], directory.0.join("log"));
+    let mut provisioner = Provisioner::start(
+        env!("CARGO_BIN_EXE_csi-provisioner"),
+        &[argument],
+        directory.0.join("log"),
+    );
     provisioner.until("the plugin runs", async |_| began.exists()).await;
     let told = Instant::now();
     assert_eq!(provisioner.stop().await.code(), Some(0), "{}", provisioner.log());
@@ -85,7 +85,11 @@ impl Cluster {
             "--leader-election".to_owned(),
         ];
         arguments.extend(flags.iter().map(ToString::to_string));
-        let mut provisioner = Provisioner::start(&arguments, self.directory.0.join("log"));
+        let mut provisioner = Provisioner::start(
+            env!("CARGO_BIN_EXE_csi-provisioner"),
+            &arguments,
+            self.directory.0.join("log"),
+        );
         let asked = async |_: &mut Provisioner| self.driver.journal().count("CreateVolume") == 1;
         provisioner.until("a call runs", asked).await;
         provisioner

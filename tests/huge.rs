@@ -1,12 +1,8 @@
 //! Claims as large as the API server takes them, and a driver whose answers are too large, against the real
 //! binary: it keeps its memory, its log and its events small, and serves others meanwhile.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,8 +11,8 @@ use kube::{
     Api, Client,
     api::{ListParams, PostParams},
 };
-use process::{Directory, Provisioner};
 use serde_json::{Value, json};
+use support::process::{Directory, Provisioner};
 use testkit::{
     apiserver::serve::manifests,
     control_plane::ControlPlane,
@@ -144,7 +140,8 @@ impl House {
             format!("--csi-address={}", socket.display()),
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
-        let program = Provisioner::start(&arguments, log.clone());
+        let program =
+            Provisioner::start(env!("CARGO_BIN_EXE_csi-provisioner"), &arguments, log.clone());
         Self { admin, program, log, _driver: driver, _control: control, _directory: directory }
     }
 

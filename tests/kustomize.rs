@@ -10,7 +10,7 @@
 //! with the `kubectl` of the PATH. Where `CEPH_CSI` names a checkout of ceph-csi, the overlays are
 //! tried on its manifests too.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // helpers panic, as tests do
 
 use std::{
     env, fs,

@@ -1,6 +1,6 @@
 //! The load bench with the real program: what its line says is what happened.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{collections::BTreeMap, env, fs, path::Path};

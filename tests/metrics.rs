@@ -1,6 +1,6 @@
 //! docs/metrics.md tells of every metric what the code makes of it, and of nothing else.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used)]
 
 use std::{collections::BTreeSet, fs, path::Path};

@@ -1,17 +1,13 @@
 //! `csi-provisioner release-claims`, the real binary over HTTPS: what it lists, what it lets go, and
 //! what it leaves alone.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command};
 
-use process::{Directory, Provisioner};
 use serde_json::{Value, json};
+use support::process::{Directory, Provisioner};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
@@ -290,7 +286,11 @@ fn start(cluster: &Cluster, log: &str) -> Provisioner {
         "--leader-election".to_owned(),
         "--retry-interval-max=2s".to_owned(),
     ];
-    Provisioner::start(&arguments, cluster.directory.0.join(log))
+    Provisioner::start(
+        env!("CARGO_BIN_EXE_csi-provisioner"),
+        &arguments,
+        cluster.directory.0.join(log),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,21 +1,17 @@
 //! What claims and deletions cost in requests, in simulated time: by verb and resource, whole.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation, claim};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::sleep;
-use world::{DRIVER, Simulation, claim};
 
 /// Requests by `verb resource`.
 type Counts = BTreeMap<String, usize>;
@@ -49,8 +45,7 @@ fn make(simulation: &Simulation, numbers: Range<usize>) -> Vec<String> {
     let make = |number| {
         let mut claim = claim(&name(number));
         claim["spec"]["storageClassName"] = json!("secret");
-        let made = simulation.api.create(&claim).unwrap();
-        made["metadata"]["uid"].as_str().unwrap().to_owned()
+        simulation.create(&claim)
     };
     numbers.map(make).collect()
 }

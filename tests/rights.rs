@@ -1,20 +1,17 @@
 //! The rights that `deploy/kubernetes/rbac.yaml` grants, and those of ceph-csi's chart: enough for
 //! the whole life of a claim, and none of ours without need.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "simulation/sources.rs"]
-mod sources;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use csi_provisioner::preflight::{NEEDS, Need};
 use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Simulation, claim},
+    sources,
+};
 use testkit::apiserver::{
     ApiServer, Documents, Options,
     access::{auth::service_account, authorizer::Rbac, bootstrap, reviews::Reviews},
@@ -24,7 +21,6 @@ use testkit::apiserver::{
     serve::manifests,
 };
 use tokio::time::{Instant, sleep};
-use world::Simulation;
 
 const OURS: &str = include_str!("../deploy/kubernetes/rbac.yaml");
 const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
@@ -78,7 +74,7 @@ fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
     for object in bootstrap::roles().iter().chain(roles) {
         api.create(object).expect("a manifest's object is valid");
     }
-    Simulation::on(api, 1, service_account("default", account))
+    Simulation::with_api_server(api, 1, service_account("default", account))
 }
 
 /// The topology key of the driver.
@@ -89,7 +85,7 @@ const PLACES: [&str; 2] = ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAIN
 
 /// The node `n` with these labels and with the driver on it.
 fn create_node(simulation: &Simulation, labels: &Value) {
-    let drivers = json!([{"name": world::DRIVER, "nodeID": "n", "topologyKeys": [KEY]}]);
+    let drivers = json!([{"name": DRIVER, "nodeID": "n", "topologyKeys": [KEY]}]);
     for object in [
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}),
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": drivers}}),
@@ -297,7 +293,7 @@ async fn a_claims_attributes_class_must_be_readable() {
         let simulation = cluster(36, &roles, "csi-provisioner");
         simulation
             .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"]}));
-        simulation.create_attributes_class("gold", world::DRIVER, &json!({"iops": "5000"}));
+        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "5000"}));
         simulation.create_claim_of("data", "gold");
         simulation.start();
         let told = if expected.is_empty() { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
@@ -318,12 +314,15 @@ async fn the_labels_of_a_selected_node_should_be_readable() {
         let simulation = cluster(36, &roles, "csi-provisioner");
         simulation.script(json!({"plugin_capabilities": PLACES}));
         create_node(&simulation, &json!({"arch": "arm"}));
-        let mut claim = world::claim("data");
+        let mut claim = claim("data");
         claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n");
         simulation.api.create(&claim).expect("the claim is valid");
         simulation.start();
         comes(60, || simulation.has_event("data", "ProvisioningFailed")).await.expect("an event");
-        assert!(simulation.told("data", "ProvisioningFailed")[0].contains(labels), "{labels}");
+        assert!(
+            simulation.event_messages("data", "ProvisioningFailed")[0].contains(labels),
+            "{labels}"
+        );
         let labelled = json!({"metadata": {"labels": {KEY: "a"}}});
         simulation.api.merge("Node", "", "n", &labelled).expect("the node stands");
         comes(1, || simulation.volumes().len() == 1).await.expect("a volume");
@@ -375,7 +374,7 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
         simulation.script(
             json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}),
         );
-        sources::serve(&simulation);
+        sources::install_kinds(&simulation);
         sources::create_snapshot(&simulation, "snap");
         sources::create_restore(&simulation, "data", "snap");
         simulation.start();
@@ -451,7 +450,7 @@ async fn publish(simulation: &Simulation) -> Result<(), &'static str> {
         simulation.script(script);
     };
     let late = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
-        "provisioner": world::DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
+        "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
     let sizes = || {
         let objects = simulation.api.list("CSIStorageCapacity", "default");
         objects.iter().map(|object| object["capacity"].clone()).collect::<Vec<_>>()

@@ -3,21 +3,17 @@
 //! wakes it; besides, it is tried with back-off for a minute, as the original does for ever, and then
 //! looked at each quarter of an hour, so that its event is not forgotten.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "simulation/sources.rs"]
-mod sources;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Simulation, claim, foreign_volume},
+    sources,
+};
 use tokio::time::{Instant, sleep};
-use world::{DRIVER, Simulation};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -101,7 +97,7 @@ fn from_claim(claim: &mut Value) {
 fn take_name(simulation: &Simulation) {
     let claim = simulation.api.get("PersistentVolumeClaim", "sc", "data").unwrap();
     let uid = claim["metadata"]["uid"].as_str().unwrap();
-    simulation.api.create(&world::stranger(uid, "another", "h")).unwrap();
+    simulation.api.create(&foreign_volume(uid, "another", "h")).unwrap();
     replace_class(simulation, DRIVER, &json!({}));
 }
 
@@ -223,7 +219,7 @@ const REASONS: [Reason; 14] = [
     },
     Reason {
         what: "its snapshot is missing",
-        begins: sources::serve,
+        begins: sources::install_kinds,
         asks: |claim| from_snapshot(claim, None),
         told: r#"volumesnapshots.snapshot.storage.k8s.io "snap" not found"#,
         is_failure: true,
@@ -233,7 +229,7 @@ const REASONS: [Reason; 14] = [
     Reason {
         what: "its snapshot is not ready",
         begins: |s| {
-            sources::serve(s);
+            sources::install_kinds(s);
             sources::create_unready_snapshot(s, "sc", "snap");
         },
         asks: |claim| from_snapshot(claim, None),
@@ -245,7 +241,7 @@ const REASONS: [Reason; 14] = [
     Reason {
         what: "no grant lets it use its source",
         begins: |s| {
-            sources::serve(s);
+            sources::install_kinds(s);
             s.api.namespace("other");
             sources::create_snapshot_in(s, "other", "snap");
         },
@@ -324,10 +320,9 @@ async fn costs_little(reason: &Reason) {
     let simulation = Simulation::new(1);
     (reason.begins)(&simulation);
     let process = simulation.start_with(&[GATES]);
-    let mut claim = world::claim("data");
+    let mut claim = claim("data");
     (reason.asks)(&mut claim);
-    let made = simulation.api.create(&claim).unwrap();
-    let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid = simulation.create(&claim);
     if what.contains("name is taken") {
         take_name(&simulation);
     }

@@ -1,17 +1,13 @@
 //! Classes of volume attributes, in simulated time, on servers that know them and on older ones.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation};
 use tokio::time::sleep;
-use world::{DRIVER, Simulation};
 
 /// A driver that can modify volumes.
 fn modifies(simulation: &Simulation) {
@@ -43,7 +39,7 @@ async fn a_class_that_is_missing_or_anothers_is_told_and_read_anew() {
     modifies(&simulation);
     simulation.start();
     let uid = simulation.create_claim_of("data", "gold");
-    let failures = |s: &Simulation| s.told("data", "ProvisioningFailed");
+    let failures = |s: &Simulation| s.event_messages("data", "ProvisioningFailed");
     simulation.until("its lack is told", |s| failures(s).len() == 1).await;
     simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
     simulation.until("the other driver is told", |s| failures(s).len() == 2).await;
@@ -71,7 +67,7 @@ async fn a_driver_that_cannot_modify_volumes_is_not_asked() {
     simulation.create_claim_of("data", "gold");
     simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
     assert_eq!(
-        simulation.told("data", "ProvisioningFailed"),
+        simulation.event_messages("data", "ProvisioningFailed"),
         [
             "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported"
         ]
@@ -105,7 +101,7 @@ async fn a_gate_that_is_set_beats_what_the_server_serves() {
     simulation.start_with(&["--feature-gates=VolumeAttributesClass=true"]);
     simulation.create_claim_of("data", "gold");
     sleep(Duration::from_secs(10)).await;
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert_eq!(
         told,
         [

@@ -1,22 +1,18 @@
 //! Volumes that the driver made and that cannot be used, in simulated time: they go, once it is
 //! sure that they are nobody's, and their claims are not asked for before that.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
-use world::{Simulation, stranger};
 
 const TOO_SMALL: &str = "created volume capacity 1 less than requested capacity 1073741824";
 
@@ -40,7 +36,7 @@ async fn a_too_small_volume_is_removed_and_its_claim_asked_for_again() {
     simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
     let pair = ["CreateVolume", "DeleteVolume"];
     assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
-    assert_eq!(simulation.told("data", "ProvisioningFailed"), [TOO_SMALL]);
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [TOO_SMALL]);
     assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
@@ -89,7 +85,7 @@ async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
     expected.extend(["DeleteVolume"; 13]);
     expected.push("CreateVolume");
     assert_eq!(calls(&simulation), expected);
-    let mut told = simulation.told("data", "ProvisioningFailed");
+    let mut told = simulation.event_messages("data", "ProvisioningFailed");
     told.sort();
     let orphaned = format!(
         "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = FailedPrecondition desc = still in use"
@@ -145,7 +141,7 @@ async fn a_driver_that_hangs_is_waited_for_once() {
     let told = format!(
         "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     );
-    assert_eq!(simulation.told("data", "ProvisioningFailed"), [told]);
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [told]);
 }
 
 /// Somebody makes a PersistentVolume of the volume while its removal is tried.
@@ -160,7 +156,7 @@ async fn what_becomes_somebodys_between_two_tries_stays() {
     simulation.start();
     simulation.create_claim("data");
     simulation.until("its removal is tried", |s| s.calls("DeleteVolume") == 1).await;
-    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
 }
@@ -178,7 +174,7 @@ async fn what_becomes_somebodys_before_the_first_try_stays() {
     simulation.create_claim("data");
     let is_recorded = |s: &Simulation| s.api_requests("update", "persistentvolumeclaims") == 1;
     simulation.until("it is recorded", is_recorded).await;
-    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
 }
@@ -198,7 +194,7 @@ async fn what_gets_its_name_during_the_look_stays() {
     let uid = simulation.create_claim("data");
     simulation.until("its volume is made", |s| s.calls("CreateVolume") == 1).await;
     sleep(Duration::from_secs(1)).await;
-    simulation.api.create(&stranger(&uid, "nobody", "other")).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", "other")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
 }
@@ -212,7 +208,7 @@ async fn with_the_secrets_of_the_create() {
         "csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "sc"}});
     simulation.api.delete("StorageClass", "", "fast").unwrap();
     let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-                           "metadata": {"name": "fast"}, "provisioner": world::DRIVER});
+                           "metadata": {"name": "fast"}, "provisioner": DRIVER});
     class["parameters"] = parameters["parameters"].clone();
     simulation.api.create(&class).unwrap();
     let mut script = too_small(Some(1));
@@ -237,7 +233,7 @@ async fn what_may_be_somebodys_is_never_removed() {
     simulation.script(
         json!({"create_volume": [{"volume": {"capacity_bytes": 1, "volume_id": "taken"}}]}),
     );
-    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     simulation.phase("pvc-elsewhere", "Available");
     simulation.start();
     simulation.create_claim("data");
@@ -247,7 +243,7 @@ async fn what_may_be_somebodys_is_never_removed() {
     let told = format!(
         "{TOO_SMALL}. The volume \"taken\" may be left at the driver: it is not deleted, as PersistentVolume \"pvc-elsewhere\" has it"
     );
-    assert_eq!(simulation.told("data", "ProvisioningFailed"), [told]);
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [told]);
 }
 
 /// Without the answers that show it to be nobody's, nothing is removed.
@@ -267,7 +263,8 @@ async fn what_cannot_be_looked_up_waits() {
         sleep(Duration::from_secs(120)).await;
         assert_eq!(calls(&simulation), ["CreateVolume"], "{verb} {kind}");
         assert!(
-            simulation.told("data", "ProvisioningFailed")[0].contains("volume is orphaned: "),
+            simulation.event_messages("data", "ProvisioningFailed")[0]
+                .contains("volume is orphaned: "),
             "{verb} {kind}"
         );
         simulation.faults().clear();
@@ -298,14 +295,17 @@ async fn a_restart_finds_the_leftover_by_asking_again() {
 async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
     let simulation = Simulation::new(1);
     // A size of nothing, since no request can say how much is asked for.
-    let mut huge = world::claim("data");
+    let mut huge = claim("data");
     huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
     simulation.start();
     simulation.api.create(&huge).unwrap();
     simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
-    assert!(simulation.told("data", "ProvisioningFailed")[0].contains("is invalid: spec.capacity"));
+    assert!(
+        simulation.event_messages("data", "ProvisioningFailed")[0]
+            .contains("is invalid: spec.capacity")
+    );
     simulation.delete_claim("data");
     simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
     sleep(Duration::from_secs(3600)).await;
@@ -317,13 +317,13 @@ async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
 async fn no_volume_is_large_enough_for_what_no_request_can_say() {
     let simulation = Simulation::new(1);
     simulation.script(json!({"create_volume": [{"volume": {"capacity_bytes": 1_073_741_824}}]}));
-    let mut huge = world::claim("data");
+    let mut huge = claim("data");
     huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
     simulation.start();
     simulation.api.create(&huge).unwrap();
     simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
     assert_eq!(
-        simulation.told("data", "ProvisioningFailed"),
+        simulation.event_messages("data", "ProvisioningFailed"),
         ["created volume capacity 1073741824 less than requested capacity 20E"]
     );
     simulation.delete_claim("data");
@@ -360,7 +360,7 @@ async fn a_refused_volume_of_a_claim_bound_elsewhere_is_a_suspect() {
     let bound = json!({"spec": {"volumeName": "another"}});
     simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
     sleep(Duration::from_secs(60)).await;
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert!(told.iter().any(|text| text.contains("the claim is bound")), "{told:?}");
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     assert_eq!(simulation.calls("CreateVolume"), 1);
@@ -376,7 +376,7 @@ async fn a_volume_whose_name_a_stranger_has_waits_and_stays_as_a_suspect() {
     simulation.start();
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
-    simulation.api.create(&stranger(&uid, "nobody", "other-handle")).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", "other-handle")).unwrap();
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.left_at_driver().len(), 1);
     assert_eq!(simulation.calls("DeleteVolume"), 0, "the name may become free");
@@ -397,14 +397,14 @@ async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     let handle = format!("vol-pvc-{uid}");
-    simulation.api.create(&stranger(&uid, "nobody", &handle)).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", &handle)).unwrap();
     simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
     simulation.delete_claim("data");
     sleep(Duration::from_secs(60)).await;
     let looks = simulation.api_requests("get", "persistentvolumes");
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(simulation.api_requests("get", "persistentvolumes"), looks);
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert!(told.iter().all(|text| text.contains("exists already and is not for this claim")));
     process.stop();
     sleep(Duration::from_secs(2)).await;
@@ -423,7 +423,7 @@ async fn a_volume_that_may_have_gone_with_a_strangers_is_told_when_nobody_waits(
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     let name = format!("pvc-{uid}");
-    simulation.api.create(&stranger(&uid, "nobody", &format!("vol-{name}"))).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", &format!("vol-{name}"))).unwrap();
     simulation.refuse("get", "persistentvolumes", 1);
     simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
     // One look finds it gone, and the next ones nothing out.
@@ -438,7 +438,7 @@ async fn a_volume_that_may_have_gone_with_a_strangers_is_told_when_nobody_waits(
     simulation.api.merge("PersistentVolumeClaim", "sc", "data", &kept).unwrap();
     simulation.delete_claim("data");
     let suspected = |s: &Simulation| {
-        let told = s.told("data", "ProvisioningFailed");
+        let told = s.event_messages("data", "ProvisioningFailed");
         told.iter().any(|text| text.contains("may be left at the driver"))
     };
     simulation.until("it is told", suspected).await;

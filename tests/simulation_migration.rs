@@ -1,19 +1,15 @@
 //! Classes and volumes of in-tree plugins, in simulated time: served by the driver that took over,
 //! deleted by what they are to it, and never when somebody else's data would go with them.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::Simulation;
 use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
-use world::Simulation;
 
 const EBS: &str = "ebs.csi.aws.com";
 const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
@@ -37,8 +33,7 @@ fn claim(simulation: &Simulation, driver: &str) -> String {
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "tree",
                  "resources": {"requests": {"storage": "1Gi"}}},
     });
-    let made = simulation.api.create(&claim).unwrap();
-    made["metadata"]["uid"].as_str().unwrap().to_owned()
+    simulation.create(&claim)
 }
 
 /// A PersistentVolume with this source, provisioned by this name, for a claim that is gone.
@@ -151,7 +146,7 @@ async fn an_answer_that_cannot_be_translated_is_removed_before_the_claim_is_aske
     let pair = ["CreateVolume", "DeleteVolume"];
     assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
     assert_eq!(
-        simulation.told("data", "ProvisioningFailed"),
+        simulation.event_messages("data", "ProvisioningFailed"),
         [r#"failed to convert partition x to integer: strconv.Atoi: parsing "x": invalid syntax"#]
     );
     assert_eq!(simulation.left_at_driver().len(), 1);
@@ -180,7 +175,7 @@ async fn a_refused_in_tree_volume_is_removed_under_the_drivers_own_id() {
     simulation.start();
     let uid = claim(&simulation, VSPHERE);
     simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
-    let text = simulation.told("data", "ProvisioningFailed").remove(0);
+    let text = simulation.event_messages("data", "ProvisioningFailed").remove(0);
     assert!(text.contains("spec.vsphereVolume.volumePath: Required value"), "{text}");
     assert_eq!(simulation.calls("DeleteVolume"), 0, "the claim still wants it");
     simulation.delete_claim("data");
@@ -289,8 +284,7 @@ async fn a_volume_of_an_in_tree_class_is_cloned() {
                      "resources": {"requests": {"storage": "1Gi"}}},
         });
         claim["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let made = simulation.api.create(&claim).unwrap();
-        made["metadata"]["uid"].as_str().unwrap().to_owned()
+        simulation.create(&claim)
     };
     let uid = claim("origin", json!({"volumeName": "old"}));
     let bound = json!({"status": {"phase": "Bound"}});
@@ -342,7 +336,7 @@ mod ceph {
         sleep(Duration::from_secs(600)).await;
         assert_eq!(calls(&simulation), [] as [&str; 0]);
         let why = r#"storage class "tree" is for the provisioner "kubernetes.io/rbd", but the claim is annotated for "rbd.csi.ceph.com""#;
-        assert_eq!(simulation.told("data", "ProvisioningFailed"), [why]);
+        assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [why]);
         assert!(exists(&simulation, "old"));
     }
 

@@ -1,19 +1,17 @@
 //! Many processes, one a node, that share the claims of a driver of node-local volumes, in
 //! simulated time: `app::run` on each node beside a driver of its own.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[path = "nodes/cluster.rs"]
-mod cluster;
 
 use std::{sync::Arc, time::Duration};
 
-use cluster::{
-    Cluster, GIB, SELECTED, selected, share,
-    world::{DRIVER, Simulation, claim, dial},
-};
 use serde_json::{Value, json};
+use support::{
+    connector::connector,
+    nodes::{Cluster, GIB, SELECTED, selected, share},
+    simulation::{DRIVER, Simulation, claim},
+};
 use testkit::{
     apiserver::faults::{Effect, Rule},
     driver::{Host, Script, Scripted, local::NODE_KEY},
@@ -33,7 +31,7 @@ async fn many_nodes_share_many_claims_without_getting_in_each_others_way() {
     assert!(cost.conflicts <= claims / 10, "{cost}");
     assert_eq!(cost.puts, claims + cost.conflicts, "a PUT that is no conflict wins: {cost}");
     assert!(cost.gets <= 2 * claims, "{cost}");
-    assert!(cost.questions <= 2 * claims, "{cost}");
+    assert!(cost.capacity_calls <= 2 * claims, "{cost}");
 }
 
 /// Released volumes are deleted at the driver that has them, by one process.
@@ -124,7 +122,7 @@ async fn a_node_that_gives_a_claim_back_races_for_it_again() {
     }))
     .unwrap();
     let liar = Arc::new(Host::new(Scripted::new(script)));
-    cluster.simulation.start_on("liar", dial(&liar), &[]);
+    cluster.simulation.start_on("liar", connector(&liar), &[]);
     cluster.simulation.create_claim("data");
     sleep(Duration::from_secs(600)).await;
     let tries = liar.journal().count("CreateVolume");
@@ -201,8 +199,9 @@ async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then
     let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
     cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
     let waits = "a CreateVolume that was made for the claim on node \"n0\" may still run: it is followed to its end there";
-    let told =
-        |s: &Simulation| s.told("data", "ProvisioningFailed").iter().any(|text| text == waits);
+    let told = |s: &Simulation| {
+        s.event_messages("data", "ProvisioningFailed").iter().any(|text| text == waits)
+    };
     cluster.simulation.until("the other node waits", told).await;
     cluster.nodes["n0"].driver.backend().stall(false);
     cluster.until_saved(1).await;
@@ -249,7 +248,7 @@ async fn a_claim_that_was_perhaps_let_go_is_reported() {
     cluster.simulation.delete_claim("data");
     sleep(Duration::from_secs(3600)).await;
     assert!(cluster.simulation.api.get("PersistentVolumeClaim", "sc", "data").is_none());
-    let told = cluster.simulation.told("data", "ProvisioningFailed");
+    let told = cluster.simulation.event_messages("data", "ProvisioningFailed");
     let is_report = |text: &&String| text.contains("the node whose CreateVolume for this claim");
     assert_eq!(told.iter().filter(is_report).count(), 1, "{told:?}");
 }
@@ -285,7 +284,7 @@ async fn a_claim_that_cannot_be_written_is_told() {
     cluster.simulation.create_claim("data");
     let told = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
     cluster.simulation.until("it is told", told).await;
-    let text = cluster.simulation.told("data", "ProvisioningFailed").remove(0);
+    let text = cluster.simulation.event_messages("data", "ProvisioningFailed").remove(0);
     let words = "node check failed: PVC sc/data: selecting node \"n0\" for PVC failed: ";
     assert!(text.starts_with(words), "{text}");
     cluster.until_saved(1).await;

@@ -1,25 +1,21 @@
 //! Volumes made from snapshots and other claims, in simulated time. What guards the sources is
-//! tested in `simulation_protection.rs`.
+//! tested in `simulation_protection/`.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "simulation/sources.rs"]
-mod sources;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Simulation},
+    sources,
+};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
-use world::{DRIVER, Simulation};
 
 const MARK: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
@@ -29,7 +25,7 @@ const CROSS_NAMESPACE: &str = "--feature-gates=CrossNamespaceVolumeDataSource=tr
 /// A cluster with snapshots and grants.
 fn cluster() -> Simulation {
     let simulation = Simulation::new(1);
-    sources::serve(&simulation);
+    sources::install_kinds(&simulation);
     simulation
 }
 
@@ -237,14 +233,14 @@ async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
     simulation.until("the other is served", |s| s.is_saved(&plain)).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(
-        simulation.told("restored", "ProvisioningFailed"),
+        simulation.event_messages("restored", "ProvisioningFailed"),
         [
             "error getting handle for DataSource Type VolumeSnapshot by Name snap: error getting snapshot snap from api server: the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io snap)"
         ]
     );
     let asked = simulation.api_requests("get", "volumesnapshots");
     assert!(asked < 60, "{asked} requests in ten minutes");
-    sources::serve(&simulation);
+    sources::install_kinds(&simulation);
     sources::create_snapshot(&simulation, "snap");
     let took = until_saved(&simulation, &restored).await;
     assert!(took <= Duration::from_secs(16), "{took:?}");
@@ -274,7 +270,7 @@ async fn the_recorded_call_of_a_deleted_claim_ends_with_a_warning_without_its_sn
         assert!(is_marked(&simulation, "restored"), "the snapshot may come back");
         simulation.until("the claim is gone", |s| claim(s, "restored").is_none()).await;
         assert_eq!(simulation.calls("CreateVolume"), calls);
-        let told = simulation.told("restored", "ProvisioningFailed");
+        let told = simulation.event_messages("restored", "ProvisioningFailed");
         assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
     }
 }
@@ -359,7 +355,7 @@ async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
     simulation.api.delete("ReferenceGrant", "other", "grant").unwrap();
     simulation.script(json!({"create_volume": [{}]}));
     sleep(Duration::from_secs(60)).await;
-    let told = simulation.told("restored", "ProvisioningFailed");
+    let told = simulation.event_messages("restored", "ProvisioningFailed");
     assert!(told.iter().any(|told| told.ends_with("isn't allowed")), "{told:?}");
     assert!(!simulation.is_saved(&uid));
     simulation.delete_claim("restored");
@@ -402,7 +398,7 @@ async fn what_others_fill_in_is_left_to_them() {
     let reference = json!({"apiGroup": "example.com", "kind": "Tape", "name": "t"});
     let uid =
         sources::create_claim_from(&simulation, "filled", &json!({"dataSourceRef": reference}));
-    let told = |s: &Simulation| s.told("filled", "Provisioning").len();
+    let told = |s: &Simulation| s.event_messages("filled", "Provisioning").len();
     simulation.until("it is told", |s| told(s) == 2).await;
     sleep(Duration::from_secs(600)).await;
     let events = simulation.api.list("Event", sources::NAMESPACE);
@@ -425,7 +421,7 @@ async fn a_volume_that_came_back_empty_is_no_restore() {
     let uid = sources::create_restore(&simulation, "restored", "snap");
     simulation.until("it is restored", |s| s.is_saved(&uid)).await;
     assert_eq!(
-        simulation.told("restored", "ProvisioningFailed"),
+        simulation.event_messages("restored", "ProvisioningFailed"),
         ["volume content source missing"]
     );
     assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 2));

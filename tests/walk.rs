@@ -3,12 +3,8 @@
 //! to each is taken from its text, so that the text stays true. And a list of all commands that
 //! README.md and the pages for admins give, with what tries them; and that it leads to every page.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{
     fs,
@@ -18,8 +14,8 @@ use std::{
 use csi_provisioner::leader::lease_name;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, Client};
-use process::{Directory, Provisioner, client};
 use serde_json::json;
+use support::process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
@@ -109,7 +105,11 @@ async fn the_walk_of_the_readme_ends_with_nothing_left() {
     let directory = Directory::new();
     let around = Surroundings::start(&directory.0).await;
     let flags = arguments("target/debug/csi-provisioner", &directory.0);
-    let mut provisioner = Provisioner::start(&flags, directory.0.join("provisioner.log"));
+    let mut provisioner = Provisioner::start(
+        env!("CARGO_BIN_EXE_csi-provisioner"),
+        &flags,
+        directory.0.join("provisioner.log"),
+    );
 
     around.apply_example(&directory.0).await;
     let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(around.client.clone());

@@ -2,7 +2,7 @@
 //!
 //! The same assertions hold for whichever server the environment offers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{fs, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The `load` program: its errors, and that it leaves nothing behind in somebody else's cluster.
 //! Whole runs with a provisioner are tests of the product (`tests/load.rs` there).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     env, fs,

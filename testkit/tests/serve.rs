@@ -1,6 +1,6 @@
 //! The `testkit serve` program: what it prints, what it lays out, how it ends.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     env, fs,

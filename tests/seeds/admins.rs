@@ -6,9 +6,10 @@ use super::{
     cluster::SELECTED_NODE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
+    external_provisioner,
     ledger::text,
     naming::Naming,
-    nodes, original,
+    nodes,
     storage::{handle, image_of, name_of, node_of},
     users::{CLAIMS, CLASSES},
 };
@@ -232,7 +233,7 @@ fn of_claim_in_the_making(core: &Core, dice: &Dice) -> Option<(String, Value)> {
     let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
     let handle = handle_of(core, dice, &claim);
     let name = name_of(image_of(&handle)).to_owned();
-    Some((name.clone(), original::volume(&name, &handle, &claim, &class)))
+    Some((name.clone(), external_provisioner::volume(&name, &handle, &claim, &class)))
 }
 
 /// The PersistentVolume of a claim whose volume is being made comes from a backup, to be deleted
@@ -241,7 +242,7 @@ pub(crate) fn restore_unsaved(core: &Core, image: &str, claim: &Value) -> Option
     let mut class = core.api.get("StorageClass", "", text(claim, "/spec/storageClassName"))?;
     class["reclaimPolicy"] = json!("Delete");
     let (name, handle) = (name_of(image), handle(text(&class, "/parameters/cluster"), image));
-    let mut volume = original::volume(name, &handle, claim, &class);
+    let mut volume = external_provisioner::volume(name, &handle, claim, &class);
     volume["metadata"]["annotations"][BY_HAND] = json!("yes");
     core.api.create(&volume).ok()?;
     core.ledger.tell(&format!("admin: restores {name} from a backup"));
@@ -253,7 +254,7 @@ fn backup(mut volume: Value) -> (String, Value) {
     let name = text(&volume, "/metadata/name").to_owned();
     let annotations = volume["metadata"]["annotations"].take();
     volume["metadata"] = json!({"name": name, "annotations": annotations,
-                                "finalizers": [original::PROTECTION]});
+                                "finalizers": [external_provisioner::PROTECTION]});
     if volume["metadata"]["annotations"].is_null() {
         volume["metadata"]["annotations"] = json!({});
     }

@@ -373,7 +373,7 @@ impl Asking {
         request: &CreateVolumeRequest,
         image: &str,
     ) {
-        let wrong = if life.is_original() {
+        let wrong = if life.is_external_provisioner() {
             Vec::new()
         } else {
             self.0.lock().objections_to(core, life, request, image)

@@ -240,8 +240,8 @@ impl Inner {
             let late = self.is_late(caller, name);
             self.core.storage.make(name, size, late);
             self.core.ledger.tell(&format!("storage: {name} is made"));
-            // The original knows volumes by their names alone.
-            if !caller.is_original() {
+            // external-provisioner knows volumes by their names alone.
+            if !caller.is_external_provisioner() {
                 self.core.ledger.made(caller.name(), name, &others);
             }
         }
@@ -446,7 +446,7 @@ impl Backend for Driver {
         let began = Instant::now();
         let made = core.storage.get(image_of(&id)).map(|image| image.made);
         let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id, made);
-        if !caller.is_original() {
+        if !caller.is_external_provisioner() {
             let works = core.ledger.works_since(caller.elected_host(), caller.start());
             let names = core.ledger.names_of(&id);
             looks::check_delete(core, caller.name(), works, &id, &names, volume.is_some());

@@ -1,11 +1,11 @@
 //! The truth: what was, by the API server's own objects, and the checks that rest on it.
 //!
-//! Owns the trace, the history of volumes, claims and the Lease that the checks need (`sight` reads
-//! it off the objects), and the list of what was found wrong (`judgement` says what that is). It is brought up to date after everything
-//! that may have written.
+//! Owns the trace, the history of volumes, claims and the Lease that the checks need (`observations` reads
+//! it from the objects), and the list of violations (`queries` decides what is one). It is updated after
+//! everything that may have written.
 
-mod judgement;
-mod sight;
+mod observations;
+mod queries;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,8 @@ use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
-use self::judgement::View;
-pub(crate) use self::sight::{Recorded, is_recorded};
-pub(crate) use sight::is_attached;
+pub(crate) use self::observations::{Recorded, is_attached, is_recorded};
+use self::queries::View;
 
 use super::{
     looks::FRESH,
@@ -166,7 +165,7 @@ pub(crate) enum Abandoned {
     },
     /// In any other way.
     Otherwise,
-    /// By the original provisioner, which records nothing.
+    /// By external-provisioner, which records nothing.
     ByOriginal,
 }
 
@@ -562,8 +561,8 @@ impl Ledger {
         inner.ends_jobs_of(process);
     }
 
-    /// The original provisioner has ended so.
-    pub(crate) fn ended_original(&self, process: &str) {
+    /// external-provisioner provisioner has ended so.
+    pub(crate) fn ended_external_provisioner(&self, process: &str) {
         let mut inner = self.inner.lock();
         for calls in inner.calls.values_mut() {
             if calls.open.as_deref() == Some(process) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{core::Core, dice::Dice, keeper::Replica, nodes};
+use super::{core::Core, dice::Dice, nodes, replica::Replica};
 
 /// One after the other, until all is healed.
 pub(crate) async fn run(core: Arc<Core>, replicas: Vec<Arc<Replica>>) {

@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     /// Whether processes are stopped, killed and suspended at any time.
     pub restarts: bool,
     /// Whether watches are held up and cut, and rights taken.
-    pub weather: bool,
+    pub disruptions: bool,
     /// Whether the driver's process goes down.
     pub outages: bool,
     /// Whether users do what only administrators should.
@@ -61,8 +61,8 @@ pub(crate) struct Plan {
     pub attaches: bool,
     /// Whether wall clocks jump.
     pub jumps: bool,
-    /// Whether the original provisioner takes a turn now and then.
-    pub original: bool,
+    /// Whether external-provisioner takes a turn now and then.
+    pub external_provisioner: bool,
     /// Whether namespaces are deleted.
     pub evicts: bool,
     /// Whether volumes are bound to the zone of a node that a scheduler chooses.
@@ -121,7 +121,7 @@ impl Plan {
             purges: dice.percent(50) && !matches!(names, Names::Cut),
             killed: some(&[2, 10]),
             restarts: dice.percent(50),
-            weather: dice.percent(50),
+            disruptions: dice.percent(50),
             outages: dice.percent(25),
             meddling: dice.percent(50),
             timeout: Duration::from_secs(*dice.pick(&[10, 10, 60])),
@@ -132,8 +132,8 @@ impl Plan {
             names,
             attaches: dice.percent(30),
             jumps: dice.percent(30),
-            // Of other names than its own the original knows nothing.
-            original: dice.percent(30) && !matches!(names, Names::Changing),
+            // Of other names than its own external-provisioner knows nothing.
+            external_provisioner: dice.percent(30) && !matches!(names, Names::Changing),
             evicts: dice.percent(20),
             topology: dice.percent(35),
             restless: dice.percent(25),
@@ -168,7 +168,8 @@ impl Plan {
     /// Each node is for itself: nobody is elected, and nothing is copied from one to another. Marks of
     /// nodes that are gone must be given up within the seed.
     fn for_local_storage(&mut self, seed: u64) {
-        (self.elected, self.original, self.nodes, self.copies) = (false, false, false, false);
+        (self.elected, self.external_provisioner, self.nodes, self.copies) =
+            (false, false, false, false);
         self.topology = true;
         self.patience = Some(*Dice::new(seed, "local patience").pick(&["4m", "10m"]));
     }

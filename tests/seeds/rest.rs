@@ -172,7 +172,7 @@ fn until_recorded(plan: &Plan) -> Duration {
 
 /// Whether writing a record may fail.
 fn is_troubled(plan: &Plan) -> bool {
-    plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather || plan.quota
+    plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.disruptions || plan.quota
 }
 
 /// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it
@@ -203,7 +203,7 @@ fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     if policy == "Delete" && phase == "Released" && !told {
         unrest.push(format!("{name} is to be deleted and stays without an event"));
     }
-    // KNOWN: as in the original nothing is due for one that was deleted while no claim is meant to have it,
+    // KNOWN: as in external-provisioner nothing is due for one that was deleted while no claim is meant to have it,
     // and whose policy became Delete when nothing could take its finalizer off.
     let is_unclaimed = phase == "Available" && text(volume, "/spec/claimRef/uid").is_empty();
     if terminating && phase != "Bound" && !is_unclaimed && !told {

@@ -7,10 +7,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     admins, adversary, attacher, cluster, coincidences, copiers,
     core::Core,
-    keeper::{self, Replica},
-    machines,
+    disruptions, machines,
     naming::Names,
-    neighbour, nodes, rest, sizes, snapshotter, suspects, users, victims, weather,
+    neighbour, nodes,
+    replica::{self, Replica},
+    rest, sizes, snapshotter, suspects, users, victims,
 };
 
 /// How long everything may take to come to rest.
@@ -61,10 +62,10 @@ async fn live(core: &Arc<Core>) {
     };
     let replicas: Vec<_> = hosts.iter().map(|host| Replica::new(core, host)).collect();
     for replica in &replicas {
-        core.spawn(keeper::run(Arc::clone(core), Arc::clone(replica)));
+        core.spawn(replica::run(Arc::clone(core), Arc::clone(replica)));
         if core.plan.outages {
             let (host, driver) = (replica.host.clone(), Arc::clone(&replica.driver));
-            core.spawn(weather::outages(Arc::clone(core), host, driver));
+            core.spawn(disruptions::outages(Arc::clone(core), host, driver));
         }
     }
     core.spawn(cluster::run(Arc::clone(core)));
@@ -83,10 +84,10 @@ async fn live(core: &Arc<Core>) {
         core.spawn(nodes::run(Arc::clone(core)));
     }
     if core.plan.quota {
-        core.spawn(weather::quota(Arc::clone(core)));
+        core.spawn(disruptions::quota(Arc::clone(core)));
     }
-    if core.plan.weather {
-        core.spawn(weather::run(Arc::clone(core)));
+    if core.plan.disruptions {
+        core.spawn(disruptions::run(Arc::clone(core)));
     }
     futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();

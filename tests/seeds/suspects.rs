@@ -63,7 +63,7 @@ impl Subscriber for Listener {
             let is_let_go = !is_live(&self.core, &line.text) && !is_own;
             let is_new = ledger.suspected(&line.text, is_let_go);
             // Who is shown nothing for a while may take one that has gone for live.
-            let all_know = plan.unanswered + plan.hung + plan.refused == 0 && !plan.weather;
+            let all_know = plan.unanswered + plan.hung + plan.refused == 0 && !plan.disruptions;
             if !is_new && plan.local && all_know {
                 ledger.wrong(&format!("reported twice: {}", line.text));
             }

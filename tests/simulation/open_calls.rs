@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
-use super::world::{Process, Simulation};
+use support::simulation::{DRIVER, Process, Simulation, claim};
 
 const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
@@ -269,7 +269,7 @@ async fn a_forbidden_mark_stops_always_and_nothing_else() {
     simulation.start_with(&["--claim-protection=always"]);
     let uid = simulation.create_claim("data");
     simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert!(told[0].starts_with("cannot put the finalizer"), "{told:?}");
     assert_eq!(simulation.calls("CreateVolume"), 0);
     simulation.faults().clear();
@@ -305,7 +305,7 @@ async fn a_deleted_claim_is_let_go_with_a_warning_when_its_time_is_over() {
     let calls = simulation.calls("CreateVolume");
     sleep(HOUR).await;
     assert_eq!(simulation.calls("CreateVolume"), calls, "it is followed no longer");
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
 }
 
@@ -322,7 +322,7 @@ async fn three_final_answers_let_a_deleted_claim_go() {
     let refused = json!({"error": {"code": "INTERNAL", "message": "no"}});
     simulation.script(json!({"create_volume": [refused]}));
     simulation.until("the claim is gone", |s| data(s).is_none()).await;
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert!(told.iter().any(|text| text.contains("it is left at the driver")), "{told:?}");
 }
 
@@ -372,17 +372,19 @@ fn restore_class(simulation: &Simulation) {
 
 fn class(policy: &str, parameters: &Value) -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-           "provisioner": super::world::DRIVER, "reclaimPolicy": policy, "parameters": parameters})
+           "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": parameters})
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
     let (simulation, uid) = with_another_class(replace_class).await;
-    simulation.until("it is told", |s| !s.told("data", "ProvisioningFailed").is_empty()).await;
+    simulation
+        .until("it is told", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
+        .await;
     sleep(Duration::from_secs(600)).await;
     let before = simulation.requests("CreateVolume");
     assert!(before.iter().all(|request| request == &before[0]), "{before:?}");
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert!(told.iter().any(|text| text.contains("was replaced by another")), "{told:?}");
 
     // Made again as it was, the class serves.
@@ -393,7 +395,9 @@ async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
 /// A claim that stands while its class was replaced: it waits, with its reason told.
 async fn live_under_another_class() -> (Simulation, String) {
     let (simulation, uid) = rolled_out(replace_class).await;
-    simulation.until("it is told", |s| !s.told("data", "ProvisioningFailed").is_empty()).await;
+    simulation
+        .until("it is told", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
+        .await;
     let calls = simulation.calls("CreateVolume");
     sleep(HOUR * 2).await;
     assert!(is_marked(&simulation), "it is followed for as long as it stands");
@@ -418,7 +422,7 @@ async fn a_claim_whose_class_stays_another_goes_with_a_warning_when_its_user_del
     assert!(is_marked(&simulation), "the class may still be restored");
     simulation.until("the claim is gone", |s| data(s).is_none()).await;
     assert_eq!(simulation.calls("CreateVolume"), calls);
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
 }
 
@@ -466,7 +470,7 @@ async fn a_standby_follows_what_the_leader_recorded() {
 
 /// Whether the claim's user is told that its record is not followed, with the volume that it names.
 fn is_reported(simulation: &Simulation, volume: &str) -> bool {
-    let told = simulation.told("data", "ProvisioningFailed");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
     told.iter().any(|text| text.contains("is not followed") && text.contains(volume))
 }
 
@@ -549,7 +553,7 @@ async fn with_always_a_restart_does_not_open_what_was_closed() {
 async fn another_drivers_open_call_is_left_alone() {
     let simulation = Simulation::new(1);
     simulation.start();
-    let mut claim = super::world::claim("data");
+    let mut claim = claim("data");
     claim["metadata"]["finalizers"] = json!([FINALIZER]);
     claim["metadata"]["annotations"] = json!({
         "volume.kubernetes.io/storage-provisioner": "other.example.com",

@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{Process, claim};
 use tokio::time::sleep;
 
-use super::{
-    CLONE, Cluster, MINUTE, RESTORE,
-    world::{Process, claim},
-};
+use super::{CLONE, Cluster, MINUTE, RESTORE};
 
 const CROSS_NAMESPACE: &str = "--feature-gates=CrossNamespaceVolumeDataSource=true";
 const SWEEP: &str = "--snapshot-orphan-sweep-interval=1m";
@@ -118,7 +116,7 @@ async fn a_deleted_source_goes_after_the_time_out_although_a_claim_names_it() {
         assert!(standing(&cluster).is_empty(), "{namespace}");
         assert_eq!(released(&process), "2");
         for (_, name, ..) in SOURCES {
-            let told = cluster.simulation.told(name, "SourceReleased");
+            let told = cluster.simulation.event_messages(name, "SourceReleased");
             assert!(told.len() == 1 && told[0].contains("1 pending claim"), "{told:?}");
         }
     }
