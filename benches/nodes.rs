@@ -1,7 +1,7 @@
 //! What it costs when 100 nodes share 1,000 claims with immediate binding: `cargo bench --bench nodes`.
 //!
 //! The whole program on each node, in one process and in simulated time, on a network where a GET
-//! takes 5 ms, a PUT 10 ms, and a driver's call 50 ms. The original's users count some 500
+//! takes 5 ms, a PUT 10 ms, and a driver's call 50 ms. external-provisioner's users count some 500
 //! conflicts for 3,000 volumes and 100 nodes.
 
 // Benches panic, as tests do.

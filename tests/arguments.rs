@@ -157,14 +157,14 @@ const FIELD: [Manifest; 16] = [
 ];
 
 /// A cluster and a driver without topology.
-struct Surroundings {
+struct Setup {
     directory: Directory,
     served: Served,
     driver: Host<Scripted>,
     client: Client,
 }
 
-impl Surroundings {
+impl Setup {
     async fn new() -> Self {
         let directory = Directory::new();
         let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
@@ -174,7 +174,7 @@ impl Surroundings {
         let driver = Host::new(Scripted::new(script));
         driver.listen(&directory.0.join("csi.sock")).unwrap();
         let kubeconfig = served.layout().kubeconfig("admin");
-        let client = client(kubeconfig.to_str().unwrap()).await;
+        let client = client(kubeconfig).await;
         Self { directory, served, driver, client }
     }
 
@@ -197,7 +197,7 @@ impl Surroundings {
         (!holder.is_empty()).then_some(holder)
     }
 
-    /// Starts the program by a manifest, lets it lead, and ends it; tells what it logged.
+    /// Starts the program by a manifest, lets it lead, and ends it; returns its log.
     async fn live(&self, manifest: &Manifest, log: &Path) -> String {
         let rooks = manifest.arguments.contains("=rook-ceph");
         let namespace = if rooks { "rook-ceph" } else { "default" };
@@ -216,14 +216,14 @@ impl Surroundings {
 
 #[tokio::test]
 async fn manifests_in_the_field_start_it_and_hear_of_what_is_retired() {
-    let around = Surroundings::new().await;
+    let around = Setup::new().await;
     for manifest in &FIELD {
         let log = around.live(manifest, &around.directory.0.join("provisioner.log")).await;
         let warnings: Vec<_> = log.lines().filter(|line| line.contains(" is retired")).collect();
         assert_eq!(warnings.len(), manifest.retired.len(), "{}: {warnings:#?}", manifest.of);
         for retired in manifest.retired {
-            let told = warnings.iter().any(|line| names(line, retired));
-            assert!(told, "{}: nothing about {retired} in {warnings:#?}", manifest.of);
+            let warned = warnings.iter().any(|line| names(line, retired));
+            assert!(warned, "{}: nothing about {retired} in {warnings:#?}", manifest.of);
         }
     }
     around.driver.stop();

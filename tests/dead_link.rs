@@ -216,7 +216,7 @@ fn claim(name: &str) -> Vec<serde_json::Value> {
 }
 
 /// From now on the driver answers a second late, with as much as a PersistentVolume takes. That is more than
-/// the kernel takes of a request whose packets are not acknowledged, so whoever writes it has to wait.
+/// the kernel takes of a request whose packets are not acknowledged, so its writer has to wait.
 fn make_large(driver: &Host<Scripted>) {
     let context = [("large".to_owned(), "x".repeat(250_000))].into();
     let volume = VolumeSpec { volume_context: context, ..VolumeSpec::default() };
@@ -266,7 +266,7 @@ async fn in_a_network_of_its_own() {
     let relay = relay(served.url().trim_start_matches("https://").parse().unwrap()).await;
     let admin = served.layout().kubeconfig("admin");
     fs::write(directory.0.join("relayed.kubeconfig"), through(relay, &admin)).unwrap();
-    let user = client(admin.to_str().unwrap()).await;
+    let user = client(admin).await;
     let mut tasks = JoinSet::new();
     tasks.spawn(binder::run(user.clone(), binder::Settings::default()));
     let mut provisioner = start(&network, &directory.0);

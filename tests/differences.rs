@@ -1,4 +1,4 @@
-//! The page that tells users of the differences and the files that test them hold together.
+//! docs/differences.md lists exactly the differences that have an expectation in `tests/conformance`.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers panic, as tests do
 

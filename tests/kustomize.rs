@@ -213,7 +213,7 @@ async fn the_installation_is_applied_whole_and_again_without_a_change() {
             run(command.args(["apply", "-k"]).arg(here("deploy/kubernetes")))
         };
         let (first, second) = (apply(), apply());
-        let said = |told: &str, what: &str| told.lines().filter(|l| l.ends_with(what)).count();
+        let said = |output: &str, what: &str| output.lines().filter(|l| l.ends_with(what)).count();
         assert_eq!(
             (said(&first, " created"), said(&second, " unchanged")),
             (6, 6),

@@ -96,7 +96,7 @@ async fn an_idle_leader_renews_its_watches_and_its_lease() {
 }
 
 /// A standby sees what the leader sees, and watches the Lease in place of writing it. Its watch ends
-/// every five minutes or so, and is begun anew after a look.
+/// every five minutes or so, and is begun anew after a request.
 #[tokio::test(start_paused = true)]
 async fn an_idle_standby_writes_nothing() {
     let simulation = settled(36).await;

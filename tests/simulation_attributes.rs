@@ -40,14 +40,14 @@ async fn a_class_that_is_missing_or_anothers_is_told_and_read_anew() {
     simulation.start();
     let uid = simulation.create_claim_of("data", "gold");
     let failures = |s: &Simulation| s.event_messages("data", "ProvisioningFailed");
-    simulation.until("its lack is told", |s| failures(s).len() == 1).await;
+    simulation.until("its lack is reported", |s| failures(s).len() == 1).await;
     simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
-    simulation.until("the other driver is told", |s| failures(s).len() == 2).await;
+    simulation.until("the other driver is reported", |s| failures(s).len() == 2).await;
     assert_eq!(simulation.calls("CreateVolume"), 0);
-    let mut told = failures(&simulation);
-    told.sort();
+    let mut messages = failures(&simulation);
+    messages.sort();
     assert_eq!(
-        told,
+        messages,
         [
             "VAC gold referenced in PVC is for driver other.example.com which does not match driver name disk.example.com",
             "volumeattributesclasses.storage.k8s.io \"gold\" not found",
@@ -65,7 +65,7 @@ async fn a_driver_that_cannot_modify_volumes_is_not_asked() {
     simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
     simulation.start();
     simulation.create_claim_of("data", "gold");
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     assert_eq!(
         simulation.event_messages("data", "ProvisioningFailed"),
         [
@@ -93,7 +93,7 @@ async fn where_classes_are_not_looked_at_their_names_are_ignored() {
     }
 }
 
-/// Who sets the gate is not asked twice: an older server's refusal is told then.
+/// If the feature gate is set, the server is not asked: an older server's refusal is reported.
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_is_set_beats_what_the_server_serves() {
     let simulation = Simulation::of_release(33);
@@ -101,9 +101,9 @@ async fn a_gate_that_is_set_beats_what_the_server_serves() {
     simulation.start_with(&["--feature-gates=VolumeAttributesClass=true"]);
     simulation.create_claim_of("data", "gold");
     sleep(Duration::from_secs(10)).await;
-    let told = simulation.event_messages("data", "ProvisioningFailed");
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
     assert_eq!(
-        told,
+        messages,
         [
             "the server could not find the requested resource (get volumeattributesclasses.storage.k8s.io gold)"
         ]
@@ -111,7 +111,7 @@ async fn a_gate_that_is_set_beats_what_the_server_serves() {
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
-/// A server that can't tell at the start counts as one that serves the classes.
+/// A server that fails to answer at the start counts as one that serves the classes.
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_the_classes_count_as_served() {
     use testkit::apiserver::faults::{Effect, Rule};

@@ -1,4 +1,4 @@
-//! Whatever is in hand when a process is told to end, and however the API server behaves then: it
+//! Whatever work a process has when it gets SIGTERM, and however the API server behaves then: it
 //! ends by itself, well within a pod's grace. In simulated time.
 
 // Helpers panic, as tests do.
@@ -28,7 +28,7 @@ const ELECTIONS: [&[&str]; 3] = [
     ],
 ];
 
-/// What is in hand when the process is told to end.
+/// The work of the process when it gets SIGTERM.
 #[derive(Debug, Clone, Copy)]
 enum InHand {
     Nothing,

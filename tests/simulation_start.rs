@@ -110,7 +110,7 @@ async fn a_claim_born_while_the_first_lists_run_waits_for_them_like_all_others()
         simulation.create_claim("z-later");
         assert!(asked(&simulation, 2).await < AT_ONCE);
         let looks = simulation.api_requests("get", "persistentvolumes");
-        assert_eq!(looks, 1, "born under our eyes");
+        assert_eq!(looks, 1, "created after the list");
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(simulation.calls("CreateVolume"), 2, "and nobody twice");
         assert_eq!(simulation.volumes().len(), MANY + 2);
@@ -141,7 +141,7 @@ async fn a_claim_born_while_a_new_leader_lists_is_served_at_once() {
     assert_eq!(simulation.calls("CreateVolume"), 2);
 }
 
-/// What is for it may have any name, which no look-up tells.
+/// What is for it may have any name, which no look-up finds.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
     for page in ["a-first", "z-second"] {
@@ -149,7 +149,7 @@ async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
         let uid = simulation.create_claim(page);
         simulation.start();
         sleep(Duration::from_secs(2)).await;
-        // Seen as an event before its page, or after it, it is no new one for that.
+        // An event before or after its page does not make it a new claim.
         touch(&simulation, page);
         sleep((2 * SLOW).saturating_sub(Duration::from_secs(3))).await;
         assert_eq!(simulation.calls("CreateVolume"), 0, "{page}");
@@ -158,7 +158,7 @@ async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
     }
 }
 
-/// Its PersistentVolume was deleted by hand between the lists, and no watch has told of its binding yet
+/// Its PersistentVolume was deleted by hand between the lists, and no watch has delivered its binding yet
 /// (seed 74066).
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_bound_since_it_was_listed_is_not_asked_for() {
@@ -190,7 +190,7 @@ async fn a_claim_whose_volume_is_listed_late_is_not_asked_for_again() {
     }
 }
 
-/// Somebody has made it between the claim's birth and our look.
+/// Another client created it between the claim's creation and our read.
 #[tokio::test(start_paused = true)]
 async fn a_claim_born_with_its_volume_is_not_asked_for() {
     let simulation = slow_cluster();
@@ -233,7 +233,7 @@ async fn deletions_wait_for_the_lists() {
     assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
 
-/// As the original, which waits for all its caches.
+/// As external-provisioner, which waits for all its caches.
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_list_volumes_nobody_is_served() {
     let simulation = Simulation::new(1);

@@ -124,7 +124,7 @@ async fn is_served_at_once(simulation: &Simulation, uid: &str) {
 }
 
 async fn fails(simulation: &Simulation, claim: &str) {
-    simulation.until("the failure is told", |s| s.has_event(claim, FAILED)).await;
+    simulation.until("the failure is reported", |s| s.has_event(claim, FAILED)).await;
     sleep(Duration::from_secs(60)).await;
 }
 
@@ -164,12 +164,12 @@ async fn a_claim_for_a_node_that_lacks_a_label_goes_on_once_the_label_is_there()
     fails(&simulation, "data").await;
     label(&simulation, "new", ZONE, Some("b"));
     simulation.until("it was tried again", |s| s.event_messages("data", FAILED).len() == 2).await;
-    let told = simulation.event_messages("data", FAILED).join("\n");
+    let messages = simulation.event_messages("data", FAILED).join("\n");
     for labels in ["map[arch:arm]", &format!("map[arch:arm {ZONE}:b]")] {
         let why = format!(
             "selected node {labels} does not match topology keys from CSINode [{ZONE} {RACK}]"
         );
-        assert!(told.contains(&why), "{told}");
+        assert!(messages.contains(&why), "{messages}");
     }
     label(&simulation, "new", RACK, Some("r1"));
     is_served_at_once(&simulation, &uid).await;
@@ -358,8 +358,11 @@ async fn a_recorded_call_waits_until_its_preferred_place_is_to_be_had() {
         simulation.start_with(flags);
         sleep(Duration::from_secs(600)).await;
         assert_eq!(calls_for(&simulation, &late).len(), before);
-        let told = simulation.event_messages("late", "ProvisioningFailed");
-        assert!(told.iter().any(|text| text.contains("the place that it preferred")), "{told:?}");
+        let messages = simulation.event_messages("late", "ProvisioningFailed");
+        assert!(
+            messages.iter().any(|text| text.contains("the place that it preferred")),
+            "{messages:?}"
+        );
         add_node(&simulation, "n1", &[(ZONE, "b")]);
         register(&simulation, "n1", &[ZONE]);
         select(&simulation, "late", Some("n1"));
@@ -380,8 +383,8 @@ async fn a_recorded_call_whose_place_is_gone_is_given_up_with_a_warning() {
     simulation.script(json!({"create_volume": [{}]}));
     simulation.start_with(&flags);
     simulation.until("the volume is saved", |s| s.is_saved(&late)).await;
-    let told = simulation.event_messages("late", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("it is asked for elsewhere")), "{told:?}");
+    let messages = simulation.event_messages("late", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("it is asked for elsewhere")), "{messages:?}");
     assert_eq!(best(requirements(&simulation).last().unwrap()), json!({ZONE: "z"}));
 }
 
@@ -394,8 +397,8 @@ fn assert_one_request(simulation: &Simulation, uid: &str) {
 /// No call for the claim's volume was for a place that the first one was not for, unless that was
 /// reported.
 fn assert_no_place_added(simulation: &Simulation, name: &str, uid: &str) {
-    let told = simulation.event_messages(name, "ProvisioningFailed");
-    if told.iter().any(|text| text.contains("it is asked for elsewhere")) {
+    let messages = simulation.event_messages(name, "ProvisioningFailed");
+    if messages.iter().any(|text| text.contains("it is asked for elsewhere")) {
         return;
     }
     let places = |call: &Value| sorted(&call["accessibility_requirements"]["requisite"]);

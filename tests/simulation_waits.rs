@@ -73,7 +73,7 @@ mod secrets {
         let simulation = with_secret();
         simulation.start();
         let uids = ["one", "two"].map(|name| simulation.create_claim(name));
-        simulation.until("it is told", |s| s.has_event("one", "ProvisioningFailed")).await;
+        simulation.until("it is reported", |s| s.has_event("one", "ProvisioningFailed")).await;
         sleep(Duration::from_secs(100)).await;
         assert_eq!(watches(&simulation), 1, "one for all who wait for it");
         simulation.api.create(&secret("s", "k")).unwrap();

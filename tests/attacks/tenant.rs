@@ -66,7 +66,7 @@ const MODES: [&str; 3] = ["auto", "always", "off"];
 
 /// An API server, and who binds claims there.
 struct Plane {
-    /// Tells the objects of a test from those of others, where a cluster keeps them.
+    /// Distinguishes the objects of a test from those of others, where a cluster keeps them.
     id: String,
     control: ControlPlane,
     admin: Client,

@@ -168,7 +168,7 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| nodes::node(n, true),
         ),
-        // The one that is always there tells the keys, and is counted in both runs.
+        // The one that is always there has the keys, and is counted in both runs.
         Load::listed("CSINodes", "csinodes", 250, |n| nodes::csi_node(n + 1)),
         Load::listed("classes", "storageclasses", 1_600, |n| foreign().storage_class(n)),
     ]

@@ -2,7 +2,7 @@
 //! each costs, and that afterwards all claims are served, nothing is doubled, nothing is left, and the Lease
 //! is kept wherever it can be. `cargo test --test outages -- --nocapture` prints the times.
 //!
-//! Bounds on time are far above what is usual: they tell seconds from minutes on a busy machine.
+//! Bounds on time are far above what is usual: they distinguish seconds from minutes on a busy machine.
 
 // Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]

@@ -1,4 +1,4 @@
-//! What goes wrong around the program: watches, rights, the driver's process.
+//! Disruptions around the program: of watches, rights, quota and the driver's process.
 
 use std::sync::Arc;
 
@@ -37,11 +37,11 @@ pub(crate) async fn run(core: Arc<Core>) {
         match dice.within(0..5) {
             0 | 1 => core.hold_up(kind, dice.stretch(200..300_000)),
             2 => {
-                core.ledger.tell(&format!("disruption: the watches of {kind} are cut"));
+                core.ledger.log(&format!("disruption: the watches of {kind} are cut"));
                 core.api.watches().cut(Some(kind));
             }
             3 => {
-                core.ledger.tell("disruption: all watches are cut, and history is forgotten");
+                core.ledger.log("disruption: all watches are cut, and history is forgotten");
                 core.ledger.watching.cut();
                 core.api.watches().cut(None);
                 core.api.compact();
@@ -73,11 +73,11 @@ pub(crate) async fn outages(core: Arc<Core>, host: String, driver: Arc<driver::H
         if core.is_healed() {
             return;
         }
-        core.ledger.tell(&format!("disruption: the driver on {host} goes down"));
+        core.ledger.log(&format!("disruption: the driver on {host} goes down"));
         driver.stop();
         driver.backend().forget();
         sleep(dice.stretch(10..10_000)).await;
-        core.ledger.tell(&format!("disruption: the driver on {host} comes back"));
+        core.ledger.log(&format!("disruption: the driver on {host} comes back"));
         driver.start();
     }
 }

@@ -44,7 +44,7 @@ struct ExternalProvisioner<'a> {
 /// Works for some time in the place of our program.
 pub(crate) async fn take_turn(core: &Arc<Core>, replica: &Replica, number: u64, dice: &Dice) {
     let life = Life::of(&core.plan, &replica.host, &format!("original {}#{number}", replica.host));
-    core.ledger.tell(&format!("{} starts", life.name()));
+    core.ledger.log(&format!("{} starts", life.name()));
     replica.driver.backend().called_by(&life);
     let naming = Naming::of(core.plan.names, dice);
     life.names(naming);
@@ -52,7 +52,7 @@ pub(crate) async fn take_turn(core: &Arc<Core>, replica: &Replica, number: u64, 
     let _ = timeout(dice.stretch(2_000..60_000), process.lead()).await;
     life.kill();
     core.observe();
-    core.ledger.tell(&format!("{} is killed", life.name()));
+    core.ledger.log(&format!("{} is killed", life.name()));
     core.ledger.ended_external_provisioner(life.name());
 }
 
@@ -68,16 +68,16 @@ impl ExternalProvisioner<'_> {
     }
 
     async fn win(&self, identity: &str) {
-        let mut seen = (String::new(), Instant::now());
+        let mut renewed = (String::new(), Instant::now());
         loop {
             sleep(Duration::from_secs(2)).await;
             let Some(lease) = self.core.api.list("Lease", "default").pop() else { continue };
             let version = text(&lease, "/metadata/resourceVersion");
-            if seen.0 != version {
-                seen = (version.to_owned(), Instant::now());
+            if renewed.0 != version {
+                renewed = (version.to_owned(), Instant::now());
             }
             let free = text(&lease, "/spec/holderIdentity").is_empty();
-            if free || seen.1.elapsed() > LEASE {
+            if free || renewed.1.elapsed() > LEASE {
                 return self.hold(&lease, identity);
             }
         }
@@ -141,8 +141,8 @@ impl ExternalProvisioner<'_> {
         }
         let volume = volume(&name, &made.volume_id, &claim, &class);
         if api.create(&volume).is_ok() {
-            let told = format!("{} saves {name}", self.life.name());
-            self.core.ledger.tell(&told);
+            let line = format!("{} saves {name}", self.life.name());
+            self.core.ledger.log(&line);
             self.core.ledger.saved(self.life.name(), &name, &made.volume_id, true);
             self.core.observe();
         }
@@ -186,7 +186,7 @@ impl ExternalProvisioner<'_> {
         let finalizers = now["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let left: Vec<_> = finalizers.into_iter().filter(|it| it != PROTECTION).collect();
         let _ = api.merge("PersistentVolume", "", name, &json!({"metadata": {"finalizers": left}}));
-        self.core.ledger.tell(&format!("{} removes {name}", self.life.name()));
+        self.core.ledger.log(&format!("{} removes {name}", self.life.name()));
         self.core.observe();
     }
 }

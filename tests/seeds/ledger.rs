@@ -1,4 +1,4 @@
-//! The truth: what was, by the API server's own objects, and the checks that rest on it.
+//! The history of the API server's objects, and the checks that compare the program's acts with it.
 //!
 //! Owns the trace, the history of volumes, claims and the Lease that the checks need (`observations` reads
 //! it from the objects), and the list of violations (`queries` decides what is one). It is updated after
@@ -147,7 +147,7 @@ struct CallsTruth {
     /// When the final answers came since the last one of another kind.
     finals: Vec<Instant>,
     /// The other names under which calls for the same claim were under way when one of these began,
-    /// and nothing told its sender so.
+    /// and its sender does not know.
     beside: BTreeSet<String>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) enum Abandoned {
     InFirstCall,
     /// Without a record on the claim.
     Unrecorded {
-        /// Not told to end.
+        /// It got no SIGTERM.
         killed: bool,
         /// The time since the first call began, but that in which quota refused every record.
         after: Duration,
@@ -176,8 +176,8 @@ pub(crate) struct Removal {
     pub(crate) began: Instant,
     /// The UID of its PersistentVolume.
     pub(crate) volume: Option<String>,
-    /// The process has been told; it has not yet where the answer waits for one that stands still.
-    pub(crate) told: bool,
+    /// The process has the answer; it does not have it while it is suspended.
+    pub(crate) answered: bool,
 }
 
 impl Ledger {
@@ -191,14 +191,14 @@ impl Ledger {
     }
 
     /// Adds a line to the trace.
-    pub(crate) fn tell(&self, what: &str) {
+    pub(crate) fn log(&self, what: &str) {
         let at = self.start.elapsed();
         let _ = writeln!(self.inner.lock().lines, "{:>9.3} {what}", at.as_secs_f64());
     }
 
     /// Something is as it must not be.
     pub(crate) fn wrong(&self, what: &str) {
-        self.tell(&format!("WRONG: {what}"));
+        self.log(&format!("WRONG: {what}"));
         self.inner.lock().wrong.push(what.to_owned());
     }
 
@@ -214,7 +214,7 @@ impl Ledger {
     /// The program says that a volume may be left behind. `is_let_go`: of a claim that nobody wants any
     /// more; false where that was said before.
     pub(crate) fn suspected(&self, what: &str, is_let_go: bool) -> bool {
-        self.tell(&format!("suspect: {what}"));
+        self.log(&format!("suspect: {what}"));
         let mut inner = self.inner.lock();
         inner.suspects.push(what.to_owned());
         !is_let_go || inner.let_go.insert(what.to_owned())
@@ -222,7 +222,7 @@ impl Ledger {
 
     /// The program says that it does not follow a record of an open call, which names this volume.
     pub(crate) fn unfollowed(&self, volume: &str) {
-        self.tell(&format!("unfollowed: {volume}"));
+        self.log(&format!("unfollowed: {volume}"));
         self.inner.lock().unfollowed.insert(volume.to_owned());
     }
 
@@ -244,7 +244,7 @@ impl Ledger {
         self.inner.lock().stripped_claims.iter().any(|uid| may_be_of(name, uid))
     }
 
-    /// Whether another volume's PersistentVolume had this name, of which people were told, or the
+    /// Whether another volume's PersistentVolume had this name, which was reported, or the
     /// claim got another volume's from a backup, which ends what was asked for it (safety rule 3).
     pub(crate) fn was_taken(&self, name: &str) -> bool {
         let inner = self.inner.lock();
@@ -574,7 +574,7 @@ impl Ledger {
 
     /// A process gives the selected node of the claim back, on which a record may have named a volume.
     /// Of what others left open without a record it knows nothing; and where several claims share a
-    /// name, nothing here tells whose call it is.
+    /// name, nothing here says whose call it is.
     pub(crate) fn node_given_back(
         &self,
         process: &str,
@@ -583,7 +583,7 @@ impl Ledger {
         storage: &Storage,
     ) {
         let inner = self.inner.lock();
-        // What a tenant has written over tells nothing of the call that it was of.
+        // What a tenant has overwritten says nothing about its call.
         let recorded = recorded.filter(|_| !inner.tampered.contains(uid));
         let is_open = |(name, calls): &(&String, &CallsTruth)| {
             let known = |whose: &String| {
@@ -634,7 +634,7 @@ impl Ledger {
     /// The PersistentVolume that was just saved must be of a volume that is there.
     pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
         let mut inner = self.inner.lock();
-        // Of claims that share a name, nothing here tells whose calls that ends.
+        // Of claims that share a name, nothing here says whose calls that ends.
         let sole = inner.sole_claim(image_of(handle)).is_some();
         if let Some(calls) = inner.calls.get_mut(image_of(handle)) {
             calls.open = None;

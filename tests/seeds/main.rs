@@ -113,7 +113,7 @@ fn main() -> ExitCode {
 fn play_one(seed: u64) -> ExitCode {
     let report = play(seed);
     println!("{}", report.trace);
-    tell(seed, &report);
+    print(seed, &report);
     if report.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -142,7 +142,7 @@ fn play_all(seeds: std::ops::Range<u64>) -> (usize, Duration) {
     let mut failed = failed.into_inner();
     failed.sort_by_key(|(seed, _)| *seed);
     for (seed, report) in &failed {
-        tell(*seed, report);
+        print(*seed, report);
     }
     if let Some((_, report)) = failed.first() {
         println!("{}", report.trace);
@@ -150,7 +150,7 @@ fn play_all(seeds: std::ops::Range<u64>) -> (usize, Duration) {
     (failed.len(), start.elapsed())
 }
 
-fn tell(seed: u64, report: &Report) {
+fn print(seed: u64, report: &Report) {
     for what in &report.wrong {
         println!("seed {seed}: {what}");
     }

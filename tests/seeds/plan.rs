@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub timeout: Duration,
     /// `--shutdown-timeout`.
     pub shutdown: &'static str,
-    /// The longest time the cluster's controllers look away, in milliseconds.
+    /// The longest pause of the cluster's controllers, in milliseconds.
     pub lag: u64,
     /// API requests whose answer never comes: half-open connections.
     pub hung: u64,
@@ -103,7 +103,7 @@ impl Plan {
         let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
         let local = Dice::new(seed, "whether local").percent(12);
         let names = *dice.pick(&NAMES);
-        // Nodes tell each other by the names of PersistentVolumes alone.
+        // Nodes learn of each other's volumes only by the names of PersistentVolumes.
         let names = if local { Names::Usual } else { names };
         let mut plan = Self {
             elected: dice.percent(40),
@@ -141,7 +141,7 @@ impl Plan {
             quota: Dice::new(seed, "whether quota").percent(25),
             coincidences: Dice::new(seed, "whether coincidences").percent(20),
             protects: Dice::new(seed, "whether protects").percent(50),
-            // Claims that share a name can't be told apart, whoever wrote on them.
+            // Claims that share a name can't be distinguished by what is written on them.
             adversary: Dice::new(seed, "whether adversary").percent(25)
                 && !matches!(names, Names::Cut),
             local,

@@ -1,4 +1,4 @@
-//! One run of the program: its tasks, its clock, its death.
+//! One process of the program: its tasks, its clock, how it is killed.
 
 use std::{
     future::Future,
@@ -265,7 +265,7 @@ impl Process {
         let naming = Naming::of(plan.names, &dice);
         life.names(naming);
         let flags = flags(core, host, naming);
-        core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
+        core.ledger.log(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);
         Mortals(life).spawn(
             async move {

@@ -79,7 +79,7 @@ pub(crate) async fn run(core: Arc<Core>, replica: Arc<Replica>) {
         life.over().await;
         let outcome = life.outcome();
         core.observe();
-        core.ledger.tell(&format!("{} has ended: {outcome:?}", life.name()));
+        core.ledger.log(&format!("{} has ended: {outcome:?}", life.name()));
         core.ledger.ended(life.name(), !matches!(outcome, Some(Ok(()))));
         // Late requests of the old one may meet the new one; never at the very same moment.
         sleep(dice.stretch(500..if core.is_healed() { 1_000 } else { 30_000 })).await;
@@ -100,27 +100,27 @@ async fn trouble(core: &Core, dice: &Dice, replica: &Replica) {
         }
         match dice.within(0..4) {
             3 if core.plan.jumps => {
-                core.ledger.tell(&format!("{}: somebody sets the clock", life.name()));
+                core.ledger.log(&format!("{}: somebody sets the clock", life.name()));
                 replica.process.lock().iter().for_each(|process| process.set_clock(dice));
             }
             0 => {
-                core.ledger.tell(&format!("{} is killed", life.name()));
+                core.ledger.log(&format!("{} is killed", life.name()));
                 life.die_soon(dice);
                 sleep(Duration::from_secs(5)).await;
                 life.kill();
                 return;
             }
             1 => {
-                core.ledger.tell(&format!("{} is told to stop", life.name()));
+                core.ledger.log(&format!("{} gets SIGTERM", life.name()));
                 stop.cancel();
                 return;
             }
             _ => {
-                core.ledger.tell(&format!("{} is suspended", life.name()));
+                core.ledger.log(&format!("{} is suspended", life.name()));
                 life.suspend();
                 core.ledger.watching.stands_still(life.name());
                 sleep(dice.stretch(500..60_000)).await;
-                core.ledger.tell(&format!("{} is resumed", life.name()));
+                core.ledger.log(&format!("{} is resumed", life.name()));
                 core.ledger.watching.goes_on(life.name());
                 life.resume();
             }

@@ -1,4 +1,4 @@
-//! One seed from its start to its rest.
+//! One seed from start to end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ pub(crate) fn play(seed: u64) -> Report {
 }
 
 async fn live(core: &Arc<Core>) {
-    core.ledger.tell(&format!("seed {}: {:?}", core.seed, core.plan));
+    core.ledger.log(&format!("seed {}: {:?}", core.seed, core.plan));
     users::provide(core);
     if core.plan.copies {
         snapshotter::install(core);
@@ -126,27 +126,27 @@ async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>]) {
             for what in unrest {
                 core.ledger.wrong(&format!("at rest: {what}"));
             }
-            tell_what_stays(core);
+            log_what_stays(core);
             return;
         }
     }
 }
 
 /// What is being deleted and cannot go, as a namespace waits for all that is in it.
-fn tell_what_stays(core: &Core) {
+fn log_what_stays(core: &Core) {
     for kind in ["Namespace", "PersistentVolumeClaim", "VolumeSnapshot", "PersistentVolume"] {
         for object in core.api.objects(kind) {
             let metadata = &object.value()["metadata"];
             if metadata["deletionTimestamp"].is_string() {
                 let (name, finalizers) = (object.meta("name"), &metadata["finalizers"]);
                 let (phase, spec) = (&object.value()["status"]["phase"], &object.value()["spec"]);
-                core.ledger.tell(&format!("the {kind} {name} stays, {phase}: {finalizers} {spec}"));
+                core.ledger.log(&format!("the {kind} {name} stays, {phase}: {finalizers} {spec}"));
             }
         }
     }
 }
 
-/// At rest a process has nothing in hand, and ends as soon as it is told to; but where names
+/// At rest a process has no work, and ends at once on SIGTERM; but where names
 /// collide or are taken it may wait for one.
 async fn stop(core: &Core, replica: &Replica) {
     let Some((life, stop)) =

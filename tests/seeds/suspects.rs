@@ -48,7 +48,7 @@ impl Subscriber for Listener {
         event.record(&mut line);
         let (ledger, plan) = (&self.core.ledger, &self.core.plan);
         if self.shows_all {
-            ledger.tell(&format!("{}: {}", event.metadata().target(), line.text));
+            ledger.log(&format!("{}: {}", event.metadata().target(), line.text));
         }
         if adversary::is_printed_in(&line.text) {
             ledger.wrong(&format!("a record's text is logged: {:?}", line.text));

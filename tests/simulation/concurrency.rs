@@ -391,7 +391,7 @@ async fn creates_that_time_out_do_not_slow_the_deletions_of_their_class() {
     assert_eq!(driver.backend().deleted(), 1000);
 }
 
-/// "Operation already exists" for so long: found soon after it is over, told once, and others of
+/// "Operation already exists" for so long: found soon after it is over, reported once, and others of
 /// the class are not held up.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_long_in_the_making_is_found_soon_after_it_is_ready() {
@@ -408,16 +408,16 @@ async fn a_volume_that_is_long_in_the_making_is_found_soon_after_it_is_ready() {
         let over = driver.backend().made_at(&uid).expect("made") - ready;
         assert!(over <= secs(15) + ms(200), "{lasts:?}: {over:?} after it was ready");
         let events = simulation.api.list("Event", "sc");
-        let told = events.iter().filter(|event| event["involvedObject"]["name"] == "fast-1000");
-        let told: Vec<_> =
-            told.map(|event| (event["type"].clone(), event["count"].clone())).collect();
+        let messages = events.iter().filter(|event| event["involvedObject"]["name"] == "fast-1000");
+        let messages: Vec<_> =
+            messages.map(|event| (event["type"].clone(), event["count"].clone())).collect();
         let normal = |count| (json!("Normal"), json!(count));
         let mut expected = vec![normal(1), (json!("Warning"), json!(1)), normal(1)];
         // What is over soon needs no more words.
         expected.extend((lasts >= secs(60)).then(|| normal(1)));
         for one in &expected {
-            assert!(told.contains(one), "{lasts:?}: {told:?}");
+            assert!(messages.contains(one), "{lasts:?}: {messages:?}");
         }
-        assert_eq!(told.len(), expected.len(), "{lasts:?}: {told:?}");
+        assert_eq!(messages.len(), expected.len(), "{lasts:?}: {messages:?}");
     }
 }

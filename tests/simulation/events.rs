@@ -1,4 +1,4 @@
-//! Whatever keeps a claim or volume waiting is told on it, in time and once.
+//! Whatever a claim or volume waits for is reported by an event on it, in time and once.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ fn remove_class(simulation: &Simulation) {
     simulation.api.delete("StorageClass", "", "fast").unwrap();
 }
 
-/// The texts of the claim's warnings, with how often each was seen.
+/// The messages of the claim's warnings, with the count of each.
 fn warnings(simulation: &Simulation) -> Vec<(String, u64)> {
     let events = simulation.api.list("Event", "sc");
     let warnings = events.iter().filter(|event| event["type"] == "Warning");
-    let told = warnings
+    let warned = warnings
         .map(|event| (event["message"].as_str().unwrap(), event["count"].as_u64().unwrap()));
-    told.map(|(message, count)| (message.to_owned(), count)).collect()
+    warned.map(|(message, count)| (message.to_owned(), count)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,8 +52,8 @@ async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_told_again() 
     simulation.start();
     simulation.create_claim("data");
     sleep(Duration::from_secs(3600)).await;
-    let told = warnings(&simulation);
-    assert!(told.len() == 1 && (3..=4).contains(&told[0].1), "{told:?}");
+    let warned = warnings(&simulation);
+    assert!(warned.len() == 1 && (3..=4).contains(&warned[0].1), "{warned:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn a_class_of_another_provisioner_is_told_and_waited_for() {
     simulation.api.create(&class_of("other.example.com")).unwrap();
     simulation.start();
     let uid = simulation.create_claim("data");
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     remove_class(&simulation);
     simulation.api.create(&class_of(DRIVER)).unwrap();
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
@@ -126,8 +126,8 @@ async fn what_is_missing_foreign_or_forbidden_is_named_within_two_seconds() {
         simulation.start();
         simulation.create_claim("data");
         sleep(Duration::from_secs(2)).await;
-        let told = warnings(&simulation);
-        assert!(told.len() == 1 && told[0].0.contains(named), "{what}: {told:?}");
+        let warned = warnings(&simulation);
+        assert!(warned.len() == 1 && warned[0].0.contains(named), "{what}: {warned:?}");
         assert_eq!(simulation.calls("CreateVolume"), 0, "{what}");
     }
 }
@@ -139,7 +139,7 @@ async fn a_look_up_that_is_refused_is_told() {
     simulation.create_claim("data");
     simulation.refuse("get", "persistentvolumes", 6);
     simulation.start();
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     let (text, _) = warnings(&simulation).remove(0);
     assert!(text.starts_with("cannot tell whether the claim has a PersistentVolume: "), "{text}");
     assert_eq!(simulation.calls("CreateVolume"), 0);
@@ -158,7 +158,9 @@ async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_told() {
     simulation.api.delete("PersistentVolume", "", "pvc-a").unwrap();
     simulation.refuse("patch", "persistentvolumes", 3);
     simulation.start();
-    simulation.until("it is told", |s| s.has_cluster_event("pvc-a", "VolumeFailedDelete")).await;
+    simulation
+        .until("it is reported", |s| s.has_cluster_event("pvc-a", "VolumeFailedDelete"))
+        .await;
     simulation.until("it is gone", |s| s.volumes().is_empty()).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
 }
@@ -179,11 +181,11 @@ async fn a_refused_volume_is_told_in_the_api_servers_words_within_two_seconds() 
         simulation.start();
         let uid = simulation.create_claim("data");
         sleep(Duration::from_secs(2)).await;
-        let told = warnings(&simulation);
-        assert!(told.len() == 1 && told[0].0.contains(words), "{words}: {told:?}");
+        let warned = warnings(&simulation);
+        assert!(warned.len() == 1 && warned[0].0.contains(words), "{words}: {warned:?}");
         sleep(Duration::from_secs(120)).await;
-        let told = warnings(&simulation);
-        assert!(told.iter().all(|(text, _)| text.contains(words)), "{words}: {told:?}");
+        let warned = warnings(&simulation);
+        assert!(warned.iter().all(|(text, _)| text.contains(words)), "{words}: {warned:?}");
         simulation.faults().clear();
         simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
         assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (1, 1));
@@ -204,7 +206,7 @@ async fn success_is_told_after_any_number_of_failures() {
     assert!(simulation.has_event("data", "ProvisioningSucceeded"));
 }
 
-/// Of an open call each code is told once: the driver's next trouble is news.
+/// For an open call each code is reported once: the driver's next failure is a new event.
 #[tokio::test(start_paused = true)]
 async fn each_kind_of_unknown_end_is_warned_of_once() {
     let simulation = Simulation::new(1);
@@ -214,8 +216,8 @@ async fn each_kind_of_unknown_end_is_warned_of_once() {
     simulation.start();
     let uid = simulation.create_claim("data");
     simulation.until("it is served", |s| s.is_saved(&uid)).await;
-    let told = |code| (format!("rpc error: code = {code} desc = busy"), 1);
+    let warning = |code| (format!("rpc error: code = {code} desc = busy"), 1);
     let mut warned = warnings(&simulation);
     warned.sort();
-    assert_eq!(warned, ["Aborted", "DeadlineExceeded", "Unavailable"].map(told));
+    assert_eq!(warned, ["Aborted", "DeadlineExceeded", "Unavailable"].map(warning));
 }

@@ -292,7 +292,9 @@ async fn a_stop_while_saving_fails(fault: Rule) -> Duration {
     simulation.faults().add(fault);
     let (first, _second) = two(&simulation).await;
     simulation.create_claim("data");
-    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
     sleep(Duration::from_secs(5)).await;
     let start = Instant::now();
     first.stop();
@@ -329,7 +331,7 @@ async fn a_call_that_does_not_end_is_cut_and_the_lease_runs_out() {
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
 }
 
-/// Renewals go on while the end is awaited; they open nothing any more.
+/// Renewals go on until the process ends; they no longer open the gate.
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_after_the_cut() {
     let simulation = Simulation::new(1);
@@ -357,7 +359,7 @@ async fn nothing_starts_after_the_cut() {
     assert_eq!(simulation.api_requests("create", "persistentvolumes"), before);
 }
 
-/// The Lease is lost in mid-call: what happened is told before the process ends.
+/// The Lease is lost in mid-call: what happened is reported before the process ends.
 #[tokio::test(start_paused = true)]
 async fn the_last_events_get_out_when_the_lease_is_lost() {
     let simulation = Simulation::new(1);

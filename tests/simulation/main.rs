@@ -28,7 +28,7 @@ async fn a_claim_becomes_a_volume_and_goes_again() {
     let volume = simulation.volumes().remove(0);
     assert_eq!(volume["metadata"]["name"], format!("pvc-{uid}"));
     assert_eq!(volume["spec"]["claimRef"]["uid"], uid);
-    simulation.until("success is told", |s| s.has_event("data", "ProvisioningSucceeded")).await;
+    simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
 
     simulation.delete_claim("data");
     simulation.release(&uid);
@@ -100,19 +100,21 @@ async fn an_unclear_save_is_looked_after() {
     simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
     simulation.start();
     simulation.create_claim("data");
-    simulation.until("success is told", |s| s.has_event("data", "ProvisioningSucceeded")).await;
+    simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
     assert_eq!(simulation.api_requests("create", "persistentvolumes"), 1);
     assert_eq!((simulation.volumes().len(), simulation.calls("CreateVolume")), (1, 1));
 }
 
-/// A PersistentVolume that the API server refuses is told, and saved once it may be.
+/// A PersistentVolume that the API server refuses is reported, and saved once it is allowed.
 #[tokio::test(start_paused = true)]
 async fn a_refused_save_is_told_and_tried_again() {
     let simulation = Simulation::new(1);
     simulation.refuse("create", "persistentvolumes", 5);
     simulation.start();
     simulation.create_claim("data");
-    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
@@ -245,9 +247,9 @@ async fn an_attached_volume_is_not_deleted() {
     simulation.release(&uid);
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
-    let told = simulation.api.list("Event", "default");
+    let messages = simulation.api.list("Event", "default");
     let text = format!("persistentvolume pvc-{uid} is still attached to node n1");
-    assert!(told.iter().any(|event| event["message"] == text), "{told:?}");
+    assert!(messages.iter().any(|event| event["message"] == text), "{messages:?}");
 
     simulation.api.delete("VolumeAttachment", "", "a").unwrap();
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
@@ -278,7 +280,7 @@ async fn a_volume_that_came_and_went_is_not_saved_again() {
     faults.add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
     faults.add(Rule::on("get", "persistentvolumes", Effect::CutBefore).times(8));
     simulation.start();
-    // Born under its eyes, the claim needs no look-up: the first GET is the store's.
+    // The claim was created after the list and needs no look-up: the first GET is that of saving.
     sleep(Duration::from_secs(1)).await;
     let uid = simulation.create_claim("data");
     simulation.until("the POST is carried out", |s| s.volumes().len() == 1).await;
@@ -309,11 +311,11 @@ async fn a_volume_found_being_deleted_is_asked_for_anew_once_it_is_gone() {
         let uid = simulation.create_claim("data");
         simulation.until("the POST is carried out", |s| s.is_saved(&uid)).await;
         simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
-        let told = |s: &Simulation| {
-            let told = s.event_messages("data", "ProvisioningFailed");
-            told.iter().any(|text| text.ends_with("to go: somebody deleted it"))
+        let messages = |s: &Simulation| {
+            let messages = s.event_messages("data", "ProvisioningFailed");
+            messages.iter().any(|text| text.ends_with("to go: somebody deleted it"))
         };
-        simulation.until("the wait is told", told).await;
+        simulation.until("the wait is reported", messages).await;
         if !wanted {
             simulation.delete_claim("data");
         }
@@ -327,7 +329,7 @@ async fn a_volume_found_being_deleted_is_asked_for_anew_once_it_is_gone() {
     }
 }
 
-/// A stranger's PersistentVolume under the claim's name: told, waited for, and then saved.
+/// Another client's PersistentVolume has the claim's name: it is reported; ours is saved once it is gone.
 #[tokio::test(start_paused = true)]
 async fn a_strangers_volume_under_our_name_is_waited_for() {
     let simulation = Simulation::new(1);
@@ -336,14 +338,14 @@ async fn a_strangers_volume_under_our_name_is_waited_for() {
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     simulation.api.create(&foreign_volume(&uid, "other-uid", "strange")).unwrap();
-    simulation.until("the wait is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("the wait is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (1, 0));
 }
 
-/// The claim got another volume in mid-call: that one stands, ours is a suspect, told and kept.
+/// The claim got another volume during the call: that one stays; ours is a suspected leak, reported and kept.
 #[tokio::test(start_paused = true)]
 async fn a_second_volume_for_a_claim_is_a_suspect_and_never_deleted() {
     let simulation = Simulation::new(1);
@@ -352,7 +354,9 @@ async fn a_second_volume_for_a_claim_is_a_suspect_and_never_deleted() {
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
-    simulation.until("the suspect is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation
+        .until("the suspect is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (1, 0));
     assert_eq!((simulation.volumes().len(), simulation.left_at_driver().len()), (1, 1));
@@ -371,7 +375,7 @@ async fn a_volume_seen_in_mid_call_ends_the_asking() {
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
 
-/// A volume that came and went in mid-call puts the claim in doubt; its open call is followed all
+/// After a volume that came and went during the call the claim needs verification; its open call is followed all
 /// the same once nobody wants it any more.
 #[tokio::test(start_paused = true)]
 async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
@@ -417,7 +421,7 @@ async fn a_refused_claim_that_is_deleted_is_not_asked_for_again() {
         simulation.start();
         simulation.create_claim("data");
         simulation
-            .until("the refusal is told", |s| s.has_event("data", "ProvisioningFailed"))
+            .until("the refusal is reported", |s| s.has_event("data", "ProvisioningFailed"))
             .await;
         simulation.delete_claim("data");
         let asked = simulation.calls("CreateVolume");

@@ -101,14 +101,14 @@ impl Churn {
         }
     }
 
-    /// An object as an older process, or the original, may have left it.
+    /// An object as an older process, or external-provisioner, may have left it.
     fn stray(&self) {
         let [name, class, zone] = [("csisc-", 1000), ("c", CLASSES + 1), ("z", ZONES + 1)]
             .map(|(prefix, bound)| self.pick(prefix, bound));
         let _ = self.simulation.api.create(&object(&name, &class, &zone));
     }
 
-    /// A watch breaks, and what it missed is forgotten; or it goes on without telling all.
+    /// A watch breaks, and what it missed is compacted; or it goes on and leaves out events.
     fn lose_sight(&self) {
         let kinds = ["csistoragecapacities", "nodes", "csinodes", "storageclasses"];
         let kind = kinds[usize::try_from(self.chance.below(4)).unwrap()];

@@ -81,8 +81,8 @@ mod follows {
         until_published(&simulation, all(&["slow"], &["a", "b"], "2Gi")).await;
     }
 
-    /// As in the original, also where the driver was not asked: what a claim or its class say is
-    /// refused for good, and the room is looked at anew. What is only out of reach changes nothing.
+    /// As in external-provisioner, also where the driver was not asked: what a claim or its class say is
+    /// refused for good, and the capacity is read again. A call that failed for another reason changes nothing.
     #[tokio::test(start_paused = true)]
     async fn claims_that_are_refused() {
         let simulation = running().await;
@@ -146,7 +146,7 @@ mod follows {
         assert_eq!(writes(&simulation), [2, 4, 0]);
     }
 
-    /// The driver tells no keys: its room is the same everywhere. The original makes such objects
+    /// The driver has no topology keys: its capacity is the same everywhere. external-provisioner makes such objects
     /// and deletes them again with every poll.
     #[tokio::test(start_paused = true)]
     async fn a_driver_without_keys_without_churn() {
@@ -169,7 +169,7 @@ mod follows {
         );
     }
 
-    /// A class's parameters are told as they stand, with the keys that are meant for this program.
+    /// A class's parameters are sent unchanged, including the keys that are meant for this program.
     #[tokio::test(start_paused = true)]
     async fn parameters_as_they_stand() {
         let simulation = cluster(1);
@@ -189,7 +189,7 @@ mod follows {
 mod volumes {
     use super::*;
 
-    /// The class `slow` with room for claims, published; then the room shrinks.
+    /// The class `slow` with capacity for claims, published; then the capacity shrinks.
     async fn shrinking() -> Simulation {
         let simulation = running().await;
         add_class(&simulation, "slow");
@@ -208,9 +208,9 @@ mod volumes {
     async fn one_that_was_made_has_its_class_asked_about() {
         let simulation = shrinking().await;
         let uid = add_claim(&simulation, "data", "n1");
-        simulation.until("it is told", |s| sizes_of(s, "fast") == ["0", "0"]).await;
+        simulation.until("it is reported", |s| sizes_of(s, "fast") == ["0", "0"]).await;
         assert_eq!(sizes_of(&simulation, "slow"), ["1Gi", "1Gi"], "the next poll's");
-        // One that is accessible from everywhere: nobody knows where there is more room now.
+        // One that is accessible from everywhere: it is unknown where there is more capacity now.
         set_capacity(&simulation, 3);
         simulation.delete_claim("data");
         simulation.release(&uid);
@@ -224,7 +224,7 @@ mod volumes {
         let simulation = shrinking().await;
         simulation.script(json!({"create_volume": [{"error": {"code": "RESOURCE_EXHAUSTED"}}]}));
         add_claim(&simulation, "data", "n1");
-        simulation.until("it is told", |s| sizes_of(s, "fast") == ["0", "0"]).await;
+        simulation.until("it is reported", |s| sizes_of(s, "fast") == ["0", "0"]).await;
         assert_eq!(sizes_of(&simulation, "slow"), ["1Gi", "1Gi"]);
     }
 
@@ -257,7 +257,7 @@ mod objects_of_ours {
         let simulation = cluster(1);
         add_class(&simulation, "fast");
         add_node(&simulation, "n1", "a");
-        // As the original made them, and a double.
+        // As external-provisioner made them, and a double.
         for (name, class, zone) in [
             ("csisc-aaaaa", "fast", "a"),
             ("csisc-bbbbb", "gone", "a"),
@@ -327,7 +327,7 @@ mod objects_of_ours {
         );
     }
 
-    /// As in the original: by the next poll.
+    /// As in external-provisioner: by the next poll.
     #[tokio::test(start_paused = true)]
     async fn are_corrected_when_somebody_edits_them() {
         let simulation = running().await;
@@ -389,7 +389,7 @@ mod refusals {
         }
     }
 
-    /// The write took place and nobody was told: the name is the same, so there is no second one.
+    /// The write took place and its answer was lost: the name is the same, so there is no second object.
     #[tokio::test(start_paused = true)]
     async fn answers_that_are_lost_make_no_second_object() {
         const WITHOUT_STREAMING: u8 = 33;
@@ -400,7 +400,7 @@ mod refusals {
             let lost = Rule::on(verb, "csistoragecapacities", Effect::CutAfter);
             simulation.faults().add(lost.times(2));
         }
-        // Nor does the watch tell.
+        // Nor does the watch deliver it.
         let silent = Effect::Stream(StreamFault::Stall { after: 0 });
         simulation.faults().add(Rule::on("watch", "csistoragecapacities", silent));
         start(&simulation);
@@ -420,7 +420,7 @@ mod refusals {
         until_published(&simulation, Published::new()).await;
     }
 
-    /// The original needs no right to PATCH.
+    /// external-provisioner needs no right to PATCH.
     #[tokio::test(start_paused = true)]
     async fn to_patch_are_got_round() {
         let simulation = cluster(1);

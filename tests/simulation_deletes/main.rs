@@ -34,8 +34,8 @@ fn volume(name: &str, handle: &str) -> Value {
     })
 }
 
-/// What was told about an object without a namespace: type, reason and message with its count.
-fn told(simulation: &Simulation, about: &str) -> Vec<(String, String, String, u64)> {
+/// The events about an object without a namespace: type, reason, message and count.
+fn events(simulation: &Simulation, about: &str) -> Vec<(String, String, String, u64)> {
     let events = simulation.api.list("Event", "default");
     let about = events.iter().filter(|event| event["involvedObject"]["name"] == about);
     let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
@@ -66,10 +66,12 @@ mod handles {
         simulation.start();
         sleep(Duration::from_secs(1)).await;
         simulation.phase("ours", "Released");
-        simulation.until("it is told", |s| s.has_cluster_event("ours", "VolumeFailedDelete")).await;
+        simulation
+            .until("it is reported", |s| s.has_cluster_event("ours", "VolumeFailedDelete"))
+            .await;
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(simulation.calls("DeleteVolume"), 0);
-        let (_, _, text, _) = told(&simulation, "ours").remove(0);
+        let (_, _, text, _) = events(&simulation, "ours").remove(0);
         assert!(text.contains(r#"PersistentVolume "kept""#), "{text}");
 
         simulation.api.delete("PersistentVolume", "", "kept").unwrap();
@@ -155,7 +157,7 @@ mod detach {
         };
         let first = attached("n1", 2);
         assert_eq!(
-            told(&simulation, "pv"),
+            events(&simulation, "pv"),
             std::slice::from_ref(&first),
             "each quarter of an hour"
         );
@@ -163,7 +165,7 @@ mod detach {
         simulation.api.delete("VolumeAttachment", "", "pv-n1").unwrap();
         sleep(Duration::from_secs(2)).await;
         let second = attached("n2", 1);
-        assert_eq!(told(&simulation, "pv"), [first, second], "the node that has it now");
+        assert_eq!(events(&simulation, "pv"), [first, second], "the node that has it now");
         assert_eq!(simulation.calls("DeleteVolume"), 0);
         assert_eq!(simulation.api_requests("get", "secrets"), 0);
 
@@ -172,11 +174,11 @@ mod detach {
         simulation.until("it is deleted", |s| s.calls("DeleteVolume") == 1).await;
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         simulation.until("it is gone", |s| s.volumes().is_empty()).await;
-        assert_eq!(told(&simulation, "pv").len(), 2);
+        assert_eq!(events(&simulation, "pv").len(), 2);
         let metrics = process.metrics();
         assert!(metrics.contains("\nprovisioner_volumes_waiting_for_detach 0\n"));
         let failed = "controller_persistentvolume_delete_failed_total{class=\"\"} 3";
-        assert!(metrics.contains(failed), "as often as it was told: {metrics}");
+        assert!(metrics.contains(failed), "as often as the events: {metrics}");
     }
 
     /// Attached while the secret is read: looked at again right before the call.
@@ -197,7 +199,7 @@ mod detach {
     }
 }
 
-/// How many requests deletions cost: a look at the volume, unless what is written tells that the
+/// How many requests deletions cost: a read of the volume, unless what is written shows that the
 /// view of it is new.
 mod costs {
     use super::*;

@@ -1,5 +1,5 @@
-//! A driver that looks after what it copies: whatever it is asked to make a volume from must be
-//! there and guarded, from the call's first moment to its last.
+//! A driver that checks what it copies: each source of a volume must exist and have its
+//! finalizer, from the call's first moment to its last.
 
 use std::{sync::Arc, time::Duration};
 

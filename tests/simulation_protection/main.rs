@@ -28,7 +28,7 @@ const CLONE: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 const NO_SWEEP: &str = "--snapshot-orphan-sweep-interval=0";
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A cluster with snapshots, and a driver that looks after what it copies.
+/// A cluster with snapshots, and a driver that checks what it copies.
 struct Cluster {
     simulation: Simulation,
     driver: Arc<Host<CheckingDriver>>,
@@ -165,7 +165,7 @@ async fn a_snapshot_is_guarded_during_the_call_and_free_once_the_volume_is_saved
     assert!(!cluster.is_guarded("snap"));
     let verbs = ["get", "patch", "update", "list"];
     let count = verbs.map(|verb| cluster.simulation.api_requests(verb, "volumesnapshots"));
-    assert_eq!(count, [3, 2, 0, 0], "one look for the checks, and an edit each way");
+    assert_eq!(count, [3, 2, 0, 0], "one read for the checks, and an edit each way");
     cluster.kept_its_promise();
 }
 
@@ -256,7 +256,7 @@ async fn a_claim_that_waits_for_its_secret_holds_no_snapshot() {
     waits["spec"]["dataSource"] =
         json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"});
     cluster.simulation.api.create(&waits).unwrap();
-    cluster.until("it is told", |c| c.simulation.has_event("data", "ProvisioningFailed")).await;
+    cluster.until("it is reported", |c| c.simulation.has_event("data", "ProvisioningFailed")).await;
     assert!(!cluster.is_guarded("snap"));
     assert_eq!(cluster.simulation.api_requests("patch", "volumesnapshots"), 0);
 }

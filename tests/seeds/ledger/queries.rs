@@ -12,7 +12,7 @@ use super::{
 
 /// What a process that deletes a volume can know.
 pub(super) struct View {
-    /// How old its look at the PersistentVolume may be.
+    /// The greatest age of its read of the PersistentVolume.
     pub age: Duration,
     /// Until when attachments were shown to it; none: to this day.
     pub attachments: Option<Instant>,
@@ -22,7 +22,7 @@ impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
     /// and was bound to it. What was gone before who works now listed what there is counts only
     /// where the claim itself says so: it names its volume for ever. Known is what was so until
-    /// `known`. What another node has made tells nothing of what a call has left on this one.
+    /// `known`. What another node has created says nothing about what a call has left on this one.
     pub(super) fn all_had(&self, name: &str, since: Instant, known: Instant) -> Option<String> {
         let old = |at: Option<Instant>| at.is_some_and(|at| at < known);
         let had = |uid: &&String| {
@@ -71,20 +71,20 @@ impl Inner {
         let same_claim = |uid: &String| {
             may_be_of(name, uid) && self.unfollowed.iter().any(|volume| may_be_of(volume, uid))
         };
-        let said = |told: &String| told.contains(name) || told.contains(name_of(name));
-        self.suspects.iter().any(said) || self.claims.keys().any(same_claim)
+        let names = |report: &String| report.contains(name) || report.contains(name_of(name));
+        self.suspects.iter().any(names) || self.claims.keys().any(same_claim)
     }
 
-    /// Whether nothing tells the process of the call for this volume: that of another one, which is
+    /// Whether nothing shows the process the call for this volume: that of another one, which is
     /// held up in it, and whose prefix this one does not know. With a record of it on the claim it
-    /// does; that of this process's own call under another name tells nothing.
+    /// does; that of this process's own call under another name shows nothing.
     pub(super) fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
         let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
-        let told = self.recorded.get(claim).is_some_and(|record| record.is_for(name));
-        asks.is_some_and(|other| other != process) && !told
+        let is_recorded = self.recorded.get(claim).is_some_and(|record| record.is_for(name));
+        asks.is_some_and(|other| other != process) && !is_recorded
     }
 
-    /// The names under which calls that nothing tells the process of are under way for the claim of
+    /// The names under which calls that nothing shows the process are under way for the claim of
     /// this volume.
     pub(super) fn unknown_beside(&self, process: &str, name: &str) -> BTreeSet<String> {
         let Some(claim) = self.sole_claim(name) else { return BTreeSet::new() };
@@ -96,14 +96,14 @@ impl Inner {
         self.calls.keys().filter(is_unknown).cloned().collect()
     }
 
-    /// Whether a call for the volume began while one for the other was under way, and nothing told so.
+    /// Whether a call for the volume began while one for the other was under way, and nothing showed it.
     pub(super) fn began_beside(&self, name: &str, other: &str) -> bool {
         self.calls.get(name).is_some_and(|calls| calls.beside.contains(other))
     }
 
     /// Whether an ended process left a recorded call for this claim open, or `process` has not finished
     /// one, the claim never got a PersistentVolume, and another one has one of the name. A recorded call
-    /// that never reached the driver is an open one all the same: nobody was told so.
+    /// that never reached the driver is open all the same: nobody knows that it was lost.
     pub(super) fn waits_behind_another(&self, uid: &str, process: &str) -> bool {
         let is_known = self.ever_recorded.contains(uid);
         let followed = |(_, calls): &(&String, &CallsTruth)| {
@@ -176,7 +176,7 @@ impl Inner {
         let mut why = Vec::new();
         let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
         let owner = self.owner(handle);
-        // The one that is deleted was read; of others of its handle only a watch tells.
+        // The one that is deleted was read; others of its handle are known only by a watch.
         let read = owner.as_ref().and_then(|uid| self.volumes.get(uid)).map(|it| &it.name);
         let is_told = |volume: &&&VolumeTruth| read == Some(&volume.name) || known(volume);
         for volume in standing.iter().filter(is_told).filter(|volume| old(volume.kept)) {
@@ -187,7 +187,7 @@ impl Inner {
         }
         let sole = self.sole_claim(image_of(handle)).is_some();
         // Of claims whose names are cut to the same text, one's volume can be made when another's has
-        // gone; and what people took from one, the driver tells the other is its own.
+        // gone; and what people took from one, the driver returns to the other as its own.
         let had_it = |volume: &VolumeTruth| made.map_or(sole, |made| volume.gone >= Some(made));
         let mut lost = same()
             .filter(|volume| volume.bound.is_some() && old(volume.gone))
@@ -214,12 +214,12 @@ impl Inner {
         };
         if let Some(removal) = self.removals.get(handle)
             && removal.process == process
-            && removal.told
+            && removal.answered
             && removal.volume.is_some()
             && removal.volume == owner
             && was_read(removal.began)
         {
-            why.push("it was told that this is done".to_owned());
+            why.push("it was answered that this is done".to_owned());
         }
         why
     }
