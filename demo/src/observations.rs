@@ -1,4 +1,4 @@
-//! What each thing seen is called, and which steps it shows.
+//! The text of each observation, and which steps it shows.
 //!
 //! Owns the words of the timeline's lines: pure functions of an object, a call to the driver, or a
 //! listing of the disk. Promises that no secret's content gets into a line.
@@ -18,7 +18,7 @@ use testkit::driver::Record;
 
 use crate::steps::Step;
 
-/// Where something was seen.
+/// Where something was observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// What the demo itself does.
@@ -39,14 +39,14 @@ pub enum Source {
     Disk,
 }
 
-/// One thing that was seen.
+/// One observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
+pub struct Observation {
     /// Where.
     pub source: Source,
     /// What it is about; the same thing has the same subject.
     pub subject: String,
-    /// What is seen of it.
+    /// Its state.
     pub text: String,
     /// The steps that this shows.
     pub steps: Vec<Step>,
@@ -61,7 +61,7 @@ pub enum Fate {
     Gone,
 }
 
-impl Sighting {
+impl Observation {
     fn new(source: Source, subject: String, text: impl Into<String>, steps: Vec<Step>) -> Self {
         Self { source, subject, text: text.into(), steps }
     }
@@ -76,8 +76,8 @@ impl Sighting {
     }
 }
 
-/// The sighting as a line says it.
-impl fmt::Display for Sighting {
+/// The observation as a line says it.
+impl fmt::Display for Observation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.subject)?;
         if self.text.is_empty() { Ok(()) } else { write!(f, ": {}", self.text) }
@@ -96,15 +96,15 @@ fn shown<const N: usize>(steps: [(bool, Step); N]) -> Vec<Step> {
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// A class: what it makes, and the template of its secret's name.
-pub fn class(class: &StorageClass, fate: Fate) -> Sighting {
+pub fn class(class: &StorageClass, fate: Fate) -> Observation {
     let subject = class.name_any();
     if fate == Fate::Gone {
-        return Sighting::gone(Source::Class, subject, Vec::new());
+        return Observation::gone(Source::Class, subject, Vec::new());
     }
     let secret = "csi.storage.k8s.io/provisioner-secret-name";
     let template = class.parameters.as_ref().and_then(|parameters| parameters.get(secret));
     let template = template.map(|name| format!(", secret {name}")).unwrap_or_default();
-    Sighting::new(
+    Observation::new(
         Source::Class,
         subject,
         format!("volumes of {}{template}", class.provisioner),
@@ -113,21 +113,24 @@ pub fn class(class: &StorageClass, fate: Fate) -> Sighting {
 }
 
 /// A secret: that it is there. More is not even asked for.
-pub fn secret(secret: &PartialObjectMeta<Secret>, fate: Fate) -> Sighting {
+pub fn secret(secret: &PartialObjectMeta<Secret>, fate: Fate) -> Observation {
     let subject = named(secret);
     match fate {
-        Fate::Present => {
-            Sighting::new(Source::Secret, subject, "stored; its content is not shown", Vec::new())
-        }
-        Fate::Gone => Sighting::gone(Source::Secret, subject, Vec::new()),
+        Fate::Present => Observation::new(
+            Source::Secret,
+            subject,
+            "stored; its content is not shown",
+            Vec::new(),
+        ),
+        Fate::Gone => Observation::gone(Source::Secret, subject, Vec::new()),
     }
 }
 
 /// A claim: its phase, its provisioner and its volume.
-pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Sighting {
+pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Observation {
     let subject = named(claim);
     if fate == Fate::Gone {
-        return Sighting::gone(Source::Claim, subject, vec![Step::ClaimGone]);
+        return Observation::gone(Source::Claim, subject, vec![Step::ClaimGone]);
     }
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("new");
     let provisioner = claim.annotations().get(PROVISIONER);
@@ -144,14 +147,14 @@ pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Sighting {
         (provisioner.is_some(), Step::ClaimHandedOver),
         (phase == "Bound", Step::ClaimBound),
     ]);
-    Sighting::new(Source::Claim, subject, text, steps)
+    Observation::new(Source::Claim, subject, text, steps)
 }
 
 /// A PersistentVolume: its phase, its size and the driver's name for it.
-pub fn volume(volume: &PersistentVolume, fate: Fate) -> Sighting {
+pub fn volume(volume: &PersistentVolume, fate: Fate) -> Observation {
     let subject = volume.name_any();
     if fate == Fate::Gone {
-        return Sighting::gone(Source::Volume, subject, vec![Step::VolumeGone]);
+        return Observation::gone(Source::Volume, subject, vec![Step::VolumeGone]);
     }
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("new");
     let deleting = volume.metadata.deletion_timestamp.is_some();
@@ -166,7 +169,7 @@ pub fn volume(volume: &PersistentVolume, fate: Fate) -> Sighting {
         (phase == "Released", Step::VolumeReleased),
         (deleting, Step::VolumeDeleting),
     ]);
-    Sighting::new(Source::Volume, subject, text, steps)
+    Observation::new(Source::Volume, subject, text, steps)
 }
 
 fn made_of(volume: &PersistentVolume) -> String {
@@ -176,14 +179,14 @@ fn made_of(volume: &PersistentVolume) -> String {
     format!("{} at {}", size.map_or("?", |size| &size.0), handle.unwrap_or("?"))
 }
 
-/// An event: what its author tells, and how often.
-pub fn event(event: &Event, fate: Fate) -> Sighting {
+/// An event: its message and its count.
+pub fn event(event: &Event, fate: Fate) -> Observation {
     let or_empty = |field: &Option<String>| field.clone().unwrap_or_default();
     let about = &event.involved_object;
     let namespace = about.namespace.as_ref().map(|namespace| format!("{namespace}/"));
     let subject = namespace.unwrap_or_default() + &or_empty(&about.name);
     if fate == Fate::Gone {
-        return Sighting::gone(Source::Event, subject, Vec::new());
+        return Observation::gone(Source::Event, subject, Vec::new());
     }
     let reason = or_empty(&event.reason);
     let times = event.count.filter(|count| *count > 1);
@@ -194,7 +197,7 @@ pub fn event(event: &Event, fate: Fate) -> Sighting {
         (reason == "Provisioning", Step::BeginningTold),
         (reason == "ProvisioningSucceeded", Step::SuccessTold),
     ]);
-    Sighting::new(Source::Event, subject, text, steps)
+    Observation::new(Source::Event, subject, text, steps)
 }
 
 fn named(object: &impl kube::ResourceExt) -> String {
@@ -205,7 +208,7 @@ fn named(object: &impl kube::ResourceExt) -> String {
 
 /// A call to the driver: what it is about, and which secrets came with it, by their keys alone.
 /// `expected` is what the claim's secret holds.
-pub fn call(record: &Record, expected: &BTreeMap<String, String>) -> Sighting {
+pub fn call(record: &Record, expected: &BTreeMap<String, String>) -> Observation {
     let words: Vec<String> = [about(&record.request), secrets(&record.request)].concat();
     let creates = record.method == "CreateVolume";
     let passed = !expected.is_empty() && sent_secrets(&record.request) == *expected;
@@ -215,7 +218,7 @@ pub fn call(record: &Record, expected: &BTreeMap<String, String>) -> Sighting {
         (creates && passed, Step::SecretPassed),
         (record.method == "DeleteVolume", Step::DeleteCalled),
     ]);
-    Sighting::new(Source::Driver, record.method.to_owned(), words.join(", "), steps)
+    Observation::new(Source::Driver, record.method.to_owned(), words.join(", "), steps)
 }
 
 fn text<'a>(request: &'a Value, pointer: &str) -> Option<&'a str> {
@@ -246,16 +249,16 @@ fn sent_secrets(request: &Value) -> BTreeMap<String, String> {
 pub type Listing = BTreeMap<String, BTreeSet<String>>;
 
 /// What became of each directory.
-pub fn disk(before: &Listing, now: &Listing) -> Vec<Sighting> {
+pub fn disk(before: &Listing, now: &Listing) -> Vec<Observation> {
     let changed = now.iter().filter(|(name, files)| before.get(*name) != Some(files));
     let made = changed.map(|(name, files)| {
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         let text = format!("holds {}", files.join(", "));
-        Sighting::new(Source::Disk, name.clone(), text, vec![Step::DirectoryMade])
+        Observation::new(Source::Disk, name.clone(), text, vec![Step::DirectoryMade])
     });
     let gone = before.keys().filter(|name| !now.contains_key(*name));
     made.chain(
-        gone.map(|name| Sighting::gone(Source::Disk, name.clone(), vec![Step::DirectoryGone])),
+        gone.map(|name| Observation::gone(Source::Disk, name.clone(), vec![Step::DirectoryGone])),
     )
     .collect()
 }

@@ -20,8 +20,8 @@ fn with(mut base: Value, more: &Value) -> Value {
     base
 }
 
-fn line(sighting: &Sighting) -> (String, &[Step]) {
-    (sighting.to_string(), &sighting.steps)
+fn line(observation: &Observation) -> (String, &[Step]) {
+    (observation.to_string(), &observation.steps)
 }
 
 fn owned(text: &str) -> String {
@@ -165,10 +165,10 @@ fn the_disk_shows_what_came_changed_and_went() {
         (&one, &other, Some(("a: holds data", Step::DirectoryMade))),
         (&one, &none, Some(("a: gone", Step::DirectoryGone))),
     ] {
-        let seen = disk(before, now);
-        let seen: Vec<_> = seen.iter().map(line).collect();
+        let observed = disk(before, now);
+        let observed: Vec<_> = observed.iter().map(line).collect();
         let expected: Vec<_> =
             expected.iter().map(|(text, step)| (owned(text), slice::from_ref(step))).collect();
-        assert_eq!(seen, expected);
+        assert_eq!(observed, expected);
     }
 }
