@@ -32,7 +32,8 @@
 //!
 //! Outside this crate: `proto/csi.proto` is the CSI specification. `testkit/` (never shipped) contains an
 //! in-memory API server, test drivers and the scenario player. `tests/` contains integration tests and
-//! simulations. `docs/` describes behaviour and decisions, above all `docs/safety.md`.
+//! simulations; what they share is in `tests/support/`. `docs/` describes behaviour and decisions, above
+//! all `docs/safety.md`.
 //!
 //! # How a claim is provisioned
 //!

@@ -1,4 +1,4 @@
-//! Deliberate defects, each of which the simulation (`tests/seeds.rs`) must find.
+//! Deliberate defects, each of which the simulation (`tests/seeds/main.rs`) must find.
 //!
 //! Without the feature `mutations`, which no shipped build has, [`is_on`] is the constant `false`, and the
 //! compiler removes the defects.

@@ -1,9 +1,9 @@
-//! How often the program asks for memory to log a line, and to tell of an event: thousands of each are
-//! told in a burst. Counted by the allocator, so that neither the machine nor the time of day matters.
+//! How often the program allocates memory to log a line, and to emit an event: thousands of each are
+//! written in a burst. Counted by the allocator, so that neither the machine nor the time of day matters.
 //!
 //! One test and a binary of its own, because whatever else ran would be counted as well.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
@@ -37,12 +37,12 @@ use tower::service_fn;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// So many of each are told.
-const TOLD: usize = 4;
+/// So many of each are written.
+const COUNT: usize = 4;
 
 /// How often the program may ask for memory to log a line, whatever it says.
 const A_LINE: usize = 2;
-/// And to tell an event, its line included.
+/// And to emit an event, its line included.
 const AN_EVENT: usize = 10;
 /// And until the event is on its way, with all that a request needs.
 const AN_EVENT_SENT: usize = 22;
@@ -53,12 +53,12 @@ fn asked() -> usize {
     stats.allocations + stats.reallocations
 }
 
-/// How often each `tell` but the first asks for memory: what is needed but once is there by then.
-fn each(tell: impl Fn(usize)) -> [usize; TOLD] {
-    tell(0);
+/// How often each `write` but the first allocates memory: what is needed only once exists by then.
+fn each(write: impl Fn(usize)) -> [usize; COUNT] {
+    write(0);
     std::array::from_fn(|number| {
         let before = asked();
-        tell(number + 1);
+        write(number + 1);
         asked() - before
     })
 }
@@ -85,7 +85,7 @@ fn server(came: &Arc<AtomicUsize>) -> Transport {
     }))
 }
 
-/// Who tells of claims, and writes to `server`.
+/// The emitter of claims' events, which sends them to `server`.
 fn claim_events(server: Transport) -> ClaimEvents {
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
     let (metrics, random) = (Metrics::new().unwrap(), Arc::new(Generator::from_seed(1)));
@@ -103,7 +103,7 @@ fn claim(number: usize) -> Claim {
     serde_json::from_value(claim).unwrap()
 }
 
-fn tell_line(number: usize) {
+fn log_line(number: usize) {
     tracing::info!(
         target: "csi_provisioner::test",
         number,
@@ -119,7 +119,7 @@ fn tell_line(number: usize) {
 async fn a_line_and_an_event_ask_for_little_memory() {
     let settings = Logging { verbosity: 0, vmodule: vec![], format: LogFormat::Text };
     logging::init(&settings, Arc::new(Fixed)).unwrap();
-    let alone = each(tell_line);
+    let alone = each(log_line);
     assert!(alone.iter().all(|asked| *asked <= A_LINE), "alone: {alone:?}");
     let span = tracing::info_span!(
         target: "csi_provisioner::test",
@@ -128,23 +128,23 @@ async fn a_line_and_an_event_ask_for_little_memory() {
         uid = "6f0c3d1e-8f6b-4f0e-9d9c-2f0c3d1e8f6b",
         attempt = 2
     );
-    let in_span = span.in_scope(|| each(tell_line));
+    let in_span = span.in_scope(|| each(log_line));
     assert!(in_span.iter().all(|asked| *asked <= A_LINE), "in a span: {in_span:?}");
 
     let came = Arc::new(AtomicUsize::new(0));
     let events = claim_events(server(&came));
-    let claims: Vec<Claim> = (0..=TOLD).map(claim).collect();
+    let claims: Vec<Claim> = (0..=COUNT).map(claim).collect();
     for (number, claim) in claims.iter().enumerate() {
         let before = asked();
         events.provisioning(claim);
-        let told = asked() - before;
+        let recorded = asked() - before;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let sent = came.load(Relaxed) - before;
         // The first one finds nothing ready.
-        let within = told <= AN_EVENT && (told..=AN_EVENT_SENT).contains(&sent);
+        let within = recorded <= AN_EVENT && (recorded..=AN_EVENT_SENT).contains(&sent);
         assert!(
             number == 0 || within,
-            "event {number}: {told} to tell it, {sent} until it was sent"
+            "event {number}: {recorded} to emit it, {sent} until it was sent"
         );
     }
 }

@@ -2,19 +2,15 @@
 //! no longer listens to, and ends in order. And every flag of v1.6.0 is accepted, as
 //! docs/from-v1.md says.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::path::Path;
 
 use csi_provisioner::flags::Flags;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
-use process::{Directory, Provisioner, client};
+use support::process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
@@ -161,14 +157,14 @@ const FIELD: [Manifest; 16] = [
 ];
 
 /// A cluster and a driver without topology.
-struct Surroundings {
+struct Setup {
     directory: Directory,
     served: Served,
     driver: Host<Scripted>,
     client: Client,
 }
 
-impl Surroundings {
+impl Setup {
     async fn new() -> Self {
         let directory = Directory::new();
         let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
@@ -178,7 +174,7 @@ impl Surroundings {
         let driver = Host::new(Scripted::new(script));
         driver.listen(&directory.0.join("csi.sock")).unwrap();
         let kubeconfig = served.layout().kubeconfig("admin");
-        let client = client(kubeconfig.to_str().unwrap()).await;
+        let client = client(kubeconfig).await;
         Self { directory, served, driver, client }
     }
 
@@ -201,11 +197,15 @@ impl Surroundings {
         (!holder.is_empty()).then_some(holder)
     }
 
-    /// Starts the program by a manifest, lets it lead, and ends it; tells what it logged.
+    /// Starts the program by a manifest, lets it lead, and ends it; returns its log.
     async fn live(&self, manifest: &Manifest, log: &Path) -> String {
         let rooks = manifest.arguments.contains("=rook-ceph");
         let namespace = if rooks { "rook-ceph" } else { "default" };
-        let mut provisioner = Provisioner::start(&self.arguments(manifest), log.to_owned());
+        let mut provisioner = Provisioner::start(
+            env!("CARGO_BIN_EXE_csi-provisioner"),
+            &self.arguments(manifest),
+            log.to_owned(),
+        );
         let leads = format!("it leads with the arguments of {}", manifest.of);
         provisioner.until(&leads, async |_| self.leader(namespace).await.is_some()).await;
         assert!(provisioner.stop().await.success(), "{}", manifest.of);
@@ -216,14 +216,14 @@ impl Surroundings {
 
 #[tokio::test]
 async fn manifests_in_the_field_start_it_and_hear_of_what_is_retired() {
-    let around = Surroundings::new().await;
+    let around = Setup::new().await;
     for manifest in &FIELD {
         let log = around.live(manifest, &around.directory.0.join("provisioner.log")).await;
         let warnings: Vec<_> = log.lines().filter(|line| line.contains(" is retired")).collect();
         assert_eq!(warnings.len(), manifest.retired.len(), "{}: {warnings:#?}", manifest.of);
         for retired in manifest.retired {
-            let told = warnings.iter().any(|line| names(line, retired));
-            assert!(told, "{}: nothing about {retired} in {warnings:#?}", manifest.of);
+            let warned = warnings.iter().any(|line| names(line, retired));
+            assert!(warned, "{}: nothing about {retired} in {warnings:#?}", manifest.of);
         }
     }
     around.driver.stop();

@@ -1,25 +1,20 @@
 //! What storage capacity costs in a large cluster, in simulated time: 2,000 nodes in 10 zones and
 //! 20 classes, which is 200 objects. Prints writes, questions, the time until everything is
-//! published, and memory; fails above the bounds. docs/benches.md tells how to read it.
+//! published, and memory; fails above the bounds. docs/benches.md says how to read it.
 //!
 //! One test and a binary of its own, because the allocator counts whatever runs.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the cluster
-#[path = "capacity/cluster.rs"]
-mod cluster;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{alloc::System, time::Duration};
 
-use cluster::{add_class, add_node, cluster, move_node, remove_node, room, writes};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use support::{
+    capacity::{add_class, add_node, cluster, move_node, remove_node, set_capacity, writes},
+    simulation::Simulation,
+};
 use tokio::time::{Instant, sleep};
-use world::Simulation;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -80,7 +75,7 @@ async fn took(most: Duration, holds: impl Fn() -> bool) -> Duration {
 }
 
 /// One line of the table.
-fn tell(flags: &str, what: &str, took: Duration, before: [usize; 3], simulation: &Simulation) {
+fn print(flags: &str, what: &str, took: Duration, before: [usize; 3], simulation: &Simulation) {
     let [created, corrected, deleted] = writes(simulation);
     println!(
         "{flags:28} {what:34} {:7.1} s {:5} created {:5} corrected {:5} deleted",
@@ -98,15 +93,15 @@ async fn measure(flags: &[&str], most: Duration) {
     let all = [&["--enable-capacity", "--capacity-ownerref-level=-1"], flags].concat();
     let process = simulation.start_with(&all);
     let published = took(most, || all_are(&simulation, "1Gi")).await;
-    tell(name, "all objects published after", published, [0; 3], &simulation);
+    print(name, "all objects published after", published, [0; 3], &simulation);
     sleep(2 * POLL).await;
     assert_eq!(writes(&simulation), [OBJECTS, 0, 0], "each is written once");
     let asked = simulation.calls("GetCapacity");
     println!("{name:28} GetCapacity called {asked} times until then and in two polls more");
 
-    room(&simulation, 2);
+    set_capacity(&simulation, 2);
     let corrected = took(POLL + most, || all_are(&simulation, "2Gi")).await;
-    tell(name, "other sizes are told after", corrected, [OBJECTS, 0, 0], &simulation);
+    print(name, "other sizes are published after", corrected, [OBJECTS, 0, 0], &simulation);
 
     // Nodes are replaced one after the other: no zone is without nodes.
     let before = writes(&simulation);
@@ -123,14 +118,14 @@ async fn measure(flags: &[&str], most: Duration) {
         move_node(&simulation, &format!("new-node-{node:04}"), "zone-x");
     }
     took(most, || count(&simulation) == OBJECTS + CLASSES).await;
-    tell(name, "300 nodes replaced, one zone more", begun.elapsed(), before, &simulation);
+    print(name, "300 nodes replaced, one zone more", begun.elapsed(), before, &simulation);
     process.kill();
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_hundred_objects_are_published_within_two_polls() {
     measure(&["--kube-api-capacity-qps=50"], 2 * POLL).await;
-    // The original's one request a second is the default here, too.
+    // external-provisioner's one request a second is the default here, too.
     measure(&[], Duration::from_secs(OBJECTS as u64 + 10)).await;
     memory().await;
 }

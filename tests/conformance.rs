@@ -63,6 +63,6 @@ fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
 fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
     // On one thread calls that come together are noted in the order in which they came.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = |played: &Played| println!("{played}");
-    Ok(runtime.block_on(play_all(files, options, Cluster::of_environment, told)))
+    let report = |played: &Played| println!("{played}");
+    Ok(runtime.block_on(play_all(files, options, Cluster::of_environment, report)))
 }

@@ -1,6 +1,6 @@
 //! The CSI messages on the wire: what Google's protobuf wrote (`tests/fixtures/csi_wire`), the
 //! generated code reads field for field, and writes byte for byte.
-#![allow(clippy::unwrap_used, clippy::panic)] // what tests share is a test too
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{collections::BTreeMap, fmt::Debug};
 

@@ -6,12 +6,8 @@
 //! iproute2 and util-linux; where that can't be had the test is skipped, and says so. With `DEAD_LINK=1`
 //! in the environment, as in CI, it fails instead.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{
     collections::BTreeSet,
@@ -24,7 +20,7 @@ use std::{
 };
 
 use kube::Client;
-use process::{Directory, Provisioner, client};
+use support::process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
@@ -220,7 +216,7 @@ fn claim(name: &str) -> Vec<serde_json::Value> {
 }
 
 /// From now on the driver answers a second late, with as much as a PersistentVolume takes. That is more than
-/// the kernel takes of a request whose packets are not acknowledged, so whoever writes it has to wait.
+/// the kernel takes of a request whose packets are not acknowledged, so its writer has to wait.
 fn make_large(driver: &Host<Scripted>) {
     let context = [("large".to_owned(), "x".repeat(250_000))].into();
     let volume = VolumeSpec { volume_context: context, ..VolumeSpec::default() };
@@ -270,7 +266,7 @@ async fn in_a_network_of_its_own() {
     let relay = relay(served.url().trim_start_matches("https://").parse().unwrap()).await;
     let admin = served.layout().kubeconfig("admin");
     fs::write(directory.0.join("relayed.kubeconfig"), through(relay, &admin)).unwrap();
-    let user = client(admin.to_str().unwrap()).await;
+    let user = client(admin).await;
     let mut tasks = JoinSet::new();
     tasks.spawn(binder::run(user.clone(), binder::Settings::default()));
     let mut provisioner = start(&network, &directory.0);

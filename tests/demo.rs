@@ -3,7 +3,7 @@
 //!
 //! It stands here and not in `demo/`, for cargo gives a test the program of its own package only.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
@@ -32,17 +32,17 @@ use tokio::{task::JoinSet, time::sleep};
 /// machine on which every demo of this file runs at once.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// What the demo told.
+/// What the demo printed.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<u8>>>);
+struct Output(Arc<Mutex<Vec<u8>>>);
 
-impl Told {
+impl Output {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
-impl Write for Told {
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -57,12 +57,12 @@ fn stub(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("demo/tests/stubs").join(name)
 }
 
-fn settings(limit: Duration, told: &Told) -> Settings {
+fn settings(limit: Duration, output: &Output) -> Settings {
     Settings {
         program: PathBuf::from(env!("CARGO_BIN_EXE_csi-provisioner")),
         limit,
         size: None,
-        timeline: Timeline::plain(told.clone()),
+        timeline: Timeline::plain(output.clone()),
     }
 }
 
@@ -89,24 +89,24 @@ async fn played(mut demo: Demo, before: Act, fault: impl FnOnce(&Demo)) -> Resul
 
 #[tokio::test]
 async fn with_the_real_program_all_steps_are_seen_and_nothing_is_left() {
-    let told = Told::default();
-    let demo = Demo::prepare(settings(LIMIT, &told)).await.unwrap();
+    let output = Output::default();
+    let demo = Demo::prepare(settings(LIMIT, &output)).await.unwrap();
     let directory = demo.cluster().volumes_directory().parent().unwrap().to_owned();
     let outcome = played(demo, Act::Start, |_| {}).await;
-    let text = told.text();
+    let text = output.text();
     assert!(outcome.is_ok(), "{}\n{text}", outcome.unwrap_err());
     assert!(text.trim_end().ends_with("the driver's list is empty."), "{text}");
     for source in ["demo", "class", "secret", "claim", "event", "driver", "disk", "volume"] {
-        let told = |line: &str| line.split_whitespace().nth(2) == Some(source);
-        assert!(text.lines().any(told), "no {source} in:\n{text}");
+        let output = |line: &str| line.split_whitespace().nth(2) == Some(source);
+        assert!(text.lines().any(output), "no {source} in:\n{text}");
     }
     assert!(!directory.exists(), "files are left in {}", directory.display());
 }
 
 #[tokio::test]
 async fn no_secret_is_shown_logged_or_written() {
-    let told = Told::default();
-    let mut demo = Demo::prepare(settings(LIMIT, &told)).await.unwrap();
+    let output = Output::default();
+    let mut demo = Demo::prepare(settings(LIMIT, &output)).await.unwrap();
     for act in [Act::Start, Act::Create] {
         demo.play(act).await.unwrap();
     }
@@ -114,9 +114,9 @@ async fn no_secret_is_shown_logged_or_written() {
     let volume = cluster.volumes_directory().join(&cluster.files().unwrap()[0]);
     let record = fs::read_to_string(volume.join("volume.json")).unwrap();
     let log = fs::read_to_string(cluster.log()).unwrap();
-    assert!(told.text().contains("with secret password + user"), "{}", told.text());
+    assert!(output.text().contains("with secret password + user"), "{}", output.text());
     for content in cluster::secret_content().unwrap().into_values() {
-        for text in [&told.text(), &log, &record] {
+        for text in [&output.text(), &log, &record] {
             assert!(!text.contains(&content), "{content} in:\n{text}");
         }
     }
@@ -202,7 +202,7 @@ fn obstruct(demo: &Demo) {
 }
 
 async fn played_without(step: Step) -> (Step, Result<(), Failure>) {
-    let mut settings = settings(PATIENCE, &Told::default());
+    let mut settings = settings(PATIENCE, &Output::default());
     let outcome = match fault_of(step) {
         Fault::Setting(set) => {
             set(&mut settings);
@@ -229,7 +229,7 @@ async fn without_any_one_step_the_demo_fails_and_names_it() {
 
 #[tokio::test]
 async fn a_volume_that_does_not_wait_for_its_finalizer_is_noticed() {
-    let demo = Demo::prepare(settings(PATIENCE, &Told::default())).await.unwrap();
+    let demo = Demo::prepare(settings(PATIENCE, &Output::default())).await.unwrap();
     let outcome = played(demo, Act::Delete, |demo| {
         let api = demo.cluster().api();
         api.faults().add(refused("patch", "persistentvolumes", ""));
@@ -248,7 +248,7 @@ async fn a_volume_that_does_not_wait_for_its_finalizer_is_noticed() {
 
 #[tokio::test]
 async fn what_is_left_at_the_end_is_named() {
-    let demo = Demo::prepare(settings(LIMIT, &Told::default())).await.unwrap();
+    let demo = Demo::prepare(settings(LIMIT, &Output::default())).await.unwrap();
     let outcome = played(demo, Act::Delete, |demo| {
         fs::create_dir(demo.cluster().volumes_directory().join("vol-stray")).unwrap();
     })

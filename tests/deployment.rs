@@ -1,7 +1,7 @@
 //! The example Deployment, the overlays and the Dockerfile say what the program understands and
 //! what CI has tried.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // helpers panic, as tests do
 
 use csi_provisioner::{flags::Flags, http};
 use k8s_openapi::api::{

@@ -1,6 +1,6 @@
-//! The page that tells users of the differences and the files that test them hold together.
+//! docs/differences.md lists exactly the differences that have an expectation in `tests/conformance`.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,19 +1,15 @@
-//! The real binary ends when it is told to, whatever it is doing, and can be looked at until then.
+//! The real binary ends on SIGTERM, whatever it is doing, and serves its endpoint until then.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used)]
-
-#[path = "walk/http.rs"]
-mod http;
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{fs, time::Duration};
 
-use http::body;
-use process::{Directory, Provisioner};
 use serde_json::json;
+use support::{
+    http::body,
+    process::{Directory, Provisioner},
+};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
@@ -38,11 +34,15 @@ async fn a_signal_is_heard_before_there_is_a_way_to_the_api_server() {
     let (file, began) = (directory.0.join("kubeconfig"), directory.0.join("began"));
     fs::write(&file, kubeconfig(began.to_str().unwrap())).unwrap();
     let argument = format!("--kubeconfig={}", file.display());
-    let mut provisioner = Provisioner::start(&[argument], directory.0.join("log"));
+    let mut provisioner = Provisioner::start(
+        env!("CARGO_BIN_EXE_csi-provisioner"),
+        &[argument],
+        directory.0.join("log"),
+    );
     provisioner.until("the plugin runs", async |_| began.exists()).await;
-    let told = Instant::now();
+    let stopped = Instant::now();
     assert_eq!(provisioner.stop().await.code(), Some(0), "{}", provisioner.log());
-    assert!(told.elapsed() < Duration::from_secs(4), "it waited for the plugin");
+    assert!(stopped.elapsed() < Duration::from_secs(4), "it waited for the plugin");
 }
 
 /// An API server with a claim of a class, and a driver that takes its time to make a volume.
@@ -85,7 +85,11 @@ impl Cluster {
             "--leader-election".to_owned(),
         ];
         arguments.extend(flags.iter().map(ToString::to_string));
-        let mut provisioner = Provisioner::start(&arguments, self.directory.0.join("log"));
+        let mut provisioner = Provisioner::start(
+            env!("CARGO_BIN_EXE_csi-provisioner"),
+            &arguments,
+            self.directory.0.join("log"),
+        );
         let asked = async |_: &mut Provisioner| self.driver.journal().count("CreateVolume") == 1;
         provisioner.until("a call runs", asked).await;
         provisioner
@@ -102,20 +106,20 @@ async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
     let is_running = async |_: &mut Provisioner| body(port, "/metrics").await.contains(runs);
     provisioner.until("its metrics say so", is_running).await;
 
-    let (ended, seen) = tokio::join!(provisioner.stop(), async {
+    let (ended, (check, metrics)) = tokio::join!(provisioner.stop(), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         (body(port, "/healthz/leader-election").await, body(port, "/metrics").await)
     });
     assert!(ended.success());
-    assert_eq!(seen.0, "ok");
-    assert!(seen.1.contains(runs), "{}", seen.1);
+    assert_eq!(check, "ok");
+    assert!(metrics.contains(runs), "{metrics}");
     let volumes = cluster.served.api().list("PersistentVolume", "");
     assert_eq!(volumes.len(), 1, "the call ran to its end");
     cluster.driver.stop();
     cluster.served.stop().await;
 }
 
-/// Whoever looks for a volume that nothing in the cluster tells of finds it in the last lines.
+/// A volume that nothing in the cluster names is in the last lines of the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
     let cluster = Cluster::start().await;
@@ -123,9 +127,9 @@ async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
     cluster.served.stop().await;
     let unsaved = async |this: &mut Provisioner| this.log().contains("is not saved yet");
     provisioner.until("the volume could not be saved", unsaved).await;
-    let told = Instant::now();
+    let stopped = Instant::now();
     let ended = provisioner.stop().await;
-    let (took, log) = (told.elapsed(), provisioner.log());
+    let (took, log) = (stopped.elapsed(), provisioner.log());
     assert!(ended.success(), "{log}");
     assert!(took < Duration::from_secs(12), "{took:?}, of at most 7 s and what the machine takes");
     let handle = cluster.driver.backend().volumes().into_iter().next().unwrap();

@@ -1,12 +1,8 @@
 //! Claims as large as the API server takes them, and a driver whose answers are too large, against the real
 //! binary: it keeps its memory, its log and its events small, and serves others meanwhile.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,8 +11,8 @@ use kube::{
     Api, Client,
     api::{ListParams, PostParams},
 };
-use process::{Directory, Provisioner};
 use serde_json::{Value, json};
+use support::process::{Directory, Provisioner};
 use testkit::{
     apiserver::serve::manifests,
     control_plane::ControlPlane,
@@ -106,7 +102,7 @@ fn answers() -> Vec<Rule> {
 const LARGE: [&str; 4] = ["id", "context", "message", "headers"];
 
 /// A cluster, a driver and the program.
-struct House {
+struct Cluster {
     admin: Client,
     program: Provisioner,
     log: PathBuf,
@@ -115,7 +111,7 @@ struct House {
     _directory: Directory,
 }
 
-impl House {
+impl Cluster {
     async fn start() -> Self {
         let directory = Directory::new();
         let control = ControlPlane::start().await.unwrap();
@@ -144,7 +140,8 @@ impl House {
             format!("--csi-address={}", socket.display()),
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
-        let program = Provisioner::start(&arguments, log.clone());
+        let program =
+            Provisioner::start(env!("CARGO_BIN_EXE_csi-provisioner"), &arguments, log.clone());
         Self { admin, program, log, _driver: driver, _control: control, _directory: directory }
     }
 
@@ -176,23 +173,23 @@ impl House {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
-    let house = House::start().await;
-    house.is_served("first").await;
-    let before = house.peak();
+    let cluster = Cluster::start().await;
+    cluster.is_served("first").await;
+    let before = cluster.peak();
     for class in LARGE {
         let large = claim(class, &json!({"spec": {"storageClassName": class}}));
-        house.claims().create(&PostParams::default(), &large).await.unwrap();
+        cluster.claims().create(&PostParams::default(), &large).await.unwrap();
     }
-    let took = house.is_served("meanwhile").await;
+    let took = cluster.is_served("meanwhile").await;
     println!("another claim meanwhile: {took:?}");
     assert!(took < MEANWHILE, "{took:?}");
     sleep(Duration::from_secs(10)).await;
 
-    let more = house.peak() - before;
+    let more = cluster.peak() - before;
     println!("large answers: {more} KiB more than {before} KiB");
     assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
-    assert!(std::fs::metadata(&house.log).unwrap().len() <= MOST_LOG);
-    let events: Api<Event> = Api::namespaced(house.admin.clone(), NAMESPACE);
+    assert!(std::fs::metadata(&cluster.log).unwrap().len() <= MOST_LOG);
+    let events: Api<Event> = Api::namespaced(cluster.admin.clone(), NAMESPACE);
     let events = events.list(&ListParams::default()).await.unwrap().items;
     for class in LARGE {
         let failed = |event: &&Event| {
@@ -208,30 +205,30 @@ async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn huge_claims_take_little_and_hinder_nobody() {
-    let house = House::start().await;
-    house.is_served("first").await;
-    let before = house.peak();
+    let cluster = Cluster::start().await;
+    cluster.is_served("first").await;
+    let before = cluster.peak();
     let changes = fields();
     for number in 0..CLAIMS {
         let huge = claim(&format!("huge-{number}"), &changes[number % changes.len()]);
-        house.claims().create(&PostParams::default(), &huge).await.unwrap();
+        cluster.claims().create(&PostParams::default(), &huge).await.unwrap();
         if number == CLAIMS / 2 {
-            let took = house.is_served("meanwhile").await;
+            let took = cluster.is_served("meanwhile").await;
             println!("another claim meanwhile: {took:?}");
             assert!(took < MEANWHILE, "{took:?}");
         }
     }
     sleep(Duration::from_secs(10)).await;
-    let took = house.is_served("afterwards").await;
+    let took = cluster.is_served("afterwards").await;
     assert!(took < MEANWHILE, "{took:?}");
 
-    let more = house.peak() - before;
+    let more = cluster.peak() - before;
     println!("{CLAIMS} huge claims: {more} KiB more than {before} KiB");
     assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
-    let logged = std::fs::metadata(&house.log).unwrap().len();
+    let logged = std::fs::metadata(&cluster.log).unwrap().len();
     println!("{logged} bytes are logged");
     assert!(logged <= MOST_LOG, "{logged} bytes are logged");
-    let events: Api<Event> = Api::namespaced(house.admin.clone(), NAMESPACE);
+    let events: Api<Event> = Api::namespaced(cluster.admin.clone(), NAMESPACE);
     for event in events.list(&ListParams::default()).await.unwrap() {
         let message = event.message.unwrap_or_default();
         assert!(message.len() <= 2048, "{} bytes: {:.80}", message.len(), message);

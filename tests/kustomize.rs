@@ -10,7 +10,7 @@
 //! with the `kubectl` of the PATH. Where `CEPH_CSI` names a checkout of ceph-csi, the overlays are
 //! tried on its manifests too.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // helpers panic, as tests do
 
 use std::{
     env, fs,
@@ -213,7 +213,7 @@ async fn the_installation_is_applied_whole_and_again_without_a_change() {
             run(command.args(["apply", "-k"]).arg(here("deploy/kubernetes")))
         };
         let (first, second) = (apply(), apply());
-        let said = |told: &str, what: &str| told.lines().filter(|l| l.ends_with(what)).count();
+        let said = |output: &str, what: &str| output.lines().filter(|l| l.ends_with(what)).count();
         assert_eq!(
             (said(&first, " created"), said(&second, " unchanged")),
             (6, 6),

@@ -1,6 +1,6 @@
 //! The load bench with the real program: what its line says is what happened.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{collections::BTreeMap, env, fs, path::Path};
@@ -62,7 +62,7 @@ fn costs_what_it_must(line: &Value) {
     assert_eq!(requests("provision"), Some(created));
     let mut deleted =
         json!({"delete persistentvolumes": CLAIMS, "patch persistentvolumes": CLAIMS});
-    // One look right before each DeleteVolume, and another where that took too long.
+    // One read right before each DeleteVolume, and another if that took too long.
     let reads = line.pointer("/delete/api/calls/get persistentvolumes").and_then(Value::as_u64);
     let most = if kept_up(line) { CLAIMS } else { 3 * CLAIMS };
     assert!(reads.is_some_and(|reads| (CLAIMS..=most).contains(&reads)), "{line}");

@@ -1,6 +1,6 @@
-//! docs/metrics.md tells of every metric what the code makes of it, and of nothing else.
+//! docs/metrics.md describes each metric as the code defines it, and no others.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used)]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -17,7 +17,7 @@ fn definitions() -> Vec<Definition> {
     metrics.definitions()
 }
 
-/// How the page's tables tell of a metric.
+/// A metric's row in the page's tables.
 fn row(metric: &Definition) -> String {
     let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
     format!("| `{}` | {} | {} | {} |", metric.name, metric.kind, labels.join(", "), metric.help)
@@ -50,34 +50,36 @@ fn rows() -> impl Iterator<Item = &'static str> {
 #[test]
 fn the_page_has_each_metric_as_the_code_has_it_and_no_other() {
     let made: BTreeSet<String> = definitions().iter().map(row).collect();
-    let told: BTreeSet<String> = rows().map(str::to_owned).collect();
-    let missing: Vec<_> = made.difference(&told).collect();
-    let extra: Vec<_> = told.difference(&made).collect();
+    let documented: BTreeSet<String> = rows().map(str::to_owned).collect();
+    let missing: Vec<_> = made.difference(&documented).collect();
+    let extra: Vec<_> = documented.difference(&made).collect();
     assert!(missing.is_empty(), "docs/metrics.md lacks:\n{missing:#?}");
     assert!(extra.is_empty(), "docs/metrics.md has what the code has not:\n{extra:#?}");
 }
 
 #[test]
 fn the_page_names_each_work_queue_and_no_other() {
-    let told = PAGE.split("\n- ").find_map(|item| item.strip_prefix("`workqueue_…`: `name` is "));
-    let quoted = told.unwrap().split('`').skip(1).step_by(2);
-    let told: BTreeSet<String> =
+    let documented =
+        PAGE.split("\n- ").find_map(|item| item.strip_prefix("`workqueue_…`: `name` is "));
+    let quoted = documented.unwrap().split('`').skip(1).step_by(2);
+    let documented: BTreeSet<String> =
         quoted.filter(|word| !word.starts_with("--")).map(str::to_owned).collect();
-    assert_eq!(told, queues());
+    assert_eq!(documented, queues());
 }
 
 #[test]
 fn the_page_names_each_reason_of_a_suspected_leak_and_no_other() {
     let prefix = "`provisioner_suspected_leaks_total`: `reason` is ";
-    let told = PAGE.split("\n- ").find_map(|item| item.strip_prefix(prefix)).unwrap();
-    let told: BTreeSet<_> = told.split('.').next().unwrap().split('`').skip(1).step_by(2).collect();
+    let documented = PAGE.split("\n- ").find_map(|item| item.strip_prefix(prefix)).unwrap();
+    let documented: BTreeSet<_> =
+        documented.split('.').next().unwrap().split('`').skip(1).step_by(2).collect();
     let served = Metrics::new().unwrap().text();
     let series = "provisioner_suspected_leaks_total{reason=\"";
     let served: BTreeSet<_> = served
         .lines()
         .filter_map(|line| line.strip_prefix(series)?.strip_suffix("\"} 0"))
         .collect();
-    assert_eq!(told, served);
+    assert_eq!(documented, served);
 }
 
 /// The alerts of the page.
@@ -85,7 +87,7 @@ fn rules() -> &'static str {
     PAGE.split("```yaml").nth(1).and_then(|rest| rest.split("```").next()).unwrap()
 }
 
-/// Whoever looks at the increase of a counter misses the first count of one that was not there.
+/// The increase of a counter misses the first count of one that did not exist before.
 #[test]
 fn counters_whose_increase_raises_an_alert_are_served_from_the_start() {
     let served = Metrics::new().unwrap().text();

@@ -1,6 +1,6 @@
 //! docs/architecture.md draws the modules in layers: each module uses only modules of lower layers.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,7 @@
 //! The controller with a provisioner that panics: it costs the one claim or volume some time, and
 //! nothing is forgotten.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used)]
 
 use std::{

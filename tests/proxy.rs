@@ -1,17 +1,13 @@
 //! The real binary behind a proxy: TLS to the API server through a tunnel, for requests and watches
 //! alike, and nothing past it.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{fs, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
-use process::{Directory, Provisioner};
+use support::process::{Directory, Provisioner};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
@@ -81,7 +77,11 @@ async fn tls_goes_through_the_proxys_tunnel() {
         "--leader-election".to_owned(),
         "-v=10".to_owned(),
     ];
-    let mut provisioner = Provisioner::start(&arguments, directory.0.join("log"));
+    let mut provisioner = Provisioner::start(
+        env!("CARGO_BIN_EXE_csi-provisioner"),
+        &arguments,
+        directory.0.join("log"),
+    );
     let leads = |log: &str| log.contains("Successfully acquired lease");
     provisioner.until("it leads through the proxy", async |it| leads(&it.log())).await;
     let watches = |it: &Provisioner| it.log().matches("watch=true").count();
@@ -108,7 +108,8 @@ async fn a_bad_proxy_in_the_environment_is_named_without_its_password() {
     let directory = Directory::new();
     let arguments = ["--master=https://api.example".to_owned()];
     let log = directory.0.join("log");
-    let mut provisioner = Provisioner::start_in(&[BAD_PROXY], &arguments, log);
+    let mut provisioner =
+        Provisioner::start_in(env!("CARGO_BIN_EXE_csi-provisioner"), &[BAD_PROXY], &arguments, log);
     let ended = provisioner.ended("it refuses to start").await;
     let log = provisioner.log();
     assert_eq!(ended.code(), Some(255), "{log}");
@@ -130,7 +131,8 @@ async fn a_bad_proxy_that_is_not_on_the_way_does_not_matter() {
         "--leader-election".to_owned(),
     ];
     let log = directory.0.join("log");
-    let mut provisioner = Provisioner::start_in(&[BAD_PROXY], &arguments, log);
+    let mut provisioner =
+        Provisioner::start_in(env!("CARGO_BIN_EXE_csi-provisioner"), &[BAD_PROXY], &arguments, log);
     let leads = |log: &str| log.contains("Successfully acquired lease");
     provisioner.until("it leads", async |it| leads(&it.log())).await;
     assert!(provisioner.stop().await.success());

@@ -1,18 +1,17 @@
 //! With nothing to do, next to nothing is asked for.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use serde_json::{Value, json};
-use testkit::apiserver::{ApiServer, Options, User, resources::ServerVersion, serve::manifests};
+use serde_json::json;
+use support::{
+    simulation::{DRIVER, Simulation, claim},
+    sources,
+};
+use testkit::apiserver::{ApiServer, Options, User, resources::ServerVersion};
 use tokio::time::sleep;
-use world::{DRIVER, Simulation, claim};
 
 /// A watch is renewed every four minutes, after a moment's wait.
 const RENEWALS: RangeInclusive<usize> = 14..=15;
@@ -49,7 +48,7 @@ async fn requests_of_one_hour(simulation: &Simulation) -> BTreeMap<String, usize
 async fn settled(minor: u8) -> Simulation {
     let version = ServerVersion::minor(minor);
     let api = ApiServer::new(Options { version, ..Options::default() });
-    let simulation = Simulation::on(api, 1, User::new("provisioner"));
+    let simulation = Simulation::with_api_server(api, 1, User::new("provisioner"));
     simulation.start_elected("leader");
     let uid = simulation.create_claim("data");
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
@@ -97,7 +96,7 @@ async fn an_idle_leader_renews_its_watches_and_its_lease() {
 }
 
 /// A standby sees what the leader sees, and watches the Lease in place of writing it. Its watch ends
-/// every five minutes or so, and is begun anew after a look.
+/// every five minutes or so, and is begun anew after a request.
 #[tokio::test(start_paused = true)]
 async fn an_idle_standby_writes_nothing() {
     let simulation = settled(36).await;
@@ -193,9 +192,8 @@ async fn served(features: &Features, snapshots: bool) -> Simulation {
     ] {
         simulation.api.create(&object).unwrap();
     }
-    let kinds: &[Value] = &manifests::parse(include_str!("conformance/cluster/crds.yaml")).unwrap();
-    for kind in kinds.iter().filter(|_| snapshots) {
-        simulation.api.create(kind).unwrap();
+    if snapshots {
+        sources::install_kinds(&simulation);
     }
     simulation.start_with(features.flags);
     let mut claim = claim("data");

@@ -1,17 +1,13 @@
 //! `csi-provisioner release-claims`, the real binary over HTTPS: what it lists, what it lets go, and
 //! what it leaves alone.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command};
 
-use process::{Directory, Provisioner};
 use serde_json::{Value, json};
+use support::process::{Directory, Provisioner};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
@@ -22,7 +18,7 @@ const OTHER_DRIVER: &str = "other.example.com";
 const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
 const HEADINGS: &str = "NAMESPACE  CLAIM";
-/// Where the Leases are: outside a pod nothing else tells.
+/// Where the Leases are: outside a pod nothing else says so.
 const LEASES: &str = "--leader-election-namespace=default";
 
 /// What a run of the subcommand came to.
@@ -74,13 +70,13 @@ impl Cluster {
         tokio::task::spawn_blocking(move || run(&all)).await.unwrap()
     }
 
-    /// Nothing was released, and of each claim of our driver it is told why.
+    /// Nothing was released, and the reason is printed for each claim of our driver.
     fn assert_all_stay(&self, ran: &Ran, why: &str) {
         assert_eq!(ran.code, 1);
         assert!(!ran.stdout.contains("released"), "{}", ran.stdout);
-        let told: Vec<_> = ran.stderr.lines().collect();
-        assert_eq!(told.len(), 2, "{}", ran.stderr);
-        for (line, name) in told.iter().zip(["alive", "deleted"]) {
+        let printed: Vec<_> = ran.stderr.lines().collect();
+        assert_eq!(printed.len(), 2, "{}", ran.stderr);
+        for (line, name) in printed.iter().zip(["alive", "deleted"]) {
             assert!(line.starts_with(&format!("default/{name}: ")) && line.contains(why), "{line}");
             assert!(self.is_marked(name));
         }
@@ -240,14 +236,14 @@ async fn a_leader_in_a_namespace_that_nobody_told_is_not_overlooked() {
         "spec": {"holderIdentity": "pod-1"},
     }));
     let release = ["--release", "--driver", DRIVER];
-    let untold = cluster.run("sa", &release).await;
+    let refused = cluster.run("sa", &release).await;
     cluster.assert_all_stay(
-        &untold,
+        &refused,
         "cannot tell whether a replica leads (nothing says in which namespace its Lease is: give --leader-election-namespace); --force releases all the same",
     );
     let there = "--leader-election-namespace=kube-system";
-    let told = cluster.run("sa", &[&release[..], &[there]].concat()).await;
-    cluster.assert_all_stay(&told, "pod-1 leads by the Lease kube-system/disk-example-com");
+    let printed = cluster.run("sa", &[&release[..], &[there]].concat()).await;
+    cluster.assert_all_stay(&printed, "pod-1 leads by the Lease kube-system/disk-example-com");
 
     let forced = cluster.run("sa", &[&release[..], &["--force"]].concat()).await;
     assert_eq!((forced.code, forced.stderr.as_str()), (0, ""));
@@ -290,7 +286,11 @@ fn start(cluster: &Cluster, log: &str) -> Provisioner {
         "--leader-election".to_owned(),
         "--retry-interval-max=2s".to_owned(),
     ];
-    Provisioner::start(&arguments, cluster.directory.0.join(log))
+    Provisioner::start(
+        env!("CARGO_BIN_EXE_csi-provisioner"),
+        &arguments,
+        cluster.directory.0.join(log),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -320,7 +320,7 @@ async fn a_leaders_open_calls_stay_unless_forced_and_are_released_once_it_has_en
     assert_eq!((released.code, released.stderr.as_str()), (0, ""));
     assert!(!cluster.is_marked("data"));
 
-    // Nothing is lost: whoever works next asks for the same volume.
+    // Nothing is lost: the next process asks for the same volume.
     driver.backend().amend(serde_json::from_value(json!({"create_volume": [{}]})).unwrap());
     let mut next = start(&cluster, "next.log");
     let saved = async |_: &mut Provisioner| cluster.served.api().count("PersistentVolume") == 1;

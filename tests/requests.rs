@@ -1,21 +1,17 @@
 //! What claims and deletions cost in requests, in simulated time: by verb and resource, whole.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation, claim};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::sleep;
-use world::{DRIVER, Simulation, claim};
 
 /// Requests by `verb resource`.
 type Counts = BTreeMap<String, usize>;
@@ -49,8 +45,7 @@ fn make(simulation: &Simulation, numbers: Range<usize>) -> Vec<String> {
     let make = |number| {
         let mut claim = claim(&name(number));
         claim["spec"]["storageClassName"] = json!("secret");
-        let made = simulation.api.create(&claim).unwrap();
-        made["metadata"]["uid"].as_str().unwrap().to_owned()
+        simulation.create(&claim)
     };
     numbers.map(make).collect()
 }
@@ -199,11 +194,11 @@ async fn claims_share_a_read_of_their_attributes_class() {
     }
     until_saved(&simulation, CLAIMS).await;
     assert_eq!(simulation.api_requests("get", "volumeattributesclasses"), 1);
-    let told = |call: &Value| call["mutable_parameters"]["iops"] == "9";
-    assert!(simulation.requests("CreateVolume").iter().all(told));
+    let reasons = |call: &Value| call["mutable_parameters"]["iops"] == "9";
+    assert!(simulation.requests("CreateVolume").iter().all(reasons));
 }
 
-/// A secret that was changed serves whoever asks a second later, and whose call failed at once.
+/// A changed secret is used by calls a second later, and at once by a claim whose call failed.
 #[tokio::test(start_paused = true)]
 async fn a_changed_secret_is_sent_a_second_later_and_at_once_after_a_failed_call() {
     let simulation = running(&[]).await;
@@ -239,27 +234,27 @@ async fn a_changed_secret_is_sent_a_second_later_and_at_once_after_a_failed_call
 }
 
 /// The events of each claim, by reason.
-fn told(simulation: &Simulation) -> BTreeMap<String, Vec<String>> {
-    let mut told = BTreeMap::<String, Vec<String>>::new();
+fn event_reasons(simulation: &Simulation) -> BTreeMap<String, Vec<String>> {
+    let mut reasons = BTreeMap::<String, Vec<String>>::new();
     for event in simulation.api.objects("Event") {
         let text =
             |pointer: &str| event.value().pointer(pointer).unwrap().as_str().unwrap().to_owned();
-        told.entry(text("/involvedObject/name")).or_default().push(text("/reason"));
+        reasons.entry(text("/involvedObject/name")).or_default().push(text("/reason"));
     }
-    for reasons in told.values_mut() {
+    for reasons in reasons.values_mut() {
         reasons.sort();
     }
-    told
+    reasons
 }
 
 /// Each of so many claims has its two events.
-fn all_are_told(simulation: &Simulation, claims: usize) {
-    let mut told = told(simulation);
-    told.retain(|about, _| about.starts_with("data-"));
-    assert_eq!(told.len(), claims);
+fn each_has_its_events(simulation: &Simulation, claims: usize) {
+    let mut reasons = event_reasons(simulation);
+    reasons.retain(|about, _| about.starts_with("data-"));
+    assert_eq!(reasons.len(), claims);
     let both = ["Provisioning", "ProvisioningSucceeded"];
-    told.retain(|_, reasons| *reasons != both);
-    assert_eq!(told, BTreeMap::new());
+    reasons.retain(|_, reasons| *reasons != both);
+    assert_eq!(reasons, BTreeMap::new());
 }
 
 /// Whatever becomes of some requests, each claim's two events arrive.
@@ -281,7 +276,7 @@ async fn no_event_of_a_thousand_claims_is_lost() {
         make(&simulation, 0..CLAIMS);
         until_saved(&simulation, CLAIMS).await;
         sleep(Duration::from_secs(300)).await;
-        all_are_told(&simulation, CLAIMS);
+        each_has_its_events(&simulation, CLAIMS);
     }
 }
 
@@ -316,7 +311,7 @@ async fn ten_thousand_claims_starve_neither_the_lease_nor_events() {
     let longest = times.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs_f64());
     assert!(times.len() >= 9 && longest.fold(0.0, f64::max) < 6.0, "{times:?}");
     sleep(Duration::from_secs(60)).await;
-    all_are_told(&simulation, CLAIMS);
+    each_has_its_events(&simulation, CLAIMS);
 }
 
 /// On a server that is far away, where only what is under way at once counts: a client that writes the
@@ -338,5 +333,5 @@ async fn a_backlog_and_all_its_events_are_written_as_fast_as_by_a_bare_client() 
         let took = simulation.api.now().duration_since(start).as_secs();
         assert!(took < 9, "{} events after {took} s", simulation.api.count("Event"));
     }
-    all_are_told(&simulation, CLAIMS);
+    each_has_its_events(&simulation, CLAIMS);
 }

@@ -1,20 +1,17 @@
 //! The rights that `deploy/kubernetes/rbac.yaml` grants, and those of ceph-csi's chart: enough for
 //! the whole life of a claim, and none of ours without need.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "simulation/sources.rs"]
-mod sources;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use csi_provisioner::preflight::{NEEDS, Need};
 use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Simulation, claim},
+    sources,
+};
 use testkit::apiserver::{
     ApiServer, Documents, Options,
     access::{auth::service_account, authorizer::Rbac, bootstrap, reviews::Reviews},
@@ -24,7 +21,6 @@ use testkit::apiserver::{
     serve::manifests,
 };
 use tokio::time::{Instant, sleep};
-use world::Simulation;
 
 const OURS: &str = include_str!("../deploy/kubernetes/rbac.yaml");
 const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
@@ -48,9 +44,9 @@ fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
     NEEDS.iter().filter(move |need| need.feature.is_optional() == optional)
 }
 
-/// What the original needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it
+/// What external-provisioner needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it
 /// but the last. Snapshots it updates where we patch them, or update them where only that is granted.
-const ORIGINAL: [(&str, &[&str]); 11] = [
+const EXTERNAL_PROVISIONER: [(&str, &[&str]); 11] = [
     ("persistentvolumes", &["get", "list", "watch", "create", "patch", "delete"]),
     ("persistentvolumeclaims", &["get", "list", "watch", "update"]),
     ("storageclasses", &["get", "list", "watch"]),
@@ -78,7 +74,7 @@ fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
     for object in bootstrap::roles().iter().chain(roles) {
         api.create(object).expect("a manifest's object is valid");
     }
-    Simulation::on(api, 1, service_account("default", account))
+    Simulation::with_api_server(api, 1, service_account("default", account))
 }
 
 /// The topology key of the driver.
@@ -89,7 +85,7 @@ const PLACES: [&str; 2] = ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAIN
 
 /// The node `n` with these labels and with the driver on it.
 fn create_node(simulation: &Simulation, labels: &Value) {
-    let drivers = json!([{"name": world::DRIVER, "nodeID": "n", "topologyKeys": [KEY]}]);
+    let drivers = json!([{"name": DRIVER, "nodeID": "n", "topologyKeys": [KEY]}]);
     for object in [
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}),
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": drivers}}),
@@ -107,7 +103,7 @@ async fn live(simulation: &Simulation, candidates: &[&str]) -> Result<(), &'stat
         "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"],
         "create_volume": [{"error": {"code": "ABORTED"}, "times": 2}, {}],
     }));
-    // Seen at the start: a volume may be there already.
+    // Listed at the start: a volume may exist already.
     let uid = simulation.create_claim("data");
     for candidate in candidates {
         simulation.start_elected(candidate);
@@ -236,14 +232,14 @@ async fn a_right_is_missing_until_it_is_granted() {
     let gauge = r#"provisioner_missing_permissions{group="storage.k8s.io",resource="storageclasses",verb="watch"} 1"#;
     sleep(Duration::from_secs(60)).await;
     assert!(process.metrics().contains(gauge), "{}", process.metrics());
-    let told = || {
+    let reported = || {
         let events = simulation.api.objects("Event").into_iter();
         let of_lease = events.filter(|event| event.value()["involvedObject"]["kind"] == "Lease");
         let missing = of_lease.filter(|event| event.value()["reason"] == "MissingPermissions");
         missing.map(|event| event.value()["message"].to_string()).collect::<Vec<_>>()
     };
     let rule = r#"resources: [\"storageclasses\"], verbs: [\"watch\"]"#;
-    assert!(told().len() == 1 && told()[0].contains(rule), "{:?}", told());
+    assert!(reported().len() == 1 && reported()[0].contains(rule), "{:?}", reported());
 
     for role in parsed(OURS).iter().filter(|object| object["kind"] == "ClusterRole") {
         let name = role["metadata"]["name"].as_str().expect("a name");
@@ -252,14 +248,14 @@ async fn a_right_is_missing_until_it_is_granted() {
     }
     sleep(Duration::from_secs(10 * 60)).await;
     assert!(!process.metrics().contains("provisioner_missing_permissions{"));
-    assert_eq!(told().len(), 1, "once");
+    assert_eq!(reported().len(), 1, "once");
 }
 
 #[test]
 fn nothing_is_granted_that_the_original_does_not_ask_for() {
     for (resource, verb) in grants(&parsed(OURS)) {
-        let original = ORIGINAL.iter().find(|(kind, _)| *kind == resource);
-        assert!(original.is_some_and(|(_, verbs)| verbs.contains(&&*verb)), "{verb} {resource}");
+        let rights = EXTERNAL_PROVISIONER.iter().find(|(kind, _)| *kind == resource);
+        assert!(rights.is_some_and(|(_, verbs)| verbs.contains(&&*verb)), "{verb} {resource}");
     }
 }
 
@@ -285,7 +281,7 @@ fn missing(rights: &[&str]) -> BTreeSet<String> {
     rights.iter().map(|&right| right.to_owned()).collect()
 }
 
-/// A claim with a VolumeAttributesClass needs one right more, and is told where it lacks.
+/// A claim with a VolumeAttributesClass needs one right more, and gets an event if it is missing.
 #[tokio::test(start_paused = true)]
 async fn a_claims_attributes_class_must_be_readable() {
     let lacking = without(parsed(OURS), "volumeattributesclasses", "get");
@@ -297,16 +293,17 @@ async fn a_claims_attributes_class_must_be_readable() {
         let simulation = cluster(36, &roles, "csi-provisioner");
         simulation
             .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"]}));
-        simulation.create_attributes_class("gold", world::DRIVER, &json!({"iops": "5000"}));
+        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "5000"}));
         simulation.create_claim_of("data", "gold");
         simulation.start();
-        let told = if expected.is_empty() { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
-        comes(60, || simulation.has_event("data", told)).await.expect(told);
+        let reported =
+            if expected.is_empty() { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
+        comes(60, || simulation.has_event("data", reported)).await.expect(reported);
         assert_eq!(refused(&simulation), expected);
     }
 }
 
-/// A claim for a node that lacks a label is told all that the node has, and where that can't be
+/// The event of a claim for a node that lacks a label lists all that the node has, and where that can't be
 /// read what is known; either way it goes on once the label is there.
 #[tokio::test(start_paused = true)]
 async fn the_labels_of_a_selected_node_should_be_readable() {
@@ -318,12 +315,15 @@ async fn the_labels_of_a_selected_node_should_be_readable() {
         let simulation = cluster(36, &roles, "csi-provisioner");
         simulation.script(json!({"plugin_capabilities": PLACES}));
         create_node(&simulation, &json!({"arch": "arm"}));
-        let mut claim = world::claim("data");
+        let mut claim = claim("data");
         claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n");
         simulation.api.create(&claim).expect("the claim is valid");
         simulation.start();
         comes(60, || simulation.has_event("data", "ProvisioningFailed")).await.expect("an event");
-        assert!(simulation.told("data", "ProvisioningFailed")[0].contains(labels), "{labels}");
+        assert!(
+            simulation.event_messages("data", "ProvisioningFailed")[0].contains(labels),
+            "{labels}"
+        );
         let labelled = json!({"metadata": {"labels": {KEY: "a"}}});
         simulation.api.merge("Node", "", "n", &labelled).expect("the node stands");
         comes(1, || simulation.volumes().len() == 1).await.expect("a volume");
@@ -331,8 +331,8 @@ async fn the_labels_of_a_selected_node_should_be_readable() {
     }
 }
 
-/// A claim is made from a snapshot. Without a right the restore is told of it, or goes on without
-/// what the right is for; what the original's manifest grants is enough.
+/// A claim is made from a snapshot. Without a right the restore gets an event, or goes on without
+/// what the right is for; what external-provisioner's manifest grants is enough.
 #[tokio::test(start_paused = true)]
 async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
     let lacking = |resource, verb| without(parsed(OURS), resource, verb);
@@ -375,12 +375,12 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
         simulation.script(
             json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}),
         );
-        sources::serve(&simulation);
+        sources::install_kinds(&simulation);
         sources::create_snapshot(&simulation, "snap");
         sources::create_restore(&simulation, "data", "snap");
         simulation.start();
-        let told = if made { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
-        comes(60, || simulation.has_event("data", told)).await.expect(told);
+        let reported = if made { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
+        comes(60, || simulation.has_event("data", reported)).await.expect(reported);
         assert_eq!(refused(&simulation), missing(missed));
     }
 }
@@ -436,32 +436,35 @@ async fn the_owner_of_capacity_objects_is_found_with_the_commented_rules() {
         let expected = lacking.map(|resource| format!("get {resource}"));
         assert_eq!(refused(&simulation), expected.into_iter().collect(), "{level} {granted:?}");
         let why = process.outcome().and_then(Result::err).unwrap_or_default();
-        let told = lacking.map_or("", |_| "look up owner(s) of pod: get object: ");
-        assert!(why.starts_with(told) && why.is_empty() == told.is_empty(), "{level}: {why}");
+        let reported = lacking.map_or("", |_| "look up owner(s) of pod: get object: ");
+        assert!(
+            why.starts_with(reported) && why.is_empty() == reported.is_empty(),
+            "{level}: {why}"
+        );
     }
 }
 
-/// The life of the objects of a driver that tells its room: made, corrected, taken back. An error
+/// The life of the objects of a driver that reports capacity: created, corrected, deleted. An error
 /// names what did not come about.
 async fn publish(simulation: &Simulation) -> Result<(), &'static str> {
-    let room = |gib: u64| {
+    let set_capacity = |gib: u64| {
         let capabilities = ["CREATE_DELETE_VOLUME", "GET_CAPACITY"];
         let answer = json!([{"available_capacity": gib << 30}]);
         let script = json!({"controller_capabilities": capabilities, "get_capacity": answer});
         simulation.script(script);
     };
     let late = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
-        "provisioner": world::DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
+        "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
     let sizes = || {
         let objects = simulation.api.list("CSIStorageCapacity", "default");
         objects.iter().map(|object| object["capacity"].clone()).collect::<Vec<_>>()
     };
-    room(1);
+    set_capacity(1);
     create_node(simulation, &json!({KEY: "a"}));
     simulation.api.create(&late).expect("the class is valid");
     simulation.start_with(&["--enable-capacity", "--capacity-ownerref-level=-1"]);
     comes(60, || sizes() == ["1Gi"]).await.or(Err("an object"))?;
-    room(2);
+    set_capacity(2);
     comes(120, || sizes() == ["2Gi"]).await.or(Err("its correction"))?;
     simulation.api.delete("StorageClass", "", "late").expect("the class stands");
     comes(60, || sizes().is_empty()).await.or(Err("its end"))

@@ -1,6 +1,6 @@
 //! The page of the safety rules names decisions and tests that exist.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // helpers panic, as tests do
 
 use std::{fs, path::Path};
 

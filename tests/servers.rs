@@ -1,14 +1,11 @@
 //! The life of a claim on API servers old and new, whose watches break and whose history is lost.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use support::simulation::Simulation;
 use testkit::apiserver::{
     ApiServer, Options, User,
     faults::{Effect, Rule, StreamFault},
@@ -17,7 +14,6 @@ use testkit::apiserver::{
     status::Status,
 };
 use tokio::time::sleep;
-use world::Simulation;
 
 /// What the program watches.
 const KINDS: [&str; 3] = ["storageclasses", "persistentvolumeclaims", "persistentvolumes"];
@@ -103,7 +99,7 @@ async fn across(simulation: &Simulation, loss: Loss, left: usize, change: impl F
 async fn lost_watches_cost_no_claim_and_no_second_call() {
     for (seed, version) in (1..).zip(servers()) {
         let api = ApiServer::new(Options { version, seed, ..Options::default() });
-        let simulation = Simulation::on(api, seed, User::new("provisioner"));
+        let simulation = Simulation::with_api_server(api, seed, User::new("provisioner"));
         let standing = simulation.create_claim("standing");
         simulation.start();
         simulation.until("the first volume is saved", |s| s.volumes().len() == 1).await;
@@ -130,7 +126,7 @@ async fn lost_watches_cost_no_claim_and_no_second_call() {
 async fn every_kind_is_listed_once_on_every_server() {
     for (seed, version) in (1..).zip(servers()) {
         let api = ApiServer::new(Options { version, seed, ..Options::default() });
-        let simulation = Simulation::on(api, seed, User::new("provisioner"));
+        let simulation = Simulation::with_api_server(api, seed, User::new("provisioner"));
         simulation.start();
         simulation.create_claim("data");
         simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;

@@ -1,23 +1,19 @@
 //! What a claim costs that waits for what only an administrator or its user can change, in simulated
 //! time: every reason with its requests, events and counted failures in an hour. Whatever it waits for
-//! wakes it; besides, it is tried with back-off for a minute, as the original does for ever, and then
+//! wakes it; besides, it is tried with back-off for a minute, as external-provisioner does for ever, and then
 //! looked at each quarter of an hour, so that its event is not forgotten.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "simulation/sources.rs"]
-mod sources;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Simulation, claim, foreign_volume},
+    sources,
+};
 use tokio::time::{Instant, sleep};
-use world::{DRIVER, Simulation};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -35,10 +31,10 @@ struct Reason {
     /// What its user writes besides.
     asks: fn(&mut Value),
     /// What its event says.
-    told: &'static str,
-    /// Whether the original counts it as a failure.
+    message: &'static str,
+    /// Whether external-provisioner counts it as a failure.
     is_failure: bool,
-    /// The requests of a look at it.
+    /// The requests of one check of it.
     requests: usize,
     passes: fn(&Simulation),
 }
@@ -101,7 +97,7 @@ fn from_claim(claim: &mut Value) {
 fn take_name(simulation: &Simulation) {
     let claim = simulation.api.get("PersistentVolumeClaim", "sc", "data").unwrap();
     let uid = claim["metadata"]["uid"].as_str().unwrap();
-    simulation.api.create(&world::stranger(uid, "another", "h")).unwrap();
+    simulation.api.create(&foreign_volume(uid, "another", "h")).unwrap();
     replace_class(simulation, DRIVER, &json!({}));
 }
 
@@ -117,7 +113,7 @@ const REASONS: [Reason; 14] = [
         what: "its class is missing",
         begins: remove_class,
         asks: |_| {},
-        told: r#"storageclass.storage.k8s.io "fast" not found"#,
+        message: r#"storageclass.storage.k8s.io "fast" not found"#,
         is_failure: true,
         requests: 0,
         passes: |s| replace_class(s, DRIVER, &json!({})),
@@ -126,7 +122,7 @@ const REASONS: [Reason; 14] = [
         what: "its class is another provisioner's",
         begins: |s| replace_class(s, "other.example.com", &json!({})),
         asks: |_| {},
-        told: r#"storage class "fast" is for the provisioner "other.example.com", but the claim is annotated for "disk.example.com""#,
+        message: r#"storage class "fast" is for the provisioner "other.example.com", but the claim is annotated for "disk.example.com""#,
         is_failure: false,
         requests: 0,
         passes: |s| replace_class(s, DRIVER, &json!({})),
@@ -135,7 +131,7 @@ const REASONS: [Reason; 14] = [
         what: "its class has a parameter that nobody knows",
         begins: |s| replace_class(s, DRIVER, &json!({"csi.storage.k8s.io/nonsense": "x"})),
         asks: |_| {},
-        told: "csi.storage.k8s.io/nonsense",
+        message: "csi.storage.k8s.io/nonsense",
         is_failure: true,
         requests: 1,
         passes: |s| replace_class(s, DRIVER, &json!({})),
@@ -144,7 +140,7 @@ const REASONS: [Reason; 14] = [
         what: "its PersistentVolume's name is taken",
         begins: remove_class,
         asks: |_| {},
-        told: "exists already and is for the claim",
+        message: "exists already and is for the claim",
         is_failure: false,
         requests: 2,
         passes: free_name,
@@ -159,7 +155,7 @@ const REASONS: [Reason; 14] = [
             replace_class(s, DRIVER, &secret);
         },
         asks: |_| {},
-        told: r#"secrets "s" not found"#,
+        message: r#"secrets "s" not found"#,
         is_failure: true,
         requests: 1,
         passes: |s| {
@@ -174,7 +170,7 @@ const REASONS: [Reason; 14] = [
             s.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"]}));
         },
         asks: |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
-        told: r#""gold" not found"#,
+        message: r#""gold" not found"#,
         is_failure: true,
         requests: 1,
         passes: |s| s.create_attributes_class("gold", DRIVER, &json!({"iops": "1"})),
@@ -186,7 +182,7 @@ const REASONS: [Reason; 14] = [
             s.create_attributes_class("gold", "other.example.com", &json!({}));
         },
         asks: |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
-        told: "VAC gold referenced in PVC is for driver other.example.com",
+        message: "VAC gold referenced in PVC is for driver other.example.com",
         is_failure: true,
         requests: 1,
         passes: |s| {
@@ -198,7 +194,7 @@ const REASONS: [Reason; 14] = [
         what: "no node has the driver",
         begins: places,
         asks: |_| {},
-        told: "error generating accessibility requirements: ",
+        message: "error generating accessibility requirements: ",
         is_failure: true,
         requests: 0,
         passes: |s| {
@@ -216,16 +212,16 @@ const REASONS: [Reason; 14] = [
         asks: |claim| {
             claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n0");
         },
-        told: "does not match topology keys from CSINode",
+        message: "does not match topology keys from CSINode",
         is_failure: true,
         requests: 1,
         passes: label,
     },
     Reason {
         what: "its snapshot is missing",
-        begins: sources::serve,
+        begins: sources::install_kinds,
         asks: |claim| from_snapshot(claim, None),
-        told: r#"volumesnapshots.snapshot.storage.k8s.io "snap" not found"#,
+        message: r#"volumesnapshots.snapshot.storage.k8s.io "snap" not found"#,
         is_failure: true,
         requests: 1,
         passes: |s| sources::create_snapshot(s, "snap"),
@@ -233,11 +229,11 @@ const REASONS: [Reason; 14] = [
     Reason {
         what: "its snapshot is not ready",
         begins: |s| {
-            sources::serve(s);
+            sources::install_kinds(s);
             sources::create_unready_snapshot(s, "sc", "snap");
         },
         asks: |claim| from_snapshot(claim, None),
-        told: "snapshot snap is not Ready",
+        message: "snapshot snap is not Ready",
         is_failure: true,
         requests: 2,
         passes: |s| sources::make_ready(s, "sc", "snap"),
@@ -245,12 +241,12 @@ const REASONS: [Reason; 14] = [
     Reason {
         what: "no grant lets it use its source",
         begins: |s| {
-            sources::serve(s);
+            sources::install_kinds(s);
             s.api.namespace("other");
             sources::create_snapshot_in(s, "other", "snap");
         },
         asks: |claim| from_snapshot(claim, Some("other")),
-        told: "isn't allowed",
+        message: "isn't allowed",
         is_failure: true,
         // The grants of a namespace are listed again and again, for all that wait for one.
         requests: 1 + 3600 / 15 / LOOKS,
@@ -268,7 +264,7 @@ const REASONS: [Reason; 14] = [
         what: "the claim that it copies is missing",
         begins: |_| {},
         asks: from_claim,
-        told: r#"persistentvolumeclaim "origin" not found"#,
+        message: r#"persistentvolumeclaim "origin" not found"#,
         is_failure: true,
         requests: 1,
         passes: |s| sources::create_origin(s, "origin"),
@@ -277,7 +273,7 @@ const REASONS: [Reason; 14] = [
         what: "the claim that it copies is not bound",
         begins: |s| drop(sources::create_unbound_origin(s, "origin")),
         asks: from_claim,
-        told: "must have a status of Bound",
+        message: "must have a status of Bound",
         is_failure: true,
         requests: 1,
         passes: |s| {
@@ -311,10 +307,10 @@ async fn requests_without_it(reason: &Reason) -> usize {
     requests(&simulation) - asked
 }
 
-/// How often the claim's user was told of it.
-fn tellings(simulation: &Simulation, told: &str) -> u64 {
+/// How often an event with this message was emitted.
+fn count_events(simulation: &Simulation, message: &str) -> u64 {
     let events = simulation.api.list("Event", "sc");
-    let of_it = events.iter().filter(|it| it["message"].as_str().unwrap().contains(told));
+    let of_it = events.iter().filter(|it| it["message"].as_str().unwrap().contains(message));
     of_it.map(|event| event["count"].as_u64().unwrap_or(1)).sum()
 }
 
@@ -324,17 +320,16 @@ async fn costs_little(reason: &Reason) {
     let simulation = Simulation::new(1);
     (reason.begins)(&simulation);
     let process = simulation.start_with(&[GATES]);
-    let mut claim = world::claim("data");
+    let mut claim = claim("data");
     (reason.asks)(&mut claim);
-    let made = simulation.api.create(&claim).unwrap();
-    let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid = simulation.create(&claim);
     if what.contains("name is taken") {
         take_name(&simulation);
     }
     sleep(2 * MINUTE).await;
     let (asked, counted) = (requests(&simulation), failures(&process.metrics()));
-    let told = tellings(&simulation, reason.told);
-    assert!(told >= 1, "{what}: {}", simulation.trace());
+    let events = count_events(&simulation, reason.message);
+    assert!(events >= 1, "{what}: {}", simulation.trace());
 
     sleep(HOUR).await;
     let more = (requests(&simulation) - asked).saturating_sub(without);
@@ -342,8 +337,8 @@ async fn costs_little(reason: &Reason) {
     let more = failures(&process.metrics()) - counted;
     let most = if reason.is_failure { LOOKS } else { 0 };
     assert!(more <= f64::from(u32::try_from(most).unwrap()), "{what}: counted {more} times");
-    let told = tellings(&simulation, reason.told) - told;
-    assert!((3..=5).contains(&told), "{what}: told {told} times");
+    let events = count_events(&simulation, reason.message) - events;
+    assert!((3..=5).contains(&events), "{what}: {events} events");
 
     (reason.passes)(&simulation);
     let start = Instant::now();

@@ -1,17 +1,13 @@
 //! Classes of volume attributes, in simulated time, on servers that know them and on older ones.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation};
 use tokio::time::sleep;
-use world::{DRIVER, Simulation};
 
 /// A driver that can modify volumes.
 fn modifies(simulation: &Simulation) {
@@ -43,15 +39,15 @@ async fn a_class_that_is_missing_or_anothers_is_told_and_read_anew() {
     modifies(&simulation);
     simulation.start();
     let uid = simulation.create_claim_of("data", "gold");
-    let failures = |s: &Simulation| s.told("data", "ProvisioningFailed");
-    simulation.until("its lack is told", |s| failures(s).len() == 1).await;
+    let failures = |s: &Simulation| s.event_messages("data", "ProvisioningFailed");
+    simulation.until("its lack is reported", |s| failures(s).len() == 1).await;
     simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
-    simulation.until("the other driver is told", |s| failures(s).len() == 2).await;
+    simulation.until("the other driver is reported", |s| failures(s).len() == 2).await;
     assert_eq!(simulation.calls("CreateVolume"), 0);
-    let mut told = failures(&simulation);
-    told.sort();
+    let mut messages = failures(&simulation);
+    messages.sort();
     assert_eq!(
-        told,
+        messages,
         [
             "VAC gold referenced in PVC is for driver other.example.com which does not match driver name disk.example.com",
             "volumeattributesclasses.storage.k8s.io \"gold\" not found",
@@ -69,9 +65,9 @@ async fn a_driver_that_cannot_modify_volumes_is_not_asked() {
     simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
     simulation.start();
     simulation.create_claim_of("data", "gold");
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     assert_eq!(
-        simulation.told("data", "ProvisioningFailed"),
+        simulation.event_messages("data", "ProvisioningFailed"),
         [
             "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported"
         ]
@@ -97,7 +93,7 @@ async fn where_classes_are_not_looked_at_their_names_are_ignored() {
     }
 }
 
-/// Who sets the gate is not asked twice: an older server's refusal is told then.
+/// If the feature gate is set, the server is not asked: an older server's refusal is reported.
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_is_set_beats_what_the_server_serves() {
     let simulation = Simulation::of_release(33);
@@ -105,9 +101,9 @@ async fn a_gate_that_is_set_beats_what_the_server_serves() {
     simulation.start_with(&["--feature-gates=VolumeAttributesClass=true"]);
     simulation.create_claim_of("data", "gold");
     sleep(Duration::from_secs(10)).await;
-    let told = simulation.told("data", "ProvisioningFailed");
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
     assert_eq!(
-        told,
+        messages,
         [
             "the server could not find the requested resource (get volumeattributesclasses.storage.k8s.io gold)"
         ]
@@ -115,7 +111,7 @@ async fn a_gate_that_is_set_beats_what_the_server_serves() {
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
-/// A server that can't tell at the start counts as one that serves the classes.
+/// A server that fails to answer at the start counts as one that serves the classes.
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_the_classes_count_as_served() {
     use testkit::apiserver::faults::{Effect, Rule};

@@ -1,19 +1,15 @@
-//! Whatever is in hand when a process is told to end, and however the API server behaves then: it
+//! Whatever work a process has when it gets SIGTERM, and however the API server behaves then: it
 //! ends by itself, well within a pod's grace. In simulated time.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::json;
+use support::simulation::{Process, Simulation};
 use testkit::apiserver::faults::{Effect, Match, Rule};
 use tokio::time::{Instant, sleep};
-use world::{Process, Simulation};
 
 /// Of a pod's usual grace of 30 s, with the defaults of all flags; and what the test's own look at it
 /// takes.
@@ -32,7 +28,7 @@ const ELECTIONS: [&[&str]; 3] = [
     ],
 ];
 
-/// What is in hand when the process is told to end.
+/// The work of the process when it gets SIGTERM.
 #[derive(Debug, Clone, Copy)]
 enum InHand {
     Nothing,

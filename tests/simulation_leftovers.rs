@@ -1,22 +1,18 @@
 //! Volumes that the driver made and that cannot be used, in simulated time: they go, once it is
 //! sure that they are nobody's, and their claims are not asked for before that.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
-use world::{Simulation, stranger};
 
 const TOO_SMALL: &str = "created volume capacity 1 less than requested capacity 1073741824";
 
@@ -40,7 +36,7 @@ async fn a_too_small_volume_is_removed_and_its_claim_asked_for_again() {
     simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
     let pair = ["CreateVolume", "DeleteVolume"];
     assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
-    assert_eq!(simulation.told("data", "ProvisioningFailed"), [TOO_SMALL]);
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [TOO_SMALL]);
     assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
@@ -89,12 +85,12 @@ async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
     expected.extend(["DeleteVolume"; 13]);
     expected.push("CreateVolume");
     assert_eq!(calls(&simulation), expected);
-    let mut told = simulation.told("data", "ProvisioningFailed");
-    told.sort();
+    let mut messages = simulation.event_messages("data", "ProvisioningFailed");
+    messages.sort();
     let orphaned = format!(
         "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = FailedPrecondition desc = still in use"
     );
-    assert_eq!(told, [TOO_SMALL.to_owned(), orphaned]);
+    assert_eq!(messages, [TOO_SMALL.to_owned(), orphaned]);
 }
 
 /// A driver whose volumes are too small, and which fails to delete them this slowly and this often
@@ -108,18 +104,20 @@ fn fails_slowly(delay_ms: u64, times: u64) -> Simulation {
     simulation
 }
 
-/// All tries begin soon after the look at whose the volume is.
+/// All tries begin soon after the read that shows whose the volume is.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_fails_slowly_is_asked_again_after_another_look() {
     let simulation = fails_slowly(1500, 2);
     simulation.create_claim("data");
     let start = Instant::now();
-    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
     assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume", "DeleteVolume"]);
     assert!((3000..4000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
 }
 
-/// The time that the look took counts: there is none left for a second try.
+/// The time that the read took counts: none is left for a second try.
 #[tokio::test(start_paused = true)]
 async fn after_a_slow_look_the_next_try_follows_another() {
     let simulation = fails_slowly(1000, 1);
@@ -127,7 +125,9 @@ async fn after_a_slow_look_the_next_try_follows_another() {
     let slow = Effect::DelayAfter(Duration::from_millis(1500));
     simulation.faults().add(Rule::on("list", "persistentvolumes", slow).times(1));
     simulation.create_claim("data");
-    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
     assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
 }
 
@@ -140,12 +140,14 @@ async fn a_driver_that_hangs_is_waited_for_once() {
     simulation.start();
     let uid = simulation.create_claim("data");
     let start = Instant::now();
-    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
     assert!((10..12).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
-    let told = format!(
+    let messages = format!(
         "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     );
-    assert_eq!(simulation.told("data", "ProvisioningFailed"), [told]);
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [messages]);
 }
 
 /// Somebody makes a PersistentVolume of the volume while its removal is tried.
@@ -160,7 +162,7 @@ async fn what_becomes_somebodys_between_two_tries_stays() {
     simulation.start();
     simulation.create_claim("data");
     simulation.until("its removal is tried", |s| s.calls("DeleteVolume") == 1).await;
-    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
 }
@@ -178,7 +180,7 @@ async fn what_becomes_somebodys_before_the_first_try_stays() {
     simulation.create_claim("data");
     let is_recorded = |s: &Simulation| s.api_requests("update", "persistentvolumeclaims") == 1;
     simulation.until("it is recorded", is_recorded).await;
-    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
 }
@@ -198,7 +200,7 @@ async fn what_gets_its_name_during_the_look_stays() {
     let uid = simulation.create_claim("data");
     simulation.until("its volume is made", |s| s.calls("CreateVolume") == 1).await;
     sleep(Duration::from_secs(1)).await;
-    simulation.api.create(&stranger(&uid, "nobody", "other")).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", "other")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
 }
@@ -212,7 +214,7 @@ async fn with_the_secrets_of_the_create() {
         "csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "sc"}});
     simulation.api.delete("StorageClass", "", "fast").unwrap();
     let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-                           "metadata": {"name": "fast"}, "provisioner": world::DRIVER});
+                           "metadata": {"name": "fast"}, "provisioner": DRIVER});
     class["parameters"] = parameters["parameters"].clone();
     simulation.api.create(&class).unwrap();
     let mut script = too_small(Some(1));
@@ -230,24 +232,24 @@ async fn with_the_secrets_of_the_create() {
     }
 }
 
-/// Somebody's PersistentVolume has the very volume: it stays, is told, and is not asked for again.
+/// Another client's PersistentVolume has this volume: it stays, is reported, and is not asked for again.
 #[tokio::test(start_paused = true)]
 async fn what_may_be_somebodys_is_never_removed() {
     let simulation = Simulation::new(1);
     simulation.script(
         json!({"create_volume": [{"volume": {"capacity_bytes": 1, "volume_id": "taken"}}]}),
     );
-    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     simulation.phase("pvc-elsewhere", "Available");
     simulation.start();
     simulation.create_claim("data");
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
-    let told = format!(
+    let messages = format!(
         "{TOO_SMALL}. The volume \"taken\" may be left at the driver: it is not deleted, as PersistentVolume \"pvc-elsewhere\" has it"
     );
-    assert_eq!(simulation.told("data", "ProvisioningFailed"), [told]);
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [messages]);
 }
 
 /// Without the answers that show it to be nobody's, nothing is removed.
@@ -267,7 +269,8 @@ async fn what_cannot_be_looked_up_waits() {
         sleep(Duration::from_secs(120)).await;
         assert_eq!(calls(&simulation), ["CreateVolume"], "{verb} {kind}");
         assert!(
-            simulation.told("data", "ProvisioningFailed")[0].contains("volume is orphaned: "),
+            simulation.event_messages("data", "ProvisioningFailed")[0]
+                .contains("volume is orphaned: "),
             "{verb} {kind}"
         );
         simulation.faults().clear();
@@ -298,14 +301,17 @@ async fn a_restart_finds_the_leftover_by_asking_again() {
 async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
     let simulation = Simulation::new(1);
     // A size of nothing, since no request can say how much is asked for.
-    let mut huge = world::claim("data");
+    let mut huge = claim("data");
     huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
     simulation.start();
     simulation.api.create(&huge).unwrap();
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
-    assert!(simulation.told("data", "ProvisioningFailed")[0].contains("is invalid: spec.capacity"));
+    assert!(
+        simulation.event_messages("data", "ProvisioningFailed")[0]
+            .contains("is invalid: spec.capacity")
+    );
     simulation.delete_claim("data");
     simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
     sleep(Duration::from_secs(3600)).await;
@@ -317,13 +323,13 @@ async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
 async fn no_volume_is_large_enough_for_what_no_request_can_say() {
     let simulation = Simulation::new(1);
     simulation.script(json!({"create_volume": [{"volume": {"capacity_bytes": 1_073_741_824}}]}));
-    let mut huge = world::claim("data");
+    let mut huge = claim("data");
     huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
     simulation.start();
     simulation.api.create(&huge).unwrap();
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     assert_eq!(
-        simulation.told("data", "ProvisioningFailed"),
+        simulation.event_messages("data", "ProvisioningFailed"),
         ["created volume capacity 1073741824 less than requested capacity 20E"]
     );
     simulation.delete_claim("data");
@@ -348,7 +354,7 @@ async fn a_refused_volume_goes_as_soon_as_its_claim_is_gone() {
     assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
 
-/// The same claim is bound to something else: nothing is deleted for it, and somebody is told.
+/// The same claim is bound to something else: nothing is deleted for it, and an event says so.
 #[tokio::test(start_paused = true)]
 async fn a_refused_volume_of_a_claim_bound_elsewhere_is_a_suspect() {
     let simulation = Simulation::new(1);
@@ -360,13 +366,13 @@ async fn a_refused_volume_of_a_claim_bound_elsewhere_is_a_suspect() {
     let bound = json!({"spec": {"volumeName": "another"}});
     simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
     sleep(Duration::from_secs(60)).await;
-    let told = simulation.told("data", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("the claim is bound")), "{told:?}");
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("the claim is bound")), "{messages:?}");
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
 
-/// A stranger takes the PersistentVolume's name between the look and the POST. Under a cut UUID two
+/// Another client takes the PersistentVolume's name between the read and the POST. Under a truncated UUID two
 /// claims share a name, and so may share the volume, by two handles: while a PersistentVolume of
 /// the name stands, the volume is never deleted.
 #[tokio::test(start_paused = true)]
@@ -376,7 +382,7 @@ async fn a_volume_whose_name_a_stranger_has_waits_and_stays_as_a_suspect() {
     simulation.start();
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
-    simulation.api.create(&stranger(&uid, "nobody", "other-handle")).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", "other-handle")).unwrap();
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.left_at_driver().len(), 1);
     assert_eq!(simulation.calls("DeleteVolume"), 0, "the name may become free");
@@ -384,10 +390,10 @@ async fn a_volume_whose_name_a_stranger_has_waits_and_stays_as_a_suspect() {
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(simulation.left_at_driver().len(), 1);
     assert_eq!(simulation.calls("DeleteVolume"), 0);
-    assert_eq!(simulation.volumes().len(), 1, "the stranger's stays");
+    assert_eq!(simulation.volumes().len(), 1, "the other one stays");
 }
 
-/// The same where the stranger's is of this very volume: nothing is left over, and once the claim is
+/// If the other PersistentVolume has this very volume: nothing is left over, and once the claim is
 /// gone nothing is left to do.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
@@ -397,15 +403,15 @@ async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     let handle = format!("vol-pvc-{uid}");
-    simulation.api.create(&stranger(&uid, "nobody", &handle)).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", &handle)).unwrap();
     simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
     simulation.delete_claim("data");
     sleep(Duration::from_secs(60)).await;
     let looks = simulation.api_requests("get", "persistentvolumes");
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(simulation.api_requests("get", "persistentvolumes"), looks);
-    let told = simulation.told("data", "ProvisioningFailed");
-    assert!(told.iter().all(|text| text.contains("exists already and is not for this claim")));
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(messages.iter().all(|text| text.contains("exists already and is not for this claim")));
     process.stop();
     sleep(Duration::from_secs(2)).await;
     assert_eq!(process.outcome(), Some(Ok(())), "it has nothing left to save");
@@ -414,7 +420,7 @@ async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
 }
 
 /// The same where nobody may read whose it is. Once it is gone the volume may be, too, which only asking
-/// anew would tell: when the claim goes before that, it is told.
+/// anew would show: when the claim goes before that, it is reported.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_may_have_gone_with_a_strangers_is_told_when_nobody_waits() {
     let simulation = Simulation::new(1);
@@ -423,24 +429,24 @@ async fn a_volume_that_may_have_gone_with_a_strangers_is_told_when_nobody_waits(
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     let name = format!("pvc-{uid}");
-    simulation.api.create(&stranger(&uid, "nobody", &format!("vol-{name}"))).unwrap();
+    simulation.api.create(&foreign_volume(&uid, "nobody", &format!("vol-{name}"))).unwrap();
     simulation.refuse("get", "persistentvolumes", 1);
     simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
-    // One look finds it gone, and the next ones nothing out.
+    // One read finds it gone, and the next ones fail.
     let forbidden = Effect::Answer(Status::new(403, "Forbidden", "no"));
     simulation.faults().add(Rule::on("get", "persistentvolumes", forbidden).skip(1).times(5));
     let looks = simulation.api_requests("get", "persistentvolumes");
     simulation.api.delete("PersistentVolume", "", &name).unwrap();
     let looked = |s: &Simulation| s.api_requests("get", "persistentvolumes") == looks + 2;
     simulation.until("it was looked up in vain", looked).await;
-    // Seen to be deleted, and there to be told.
+    // Observed to be deleted, and still there for the event.
     let kept = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}});
     simulation.api.merge("PersistentVolumeClaim", "sc", "data", &kept).unwrap();
     simulation.delete_claim("data");
     let suspected = |s: &Simulation| {
-        let told = s.told("data", "ProvisioningFailed");
-        told.iter().any(|text| text.contains("may be left at the driver"))
+        let messages = s.event_messages("data", "ProvisioningFailed");
+        messages.iter().any(|text| text.contains("may be left at the driver"))
     };
-    simulation.until("it is told", suspected).await;
+    simulation.until("it is reported", suspected).await;
     assert_eq!((simulation.left_at_driver().len(), simulation.calls("CreateVolume")), (1, 1));
 }

@@ -1,19 +1,15 @@
 //! Classes and volumes of in-tree plugins, in simulated time: served by the driver that took over,
 //! deleted by what they are to it, and never when somebody else's data would go with them.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::Simulation;
 use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
-use world::Simulation;
 
 const EBS: &str = "ebs.csi.aws.com";
 const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
@@ -37,8 +33,7 @@ fn claim(simulation: &Simulation, driver: &str) -> String {
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "tree",
                  "resources": {"requests": {"storage": "1Gi"}}},
     });
-    let made = simulation.api.create(&claim).unwrap();
-    made["metadata"]["uid"].as_str().unwrap().to_owned()
+    simulation.create(&claim)
 }
 
 /// A PersistentVolume with this source, provisioned by this name, for a claim that is gone.
@@ -87,7 +82,7 @@ fn calls(simulation: &Simulation) -> Vec<String> {
 }
 
 /// The text of an event about an object without a namespace.
-fn told(simulation: &Simulation, about: &str) -> String {
+fn message(simulation: &Simulation, about: &str) -> String {
     let events = simulation.api.list("Event", "default");
     let event = events.iter().find(|event| event["involvedObject"]["name"] == about).unwrap();
     event["message"].as_str().unwrap().to_owned()
@@ -131,7 +126,7 @@ async fn a_volume_whose_saving_was_not_answered_is_known_again() {
     simulation.start();
     let uid = claim(&simulation, AZURE);
     let succeeded = |s: &Simulation| s.has_event("data", "ProvisioningSucceeded");
-    simulation.until("it is told", succeeded).await;
+    simulation.until("it is reported", succeeded).await;
     assert!(simulation.is_saved(&uid));
     assert_eq!(simulation.volumes()[0]["spec"]["azureDisk"]["cachingMode"], "ReadWrite");
     sleep(Duration::from_secs(60)).await;
@@ -151,7 +146,7 @@ async fn an_answer_that_cannot_be_translated_is_removed_before_the_claim_is_aske
     let pair = ["CreateVolume", "DeleteVolume"];
     assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
     assert_eq!(
-        simulation.told("data", "ProvisioningFailed"),
+        simulation.event_messages("data", "ProvisioningFailed"),
         [r#"failed to convert partition x to integer: strconv.Atoi: parsing "x": invalid syntax"#]
     );
     assert_eq!(simulation.left_at_driver().len(), 1);
@@ -172,15 +167,15 @@ async fn once_nobody_wants_it_an_answer_that_cannot_be_translated_leaves_nothing
     assert!(simulation.left_at_driver().is_empty());
 }
 
-/// vSphere's volumes are known to the plugin by their path, which the driver did not tell here.
+/// vSphere's volumes are known to the plugin by their path, which the driver did not return here.
 #[tokio::test(start_paused = true)]
 async fn a_refused_in_tree_volume_is_removed_under_the_drivers_own_id() {
     const VSPHERE: &str = "csi.vsphere.vmware.com";
     let simulation = simulation(VSPHERE, "kubernetes.io/vsphere-volume", &json!({}));
     simulation.start();
     let uid = claim(&simulation, VSPHERE);
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
-    let text = simulation.told("data", "ProvisioningFailed").remove(0);
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    let text = simulation.event_messages("data", "ProvisioningFailed").remove(0);
     assert!(text.contains("spec.vsphereVolume.volumePath: Required value"), "{text}");
     assert_eq!(simulation.calls("DeleteVolume"), 0, "the claim still wants it");
     simulation.delete_claim("data");
@@ -220,7 +215,7 @@ async fn data_that_an_admin_keeps_under_the_driver_is_not_deleted_with_the_in_tr
             ("awsElasticBlockStore", json!({"volumeID": "aws://us-east-1a/vol-1"})),
             "vol-1",
         ),
-        // The plugin's volumes do not tell the project.
+        // The plugin's volumes do not name the project.
         (
             "pd.csi.storage.gke.io",
             "kubernetes.io/gce-pd",
@@ -237,10 +232,12 @@ async fn data_that_an_admin_keeps_under_the_driver_is_not_deleted_with_the_in_tr
         simulation.start();
         sleep(Duration::from_secs(1)).await;
         simulation.phase("old", "Released");
-        simulation.until("it is told", |s| s.has_cluster_event("old", "VolumeFailedDelete")).await;
+        simulation
+            .until("it is reported", |s| s.has_cluster_event("old", "VolumeFailedDelete"))
+            .await;
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(simulation.calls("DeleteVolume"), 0);
-        assert!(told(&simulation, "old").contains(r#"PersistentVolume "kept""#));
+        assert!(message(&simulation, "old").contains(r#"PersistentVolume "kept""#));
         simulation.api.delete("PersistentVolume", "", "kept").unwrap();
         simulation.until("it is deleted", |s| !exists(s, "old")).await;
         assert_eq!(simulation.calls("DeleteVolume"), 1);
@@ -270,13 +267,13 @@ async fn volumes_of_other_plugins_are_refused_whatever_their_annotation_says() {
     simulation.api.create(&volume("disk", "kubernetes.io/aws-ebs", disk)).unwrap();
     simulation.phase("disk", "Released");
     simulation.start();
-    simulation.until("it is told", |s| s.has_cluster_event("disk", "VolumeFailedDelete")).await;
+    simulation.until("it is reported", |s| s.has_cluster_event("disk", "VolumeFailedDelete")).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
-    assert!(told(&simulation, "disk").contains("did not take over from"));
+    assert!(message(&simulation, "disk").contains("did not take over from"));
 }
 
-/// The original looks for the driver's name in the class, and for its volumes among those of CSI.
+/// external-provisioner looks for the driver's name in the class, and for its volumes among those of CSI.
 #[tokio::test(start_paused = true)]
 async fn a_volume_of_an_in_tree_class_is_cloned() {
     let simulation = simulation(EBS, "kubernetes.io/aws-ebs", &json!({}));
@@ -289,8 +286,7 @@ async fn a_volume_of_an_in_tree_class_is_cloned() {
                      "resources": {"requests": {"storage": "1Gi"}}},
         });
         claim["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let made = simulation.api.create(&claim).unwrap();
-        made["metadata"]["uid"].as_str().unwrap().to_owned()
+        simulation.create(&claim)
     };
     let uid = claim("origin", json!({"volumeName": "old"}));
     let bound = json!({"status": {"phase": "Bound"}});
@@ -342,7 +338,7 @@ mod ceph {
         sleep(Duration::from_secs(600)).await;
         assert_eq!(calls(&simulation), [] as [&str; 0]);
         let why = r#"storage class "tree" is for the provisioner "kubernetes.io/rbd", but the claim is annotated for "rbd.csi.ceph.com""#;
-        assert_eq!(simulation.told("data", "ProvisioningFailed"), [why]);
+        assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [why]);
         assert!(exists(&simulation, "old"));
     }
 

@@ -1,19 +1,17 @@
 //! Many processes, one a node, that share the claims of a driver of node-local volumes, in
 //! simulated time: `app::run` on each node beside a driver of its own.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[path = "nodes/cluster.rs"]
-mod cluster;
 
 use std::{sync::Arc, time::Duration};
 
-use cluster::{
-    Cluster, GIB, SELECTED, selected, share,
-    world::{DRIVER, Simulation, claim, dial},
-};
 use serde_json::{Value, json};
+use support::{
+    connector::connector,
+    nodes::{Cluster, GIB, SELECTED, selected, share},
+    simulation::{DRIVER, Simulation, claim},
+};
 use testkit::{
     apiserver::faults::{Effect, Rule},
     driver::{Host, Script, Scripted, local::NODE_KEY},
@@ -33,7 +31,7 @@ async fn many_nodes_share_many_claims_without_getting_in_each_others_way() {
     assert!(cost.conflicts <= claims / 10, "{cost}");
     assert_eq!(cost.puts, claims + cost.conflicts, "a PUT that is no conflict wins: {cost}");
     assert!(cost.gets <= 2 * claims, "{cost}");
-    assert!(cost.questions <= 2 * claims, "{cost}");
+    assert!(cost.capacity_calls <= 2 * claims, "{cost}");
 }
 
 /// Released volumes are deleted at the driver that has them, by one process.
@@ -57,7 +55,7 @@ async fn a_volume_is_deleted_by_its_own_node_alone() {
     assert_eq!(cluster.simulation.api_requests("delete", "persistentvolumes"), 12);
 }
 
-/// The protection finalizer comes and goes once, by whoever reaches the volume; where that one is
+/// The protection finalizer comes and goes once, by the process that reaches the volume first; where that one is
 /// gone for good, by another.
 #[tokio::test(start_paused = true)]
 async fn the_finalizer_is_looked_after_by_the_node_that_reaches_the_volume_or_else_by_another() {
@@ -89,8 +87,8 @@ async fn the_finalizer_is_looked_after_by_the_node_that_reaches_the_volume_or_el
     assert!((1..=2).contains(&all("Delete", Value::Null, 1800, true).await));
 }
 
-/// A node without room leaves a claim to others; where nobody has room the claim is asked for again
-/// and taken once there is some, and its user is not told of each node's refusal.
+/// A node without capacity leaves a claim to others; if no node has capacity the claim is asked for again
+/// and taken once there is some, and its user gets no event for each node's refusal.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_fits_nowhere_is_taken_once_it_fits() {
     let mut cluster = Cluster::new(1, &[0, 1, 0]);
@@ -110,7 +108,7 @@ async fn a_claim_that_fits_nowhere_is_taken_once_it_fits() {
     assert_eq!(cluster.owner("second").as_deref(), Some("n3"));
 }
 
-/// A driver that has less room than it says gives the claim back, and in the end another has it;
+/// A driver that has less capacity than it says gives the claim back, and in the end another has it;
 /// nobody spins meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_gives_a_claim_back_races_for_it_again() {
@@ -124,7 +122,7 @@ async fn a_node_that_gives_a_claim_back_races_for_it_again() {
     }))
     .unwrap();
     let liar = Arc::new(Host::new(Scripted::new(script)));
-    cluster.simulation.start_on("liar", dial(&liar), &[]);
+    cluster.simulation.start_on("liar", connector(&liar), &[]);
     cluster.simulation.create_claim("data");
     sleep(Duration::from_secs(600)).await;
     let tries = liar.journal().count("CreateVolume");
@@ -201,9 +199,10 @@ async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then
     let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
     cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
     let waits = "a CreateVolume that was made for the claim on node \"n0\" may still run: it is followed to its end there";
-    let told =
-        |s: &Simulation| s.told("data", "ProvisioningFailed").iter().any(|text| text == waits);
-    cluster.simulation.until("the other node waits", told).await;
+    let reported = |s: &Simulation| {
+        s.event_messages("data", "ProvisioningFailed").iter().any(|text| text == waits)
+    };
+    cluster.simulation.until("the other node waits", reported).await;
     cluster.nodes["n0"].driver.backend().stall(false);
     cluster.until_saved(1).await;
     sleep(Duration::from_secs(600)).await;
@@ -237,7 +236,7 @@ async fn a_volume_of_a_claim_that_has_moved_gets_the_policy_of_its_class() {
     assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Delete");
 }
 
-/// Nobody is told how the write ended that lets a claim of a gone node go: who sent it reports the call
+/// The answer is lost to the write that releases a claim of a gone node: its sender reports the call
 /// all the same, as nobody else will.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_perhaps_let_go_is_reported() {
@@ -249,9 +248,9 @@ async fn a_claim_that_was_perhaps_let_go_is_reported() {
     cluster.simulation.delete_claim("data");
     sleep(Duration::from_secs(3600)).await;
     assert!(cluster.simulation.api.get("PersistentVolumeClaim", "sc", "data").is_none());
-    let told = cluster.simulation.told("data", "ProvisioningFailed");
+    let reported = cluster.simulation.event_messages("data", "ProvisioningFailed");
     let is_report = |text: &&String| text.contains("the node whose CreateVolume for this claim");
-    assert_eq!(told.iter().filter(is_report).count(), 1, "{told:?}");
+    assert_eq!(reported.iter().filter(is_report).count(), 1, "{reported:?}");
 }
 
 /// Claims that wait for their turn hold no worker: this node's own claims do not wait for them.
@@ -277,22 +276,22 @@ async fn claims_of_nobody_do_not_hold_up_the_nodes_own() {
     cluster.check_volumes(51);
 }
 
-/// An API server that lets nobody choose a node is told of, in the original's words.
+/// An API server that lets no node be selected is reported, with external-provisioner's text.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_cannot_be_written_is_told() {
     let cluster = Cluster::new(1, &[1]);
     cluster.simulation.refuse("update", "persistentvolumeclaims", 3);
     cluster.simulation.create_claim("data");
-    let told = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
-    cluster.simulation.until("it is told", told).await;
-    let text = cluster.simulation.told("data", "ProvisioningFailed").remove(0);
+    let reported = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
+    cluster.simulation.until("it is reported", reported).await;
+    let text = cluster.simulation.event_messages("data", "ProvisioningFailed").remove(0);
     let words = "node check failed: PVC sc/data: selecting node \"n0\" for PVC failed: ";
     assert!(text.starts_with(words), "{text}");
     cluster.until_saved(1).await;
     cluster.check_volumes(1);
 }
 
-/// A claim that goes while nodes wait for it costs nothing and is told of nowhere.
+/// A claim that goes while nodes wait for it costs nothing and gets no event.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_goes_before_its_time_is_forgotten() {
     let cluster = Cluster::new(1, &[1; 3]);

@@ -1,17 +1,13 @@
 //! What flags, classes and secrets say, through the whole program in simulated time.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
 use tokio::time::sleep;
-use world::{DRIVER, Simulation, stranger};
 
 const NOT_TEXT: &str = "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8";
 
@@ -40,7 +36,7 @@ fn with_secret() -> Value {
     }})
 }
 
-/// CSI carries text: a secret of other bytes is told and never sent, until it is put right.
+/// CSI carries text: a secret of other bytes is reported and never sent, until it is corrected.
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_no_text_is_told_and_not_sent() {
     let simulation = Simulation::new(1);
@@ -48,9 +44,9 @@ async fn a_secret_that_is_no_text_is_told_and_not_sent() {
     secret(&simulation, "/w==");
     simulation.start();
     let uid = simulation.create_claim("data");
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(simulation.told("data", "ProvisioningFailed"), [NOT_TEXT]);
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [NOT_TEXT]);
     assert_eq!(simulation.calls("CreateVolume"), 0);
     simulation.api.delete("Secret", "sc", "key").unwrap();
     secret(&simulation, "dGV4dA==");
@@ -74,7 +70,7 @@ async fn a_volume_is_not_deleted_with_a_secret_that_is_no_text() {
     simulation.delete_claim("data");
     simulation.release(&uid);
     let name = format!("pvc-{uid}");
-    simulation.until("it is told", |s| s.has_cluster_event(&name, "VolumeFailedDelete")).await;
+    simulation.until("it is reported", |s| s.has_cluster_event(&name, "VolumeFailedDelete")).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     simulation.api.delete("Secret", "sc", "key").unwrap();
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
@@ -87,9 +83,9 @@ async fn without_a_prefix_no_claim_gets_a_volume_and_all_are_told() {
     let simulation = Simulation::new(1);
     simulation.start_with(&["--volume-name-prefix="]);
     simulation.create_claim("data");
-    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
     assert_eq!(
-        simulation.told("data", "ProvisioningFailed"),
+        simulation.event_messages("data", "ProvisioningFailed"),
         ["volume name prefix cannot be of length 0"]
     );
     assert!(simulation.has_event("data", "Provisioning"));
@@ -103,10 +99,10 @@ async fn without_a_prefix_no_claim_gets_a_volume_and_all_are_told() {
 async fn without_a_prefix_a_claim_that_has_its_volume_is_left_alone() {
     let simulation = Simulation::new(1);
     let uid = simulation.create_claim("data");
-    simulation.api.create(&stranger(&uid, &uid, "handle")).unwrap();
+    simulation.api.create(&foreign_volume(&uid, &uid, "handle")).unwrap();
     simulation.start_with(&["--volume-name-prefix="]);
     sleep(Duration::from_secs(60)).await;
-    assert!(simulation.told("data", "ProvisioningFailed").is_empty());
+    assert!(simulation.event_messages("data", "ProvisioningFailed").is_empty());
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
@@ -134,7 +130,7 @@ async fn prefix_and_length_name_the_volume_and_metadata_tells_the_driver() {
     );
 }
 
-/// Two claims whose cut UIDs are the same: the second is told, and the driver is not asked to
+/// Two claims whose truncated UIDs are the same: the second gets an event, and the driver is not asked to
 /// share the first one's volume.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_two_claims_share_serves_one_of_them() {
@@ -151,10 +147,13 @@ async fn a_name_that_two_claims_share_serves_one_of_them() {
     assert_eq!(simulation.calls("CreateVolume"), volumes);
     let succeeded = names.iter().filter(|name| simulation.has_event(name, "ProvisioningSucceeded"));
     assert_eq!(succeeded.count(), volumes);
-    let told = names.iter().flat_map(|name| simulation.told(name, "ProvisioningFailed"));
-    let told: Vec<String> = told.collect();
-    assert_eq!(told.len(), names.len() - volumes);
-    assert!(told.iter().all(|text| text.contains("exists already and is for the claim sc/data-")));
+    let messages =
+        names.iter().flat_map(|name| simulation.event_messages(name, "ProvisioningFailed"));
+    let messages: Vec<String> = messages.collect();
+    assert_eq!(messages.len(), names.len() - volumes);
+    assert!(
+        messages.iter().all(|text| text.contains("exists already and is for the claim sc/data-"))
+    );
 }
 
 /// Read-only for ever, where claim and admin say so.
@@ -165,7 +164,7 @@ async fn a_volume_that_is_only_read_is_published_so() {
     for (name, modes) in
         [("reads", json!(["ReadOnlyMany"])), ("writes", json!(["ReadOnlyMany", "ReadWriteMany"]))]
     {
-        let mut claim = world::claim(name);
+        let mut claim = claim(name);
         claim["spec"]["accessModes"] = modes;
         simulation.api.create(&claim).unwrap();
     }
@@ -179,7 +178,7 @@ async fn a_volume_that_is_only_read_is_published_so() {
     }
 }
 
-/// While a volume is attached its secret is nobody's concern; then what cannot be told of it is.
+/// The secret of an attached volume is not read; once it is detached, a secret that cannot be used is reported.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret() {
     let simulation = Simulation::new(1);
@@ -192,7 +191,7 @@ async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret()
             "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
         }}),
     );
-    let mut volume = stranger("x", "nobody", "handle");
+    let mut volume = foreign_volume("x", "nobody", "handle");
     volume["spec"]["storageClassName"] = json!("fast");
     simulation.api.create(&volume).unwrap();
     let attachment = json!({
@@ -201,18 +200,18 @@ async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret()
     simulation.api.create(&attachment).unwrap();
     simulation.phase("pvc-x", "Released");
     simulation.start();
-    let told = |s: &Simulation| {
+    let messages = |s: &Simulation| {
         let events = s.api.list("Event", "default");
-        let told = events.iter().filter(|event| event["reason"] == "VolumeFailedDelete");
-        told.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let messages = events.iter().filter(|event| event["reason"] == "VolumeFailedDelete");
+        messages.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    simulation.until("the attachment is told", |s| told(s).len() == 1).await;
+    simulation.until("the attachment is reported", |s| messages(s).len() == 1).await;
     let attached = "persistentvolume pvc-x is still attached to node node";
-    assert_eq!(told(&simulation), [attached]);
+    assert_eq!(messages(&simulation), [attached]);
     simulation.api.delete("VolumeAttachment", "", "a").unwrap();
-    simulation.until("the secret is told", |s| told(s).len() == 2).await;
+    simulation.until("the secret is reported", |s| messages(s).len() == 2).await;
     assert_eq!(
-        told(&simulation)[1..],
+        messages(&simulation)[1..],
         [
             r#"failed to get secretreference for volume pvc-x: error resolving value "${pvc.annotations['key']}": invalid tokens: ["pvc.annotations['key']"]"#
         ]
@@ -250,10 +249,9 @@ mod ceph_rbd {
     }
 
     fn small_claim(simulation: &Simulation) -> String {
-        let mut small = world::claim("data");
+        let mut small = claim("data");
         small["spec"]["resources"]["requests"]["storage"] = json!("512Mi");
-        let made = simulation.api.create(&small).unwrap();
-        made["metadata"]["uid"].as_str().unwrap().to_owned()
+        simulation.create(&small)
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,7 +264,7 @@ mod ceph_rbd {
             simulation.start_with(flags);
             small_claim(&simulation);
             sleep(Duration::from_secs(60)).await;
-            assert_eq!(simulation.told("data", "ProvisioningFailed"), [XFS]);
+            assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [XFS]);
             assert_eq!(simulation.calls("CreateVolume"), 0);
         }
     }
@@ -331,9 +329,9 @@ mod ceph_rbd {
         let simulation = rbd(&with_remover());
         simulation.start();
         simulation.create_claim("data");
-        simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
-        let told = simulation.told("data", "ProvisioningFailed").remove(0);
-        assert!(told.contains("csi.storage.k8s.io/delete-secret-name"), "{told}");
+        simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+        let messages = simulation.event_messages("data", "ProvisioningFailed").remove(0);
+        assert!(messages.contains("csi.storage.k8s.io/delete-secret-name"), "{messages}");
         assert_eq!(simulation.calls("CreateVolume"), 0);
     }
 }
@@ -350,7 +348,7 @@ async fn claims_of_classes_that_do_not_exist_make_few_series() {
     let simulation = Simulation::new(1);
     let process = simulation.start();
     for n in 0..300 {
-        let mut claim = world::claim(&format!("data-{n}"));
+        let mut claim = claim(&format!("data-{n}"));
         claim["spec"]["storageClassName"] = json!(format!("wrong-{n}"));
         if n % 10 == 0 {
             let annotation = "volume.beta.kubernetes.io/storage-class";

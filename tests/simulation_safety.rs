@@ -1,25 +1,21 @@
 //! Safety rules that only the whole program can keep, in simulated time: docs/safety.md names them.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation, foreign_volume};
 use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
-use world::{DRIVER, Simulation, stranger};
 
 /// The protection finalizer.
 const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// A PersistentVolume of ours under the name that the claim `uid` gets, for a claim that is gone.
 fn released(simulation: &Simulation, uid: &str) {
-    let mut volume = stranger(uid, "gone", "handle");
+    let mut volume = foreign_volume(uid, "gone", "handle");
     volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
     simulation.api.create(&volume).unwrap();
     simulation.release(uid);
@@ -67,7 +63,7 @@ async fn while_a_volume_is_being_deleted_none_of_its_name_is_made() {
     released(&simulation, &uid);
     simulation.start();
     simulation.until("the deletion runs", |s| s.calls("DeleteVolume") == 1).await;
-    simulation.force_away(&uid);
+    simulation.force_delete_volume(&uid);
     while simulation.calls_under_way("DeleteVolume") == 1 {
         assert_eq!(simulation.calls("CreateVolume"), 0, "beside the deletion");
         sleep(Duration::from_millis(100)).await;
@@ -80,7 +76,7 @@ async fn while_a_volume_is_being_deleted_none_of_its_name_is_made() {
 async fn a_volume_of_any_name_is_recognised_by_its_claim() {
     let simulation = Simulation::new(1);
     let uid = simulation.create_claim("data");
-    simulation.api.create(&stranger("restored", &uid, "handle")).unwrap();
+    simulation.api.create(&foreign_volume("restored", &uid, "handle")).unwrap();
     let slow = Effect::Delay(Duration::from_secs(5));
     simulation.faults().add(Rule::on("list", "persistentvolumeclaims", slow).times(1));
     simulation.start();
@@ -98,8 +94,8 @@ async fn a_volume_that_took_the_name_of_a_deleted_one_stays() {
     released(&simulation, "old");
     simulation.start();
     simulation.until("the deletion runs", |s| s.calls("DeleteVolume") == 1).await;
-    simulation.force_away("old");
-    let mut restored = stranger("old", "somebody", "another");
+    simulation.force_delete_volume("old");
+    let mut restored = foreign_volume("old", "somebody", "another");
     restored["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
     let restored: Value = simulation.api.create(&restored).unwrap();
     sleep(Duration::from_secs(600)).await;

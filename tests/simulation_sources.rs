@@ -1,25 +1,21 @@
 //! Volumes made from snapshots and other claims, in simulated time. What guards the sources is
-//! tested in `simulation_protection.rs`.
+//! tested in `simulation_protection/`.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "simulation/sources.rs"]
-mod sources;
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Simulation},
+    sources,
+};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
-use world::{DRIVER, Simulation};
 
 const MARK: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
@@ -29,7 +25,7 @@ const CROSS_NAMESPACE: &str = "--feature-gates=CrossNamespaceVolumeDataSource=tr
 /// A cluster with snapshots and grants.
 fn cluster() -> Simulation {
     let simulation = Simulation::new(1);
-    sources::serve(&simulation);
+    sources::install_kinds(&simulation);
     simulation
 }
 
@@ -90,13 +86,13 @@ async fn a_snapshot_that_goes_under_a_restore_is_told_of_like_any_that_is_missin
     sources::create_restore(&simulation, "restored", "snap");
     sleep(Duration::from_secs(1)).await;
     force_snapshot_away(&simulation, "snap");
-    simulation.until("it is told", |s| s.has_event("restored", "ProvisioningFailed")).await;
-    let told = simulation.api.list("Event", sources::NAMESPACE);
+    simulation.until("it is reported", |s| s.has_event("restored", "ProvisioningFailed")).await;
+    let messages = simulation.api.list("Event", sources::NAMESPACE);
     let missing = "error getting handle for DataSource Type VolumeSnapshot by Name snap: error \
                    getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io \
                    \"snap\" not found";
-    let failed = told.iter().filter(|event| event["reason"] == "ProvisioningFailed");
-    assert!(failed.clone().all(|event| event["message"] == missing), "{told:?}");
+    let failed = messages.iter().filter(|event| event["reason"] == "ProvisioningFailed");
+    assert!(failed.clone().all(|event| event["message"] == missing), "{messages:?}");
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
@@ -237,14 +233,14 @@ async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
     simulation.until("the other is served", |s| s.is_saved(&plain)).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(
-        simulation.told("restored", "ProvisioningFailed"),
+        simulation.event_messages("restored", "ProvisioningFailed"),
         [
             "error getting handle for DataSource Type VolumeSnapshot by Name snap: error getting snapshot snap from api server: the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io snap)"
         ]
     );
     let asked = simulation.api_requests("get", "volumesnapshots");
     assert!(asked < 60, "{asked} requests in ten minutes");
-    sources::serve(&simulation);
+    sources::install_kinds(&simulation);
     sources::create_snapshot(&simulation, "snap");
     let took = until_saved(&simulation, &restored).await;
     assert!(took <= Duration::from_secs(16), "{took:?}");
@@ -274,8 +270,11 @@ async fn the_recorded_call_of_a_deleted_claim_ends_with_a_warning_without_its_sn
         assert!(is_marked(&simulation, "restored"), "the snapshot may come back");
         simulation.until("the claim is gone", |s| claim(s, "restored").is_none()).await;
         assert_eq!(simulation.calls("CreateVolume"), calls);
-        let told = simulation.told("restored", "ProvisioningFailed");
-        assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
+        let messages = simulation.event_messages("restored", "ProvisioningFailed");
+        assert!(
+            messages.iter().any(|text| text.contains("may be left at the driver")),
+            "{messages:?}"
+        );
     }
 }
 
@@ -359,8 +358,8 @@ async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
     simulation.api.delete("ReferenceGrant", "other", "grant").unwrap();
     simulation.script(json!({"create_volume": [{}]}));
     sleep(Duration::from_secs(60)).await;
-    let told = simulation.told("restored", "ProvisioningFailed");
-    assert!(told.iter().any(|told| told.ends_with("isn't allowed")), "{told:?}");
+    let messages = simulation.event_messages("restored", "ProvisioningFailed");
+    assert!(messages.iter().any(|messages| messages.ends_with("isn't allowed")), "{messages:?}");
     assert!(!simulation.is_saved(&uid));
     simulation.delete_claim("restored");
     simulation.until("the claim is gone", |s| claim(s, "restored").is_none()).await;
@@ -394,7 +393,7 @@ async fn a_claim_goes_on_soon_after_its_source_is_granted() {
     }
 }
 
-/// A populator's claim is told once, costs no call, and is looked at again when it changes.
+/// A populator's claim gets one event, costs no call, and is checked again when it changes.
 #[tokio::test(start_paused = true)]
 async fn what_others_fill_in_is_left_to_them() {
     let simulation = Simulation::new(1);
@@ -402,8 +401,8 @@ async fn what_others_fill_in_is_left_to_them() {
     let reference = json!({"apiGroup": "example.com", "kind": "Tape", "name": "t"});
     let uid =
         sources::create_claim_from(&simulation, "filled", &json!({"dataSourceRef": reference}));
-    let told = |s: &Simulation| s.told("filled", "Provisioning").len();
-    simulation.until("it is told", |s| told(s) == 2).await;
+    let messages = |s: &Simulation| s.event_messages("filled", "Provisioning").len();
+    simulation.until("it is reported", |s| messages(s) == 2).await;
     sleep(Duration::from_secs(600)).await;
     let events = simulation.api.list("Event", sources::NAMESPACE);
     let populator =
@@ -425,7 +424,7 @@ async fn a_volume_that_came_back_empty_is_no_restore() {
     let uid = sources::create_restore(&simulation, "restored", "snap");
     simulation.until("it is restored", |s| s.is_saved(&uid)).await;
     assert_eq!(
-        simulation.told("restored", "ProvisioningFailed"),
+        simulation.event_messages("restored", "ProvisioningFailed"),
         ["volume content source missing"]
     );
     assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 2));

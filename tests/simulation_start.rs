@@ -1,23 +1,19 @@
 //! The first moments, in simulated time: what is served while everything that stands in the cluster
 //! is still being listed, and what waits for the lists.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Process, Simulation, claim, foreign_volume};
 use testkit::apiserver::{
     Options,
     faults::{Effect, Rule, StreamFault},
     resources::ServerVersion,
 };
 use tokio::time::{Instant, sleep};
-use world::{Process, Simulation, claim, stranger};
 
 /// How long a new claim may wait for its call, whatever stands in the cluster.
 const AT_ONCE: Duration = Duration::from_millis(300);
@@ -46,7 +42,7 @@ fn slow_cluster() -> Simulation {
 /// The same without the volumes.
 fn slow_claims() -> Simulation {
     let options = Options { page: PAGE, ..Options::default() };
-    let simulation = Simulation::of(options);
+    let simulation = Simulation::with_options(options);
     for number in 0..MANY {
         let mut claim = claim(&format!("m-{number:03}"));
         claim["metadata"]["annotations"] = json!({});
@@ -72,7 +68,7 @@ async fn claim_in_two_steps(simulation: &Simulation, name: &str) -> String {
     let mut bare = claim(name);
     let annotated = json!({"metadata": {"annotations": bare["metadata"]["annotations"].take()}});
     bare["metadata"]["annotations"] = json!({});
-    let uid = simulation.api.create(&bare).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid = simulation.create(&bare);
     sleep(Duration::from_millis(30)).await;
     simulation.api.merge("PersistentVolumeClaim", "sc", name, &annotated).unwrap();
     uid
@@ -90,7 +86,7 @@ fn touch(simulation: &Simulation, claim: &str) {
 }
 
 fn volume_named(name: &str, owner: &str) -> Value {
-    let mut volume = stranger(owner, owner, owner);
+    let mut volume = foreign_volume(owner, owner, owner);
     volume["metadata"]["name"] = json!(name);
     volume
 }
@@ -114,7 +110,7 @@ async fn a_claim_born_while_the_first_lists_run_waits_for_them_like_all_others()
         simulation.create_claim("z-later");
         assert!(asked(&simulation, 2).await < AT_ONCE);
         let looks = simulation.api_requests("get", "persistentvolumes");
-        assert_eq!(looks, 1, "born under our eyes");
+        assert_eq!(looks, 1, "created after the list");
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(simulation.calls("CreateVolume"), 2, "and nobody twice");
         assert_eq!(simulation.volumes().len(), MANY + 2);
@@ -145,7 +141,7 @@ async fn a_claim_born_while_a_new_leader_lists_is_served_at_once() {
     assert_eq!(simulation.calls("CreateVolume"), 2);
 }
 
-/// What is for it may have any name, which no look-up tells.
+/// What is for it may have any name, which no look-up finds.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
     for page in ["a-first", "z-second"] {
@@ -153,7 +149,7 @@ async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
         let uid = simulation.create_claim(page);
         simulation.start();
         sleep(Duration::from_secs(2)).await;
-        // Seen as an event before its page, or after it, it is no new one for that.
+        // An event before or after its page does not make it a new claim.
         touch(&simulation, page);
         sleep((2 * SLOW).saturating_sub(Duration::from_secs(3))).await;
         assert_eq!(simulation.calls("CreateVolume"), 0, "{page}");
@@ -162,7 +158,7 @@ async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
     }
 }
 
-/// Its PersistentVolume was deleted by hand between the lists, and no watch has told of its binding yet
+/// Its PersistentVolume was deleted by hand between the lists, and no watch has delivered its binding yet
 /// (seed 74066).
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_bound_since_it_was_listed_is_not_asked_for() {
@@ -194,7 +190,7 @@ async fn a_claim_whose_volume_is_listed_late_is_not_asked_for_again() {
     }
 }
 
-/// Somebody has made it between the claim's birth and our look.
+/// Another client created it between the claim's creation and our read.
 #[tokio::test(start_paused = true)]
 async fn a_claim_born_with_its_volume_is_not_asked_for() {
     let simulation = slow_cluster();
@@ -227,7 +223,7 @@ async fn a_claim_deleted_in_mid_call_while_the_lists_run_leaves_no_volume_behind
 async fn deletions_wait_for_the_lists() {
     let simulation = slow_cluster();
     let mut volume = volume_named("released", "nobody");
-    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": world::DRIVER});
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
     simulation.api.create(&volume).unwrap();
     simulation.phase("released", "Released");
     simulation.start();
@@ -237,7 +233,7 @@ async fn deletions_wait_for_the_lists() {
     assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
 
-/// As the original, which waits for all its caches.
+/// As external-provisioner, which waits for all its caches.
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_list_volumes_nobody_is_served() {
     let simulation = Simulation::new(1);
@@ -311,7 +307,7 @@ async fn a_volume_that_the_watch_does_not_show_is_found_before_the_call() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_of_an_earlier_prefix_is_known_whichever_list_is_whole_first() {
     for slow in ["persistentvolumes", "persistentvolumeclaims"] {
-        let simulation = Simulation::of(Options {
+        let simulation = Simulation::with_options(Options {
             version: ServerVersion::minor(33),
             page: PAGE,
             ..Options::default()

@@ -1,23 +1,19 @@
 //! Where volumes may be, in simulated time: nodes that come, go and change their labels while
 //! claims are worked on, nodes that are given back, and open calls that stay what they were.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use csi_provisioner::runtime::{Generator, Random as _};
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Process, Simulation, claim};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
-use world::{DRIVER, Process, Simulation, claim};
 
 const ZONE: &str = "disk.example.com/zone";
 const RACK: &str = "disk.example.com/rack";
@@ -95,7 +91,7 @@ fn create_for(simulation: &Simulation, name: &str, node: &str) -> String {
     let mut claim = claim(name);
     claim["spec"]["storageClassName"] = json!("late");
     claim["metadata"]["annotations"][SELECTED] = json!(node);
-    simulation.api.create(&claim).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
+    simulation.create(&claim)
 }
 
 /// The scheduler chooses a node.
@@ -128,7 +124,7 @@ async fn is_served_at_once(simulation: &Simulation, uid: &str) {
 }
 
 async fn fails(simulation: &Simulation, claim: &str) {
-    simulation.until("the failure is told", |s| s.has_event(claim, FAILED)).await;
+    simulation.until("the failure is reported", |s| s.has_event(claim, FAILED)).await;
     sleep(Duration::from_secs(60)).await;
 }
 
@@ -143,7 +139,7 @@ async fn a_claim_for_a_node_without_the_driver_goes_on_once_the_driver_is_there(
     let uid = create_for(&simulation, "data", "new");
     fails(&simulation, "data").await;
     assert_eq!(
-        simulation.told("data", FAILED),
+        simulation.event_messages("data", FAILED),
         ["error generating accessibility requirements: no topology key found for node new"]
     );
     // What happens elsewhere is no news for this claim.
@@ -155,7 +151,7 @@ async fn a_claim_for_a_node_without_the_driver_goes_on_once_the_driver_is_there(
         requirements(&simulation).iter().map(best).collect::<Vec<_>>(),
         [json!({ZONE: "b"})]
     );
-    assert_eq!(simulation.told("data", FAILED).len(), 1);
+    assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,13 +163,13 @@ async fn a_claim_for_a_node_that_lacks_a_label_goes_on_once_the_label_is_there()
     let uid = create_for(&simulation, "data", "new");
     fails(&simulation, "data").await;
     label(&simulation, "new", ZONE, Some("b"));
-    simulation.until("it was tried again", |s| s.told("data", FAILED).len() == 2).await;
-    let told = simulation.told("data", FAILED).join("\n");
+    simulation.until("it was tried again", |s| s.event_messages("data", FAILED).len() == 2).await;
+    let messages = simulation.event_messages("data", FAILED).join("\n");
     for labels in ["map[arch:arm]", &format!("map[arch:arm {ZONE}:b]")] {
         let why = format!(
             "selected node {labels} does not match topology keys from CSINode [{ZONE} {RACK}]"
         );
-        assert!(told.contains(&why), "{told}");
+        assert!(messages.contains(&why), "{messages}");
     }
     label(&simulation, "new", RACK, Some("r1"));
     is_served_at_once(&simulation, &uid).await;
@@ -215,7 +211,7 @@ async fn a_driver_that_learns_a_key_finds_the_labels_that_nodes_had_all_along() 
     let both = [place("a", "r0"), place("b", "r1")];
     assert_eq!(requirements(&simulation)[1]["requisite"], json!([both[0], both[1]]));
     assert!(lists(&simulation) - before <= 2, "Nodes are listed once for a new key");
-    assert!(simulation.told("two", FAILED).is_empty());
+    assert!(simulation.event_messages("two", FAILED).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +230,7 @@ async fn heartbeats_and_other_labels_wake_nobody_and_cost_no_request() {
         sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(simulation.api.requests().all().len(), before, "{}", simulation.trace());
-    assert_eq!(simulation.told("data", FAILED).len(), 1);
+    assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,7 +245,7 @@ async fn a_node_that_is_gone_is_given_back_before_the_driver_is_asked() {
         let uid = create_for(&simulation, "data", "gone");
         simulation.until("the node is given back", |s| selected(s, "data").is_none()).await;
         sleep(Duration::from_secs(600)).await;
-        assert_eq!(simulation.told("data", FAILED).len(), 1);
+        assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
         assert_eq!(simulation.calls("CreateVolume"), 0);
         select(&simulation, "data", Some("n1"));
         is_served_at_once(&simulation, &uid).await;
@@ -362,8 +358,11 @@ async fn a_recorded_call_waits_until_its_preferred_place_is_to_be_had() {
         simulation.start_with(flags);
         sleep(Duration::from_secs(600)).await;
         assert_eq!(calls_for(&simulation, &late).len(), before);
-        let told = simulation.told("late", "ProvisioningFailed");
-        assert!(told.iter().any(|text| text.contains("the place that it preferred")), "{told:?}");
+        let messages = simulation.event_messages("late", "ProvisioningFailed");
+        assert!(
+            messages.iter().any(|text| text.contains("the place that it preferred")),
+            "{messages:?}"
+        );
         add_node(&simulation, "n1", &[(ZONE, "b")]);
         register(&simulation, "n1", &[ZONE]);
         select(&simulation, "late", Some("n1"));
@@ -384,8 +383,8 @@ async fn a_recorded_call_whose_place_is_gone_is_given_up_with_a_warning() {
     simulation.script(json!({"create_volume": [{}]}));
     simulation.start_with(&flags);
     simulation.until("the volume is saved", |s| s.is_saved(&late)).await;
-    let told = simulation.told("late", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("it is asked for elsewhere")), "{told:?}");
+    let messages = simulation.event_messages("late", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("it is asked for elsewhere")), "{messages:?}");
     assert_eq!(best(requirements(&simulation).last().unwrap()), json!({ZONE: "z"}));
 }
 
@@ -398,8 +397,8 @@ fn assert_one_request(simulation: &Simulation, uid: &str) {
 /// No call for the claim's volume was for a place that the first one was not for, unless that was
 /// reported.
 fn assert_no_place_added(simulation: &Simulation, name: &str, uid: &str) {
-    let told = simulation.told(name, "ProvisioningFailed");
-    if told.iter().any(|text| text.contains("it is asked for elsewhere")) {
+    let messages = simulation.event_messages(name, "ProvisioningFailed");
+    if messages.iter().any(|text| text.contains("it is asked for elsewhere")) {
         return;
     }
     let places = |call: &Value| sorted(&call["accessibility_requirements"]["requisite"]);

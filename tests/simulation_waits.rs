@@ -1,22 +1,18 @@
 //! What claims and volumes wait for beside the driver, in simulated time: they go on as soon as it
 //! comes or changes, and ask for nothing meanwhile that they need not.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code)] // other tests share the world
-#[path = "simulation/world.rs"]
-mod world;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
-use world::{DRIVER, Simulation};
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
@@ -77,7 +73,7 @@ mod secrets {
         let simulation = with_secret();
         simulation.start();
         let uids = ["one", "two"].map(|name| simulation.create_claim(name));
-        simulation.until("it is told", |s| s.has_event("one", "ProvisioningFailed")).await;
+        simulation.until("it is reported", |s| s.has_event("one", "ProvisioningFailed")).await;
         sleep(Duration::from_secs(100)).await;
         assert_eq!(watches(&simulation), 1, "one for all who wait for it");
         simulation.api.create(&secret("s", "k")).unwrap();

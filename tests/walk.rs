@@ -3,12 +3,8 @@
 //! to each is taken from its text, so that the text stays true. And a list of all commands that
 //! README.md and the pages for admins give, with what tries them; and that it leads to every page.
 
-// What tests share fails like a test does.
+// Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[allow(dead_code)] // other tests share it
-#[path = "walk/process.rs"]
-mod process;
 
 use std::{
     fs,
@@ -18,8 +14,8 @@ use std::{
 use csi_provisioner::leader::lease_name;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, Client};
-use process::{Directory, Provisioner, client};
 use serde_json::json;
+use support::process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
@@ -48,8 +44,8 @@ fn value(words: &[String], flag: &str) -> String {
     after.next().unwrap_or_else(|| panic!("no {flag} in {words:?}")).clone()
 }
 
-/// What stands around the program, started with what the README says.
-struct Surroundings {
+/// What the program needs, started with what the README says.
+struct Setup {
     served: Served,
     driver: Host<disk::DiskDriver>,
     client: Client,
@@ -59,7 +55,7 @@ struct Surroundings {
     _tasks: JoinSet<()>,
 }
 
-impl Surroundings {
+impl Setup {
     async fn start(directory: &Path) -> Self {
         let serve = arguments("target/debug/testkit serve", directory);
         let served = Served::start(Settings::new(value(&serve, "--dir"))).await.unwrap();
@@ -107,30 +103,34 @@ impl Surroundings {
 #[tokio::test]
 async fn the_walk_of_the_readme_ends_with_nothing_left() {
     let directory = Directory::new();
-    let around = Surroundings::start(&directory.0).await;
+    let setup = Setup::start(&directory.0).await;
     let flags = arguments("target/debug/csi-provisioner", &directory.0);
-    let mut provisioner = Provisioner::start(&flags, directory.0.join("provisioner.log"));
+    let mut provisioner = Provisioner::start(
+        env!("CARGO_BIN_EXE_csi-provisioner"),
+        &flags,
+        directory.0.join("provisioner.log"),
+    );
 
-    around.apply_example(&directory.0).await;
-    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(around.client.clone());
+    setup.apply_example(&directory.0).await;
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(setup.client.clone());
     provisioner
         .until("the claim is bound", async |_| {
             let claim = claims.get("data").await.unwrap();
             claim.status.and_then(|status| status.phase).as_deref() == Some("Bound")
         })
         .await;
-    let volume = around.volumes().await.remove(0);
+    let volume = setup.volumes().await.remove(0);
     let handle = volume.spec.unwrap().csi.unwrap().volume_handle;
-    assert_eq!(around.volumes_on_disk(), [around.root.join(handle)]);
+    assert_eq!(setup.volumes_on_disk(), [setup.root.join(handle)]);
     provisioner
-        .until("success is told", async |_| around.has_event("ProvisioningSucceeded").await)
+        .until("success is reported", async |_| setup.has_event("ProvisioningSucceeded").await)
         .await;
 
     claims.delete("data", &<_>::default()).await.unwrap();
-    provisioner.until("the volume is gone", async |_| around.volumes().await.is_empty()).await;
-    assert_eq!(around.volumes_on_disk(), Vec::<PathBuf>::new());
+    provisioner.until("the volume is gone", async |_| setup.volumes().await.is_empty()).await;
+    assert_eq!(setup.volumes_on_disk(), Vec::<PathBuf>::new());
     assert!(provisioner.stop().await.success());
-    around.stop().await;
+    setup.stop().await;
 }
 
 // === All pages ===

@@ -1,19 +1,19 @@
-//! A claim becomes a volume and goes again, told as a timeline: `cargo run -p demo`.
+//! A claim gets a volume and both are deleted again, shown as a timeline: `cargo run -p demo`.
 //!
 //! Everything but the provisioner runs in this process: an API server in memory (over HTTPS), a
 //! CSI driver that keeps its volumes as directories, and the binder that does
 //! kube-controller-manager's part. The provisioner is the real program, a process of its own.
 //!
-//! Nothing is told because it should have happened: each line comes from a watch, from the
-//! driver's log or from the disk, and a step that is not seen makes the demo fail by name.
+//! Each line comes from a watch, from the driver's log or from the disk, and a step that is not
+//! observed makes the demo fail with the step's name.
 //!
-//! | room | what lives there |
+//! | module | content |
 //! |---|---|
 //! | `main.rs` | the command line, Ctrl-C, the exit code |
-//! | [`play`] | the demo itself: starts, creates, deletes, and waits for each step to be seen |
-//! | [`steps`] | the steps that must be seen, what causes what, and the verdict: pure |
+//! | [`play`] | the demo itself: starts, creates, deletes, and waits until each step is observed |
+//! | [`steps`] | the steps that must be observed, what causes what, and the verdict: pure |
 //! | [`observer`] | watches API server, driver and disk |
-//! | [`sightings`] | what each thing seen is called, and which steps it shows: pure |
+//! | [`observations`] | the text of each observation, and which steps it shows: pure |
 //! | [`leftovers`] | what is left at the end, and the closing sentence |
 //! | [`timeline`] | how a line looks |
 //! | [`cluster`] | API server, driver and binder, in a directory that goes with them |
@@ -21,9 +21,9 @@
 
 pub mod cluster;
 pub mod leftovers;
+pub mod observations;
 pub mod observer;
 pub mod play;
 pub mod program;
-pub mod sightings;
 pub mod steps;
 pub mod timeline;

@@ -1,8 +1,8 @@
 //! Watches API server, driver and disk.
 //!
-//! Owns the watches, and what was seen before. Promises that what is told is news, and that driver
-//! and disk are looked at before anything that a watch shows is told: a watch may lag behind them,
-//! they never lag behind a watch. Leaves the words to `sightings`.
+//! Owns the watches, and what was observed before. Promises to return only what is new, and to read
+//! driver and disk before it returns anything that a watch shows: a watch may lag behind them,
+//! they never lag behind a watch. Leaves the texts to `observations`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,26 +30,26 @@ use tokio::time::timeout;
 
 use crate::{
     cluster::{self, Cluster},
-    sightings::{self, Fate, Listing, Sighting, Source},
+    observations::{self, Fate, Listing, Observation, Source},
 };
 
-/// How often driver and disk are looked at while no watch shows anything.
-const GLANCE: Duration = Duration::from_millis(20);
+/// How often driver and disk are read while no watch shows anything.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What comes from a watch.
-enum News {
+enum Update {
     /// It has shown all that was there: from now on nothing is missed.
     Listed,
     /// It shows something.
-    Seen(Sighting),
+    Observed(Observation),
 }
 
-/// All eyes of the demo.
+/// Everything that the demo observes.
 pub struct Observer {
-    watches: stream::SelectAll<stream::BoxStream<'static, News>>,
-    /// What was last told of each thing.
-    told: BTreeMap<(Source, String), String>,
-    /// How many of the driver's calls were told.
+    watches: stream::SelectAll<stream::BoxStream<'static, Update>>,
+    /// The last line about each thing.
+    lines: BTreeMap<(Source, String), String>,
+    /// How many of the driver's calls were returned.
     calls: usize,
     listing: Listing,
     secret: BTreeMap<String, String>,
@@ -63,55 +63,56 @@ impl Observer {
     pub async fn start(cluster: &Cluster) -> Result<Self, ManifestError> {
         let client = cluster.client();
         let mut watches = stream::select_all([
-            watched::<StorageClass>(client, Source::Class, sightings::class),
+            watched::<StorageClass>(client, Source::Class, observations::class),
             // By their metadata alone: the content of secrets never gets here.
-            watched::<PartialObjectMeta<Secret>>(client, Source::Secret, sightings::secret),
-            watched::<PersistentVolumeClaim>(client, Source::Claim, sightings::claim),
-            watched::<PersistentVolume>(client, Source::Volume, sightings::volume),
-            watched::<Event>(client, Source::Event, sightings::event),
+            watched::<PartialObjectMeta<Secret>>(client, Source::Secret, observations::secret),
+            watched::<PersistentVolumeClaim>(client, Source::Claim, observations::claim),
+            watched::<PersistentVolume>(client, Source::Volume, observations::volume),
+            watched::<Event>(client, Source::Event, observations::event),
         ]);
         let mut opening = watches.len();
         while opening > 0 {
-            // A watcher never ends, and what is there before the demo's own objects is no news.
-            if let Some(News::Listed) = watches.next().await {
+            // A watcher never ends, and what is there before the demo's own objects is not new.
+            if let Some(Update::Listed) = watches.next().await {
                 opening -= 1;
             }
         }
         let secret = cluster::secret_content()?;
-        Ok(Self { watches, told: BTreeMap::new(), calls: 0, listing: Listing::new(), secret })
+        Ok(Self { watches, lines: BTreeMap::new(), calls: 0, listing: Listing::new(), secret })
     }
 
     /// What is new; after a moment without anything, nothing.
     ///
     /// # Errors
     /// What the file system says of the driver's directory.
-    pub async fn next(&mut self, cluster: &Cluster) -> io::Result<Vec<Sighting>> {
-        let shown = timeout(GLANCE, self.watches.next()).await;
-        let mut seen = self.glance(cluster)?;
-        if let Ok(Some(News::Seen(sighting))) = shown {
-            seen.extend(self.is_news(&sighting).then_some(sighting));
+    pub async fn next(&mut self, cluster: &Cluster) -> io::Result<Vec<Observation>> {
+        let shown = timeout(POLL_INTERVAL, self.watches.next()).await;
+        let mut observations = self.poll(cluster)?;
+        if let Ok(Some(Update::Observed(observation))) = shown {
+            observations.extend(self.is_new(&observation).then_some(observation));
         }
-        Ok(seen)
+        Ok(observations)
     }
 
-    /// Looks at disk and driver. A call is in the log before it makes a directory: the disk is
-    /// read first, and told last.
-    fn glance(&mut self, cluster: &Cluster) -> io::Result<Vec<Sighting>> {
+    /// Reads disk and driver. A call is in the log before it makes a directory: the disk is
+    /// read first, and returned last.
+    fn poll(&mut self, cluster: &Cluster) -> io::Result<Vec<Observation>> {
         let listing = listing(cluster)?;
         let calls = cluster.journal().calls().into_iter().skip(self.calls);
-        let mut seen: Vec<_> = calls.map(|call| sightings::call(&call, &self.secret)).collect();
-        self.calls += seen.len();
-        seen.extend(sightings::disk(&self.listing, &listing));
+        let mut observations: Vec<_> =
+            calls.map(|call| observations::call(&call, &self.secret)).collect();
+        self.calls += observations.len();
+        observations.extend(observations::disk(&self.listing, &listing));
         self.listing = listing;
-        Ok(seen)
+        Ok(observations)
     }
 
-    /// Whether a thing looks otherwise than when it was last told of.
-    fn is_news(&mut self, sighting: &Sighting) -> bool {
-        let Sighting { source, subject, text, .. } = sighting;
+    /// Whether the line about a thing differs from the last one.
+    fn is_new(&mut self, observation: &Observation) -> bool {
+        let Observation { source, subject, text, .. } = observation;
         // Of one object there are many events.
         let thing = if *source == Source::Event { text } else { subject };
-        let before = self.told.insert((*source, thing.clone()), text.clone());
+        let before = self.lines.insert((*source, thing.clone()), text.clone());
         before.as_ref() != Some(text)
     }
 }
@@ -122,7 +123,7 @@ fn listing(cluster: &Cluster) -> io::Result<Listing> {
     let mut listing = Listing::new();
     for name in cluster::names(&root)?.into_iter().filter(|name| !name.starts_with('.')) {
         match cluster::names(&root.join(&name)) {
-            // It went between the two looks.
+            // It was deleted between the two reads.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             files => {
                 listing.insert(name, BTreeSet::from_iter(files?));
@@ -137,28 +138,28 @@ fn listing(cluster: &Cluster) -> io::Result<Listing> {
 fn watched<K>(
     client: &Client,
     source: Source,
-    describe: fn(&K, Fate) -> Sighting,
-) -> stream::BoxStream<'static, News>
+    describe: fn(&K, Fate) -> Observation,
+) -> stream::BoxStream<'static, Update>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let changes = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
-    news(changes.default_backoff(), source, describe)
+    updates(changes.default_backoff(), source, describe)
 }
 
-fn news<K: Send + 'static>(
+fn updates<K: Send + 'static>(
     changes: impl Stream<Item = watcher::Result<Change<K>>> + Send + 'static,
     source: Source,
-    describe: fn(&K, Fate) -> Sighting,
-) -> stream::BoxStream<'static, News> {
-    let told = move |change| match change {
+    describe: fn(&K, Fate) -> Observation,
+) -> stream::BoxStream<'static, Update> {
+    let update = move |change| match change {
         Ok(Change::Init) => None,
-        Ok(Change::InitDone) => Some(News::Listed),
+        Ok(Change::InitDone) => Some(Update::Listed),
         Ok(Change::InitApply(object) | Change::Apply(object)) => {
-            Some(News::Seen(describe(&object, Fate::Present)))
+            Some(Update::Observed(describe(&object, Fate::Present)))
         }
-        Ok(Change::Delete(object)) => Some(News::Seen(describe(&object, Fate::Gone))),
-        Err(error) => Some(News::Seen(Sighting::broken(source, &error))),
+        Ok(Change::Delete(object)) => Some(Update::Observed(describe(&object, Fate::Gone))),
+        Err(error) => Some(Update::Observed(Observation::broken(source, &error))),
     };
-    changes.filter_map(move |change| std::future::ready(told(change))).boxed()
+    changes.filter_map(move |change| std::future::ready(update(change))).boxed()
 }

@@ -1,7 +1,7 @@
-//! The demo itself: starts, creates, deletes, and waits for each step to be seen.
+//! The demo itself: starts, creates, deletes, and waits until each step is observed.
 //!
 //! Owns the order of acts and what is said when one fails. Promises that an act which returns
-//! without an error was seen to the end, and that dropping a [`Demo`] leaves neither process nor
+//! without an error was observed to the end, and that dropping a [`Demo`] leaves neither process nor
 //! file behind. Leaves the verdict to `steps`.
 
 use std::{
@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use crate::{
     cluster::{Cluster, ClusterError},
     leftovers::{Leftovers, LookError},
+    observations::Source,
     observer::Observer,
     program::{Program, ProgramError},
-    sightings::Source,
     steps::{Act, Progress, Step, Verdict},
     timeline::Timeline,
 };
 
-/// How long a step may take after what causes it, unless told otherwise.
+/// How long a step may take after what causes it, unless configured otherwise.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// The name of the claim in `objects.yaml`.
@@ -73,7 +73,7 @@ pub enum Failure {
     /// A step came without its cause.
     #[error("a step is missing: {cause}.\nYet what should come after it was seen: {step}.")]
     Causeless {
-        /// What was seen.
+        /// The observed step.
         step: Step,
         /// What was not.
         cause: Step,
@@ -127,7 +127,7 @@ impl Demo {
         Ok(Self { program, observer, cluster, timeline, progress, began, limit, last })
     }
 
-    /// Does what the act says, and waits until its steps were seen.
+    /// Does what the act says, and waits until its steps are observed.
     ///
     /// # Errors
     /// The step that is missing, or whatever else is in the way.
@@ -152,13 +152,13 @@ impl Demo {
 
     async fn set_off(&mut self, act: Act) -> Result<(), Failure> {
         match act {
-            Act::Start => self.tell("starts the program")?,
+            Act::Start => self.print("starts the program")?,
             Act::Create => {
-                self.tell("creates StorageClass, Secret and claim")?;
+                self.print("creates StorageClass, Secret and claim")?;
                 self.cluster.create_objects().await?;
             }
             Act::Delete => {
-                self.tell("deletes the claim")?;
+                self.print("deletes the claim")?;
                 let client = self.cluster.client().clone();
                 let claims = Api::<PersistentVolumeClaim>::default_namespaced(client);
                 claims.delete(CLAIM, &<_>::default()).await.map_err(Failure::NotDeleted)?;
@@ -179,7 +179,7 @@ impl Demo {
         Ok(self.timeline.say(&format!("\n{left}"))?)
     }
 
-    /// Says how to play with the cluster, and goes on telling what is seen until the program ends.
+    /// Says how to play with the cluster, and goes on printing observations until the program ends.
     ///
     /// # Errors
     /// Why it can't go on.
@@ -208,19 +208,19 @@ impl Demo {
         &self.cluster
     }
 
-    /// Tells what is new.
+    /// Prints what is new.
     async fn observe(&mut self) -> io::Result<()> {
-        for sighting in self.observer.next(&self.cluster).await? {
+        for observation in self.observer.next(&self.cluster).await? {
             let now = self.began.elapsed();
-            self.last = sighting.to_string();
-            self.timeline.line(now, sighting.source, &self.last)?;
-            sighting.steps.into_iter().for_each(|step| self.progress.saw(step, now));
+            self.last = observation.to_string();
+            self.timeline.line(now, observation.source, &self.last)?;
+            observation.steps.into_iter().for_each(|step| self.progress.saw(step, now));
         }
         Ok(())
     }
 
-    /// Tells what the demo itself does; what comes of it stands below.
-    fn tell(&mut self, what: &str) -> io::Result<()> {
+    /// Prints what the demo itself does; the effects are printed below it.
+    fn print(&mut self, what: &str) -> io::Result<()> {
         self.timeline.say("")?;
         self.timeline.line(self.began.elapsed(), Source::Demo, what)
     }

@@ -105,7 +105,7 @@ async fn build(cargo: &OsStr, profile: &str) -> Result<(), ProgramError> {
     if ended.success() { Ok(()) } else { Err(failed(ended.to_string())) }
 }
 
-/// Whether cargo set the variable to tell us who we are. Build scripts (ring's, for one) look at
+/// Whether cargo set the variable to describe this package. Build scripts (ring's, for one) look at
 /// such variables, and what stands on them would be built anew each time they change.
 fn tells_of_our_package(name: &OsStr) -> bool {
     let name = name.to_string_lossy();

@@ -1,7 +1,7 @@
-//! The steps that must be seen, what causes what, and whether all is well so far.
+//! The steps that must be observed, what causes what, and whether all is well so far.
 //!
-//! Owns the list of steps and the verdict, a pure function of what was seen when. Leaves seeing to
-//! `observer` and `sightings`, and clocks to `play`: times are counted from the demo's start.
+//! Owns the list of steps and the verdict, a pure function of what was observed when. Leaves observing to
+//! `observer` and `observations`, and clocks to `play`: times are counted from the demo's start.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -19,7 +19,7 @@ pub enum Act {
     Delete,
 }
 
-/// What must be seen, in the order in which it is told.
+/// What must be observed, in the order of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The program reached the driver.
@@ -28,7 +28,7 @@ pub enum Step {
     ClaimPending,
     /// The claim was given to the driver's provisioner.
     ClaimHandedOver,
-    /// The program tells the claim's user that it begins.
+    /// The program emits the event that it begins.
     BeginningTold,
     /// The driver was asked for a volume.
     CreateCalled,
@@ -38,7 +38,7 @@ pub enum Step {
     DirectoryMade,
     /// The PersistentVolume is stored.
     VolumeSaved,
-    /// The program tells the claim's user that it succeeded.
+    /// The program emits the event that it succeeded.
     SuccessTold,
     /// The PersistentVolume has its claim.
     VolumeBound,
@@ -135,30 +135,30 @@ impl fmt::Display for Step {
 /// Whether all is well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The act's steps were all seen.
+    /// The act's steps were all observed.
     Complete,
     /// Some are still to come, this one first.
     Waiting(Step),
-    /// This one should have been seen by now: what causes it was seen long enough ago.
+    /// This one should have been observed by now: what causes it was observed long enough ago.
     Missing(Step),
-    /// The first was seen without the second, from which it comes.
+    /// The first was observed without the second, from which it comes.
     Causeless(Step, Step),
-    /// This one was seen before the demo did what sets it off.
+    /// This one was observed before the demo did what sets it off.
     Unasked(Step),
 }
 
-/// What was seen when, in which act.
+/// What was observed when, in which act.
 #[derive(Debug, Clone)]
 pub struct Progress {
     act: Act,
     began: Duration,
-    seen: BTreeMap<Step, Duration>,
+    observed: BTreeMap<Step, Duration>,
 }
 
 impl Progress {
-    /// Nothing seen yet, and the first act about to begin.
+    /// Nothing observed yet, and the first act about to begin.
     pub fn new() -> Self {
-        Self { act: Act::Start, began: Duration::ZERO, seen: BTreeMap::new() }
+        Self { act: Act::Start, began: Duration::ZERO, observed: BTreeMap::new() }
     }
 
     /// An act begins.
@@ -166,14 +166,14 @@ impl Progress {
         (self.act, self.began) = (act, now);
     }
 
-    /// A step is seen; only the first time counts.
+    /// A step is observed; only the first time counts.
     pub fn saw(&mut self, step: Step, now: Duration) {
-        self.seen.entry(step).or_insert(now);
+        self.observed.entry(step).or_insert(now);
     }
 
     /// How it stands, when each step may take `limit` from its last cause on.
     pub fn verdict(&self, now: Duration, limit: Duration) -> Verdict {
-        if let Some(step) = self.seen.keys().find(|step| step.act() > self.act) {
+        if let Some(step) = self.observed.keys().find(|step| step.act() > self.act) {
             return Verdict::Unasked(*step);
         }
         if let Some((step, cause)) = self.causeless(now) {
@@ -185,24 +185,24 @@ impl Progress {
         open.find(overdue).map_or(Verdict::Waiting(first), Verdict::Missing)
     }
 
-    /// The steps of the act that were not seen yet.
+    /// The steps of the act that were not observed yet.
     fn open(&self) -> impl Iterator<Item = Step> + Clone + '_ {
-        Step::ALL.into_iter().filter(|s| s.act() == self.act && !self.seen.contains_key(s))
+        Step::ALL.into_iter().filter(|s| s.act() == self.act && !self.observed.contains_key(s))
     }
 
-    /// Since when nothing that was not seen keeps the step from happening.
+    /// Since when nothing that was not observed keeps the step from happening.
     fn ready(&self, step: Step) -> Option<Duration> {
-        let causes = step.causes().iter().map(|cause| self.seen.get(cause).copied());
+        let causes = step.causes().iter().map(|cause| self.observed.get(cause).copied());
         causes
             .chain([Some(self.began)])
             .try_fold(Duration::ZERO, |latest, at| Some(latest.max(at?)))
     }
 
-    /// A step that was seen, and its cause that was not, or not until too late.
+    /// A step that was observed, and its cause that was not, or not until too late.
     fn causeless(&self, now: Duration) -> Option<(Step, Step)> {
-        self.seen.iter().find_map(|(step, at)| {
-            let seen = |cause: &Step| self.seen.get(cause).copied().unwrap_or(now);
-            let late = step.causes().iter().find(|cause| seen(cause) > *at + LAG)?;
+        self.observed.iter().find_map(|(step, at)| {
+            let observed = |cause: &Step| self.observed.get(cause).copied().unwrap_or(now);
+            let late = step.causes().iter().find(|cause| observed(cause) > *at + LAG)?;
             Some((*step, self.origin(*late)))
         })
     }
@@ -210,10 +210,10 @@ impl Progress {
     /// What is missing for a step that is missing too: the first of its causes' causes; otherwise
     /// the step itself.
     fn origin(&self, step: Step) -> Step {
-        if self.seen.contains_key(&step) {
+        if self.observed.contains_key(&step) {
             return step;
         }
-        let missing = step.causes().iter().find(|cause| !self.seen.contains_key(cause));
+        let missing = step.causes().iter().find(|cause| !self.observed.contains_key(cause));
         missing.map_or(step, |cause| self.origin(*cause))
     }
 }
@@ -234,7 +234,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Everything up to `last` seen, each act's steps at its beginning: 0, 100, 200 s.
+    /// Everything up to `last` observed, each act's steps at its beginning: 0, 100, 200 s.
     fn up_to(last: Step) -> Progress {
         let mut progress = Progress::new();
         for step in Step::ALL.into_iter().filter(|step| *step <= last) {
@@ -245,7 +245,7 @@ mod tests {
         progress
     }
 
-    /// Everything before and within the act of `step` seen, but neither it nor what it causes.
+    /// Everything before and within the act of `step` observed, but neither it nor what it causes.
     fn without(step: Step) -> Progress {
         let mut progress = up_to(Step::VolumeGone);
         let mut gone = vec![step];
@@ -254,7 +254,7 @@ mod tests {
                 gone.push(other);
             }
         }
-        progress.seen.retain(|seen, _| !gone.contains(seen));
+        progress.observed.retain(|observed, _| !gone.contains(observed));
         progress.begin(step.act(), secs(100 * step.act() as u64));
         progress
     }
@@ -330,6 +330,6 @@ mod tests {
     fn only_the_first_sighting_counts() {
         let mut progress = up_to(Step::DriverNamed);
         progress.saw(Step::DriverNamed, secs(50));
-        assert_eq!(progress.seen[&Step::DriverNamed], secs(0));
+        assert_eq!(progress.observed[&Step::DriverNamed], secs(0));
     }
 }

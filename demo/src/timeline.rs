@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::sightings::Source;
+use crate::observations::Source;
 
 /// How many bytes a UID has.
 const UID: usize = 36;

@@ -1,6 +1,6 @@
 //! The command `demo` with programs that are no provisioners: it fails clearly, and clears away.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 #[allow(dead_code)] // each test uses its part
 mod command;

@@ -9,7 +9,7 @@
 //! It runs with every binary that `TESTKIT_KUBECTL` names (paths, separated by colons), or with the
 //! `kubectl` of the PATH. The program is the one that the demo builds for itself.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 #[allow(dead_code)] // each test uses its part
 mod command;

@@ -31,7 +31,7 @@ use crate::{
     kube::quantity::Quantity,
 };
 
-const DRIVER: &str = "disk.example.com";
+pub(super) const DRIVER: &str = "disk.example.com";
 
 /// Checks that every response ends as an open call, an unusable volume, or a PersistentVolume of
 /// bounded size that matches the request.
@@ -104,7 +104,8 @@ fn texts(json: &Value) -> usize {
     }
 }
 
-fn settings() -> ProvisionerSettings {
+/// Settings of a driver that can only create and delete volumes. Unit tests use them, too.
+pub(super) fn settings() -> ProvisionerSettings {
     ProvisionerSettings {
         driver_name: DRIVER.into(),
         capabilities: Capabilities {
@@ -143,7 +144,8 @@ fn request() -> ProvisionRequest {
     }
 }
 
-fn source() -> Source {
+/// A snapshot as a source. Unit tests use it, too.
+pub(super) fn source() -> Source {
     Source {
         kind: SourceKind::Snapshot,
         namespace: "shop".into(),

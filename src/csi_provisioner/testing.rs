@@ -4,19 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::{CephRbd, ProvisionerSettings, Reads, VolumeNaming};
+pub(super) use super::fuzz::{DRIVER, source};
+use super::{ProvisionerSettings, Reads, fuzz};
 use crate::{
-    controller::{
-        model::source::{Source, SourceKind},
-        provisioner::{NotSent, ProvisionRequest},
-    },
-    csi::{
-        Capabilities,
-        proto::{
-            controller_service_capability::rpc::Type as Rpc,
-            plugin_capability::service::Type as Service,
-        },
-    },
+    controller::provisioner::{NotSent, ProvisionRequest},
+    csi::proto::controller_service_capability::rpc::Type as Rpc,
     kube::testing::{Server, client},
     runtime::{Tasks, TokioSpawner},
 };
@@ -26,28 +18,11 @@ pub(super) fn reads(server: &Server) -> Reads {
     Reads::new(client(server), &Tasks::new(Arc::new(TokioSpawner)).0)
 }
 
-pub(super) const DRIVER: &str = "disk.example.com";
-
 /// Settings of a driver with these capabilities besides creating volumes.
 pub(super) fn settings(abilities: &[Rpc]) -> ProvisionerSettings {
-    let controller = abilities.iter().copied().chain([Rpc::CreateDeleteVolume]).collect();
-    ProvisionerSettings {
-        driver_name: DRIVER.into(),
-        capabilities: Capabilities {
-            plugin: [Service::ControllerService].into_iter().collect(),
-            controller,
-        },
-        identity: "me".into(),
-        naming: VolumeNaming { prefix: "pvc".into(), uuid_length: None },
-        default_fs_type: String::new(),
-        extra_create_metadata: false,
-        controller_publish_readonly: false,
-        volume_attributes_classes: true,
-        ceph_rbd: CephRbd::default(),
-        migration: None,
-        cross_namespace_sources: false,
-        prevent_volume_mode_conversion: true,
-    }
+    let mut settings = fuzz::settings();
+    settings.capabilities.controller.extend(abilities);
+    settings
 }
 
 /// A request for a claim of 1Gi, ReadWriteOnce, whose spec is merged with `spec`, and a class
@@ -70,17 +45,6 @@ pub(super) fn request(spec: &Value, class: &Value) -> ProvisionRequest {
         withdrawn: false,
         source: None,
         topology: None,
-    }
-}
-
-/// A snapshot as a source.
-pub(super) fn source() -> Source {
-    Source {
-        kind: SourceKind::Snapshot,
-        namespace: "shop".into(),
-        name: "snap".into(),
-        uid: "snap-uid".into(),
-        handle: "snap-handle".into(),
     }
 }
 

@@ -5,12 +5,12 @@
 //! the free one that they name; volumes of gone claims are released, claims of gone volumes are lost,
 //! and claims of dynamic classes get the annotation that calls their provisioner. Like that controller it
 //! makes no difference between live claims and those that are being deleted. With [`Settings::protection`] it keeps the finalizers of
-//! the two protection controllers as well. Promises to release or lose nothing on hearsay: what a watch
-//! did not show is asked for first, for a released volume is deleted; and to look at an object only when
-//! something has changed about it, however many there are. Leaves finding a free volume for a claim that
+//! the two protection controllers as well. Promises to release or lose nothing without a read: what a watch
+//! did not show is read first, because a released volume is deleted; and to decide about an object only
+//! when something about it has changed, however many there are. Leaves finding a free volume for a claim that
 //! names none, default classes, events, Pods, recycling and scheduling (but for a fixed node) to others.
 //!
-//! | room | what lives there |
+//! | module | content |
 //! |---|---|
 //! | `book` | what is known of claims, volumes and classes, and whom a change concerns |
 //! | `claims` | what is to be done about a claim |
@@ -18,7 +18,7 @@
 //! | `fit` | whether a volume is for a claim, and whether it suits it |
 //! | `migration` | the annotation that says which driver took over from an in-tree plugin |
 //! | `protection` | the finalizers of what is in use |
-//! | `queue` | who must be looked at, and who not until his own change is seen |
+//! | `queue` | what must be decided, and what not until its own change is observed |
 //! | `work` | the loop: watches in, changes out |
 
 mod book;
@@ -67,7 +67,7 @@ pub struct Settings {
     pub protection: bool,
 }
 
-/// Everything the decisions look at.
+/// Everything that the decisions depend on.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
     /// All claims.

@@ -1,24 +1,24 @@
-//! What the tests of csi-provisioner stand on: a cluster's control plane and a driver, small enough
-//! to run in a test, and the player of recorded scenarios. Never shipped.
+//! Test doubles for csi-provisioner: a cluster's control plane and CSI drivers, small enough to run in
+//! a test, and the player of recorded scenarios. Never shipped.
 //!
-//! # Where everything lives
+//! # Modules
 //!
-//! Arrows point down only: a room uses those below it, never those above.
+//! Listed from top to bottom: a module uses modules further down, not further up.
 //!
-//! | room | what lives there |
+//! | module | content |
 //! |---|---|
 //! | `main.rs` | the program `testkit`: `serve`, `play`, `driver`, `binder` |
 //! | [`load`] | the load bench, whose program is `bin/load.rs` |
 //! | [`player`] | replays `tests/conformance/*.yaml` on a provisioner's binary and judges what comes of it |
-//! | [`control_plane`] | a real or in-memory API server, whichever the surroundings offer, laid out in a directory |
+//! | [`control_plane`] | a real or in-memory API server, whichever the environment offers, laid out in a directory |
 //! | [`binder`] | binds claims to volumes, as kube-controller-manager does: an ordinary client |
 //! | [`apiserver`] | the in-memory Kubernetes API server, and its parts below |
 //! | [`driver`] | CSI drivers: one answers by rules, one keeps volumes on disk |
 //! | [`ports`] | ports for programs that are yet to be started |
 //!
-//! Within [`apiserver`], from the wire to the store:
+//! Within [`apiserver`], from the network to the store:
 //!
-//! | room | what lives there |
+//! | module | content |
 //! |---|---|
 //! | [`serve`](apiserver::serve) | HTTPS, certificates, the audit file, kubectl's protobuf |
 //! | [`access`](apiserver::access), `documents`, `table` | identities and roles; what is discovered; what kubectl prints: all behind [`hooks`](apiserver::hooks) |
@@ -29,7 +29,7 @@
 //! | [`resources`](apiserver::resources) | the kinds, and what each release from 1.20 on serves |
 //! | `store` | the objects and their history |
 //!
-//! The product takes this crate for its tests and this crate knows nothing of the product: the two
+//! The product takes this crate for its tests and this crate does not depend on the product: the two
 //! meet only at the Kubernetes API, at `proto/csi.proto` and at the program's command line.
 
 pub mod apiserver;

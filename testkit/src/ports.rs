@@ -1,4 +1,4 @@
-//! Ports for programs that are told on their command line where to listen.
+//! Free ports for programs whose command line names the port to listen on.
 //!
 //! Promises a port that nobody listens on, that this process has not handed out before, and that the
 //! kernel gives to nobody by itself: neither to a connection nor to a listener that takes any port. So
@@ -20,10 +20,10 @@ use std::{
 /// Below it well-known services listen.
 const LOWEST: u16 = 15_000;
 
-/// Where the ports that Linux gives out by itself begin unless it is told otherwise.
+/// The first of the ports that Linux assigns by itself, unless configured otherwise.
 const USUAL_END: u16 = 32_768;
 
-/// How many have been looked at, from a place of this process's own on: others look as well.
+/// How many have been tried, from a start that differs for each process: others try as well.
 static LOOKED_AT: LazyLock<AtomicU16> = LazyLock::new(|| {
     let [low, high, ..] = RandomState::new().hash_one(()).to_le_bytes();
     AtomicU16::new(u16::from_le_bytes([low, high]))
@@ -45,9 +45,9 @@ fn ours() -> Range<u16> {
     below(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default())
 }
 
-/// Those below the first that it was `told` to give out; where that leaves none, the usual ones.
-fn below(told: &str) -> Range<u16> {
-    let first = told.split_whitespace().next().and_then(|first| first.parse().ok());
+/// Those below the first of the `configured` range; if that leaves none, the usual ones.
+fn below(configured: &str) -> Range<u16> {
+    let first = configured.split_whitespace().next().and_then(|first| first.parse().ok());
     LOWEST..first.filter(|first| *first > LOWEST).unwrap_or(USUAL_END)
 }
 
@@ -56,7 +56,7 @@ fn next(range: &Range<u16>) -> u16 {
     range.start + LOOKED_AT.fetch_add(1, Ordering::Relaxed) % (range.end - range.start)
 }
 
-/// The port, if it can be listened on, also by whoever listens on all addresses.
+/// The port, if it can be listened on, also on all addresses.
 fn untaken(port: u16) -> Option<u16> {
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok().map(|_| port)
 }

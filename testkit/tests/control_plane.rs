@@ -2,7 +2,7 @@
 //!
 //! The same assertions hold for whichever server the environment offers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{fs, time::Duration};
 
@@ -150,7 +150,7 @@ async fn every_request_stands_in_the_audit_log() {
     let _ = pods.list(&ListParams::default()).await;
     let text = fs::read_to_string(audit).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told = |verb: &str, resource: &str, code: u16| {
+    let logged = |verb: &str, resource: &str, code: u16| {
         lines.iter().any(|line| {
             line["user"]["username"] == "system:serviceaccount:default:csi-provisioner"
                 && line["verb"] == verb
@@ -158,8 +158,8 @@ async fn every_request_stands_in_the_audit_log() {
                 && line["responseStatus"]["code"] == code
         })
     };
-    assert!(told("get", "secrets", 404), "{text}");
-    assert!(told("list", "services", 403), "{text}");
+    assert!(logged("get", "secrets", 404), "{text}");
+    assert!(logged("list", "services", 403), "{text}");
 }
 
 /// An object's version, as a number.
@@ -195,7 +195,7 @@ async fn version_of_the_end(volumes: &Api<DynamicObject>, since: u64) -> u64 {
     }
 }
 
-/// Which answers to the writes of a deletion tell a newer version: all but that of the last one,
+/// Which answers to the writes of a deletion have a newer version: all but that of the last one,
 /// where it takes the last finalizer off.
 #[tokio::test]
 async fn the_write_that_takes_the_last_finalizer_off_is_answered_with_the_version_before() {

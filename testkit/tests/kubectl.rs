@@ -10,7 +10,7 @@
 //! with the `kubectl` of the PATH, against the oldest and the newest release the server plays; one
 //! goes through an object's life on a release of each sort. A missing binary fails the test.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     env, fs,

@@ -1,7 +1,7 @@
 //! The `load` program: its errors, and that it leaves nothing behind in somebody else's cluster.
 //! Whole runs with a provisioner are tests of the product (`tests/load.rs` there).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     env, fs,
@@ -92,20 +92,20 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn what_is_asked_wrong_is_told_with_exit_code_2() {
-    let (code, told) = failed(load(&["--kubeconfig", "f"])).await;
+    let (code, printed) = failed(load(&["--kubeconfig", "f"])).await;
     assert_eq!(code, Some(2));
-    assert!(told.contains("--namespace"), "{told}");
+    assert!(printed.contains("--namespace"), "{printed}");
 }
 
 #[tokio::test]
 async fn a_program_that_is_missing_or_ends_is_told_with_exit_code_1() {
-    let (code, told) = failed(load(&["--program", "/nowhere/provisioner"])).await;
+    let (code, printed) = failed(load(&["--program", "/nowhere/provisioner"])).await;
     assert_eq!(code, Some(1));
-    assert!(told.contains("no program /nowhere/provisioner"), "{told}");
-    let (code, told) = failed(load(&["--program", "/bin/ls"])).await;
+    assert!(printed.contains("no program /nowhere/provisioner"), "{printed}");
+    let (code, printed) = failed(load(&["--program", "/bin/ls"])).await;
     assert_eq!(code, Some(1));
-    assert!(told.contains("the provisioner ended"), "{told}");
-    assert!(told.contains("unrecognized option"), "the end of its log: {told}");
+    assert!(printed.contains("the provisioner ended"), "{printed}");
+    assert!(printed.contains("unrecognized option"), "the end of its log: {printed}");
 }
 
 #[tokio::test]
@@ -117,9 +117,9 @@ async fn only_a_namespace_and_a_class_that_are_there_are_used() {
         (["--namespace", "theirs", "--class", "missing"], "no StorageClass \"missing\""),
         (["--namespace", "theirs", "--class", "late"], "wait for pods"),
     ] {
-        let (code, told) = failed(somebodys.load(&arguments)).await;
-        assert_eq!(code, Some(1), "{told}");
-        assert!(told.contains(reason), "{told}");
+        let (code, printed) = failed(somebodys.load(&arguments)).await;
+        assert_eq!(code, Some(1), "{printed}");
+        assert!(printed.contains(reason), "{printed}");
     }
     assert_eq!(somebodys.counts(), [0, 0, 1]);
 }
@@ -142,8 +142,8 @@ async fn an_interrupted_run_takes_away_what_it_made_and_nothing_else() {
     until("claims are there", || somebodys.counts() == [6, 3, 1]).await;
     let id = child.id().unwrap().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
-    let (code, told) = failed(child).await;
-    assert_eq!(code, Some(130), "{told}");
+    let (code, printed) = failed(child).await;
+    assert_eq!(code, Some(130), "{printed}");
     assert_eq!(somebodys.counts(), [1, 0, 1]);
     assert!(somebodys.served.api().get("PersistentVolumeClaim", "theirs", "keep").is_some());
 }
@@ -153,8 +153,8 @@ async fn a_run_that_gets_nowhere_is_given_up_and_cleaned_up() {
     let somebodys = Somebodys::cluster("stalled").await;
     somebodys.class("slow", "Immediate");
     let arguments = ["--namespace", "theirs", "--class", "slow", "--timeout", "1"];
-    let (code, told) = failed(somebodys.load(&arguments)).await;
+    let (code, printed) = failed(somebodys.load(&arguments)).await;
     assert_eq!(code, Some(1));
-    assert!(told.contains("0 of 2 claims are Bound"), "{told}");
+    assert!(printed.contains("0 of 2 claims are Bound"), "{printed}");
     assert_eq!(somebodys.counts(), [0, 0, 1]);
 }

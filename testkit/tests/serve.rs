@@ -1,6 +1,6 @@
 //! The `testkit serve` program: what it prints, what it lays out, how it ends.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     env, fs,
@@ -106,8 +106,8 @@ async fn what_it_cannot_do_is_told_on_stderr_with_exit_code_1() {
     let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it runs");
     let output = ended.unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.starts_with("testkit: can't read the cluster's manifests"), "{told}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.starts_with("testkit: can't read the cluster's manifests"), "{printed}");
 }
 
 #[tokio::test]

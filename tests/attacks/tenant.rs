@@ -33,7 +33,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{
+use support::{
     http,
     process::{Directory, Provisioner},
 };
@@ -66,7 +66,7 @@ const MODES: [&str; 3] = ["auto", "always", "off"];
 
 /// An API server, and who binds claims there.
 struct Plane {
-    /// Tells the objects of a test from those of others, where a cluster keeps them.
+    /// Distinguishes the objects of a test from those of others, where a cluster keeps them.
     id: String,
     control: ControlPlane,
     admin: Client,
@@ -327,7 +327,11 @@ impl<'a> Tenant<'a> {
             "--v=5".to_owned(),
         ];
         arguments.extend(flags.iter().map(ToString::to_string));
-        self.program = Some(Provisioner::start(&arguments, self.file("log")));
+        self.program = Some(Provisioner::start(
+            env!("CARGO_BIN_EXE_csi-provisioner"),
+            &arguments,
+            self.file("log"),
+        ));
     }
 
     /// Stops the program in order.

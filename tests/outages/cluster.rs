@@ -28,7 +28,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::process::{Directory, Provisioner};
+use support::process::{Directory, Provisioner};
 
 /// The driver's name.
 pub(crate) const DRIVER: &str = "disk.example.com";
@@ -80,7 +80,11 @@ impl Cluster {
             "-v=5".to_owned(),
         ];
         arguments.extend(flags.iter().map(ToString::to_string));
-        let program = Provisioner::start(&arguments, directory.0.join("log-1"));
+        let program = Provisioner::start(
+            env!("CARGO_BIN_EXE_csi-provisioner"),
+            &arguments,
+            directory.0.join("log-1"),
+        );
         let (starts, claims) = (1, BTreeMap::new());
         let mut cluster =
             Self { served, driver, arguments, program, starts, claims, directory, _binder: binder };
@@ -148,7 +152,8 @@ impl Cluster {
         if self.program.has_ended().is_some() {
             self.starts += 1;
             let log = self.directory.0.join(format!("log-{}", self.starts));
-            self.program = Provisioner::start(&self.arguments, log);
+            self.program =
+                Provisioner::start(env!("CARGO_BIN_EXE_csi-provisioner"), &self.arguments, log);
         }
     }
 

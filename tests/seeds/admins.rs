@@ -1,4 +1,4 @@
-//! Administrators, and users who do what only these should: they know better, and meddle.
+//! Administrators, and users who do what only administrators should.
 
 use serde_json::{Value, json};
 
@@ -6,9 +6,10 @@ use super::{
     cluster::SELECTED_NODE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
+    external_provisioner,
     ledger::text,
     naming::Naming,
-    nodes, original,
+    nodes,
     storage::{handle, image_of, name_of, node_of},
     users::{CLAIMS, CLASSES},
 };
@@ -63,14 +64,14 @@ pub(crate) fn flip_policy(core: &Core, dice: &Dice) {
     };
     let patch = json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
     if core.api.merge("PersistentVolume", "", name, &patch).is_ok() {
-        core.ledger.tell(&format!("admin: {name} is {policy} from now on"));
+        core.ledger.log(&format!("admin: {name} is {policy} from now on"));
     }
 }
 
 fn strip_finalizers(core: &Core, dice: &Dice) {
     let Some(volume) = some_volume(core, dice) else { return };
     let name = text(&volume, "/metadata/name");
-    core.ledger.tell(&format!("admin: strips {name} of its finalizers"));
+    core.ledger.log(&format!("admin: strips {name} of its finalizers"));
     strip(core, &volume);
 }
 
@@ -84,7 +85,7 @@ fn strip(core: &Core, volume: &Value) {
 /// What nothing stands against: it goes at once, whatever it is.
 pub(crate) fn take_away(core: &Core, volume: &Value) {
     let name = text(volume, "/metadata/name");
-    core.ledger.tell(&format!("admin: takes {name} away by force"));
+    core.ledger.log(&format!("admin: takes {name} away by force"));
     strip(core, volume);
     let _ = core.api.delete("PersistentVolume", "", name);
 }
@@ -93,14 +94,14 @@ fn delete_volume(core: &Core, dice: &Dice) {
     let Some(volume) = some_volume(core, dice) else { return };
     let name = text(&volume, "/metadata/name");
     if core.api.delete("PersistentVolume", "", name).is_ok() {
-        core.ledger.tell(&format!("admin: deletes {name}"));
+        core.ledger.log(&format!("admin: deletes {name}"));
         if core.api.get("PersistentVolume", "", name).is_none() {
             core.ledger.stripped(text(&volume, "/metadata/uid"));
         }
     }
 }
 
-/// A PersistentVolume made by hand, of nobody's volume; some are there for whoever takes them.
+/// A PersistentVolume created by hand, of a volume that no driver made; some are available to any claim.
 fn by_hand(core: &Core, dice: &Dice, name: &str, handle: &str) -> Value {
     let node = match node_of(image_of(handle)) {
         None if core.plan.local => Some(*dice.pick(&nodes::NODES)),
@@ -124,14 +125,14 @@ fn add_volume_of_our_name(core: &Core, dice: &Dice) {
     let Some(claim) = some_waiting_claim(core, dice) else { return };
     let name = Naming::of(core.plan.names, dice).name(text(&claim, "/metadata/uid"));
     if core.api.create(&by_hand(core, dice, &name, OUR_NAME_BY_HAND)).is_ok() {
-        core.ledger.tell(&format!("admin: adds {name} by hand"));
+        core.ledger.log(&format!("admin: adds {name} by hand"));
     }
 }
 
 fn add_volume(core: &Core, dice: &Dice) {
     let name = format!("static-{}", dice.within(0..3));
     if core.api.create(&by_hand(core, dice, &name, &format!("by-hand-{name}"))).is_ok() {
-        core.ledger.tell(&format!("admin: adds {name} by hand"));
+        core.ledger.log(&format!("admin: adds {name} by hand"));
     }
 }
 
@@ -141,7 +142,7 @@ fn name_volume(core: &Core, dice: &Dice) {
     let (name, volume) = (dice.pick(&CLAIMS), text(&volume, "/metadata/name"));
     let patch = json!({"spec": {"volumeName": volume}});
     if core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch).is_ok() {
-        core.ledger.tell(&format!("user: names {volume} in {name}"));
+        core.ledger.log(&format!("user: names {volume} in {name}"));
     }
 }
 
@@ -158,7 +159,7 @@ fn strip_claim(core: &Core, dice: &Dice) {
     let name = text(&claim, "/metadata/name");
     let patch = json!({"metadata": {"finalizers": null}});
     if core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch).is_ok() {
-        core.ledger.tell(&format!("user: strips {name} of its finalizers"));
+        core.ledger.log(&format!("user: strips {name} of its finalizers"));
         core.ledger.claim_stripped(text(&claim, "/metadata/uid"));
     }
 }
@@ -181,7 +182,7 @@ fn add_volume_of_our_handle(core: &Core, dice: &Dice) {
     let name = format!("static-{}", dice.within(0..3));
     let handle = handle_of(core, dice, &claim);
     if core.api.create(&by_hand(core, dice, &name, &handle)).is_ok() {
-        core.ledger.tell(&format!("admin: adds {name} of {handle} by hand"));
+        core.ledger.log(&format!("admin: adds {name} of {handle} by hand"));
     }
 }
 
@@ -199,7 +200,7 @@ fn restore(core: &Core, dice: &Dice) {
     }
     core.observe();
     if core.api.create(&volume).is_ok() {
-        core.ledger.tell(&format!("admin: restores {name} from a backup"));
+        core.ledger.log(&format!("admin: restores {name} from a backup"));
         if dice.percent(30) {
             delete_claim_of(core, &volume);
         }
@@ -213,7 +214,7 @@ pub(crate) fn bring_back(core: &Core, volume: &Value) {
     take_away(core, volume);
     core.observe();
     if core.api.create(&saved).is_ok() {
-        core.ledger.tell(&format!("admin: restores {name} from a backup"));
+        core.ledger.log(&format!("admin: restores {name} from a backup"));
     }
     core.observe();
 }
@@ -222,7 +223,7 @@ pub(crate) fn bring_back(core: &Core, volume: &Value) {
 fn delete_claim_of(core: &Core, volume: &Value) {
     let claim = text(volume, "/spec/claimRef/name");
     if core.api.delete("PersistentVolumeClaim", NAMESPACE, claim).is_ok() {
-        core.ledger.tell(&format!("admin: deletes the claim {claim}"));
+        core.ledger.log(&format!("admin: deletes the claim {claim}"));
     }
 }
 
@@ -232,7 +233,7 @@ fn of_claim_in_the_making(core: &Core, dice: &Dice) -> Option<(String, Value)> {
     let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
     let handle = handle_of(core, dice, &claim);
     let name = name_of(image_of(&handle)).to_owned();
-    Some((name.clone(), original::volume(&name, &handle, &claim, &class)))
+    Some((name.clone(), external_provisioner::volume(&name, &handle, &claim, &class)))
 }
 
 /// The PersistentVolume of a claim whose volume is being made comes from a backup, to be deleted
@@ -241,10 +242,10 @@ pub(crate) fn restore_unsaved(core: &Core, image: &str, claim: &Value) -> Option
     let mut class = core.api.get("StorageClass", "", text(claim, "/spec/storageClassName"))?;
     class["reclaimPolicy"] = json!("Delete");
     let (name, handle) = (name_of(image), handle(text(&class, "/parameters/cluster"), image));
-    let mut volume = original::volume(name, &handle, claim, &class);
+    let mut volume = external_provisioner::volume(name, &handle, claim, &class);
     volume["metadata"]["annotations"][BY_HAND] = json!("yes");
     core.api.create(&volume).ok()?;
-    core.ledger.tell(&format!("admin: restores {name} from a backup"));
+    core.ledger.log(&format!("admin: restores {name} from a backup"));
     Some(())
 }
 
@@ -253,7 +254,7 @@ fn backup(mut volume: Value) -> (String, Value) {
     let name = text(&volume, "/metadata/name").to_owned();
     let annotations = volume["metadata"]["annotations"].take();
     volume["metadata"] = json!({"name": name, "annotations": annotations,
-                                "finalizers": [original::PROTECTION]});
+                                "finalizers": [external_provisioner::PROTECTION]});
     if volume["metadata"]["annotations"].is_null() {
         volume["metadata"]["annotations"] = json!({});
     }

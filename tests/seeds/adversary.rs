@@ -185,7 +185,7 @@ fn create_of(core: &Core, dice: &Dice, class: &str) -> Option<Value> {
     }
     let made = core.api.create(&claim).ok()?;
     let (of, uid) = (source_of(&made), text(&made, "/metadata/uid"));
-    core.ledger.tell(&format!("tenant: creates {name} of {class}{of}, {uid}"));
+    core.ledger.log(&format!("tenant: creates {name} of {class}{of}, {uid}"));
     core.ledger.tampered(uid);
     core.observe();
     Some(made)
@@ -221,7 +221,7 @@ fn some_source(core: &Core, dice: &Dice) -> Value {
 fn delete(core: &Core, claim: &Value) {
     let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
     if core.api.delete("PersistentVolumeClaim", namespace, name).is_ok() {
-        core.ledger.tell(&format!("tenant: deletes {namespace}/{name}"));
+        core.ledger.log(&format!("tenant: deletes {namespace}/{name}"));
         core.observe();
     }
 }
@@ -229,9 +229,9 @@ fn delete(core: &Core, claim: &Value) {
 fn take_snapshot(core: &Core, dice: &Dice) {
     let of = *dice.pick(&CLAIMS);
     if core.api.create(&snapshot(TENANT, SNAPSHOTS[0], of)).is_ok() {
-        core.ledger.tell(&format!("tenant: takes a snapshot of {of}"));
+        core.ledger.log(&format!("tenant: takes a snapshot of {of}"));
     } else if core.api.delete("VolumeSnapshot", TENANT, SNAPSHOTS[0]).is_ok() {
-        core.ledger.tell("tenant: deletes his snapshot");
+        core.ledger.log("tenant: deletes his snapshot");
     }
 }
 
@@ -299,7 +299,7 @@ fn finalizers(core: &Core, dice: &Dice, claim: &Value) {
     }
     let name = text(claim, "/metadata/name");
     if write(core, claim, &json!({"metadata": {"finalizers": all}})).is_some() {
-        core.ledger.tell(&format!("tenant: changes {one} of {name}"));
+        core.ledger.log(&format!("tenant: changes {one} of {name}"));
     }
 }
 
@@ -307,7 +307,7 @@ fn release(core: &Core, claim: &Value, hold: &str) {
     let mut all = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     all.retain(|it| it != hold);
     if write(core, claim, &json!({"metadata": {"finalizers": all}})).is_some() {
-        core.ledger.tell(&format!("tenant: lets {} go", text(claim, "/metadata/name")));
+        core.ledger.log(&format!("tenant: lets {} go", text(claim, "/metadata/name")));
     }
 }
 
@@ -335,7 +335,7 @@ fn annotate(core: &Core, dice: &Dice, claim: &Value) {
     let patch = json!({"metadata": {"annotations": {key: value}}});
     if write(core, claim, &patch).is_some() {
         let name = text(claim, "/metadata/name");
-        core.ledger.tell(&format!("tenant: annotates {name}: {key} {value}"));
+        core.ledger.log(&format!("tenant: annotates {name}: {key} {value}"));
     }
 }
 
@@ -354,7 +354,7 @@ fn name_volume(core: &Core, dice: &Dice, claim: &Value) {
         if Recorded::on(&before).is_none() {
             core.ledger.claim_stripped(text(claim, "/metadata/uid"));
         }
-        core.ledger.tell(&format!("tenant: names {volume} in {}", text(claim, "/metadata/name")));
+        core.ledger.log(&format!("tenant: names {volume} in {}", text(claim, "/metadata/name")));
     }
 }
 
@@ -380,7 +380,7 @@ fn put(core: &Core, claim: &Value, record: &str) {
     }
     if write(core, claim, &patch).is_some() {
         let (name, shown) = (text(claim, "/metadata/name"), shown(record));
-        core.ledger.tell(&format!("tenant: forges on {name}: {shown}"));
+        core.ledger.log(&format!("tenant: forges on {name}: {shown}"));
     }
 }
 
@@ -495,7 +495,7 @@ fn victim(core: &Core, dice: &Dice) -> Option<Value> {
 
 /// Whether the claim must have its volume in the end though he has written on it: nothing that he has
 /// left there is in the way of an ordinary claim.
-pub(crate) fn is_owed(core: &Core, claim: &Value, told: bool) -> bool {
+pub(crate) fn is_owed(core: &Core, claim: &Value, reported: bool) -> bool {
     let class = core.api.get("StorageClass", "", class_of(claim));
     let ours = class.is_some_and(|class| class["provisioner"] == DRIVER);
     let spec = &claim["spec"];
@@ -505,7 +505,7 @@ pub(crate) fn is_owed(core: &Core, claim: &Value, told: bool) -> bool {
     let place = annotations[SELECTED_NODE].as_str();
     let zones = users::zones(core, class_of(claim));
     let placed = !core.plan.topology || place.is_none_or(|node| zones.contains(&node));
-    let waits = told && is_recorded(claim) && may_count(core, claim);
+    let waits = reported && is_recorded(claim) && may_count(core, claim);
     let stands = claim["metadata"]["deletionTimestamp"].is_null();
     ours && is_plain && unmarked && placed && stands && !waits
 }

@@ -59,7 +59,7 @@ struct Inner {
     begun: BTreeSet<String>,
     /// Who has written a record on each claim.
     writers: BTreeMap<String, BTreeSet<String>>,
-    /// When each process was last told that there is no such node.
+    /// When each process last read that there is no such node.
     without: BTreeMap<(String, String), Instant>,
 }
 
@@ -359,7 +359,7 @@ impl Asking {
         inner.writers.entry(uid.to_owned()).or_default().insert(who.to_owned());
     }
 
-    /// A process is told that there is no such node.
+    /// A process reads that there is no such node.
     pub(crate) fn lacks_node(&self, who: &str, node: &str) {
         let key = (who.to_owned(), node.to_owned());
         self.0.lock().without.insert(key, Instant::now());
@@ -373,7 +373,7 @@ impl Asking {
         request: &CreateVolumeRequest,
         image: &str,
     ) {
-        let wrong = if life.is_original() {
+        let wrong = if life.is_external_provisioner() {
             Vec::new()
         } else {
             self.0.lock().objections_to(core, life, request, image)
@@ -406,7 +406,7 @@ impl Inner {
         let name = &request.name;
         let uid = match self.claim_of(life, name) {
             Err(why) => return vec![why],
-            // Of claims that share a name nothing here tells whose call it is.
+            // Of claims that share a name nothing here says whose call it is.
             Ok(None) => return Vec::new(),
             Ok(Some(uid)) => uid,
         };
@@ -451,15 +451,15 @@ impl Inner {
     }
 
     /// Whether the call that is recorded since then is of another node than the image, which stands; the
-    /// process was not told since the record that it is gone, which is when it takes the call over.
+    /// process has not read since the record that it is gone, which is when it takes the call over.
     fn is_followed_elsewhere(&self, core: &Core, life: &Life, claim: &Claim, image: &str) -> bool {
         let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
         claim.record.as_ref().is_some_and(|(since, record)| {
             let other = record.other_node(image).filter(|_| record.names(image));
             let Some(node) = other else { return false };
-            let told = self.without.get(&(life.name().to_owned(), node.to_owned()));
+            let read = self.without.get(&(life.name().to_owned(), node.to_owned()));
             let stands = core.api.get("Node", "", node).is_some();
-            stands && told.is_none_or(|told| told < since) && *since < known
+            stands && read.is_none_or(|read| read < since) && *since < known
         })
     }
 

@@ -44,13 +44,13 @@ fn attach(core: &Core, dice: &Dice) {
         "status": {"attached": true},
     });
     if core.api.create(&attachment).is_ok() {
-        core.ledger.tell(&format!("{attacher}: attaches {volume}"));
+        core.ledger.log(&format!("{attacher}: attaches {volume}"));
     }
 }
 
 fn detach(core: &Core, attachment: &Value) {
     let name = text(attachment, "/metadata/name");
     if core.api.delete("VolumeAttachment", "", name).is_ok() {
-        core.ledger.tell(&format!("attacher: {name} is no more"));
+        core.ledger.log(&format!("attacher: {name} is no more"));
     }
 }

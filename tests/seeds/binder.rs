@@ -1,4 +1,4 @@
-//! The PersistentVolume controller of kube-controller-manager, as far as provisioners can tell: what
+//! The PersistentVolume controller of kube-controller-manager, as far as provisioners can observe it: what
 //! it decides about one claim or one volume by what it sees of both. Pure.
 //!
 //! It binds claims that are being deleted like all others, takes a volume that stands free rather

@@ -19,8 +19,8 @@ pub(crate) struct Calls(Mutex<Inner>);
 struct Inner {
     waited_for: BTreeMap<u64, Call>,
     so_far: u64,
-    /// The processes that were told a handle of an image, and which.
-    told: BTreeSet<(String, String)>,
+    /// The processes that received a handle of an image, and of which image.
+    answered: BTreeSet<(String, String)>,
 }
 
 /// What is asked of the driver.
@@ -63,11 +63,11 @@ impl Calls {
         let image = if what == What::Create { volume } else { image_of(volume) };
         let now = Instant::now();
         let mut inner = self.0.lock();
-        // A PersistentVolume of another name may have its handle before the driver has told anybody:
+        // A PersistentVolume of another name may have its handle before the driver has answered anybody:
         // nobody knows then that it is of the volume that is being made.
         let known = what == What::Create
             || !ledger.is_named_otherwise(volume)
-            || inner.told.contains(&(process.to_owned(), image.to_owned()));
+            || inner.answered.contains(&(process.to_owned(), image.to_owned()));
         let is_same =
             |call: &Call| call.process == process && call.image == image && call.until > now;
         let mut same = inner.waited_for.values().filter(|call| is_same(call));
@@ -83,9 +83,9 @@ impl Calls {
         Waited(self, number)
     }
 
-    /// The driver has told the process what it has made under this name.
-    pub(crate) fn told(&self, process: &str, name: &str) {
-        self.0.lock().told.insert((process.to_owned(), name.to_owned()));
+    /// The driver has returned to the process what it has created under this name.
+    pub(crate) fn outcome_known(&self, process: &str, name: &str) {
+        self.0.lock().answered.insert((process.to_owned(), name.to_owned()));
     }
 
     /// The name of the volume that is being asked for for the claim with this UID.

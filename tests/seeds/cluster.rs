@@ -63,7 +63,7 @@ fn carry_out(core: &Core, change: &Change) {
     let Change { kind, namespace, name, patch } = change;
     // A change that came in between is looked at the next time.
     if core.api.merge(kind, namespace, name, patch).is_ok() {
-        core.ledger.tell(&format!("cluster: {kind} {name} {}", brief(patch)));
+        core.ledger.log(&format!("cluster: {kind} {name} {}", brief(patch)));
     }
 }
 
@@ -98,7 +98,7 @@ fn empty_namespace(core: &Core) {
 
 fn namespace_again(core: &Core) {
     core::namespace(&core.api);
-    core.ledger.tell("cluster: the namespace is gone, and comes again");
+    core.ledger.log("cluster: the namespace is gone, and comes again");
 }
 
 /// Claims that wait for their first consumer have one, for which a node is chosen.
@@ -120,7 +120,7 @@ fn schedule(core: &Core, dice: &Dice) {
             let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
             let namespace = text(claim, "/metadata/namespace");
             let _ = core.api.merge("PersistentVolumeClaim", namespace, name, &patch);
-            core.ledger.tell(&format!("scheduler: {name} is for {node}"));
+            core.ledger.log(&format!("scheduler: {name} is for {node}"));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What must come together, and would too rarely by chance: each is played through step by step,
-//! in the middle of whatever else the seed brings.
+//! Combinations of events that are too rare by chance: each is played step by step, during whatever
+//! else the seed does.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(core: &Core) {
             1 => deleted_while_asked_for(core, &dice).await,
             _ => restored_while_deleted(core, &dice).await,
         };
-        core.ledger.tell(&format!("coincidence: came about: {}", played.is_some()));
+        core.ledger.log(&format!("coincidence: came about: {}", played.is_some()));
         core.observe();
     }
 }
@@ -44,7 +44,7 @@ async fn had_and_lost_unseen(core: &Core, dice: &Dice) -> Option<()> {
     core.hold_up(CLAIMS, Duration::from_secs(120));
     let volume = until_bound(core, &claim).await?;
     sleep(STALE + dice.stretch(500..5_000)).await;
-    core.ledger.tell("coincidence: a claim had its volume, unseen");
+    core.ledger.log("coincidence: a claim had its volume, unseen");
     admins::take_away(core, &volume);
     core.observe();
     sleep(dice.stretch(100..3_000)).await;
@@ -59,7 +59,7 @@ async fn deleted_while_asked_for(core: &Core, dice: &Dice) -> Option<()> {
     core.drag(dice.stretch(10_000..60_000));
     let claim = claim(core)?;
     let name = asked_for(core, &claim).await?;
-    core.ledger.tell("coincidence: a backup is restored while the volume is made");
+    core.ledger.log("coincidence: a backup is restored while the volume is made");
     admins::restore_unsaved(core, &name, &claim)?;
     core.observe();
     sleep(dice.stretch(50..3_000)).await;
@@ -78,7 +78,7 @@ async fn restored_while_deleted(core: &Core, dice: &Dice) -> Option<()> {
     core.observe();
     let image = image_of(text(&volume, "/spec/csi/volumeHandle"));
     until(|| core.calls.is_deleting(image).then_some(())).await?;
-    core.ledger.tell("coincidence: a backup is restored while the volume is deleted");
+    core.ledger.log("coincidence: a backup is restored while the volume is deleted");
     admins::bring_back(core, &volume);
     sleep(Duration::from_secs(30)).await;
     Some(())

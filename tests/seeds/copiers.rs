@@ -69,7 +69,7 @@ fn copy(core: &Core, dice: &Dice) {
     claim["spec"]["dataSource"] = reference.clone();
     if let Ok(made) = core.api.create(&claim) {
         let (of, uid) = (text(&reference, "/name"), text(&made, "/metadata/uid"));
-        core.ledger.tell(&format!("copier: creates {name} of {of}, class {class}, {uid}"));
+        core.ledger.log(&format!("copier: creates {name} of {of}, class {class}, {uid}"));
     }
 }
 
@@ -81,7 +81,7 @@ fn take_snapshot(core: &Core, dice: &Dice) {
         "spec": {"source": {"persistentVolumeClaimName": of}},
     });
     if core.api.create(&snapshot).is_ok() {
-        core.ledger.tell(&format!("copier: takes the snapshot {name} of {of}"));
+        core.ledger.log(&format!("copier: takes the snapshot {name} of {of}"));
     }
 }
 
@@ -98,14 +98,14 @@ fn delete_source(core: &Core, dice: &Dice) {
 
 fn delete_named(kind: &str, core: &Core, name: &str) {
     if core.api.delete(kind, NAMESPACE, name).is_ok() {
-        core.ledger.tell(&format!("copier: deletes the {kind} {name}"));
+        core.ledger.log(&format!("copier: deletes the {kind} {name}"));
     }
 }
 
 fn delete(kind: &str, core: &Core, object: &Value) {
     let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
     if core.api.delete(kind, namespace, name).is_ok() {
-        core.ledger.tell(&format!("copier: deletes the {kind} {namespace}/{name}"));
+        core.ledger.log(&format!("copier: deletes the {kind} {namespace}/{name}"));
     }
 }
 
@@ -143,7 +143,7 @@ fn can_be_made(core: &Core, claim: &Value) -> bool {
         })
 }
 
-/// Whether its user was told that its source is another one by now, or gone at the driver.
+/// Whether an event says that its source is another one by now, or gone at the driver.
 fn is_hopeless(core: &Core, claim: &Value) -> bool {
     core.api.list("Event", text(claim, "/metadata/namespace")).iter().any(|event| {
         let message = text(event, "/message");

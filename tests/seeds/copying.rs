@@ -1,4 +1,4 @@
-//! The truth of sources: which of them drivers copy now, and the check that rests on it.
+//! Which sources drivers copy now, and the check of their protection.
 //!
 //! A source is a claim that is cloned or a snapshot that is restored. Checked: a first call with a
 //! source finds our finalizer on it, and nobody takes that off while a driver copies.
@@ -30,7 +30,7 @@ pub(crate) struct Copying(Mutex<Inner>);
 struct Inner {
     under_way: BTreeMap<u64, Copy>,
     so_far: u64,
-    /// Whether the program was told that it may not touch snapshots: then it goes without.
+    /// Whether the program was refused access to snapshots: then it goes on without protection.
     no_right: bool,
 }
 
@@ -155,7 +155,7 @@ impl Copying {
     /// One that is repeated may find its source gone: whatever the first has made is followed.
     pub(crate) fn asked(core: &Core, process: &str, name: &str, handle: &str) -> String {
         let found = (!handle.is_empty()).then(|| object_of(core, handle)).flatten();
-        // Of a source whose PersistentVolume has just gone nothing but its claim tells.
+        // A source whose PersistentVolume has just gone is known only by its claim.
         let found = found.map(|found| {
             if is_guarded(&found) { found } else { named_source(core, name).unwrap_or(found) }
         });

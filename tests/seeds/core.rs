@@ -117,7 +117,7 @@ impl Core {
 
     /// All trouble is over from now on.
     pub(crate) fn heal(&self) {
-        self.ledger.tell("=== all trouble is over");
+        self.ledger.log("=== all trouble is over");
         self.healed.store(true, Ordering::Relaxed);
         self.forbidden.lock().clear();
         // What waits already waits on.
@@ -144,7 +144,7 @@ impl Core {
     }
 
     pub(crate) fn forbid(&self, verb: &'static str, resource: &'static str, time: Duration) {
-        self.ledger.tell(&format!("weather: no right to {verb} {resource} for {time:?}"));
+        self.ledger.log(&format!("disruption: no right to {verb} {resource} for {time:?}"));
         self.forbidden.lock().insert((verb, resource), Instant::now() + time);
     }
 
@@ -156,7 +156,7 @@ impl Core {
 
     /// No quota is left for so long.
     pub(crate) fn use_up(&self, time: Duration) {
-        self.ledger.tell(&format!("weather: the quota is used up for {time:?}"));
+        self.ledger.log(&format!("disruption: the quota is used up for {time:?}"));
         *self.used_up.lock() = Some(Instant::now() + time);
         self.ledger.quota_used_up(Instant::now() + time);
     }
@@ -171,14 +171,14 @@ impl Core {
     }
 
     pub(crate) fn hold_up(&self, resource: &'static str, time: Duration) {
-        self.ledger.tell(&format!("weather: watches of {resource} show nothing for {time:?}"));
+        self.ledger.log(&format!("disruption: watches of {resource} show nothing for {time:?}"));
         self.held_up.lock().insert(resource, Instant::now() + time);
         self.ledger.watching.held_up(resource, time);
     }
 
     /// What is asked of the drivers from now on is not done before this time is over.
     pub(crate) fn drag(&self, time: Duration) {
-        self.ledger.tell(&format!("the drivers take {time:?}"));
+        self.ledger.log(&format!("the drivers take {time:?}"));
         *self.dragging.lock() = Some(Instant::now() + time);
     }
 

@@ -1,4 +1,4 @@
-//! Chance: every choice of a seed comes from here.
+//! The random numbers of a seed.
 //!
 //! Each actor has dice of its own, so that one more roll of one does not change what another rolls.
 
@@ -13,7 +13,7 @@ pub(crate) struct Dice(Mutex<u64>);
 impl Dice {
     /// The dice of the actor `role` under `seed`.
     pub(crate) fn new(seed: u64, role: &str) -> Self {
-        // FNV-1a: any mixing does that tells the roles apart.
+        // FNV-1a: any mixing that separates the roles does.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let role = role.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
         let dice = Self(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ role));

@@ -59,7 +59,7 @@ const CODES: [Code; 16] = [
 const UNFINISHED: [Code; 5] =
     [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable, Code::Aborted];
 
-/// How many volumes a node has room for that has storage of its own.
+/// The capacity, in volumes, of a node that has storage of its own.
 const ROOM: usize = 5;
 
 /// The place of a node.
@@ -74,7 +74,7 @@ fn zone(request: &CreateVolumeRequest) -> Vec<Topology> {
     first.cloned().into_iter().collect()
 }
 
-/// What a call is told whose source is gone.
+/// The answer to a call whose source is gone.
 pub(crate) const NO_SOURCE: &str = "there is nothing to copy:";
 
 /// The text of an answer that never arrives.
@@ -103,7 +103,7 @@ struct Fate {
     /// It fails after it was done.
     failed: Option<Code>,
     after: Duration,
-    /// Its answer gets lost, and nothing tells its caller.
+    /// Its answer is lost, and its caller does not notice.
     lost: bool,
 }
 
@@ -161,7 +161,7 @@ impl Inner {
     }
 
     /// Bytes that are left on this node.
-    fn room(&self) -> i64 {
+    fn capacity(&self) -> i64 {
         let taken = self.core.storage.count_on(&self.host);
         let left = if self.core.is_healed() { ROOM } else { ROOM.saturating_sub(taken) };
         i64::try_from(left).unwrap() << 30
@@ -173,7 +173,7 @@ impl Inner {
         if zones.is_some_and(|zones| !zones.requisite.contains(&place(&self.host))) {
             return Err(Status::resource_exhausted("the volume may not be on this node"));
         }
-        if self.room() == 0 && self.core.storage.get(image).is_none() {
+        if self.capacity() == 0 && self.core.storage.get(image).is_none() {
             return Err(Status::resource_exhausted("not enough space left on this node"));
         }
         Ok(())
@@ -216,7 +216,7 @@ impl Inner {
         let (name, fate) = (&self.image(&request.name), self.fate());
         let purges = self.core.plan.purges && !self.core.is_healed() && self.dice.percent(30);
         if purges && self.core.storage.remove(name) {
-            self.core.ledger.tell(&format!("storage: {name} is purged by a repeated CreateVolume"));
+            self.core.ledger.log(&format!("storage: {name} is purged by a repeated CreateVolume"));
             return Err(Status::internal("the image could not be expanded and is purged"));
         }
         sleep(fate.before).await;
@@ -239,9 +239,9 @@ impl Inner {
             let others: Vec<_> = self.core.storage.all().into_keys().collect();
             let late = self.is_late(caller, name);
             self.core.storage.make(name, size, late);
-            self.core.ledger.tell(&format!("storage: {name} is made"));
-            // The original knows volumes by their names alone.
-            if !caller.is_original() {
+            self.core.ledger.log(&format!("storage: {name} is made"));
+            // external-provisioner knows volumes by their names alone.
+            if !caller.is_external_provisioner() {
                 self.core.ledger.made(caller.name(), name, &others);
             }
         }
@@ -291,7 +291,7 @@ impl Inner {
             return Err(Status::new(code, "refused"));
         }
         if self.core.storage.remove(image) {
-            self.core.ledger.tell(&format!("storage: {image} is removed"));
+            self.core.ledger.log(&format!("storage: {image} is removed"));
         }
         sleep(fate.after).await;
         fate.end().map(|()| DeleteVolumeResponse {})
@@ -339,15 +339,16 @@ impl Driver {
             Arc::clone(&self.0.core),
             self.0.core.ledger.job_begins(caller.name(), caller.elected_host(), &keys[0], patience),
         );
-        let (inner, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
+        let (inner, (done, result)) = (Arc::clone(&self.0), oneshot::channel());
         let running = call(Arc::clone(&inner));
         self.0.spawn(async move {
             let answer = running.await;
             drop(job);
             inner.unlock(&keys);
-            let _ = tell.send(answer);
+            let _ = done.send(answer);
         });
-        let answer = told.await.unwrap_or_else(|_| Err(Status::unavailable("the driver is gone")));
+        let answer =
+            result.await.unwrap_or_else(|_| Err(Status::unavailable("the driver is gone")));
         if answer.as_ref().is_err_and(|status| status.message() == LOST) {
             std::future::pending::<()>().await;
         }
@@ -388,9 +389,9 @@ impl Backend for Driver {
         let attaches = plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
         let copies = [rpc::Type::CloneVolume, rpc::Type::CreateDeleteSnapshot];
         let copies = copies.into_iter().filter(|_| plan.copies);
-        let room = plan.local.then_some(rpc::Type::GetCapacity);
+        let capacity = plan.local.then_some(rpc::Type::GetCapacity);
         let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches).chain(copies);
-        let able = able.chain(room);
+        let able = able.chain(capacity);
         let capabilities = able.map(|able| ControllerServiceCapability {
             r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
         });
@@ -401,7 +402,7 @@ impl Backend for Driver {
         let (request, time_left, caller) = (call.request, call.time_left, self.0.caller());
         let (core, name) = (&self.0.core, self.0.image(&request.name));
         core.observe();
-        core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
+        core.ledger.log(&format!("{} CreateVolume {name}", caller.name()));
         let repeats =
             core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
         let _waited =
@@ -424,12 +425,12 @@ impl Backend for Driver {
             .await;
         let (result, nothing_left) = match &answer {
             Ok(_) => {
-                core.calls.told(caller.name(), &name);
+                core.calls.outcome_known(caller.name(), &name);
                 (Code::Ok, false)
             }
             Err(status) => (status.code(), self.0.has_nothing_of(&name)),
         };
-        core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
+        core.ledger.log(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
         let is_final = result != Code::Ok && !UNFINISHED.contains(&result);
         core.ledger.create_ended(&name, is_final, nothing_left);
         if is_final && !repeats {
@@ -442,11 +443,11 @@ impl Backend for Driver {
         let (request, time_left, caller) = (call.request, call.time_left, self.0.caller());
         let (core, id) = (&self.0.core, request.volume_id.clone());
         core.observe();
-        core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
+        core.ledger.log(&format!("{} DeleteVolume {id}", caller.name()));
         let began = Instant::now();
         let made = core.storage.get(image_of(&id)).map(|image| image.made);
         let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id, made);
-        if !caller.is_original() {
+        if !caller.is_external_provisioner() {
             let works = core.ledger.works_since(caller.elected_host(), caller.start());
             let names = core.ledger.names_of(&id);
             looks::check_delete(core, caller.name(), works, &id, &names, volume.is_some());
@@ -460,11 +461,11 @@ impl Backend for Driver {
         let delete = |inner: Arc<Inner>| async move { inner.delete(&request).await };
         let answer = self.to_its_end(keys, time_left, delete).await;
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
-        core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
+        core.ledger.log(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
         if answer.is_ok() {
             let process = caller.name().to_owned();
-            let told = !caller.is_suspended();
-            core.ledger.removed(&id, Removal { process, began, volume, told });
+            let answered = !caller.is_suspended();
+            core.ledger.removed(&id, Removal { process, began, volume, answered });
         }
         answer
     }
@@ -473,7 +474,7 @@ impl Backend for Driver {
         if !self.0.core.plan.local {
             return Err(Status::unimplemented("not modelled"));
         }
-        let available_capacity = self.0.room();
+        let available_capacity = self.0.capacity();
         Ok(GetCapacityResponse { available_capacity, ..GetCapacityResponse::default() })
     }
 

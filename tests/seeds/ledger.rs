@@ -1,11 +1,11 @@
-//! The truth: what was, by the API server's own objects, and the checks that rest on it.
+//! The history of the API server's objects, and the checks that compare the program's acts with it.
 //!
-//! Owns the trace, the history of volumes, claims and the Lease that the checks need (`sight` reads
-//! it off the objects), and the list of what was found wrong (`judgement` says what that is). It is brought up to date after everything
-//! that may have written.
+//! Owns the trace, the history of volumes, claims and the Lease that the checks need (`observations` reads
+//! it from the objects), and the list of violations (`queries` decides what is one). It is updated after
+//! everything that may have written.
 
-mod judgement;
-mod sight;
+mod observations;
+mod queries;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,8 @@ use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
-use self::judgement::View;
-pub(crate) use self::sight::{Recorded, is_recorded};
-pub(crate) use sight::is_attached;
+pub(crate) use self::observations::{Recorded, is_attached, is_recorded};
+use self::queries::View;
 
 use super::{
     looks::FRESH,
@@ -148,7 +147,7 @@ struct CallsTruth {
     /// When the final answers came since the last one of another kind.
     finals: Vec<Instant>,
     /// The other names under which calls for the same claim were under way when one of these began,
-    /// and nothing told its sender so.
+    /// and its sender does not know.
     beside: BTreeSet<String>,
 }
 
@@ -159,14 +158,14 @@ pub(crate) enum Abandoned {
     InFirstCall,
     /// Without a record on the claim.
     Unrecorded {
-        /// Not told to end.
+        /// It got no SIGTERM.
         killed: bool,
         /// The time since the first call began, but that in which quota refused every record.
         after: Duration,
     },
     /// In any other way.
     Otherwise,
-    /// By the original provisioner, which records nothing.
+    /// By external-provisioner, which records nothing.
     ByOriginal,
 }
 
@@ -177,8 +176,8 @@ pub(crate) struct Removal {
     pub(crate) began: Instant,
     /// The UID of its PersistentVolume.
     pub(crate) volume: Option<String>,
-    /// The process has been told; it has not yet where the answer waits for one that stands still.
-    pub(crate) told: bool,
+    /// The process has the answer; it does not have it while it is suspended.
+    pub(crate) answered: bool,
 }
 
 impl Ledger {
@@ -192,14 +191,14 @@ impl Ledger {
     }
 
     /// Adds a line to the trace.
-    pub(crate) fn tell(&self, what: &str) {
+    pub(crate) fn log(&self, what: &str) {
         let at = self.start.elapsed();
         let _ = writeln!(self.inner.lock().lines, "{:>9.3} {what}", at.as_secs_f64());
     }
 
     /// Something is as it must not be.
     pub(crate) fn wrong(&self, what: &str) {
-        self.tell(&format!("WRONG: {what}"));
+        self.log(&format!("WRONG: {what}"));
         self.inner.lock().wrong.push(what.to_owned());
     }
 
@@ -215,7 +214,7 @@ impl Ledger {
     /// The program says that a volume may be left behind. `is_let_go`: of a claim that nobody wants any
     /// more; false where that was said before.
     pub(crate) fn suspected(&self, what: &str, is_let_go: bool) -> bool {
-        self.tell(&format!("suspect: {what}"));
+        self.log(&format!("suspect: {what}"));
         let mut inner = self.inner.lock();
         inner.suspects.push(what.to_owned());
         !is_let_go || inner.let_go.insert(what.to_owned())
@@ -223,7 +222,7 @@ impl Ledger {
 
     /// The program says that it does not follow a record of an open call, which names this volume.
     pub(crate) fn unfollowed(&self, volume: &str) {
-        self.tell(&format!("unfollowed: {volume}"));
+        self.log(&format!("unfollowed: {volume}"));
         self.inner.lock().unfollowed.insert(volume.to_owned());
     }
 
@@ -245,7 +244,7 @@ impl Ledger {
         self.inner.lock().stripped_claims.iter().any(|uid| may_be_of(name, uid))
     }
 
-    /// Whether another volume's PersistentVolume had this name, of which people were told, or the
+    /// Whether another volume's PersistentVolume had this name, which was reported, or the
     /// claim got another volume's from a backup, which ends what was asked for it (safety rule 3).
     pub(crate) fn was_taken(&self, name: &str) -> bool {
         let inner = self.inner.lock();
@@ -555,8 +554,8 @@ impl Ledger {
         inner.ends_jobs_of(process);
     }
 
-    /// The original provisioner has ended so.
-    pub(crate) fn ended_original(&self, process: &str) {
+    /// external-provisioner provisioner has ended so.
+    pub(crate) fn ended_external_provisioner(&self, process: &str) {
         let mut inner = self.inner.lock();
         for calls in inner.calls.values_mut() {
             if calls.open.as_deref() == Some(process) {
@@ -568,7 +567,7 @@ impl Ledger {
 
     /// A process gives the selected node of the claim back, on which a record may have named a volume.
     /// Of what others left open without a record it knows nothing; and where several claims share a
-    /// name, nothing here tells whose call it is.
+    /// name, nothing here says whose call it is.
     pub(crate) fn node_given_back(
         &self,
         process: &str,
@@ -577,7 +576,7 @@ impl Ledger {
         storage: &Storage,
     ) {
         let inner = self.inner.lock();
-        // What a tenant has written over tells nothing of the call that it was of.
+        // What a tenant has overwritten says nothing about its call.
         let recorded = recorded.filter(|_| !inner.tampered.contains(uid));
         let is_open = |(name, calls): &(&String, &CallsTruth)| {
             let known = |whose: &String| {
@@ -628,7 +627,7 @@ impl Ledger {
     /// The PersistentVolume that was just saved must be of a volume that is there.
     pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
         let mut inner = self.inner.lock();
-        // Of claims that share a name, nothing here tells whose calls that ends.
+        // Of claims that share a name, nothing here says whose calls that ends.
         let sole = inner.sole_claim(image_of(handle)).is_some();
         if let Some(calls) = inner.calls.get_mut(image_of(handle)) {
             calls.open = None;

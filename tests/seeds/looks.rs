@@ -1,5 +1,5 @@
-//! What each process has read at the API server and when it asked for that, and the checks that rest
-//! on it: before its first DeleteVolume in a term a process has listed anew what a deletion hangs
+//! What each process has read from the API server and when it sent the request, and the checks of
+//! that: before its first DeleteVolume in a term a process has listed anew what a deletion hangs
 //! on (safety rule 6), and right before each it has read the PersistentVolume (rule 10).
 
 use std::{collections::BTreeMap, time::Duration};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{core::Core, watching::ATTACHMENTS};
 
-/// How old the last look before a deletion may be: two seconds, and the way to the driver.
+/// The greatest age of the last read before a deletion: two seconds, and the way to the driver.
 pub(crate) const FRESH: Duration = Duration::from_millis(2_200);
 
 const VOLUMES: &str = "persistentvolumes";
@@ -94,7 +94,7 @@ pub(crate) fn check_delete(
             ));
         }
     }
-    // A process that stands still right after its look sends the call when it goes on.
+    // A process that is suspended right after its read sends the call when it goes on.
     if !core.ledger.watching.stood_still(process) && !core.looks.has_just_read(process, names) {
         core.ledger.wrong(&format!("{process} deletes {handle} and has not just read {names:?}"));
     }

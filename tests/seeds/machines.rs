@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{core::Core, dice::Dice, keeper::Replica, nodes};
+use super::{core::Core, dice::Dice, nodes, replica::Replica};
 
 /// One after the other, until all is healed.
 pub(crate) async fn run(core: Arc<Core>, replicas: Vec<Arc<Replica>>) {
@@ -48,20 +48,20 @@ fn is_lost(core: &Core, node: &str) -> bool {
 
 /// Somebody deletes the Node, and the kubelet makes it again.
 async fn lacks_its_node(core: &Core, dice: &Dice, node: &str) {
-    core.ledger.tell(&format!("machines: the Node {node} is deleted"));
+    core.ledger.log(&format!("machines: the Node {node} is deleted"));
     nodes::remove(&core.api, node);
     sleep(dice.stretch(500..30_000)).await;
-    core.ledger.tell(&format!("machines: the Node {node} is there again"));
+    core.ledger.log(&format!("machines: the Node {node} is there again"));
     nodes::provide_one(&core.api, node);
 }
 
 /// The machine stops, and some time later its Node goes.
 async fn leaves(core: &Core, dice: &Dice, replica: &Replica) {
-    core.ledger.tell(&format!("machines: {} stops", replica.host));
+    core.ledger.log(&format!("machines: {} stops", replica.host));
     replica.leaves();
     sleep(dice.stretch(20..30_000)).await;
     if !core.is_healed() {
-        core.ledger.tell(&format!("machines: the Node {} goes", replica.host));
+        core.ledger.log(&format!("machines: the Node {} goes", replica.host));
         nodes::remove(&core.api, &replica.host);
     }
 }
@@ -69,7 +69,7 @@ async fn leaves(core: &Core, dice: &Dice, replica: &Replica) {
 /// The machine does not come back, and what was on it is gone.
 fn loses(core: &Core, node: &str) {
     if !core.is_healed() {
-        core.ledger.tell(&format!("machines: {node} is gone for ever"));
+        core.ledger.log(&format!("machines: {node} is gone for ever"));
         core.lost.lock().insert(node.to_owned());
         core.storage.lose(node);
     }
@@ -78,7 +78,7 @@ fn loses(core: &Core, node: &str) {
 fn returns(core: &Core, replica: &Replica) {
     nodes::provide_one(&core.api, &replica.host);
     if replica.is_away() {
-        core.ledger.tell(&format!("machines: {} is there again", replica.host));
+        core.ledger.log(&format!("machines: {} is there again", replica.host));
         replica.returns();
     }
 }

@@ -55,7 +55,7 @@ fn create(core: &Core, name: &str, source: &Value) -> Option<Value> {
                  "resources": {"requests": {"storage": "1Gi"}}},
     });
     let made = core.api.create(&claim).ok();
-    core.ledger.tell(&format!("neighbour: creates {name}: {}", made.is_some()));
+    core.ledger.log(&format!("neighbour: creates {name}: {}", made.is_some()));
     core.observe();
     made
 }
@@ -72,7 +72,7 @@ fn write(core: &Core, name: &str, patch: &Value) {
 
 fn delete(core: &Core, name: &str) {
     if core.api.delete("PersistentVolumeClaim", NAMESPACE, name).is_ok() {
-        core.ledger.tell(&format!("neighbour: deletes {name}"));
+        core.ledger.log(&format!("neighbour: deletes {name}"));
     }
     core.observe();
 }

@@ -1,4 +1,4 @@
-//! Nodes, of which each is a zone of its own: they go and come, and what is registered on them.
+//! Nodes, each a zone of its own: they and what is registered on them are removed and added.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         sleep(dice.stretch(500..60_000)).await;
         provide(&core.api, &core.plan);
-        core.ledger.tell("nodes: all is there again");
+        core.ledger.log("nodes: all is there again");
     }
 }
 
@@ -102,5 +102,5 @@ fn take(core: &Core, dice: &Dice, node: &str) {
         }
     };
     taken.unwrap();
-    core.ledger.tell(&format!("nodes: {node} lacks {what}"));
+    core.ledger.log(&format!("nodes: {node} lacks {what}"));
 }

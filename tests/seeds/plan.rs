@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     /// Whether processes are stopped, killed and suspended at any time.
     pub restarts: bool,
     /// Whether watches are held up and cut, and rights taken.
-    pub weather: bool,
+    pub disruptions: bool,
     /// Whether the driver's process goes down.
     pub outages: bool,
     /// Whether users do what only administrators should.
@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub timeout: Duration,
     /// `--shutdown-timeout`.
     pub shutdown: &'static str,
-    /// The longest time the cluster's controllers look away, in milliseconds.
+    /// The longest pause of the cluster's controllers, in milliseconds.
     pub lag: u64,
     /// API requests whose answer never comes: half-open connections.
     pub hung: u64,
@@ -61,8 +61,8 @@ pub(crate) struct Plan {
     pub attaches: bool,
     /// Whether wall clocks jump.
     pub jumps: bool,
-    /// Whether the original provisioner takes a turn now and then.
-    pub original: bool,
+    /// Whether external-provisioner takes a turn now and then.
+    pub external_provisioner: bool,
     /// Whether namespaces are deleted.
     pub evicts: bool,
     /// Whether volumes are bound to the zone of a node that a scheduler chooses.
@@ -103,7 +103,7 @@ impl Plan {
         let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
         let local = Dice::new(seed, "whether local").percent(12);
         let names = *dice.pick(&NAMES);
-        // Nodes tell each other by the names of PersistentVolumes alone.
+        // Nodes learn of each other's volumes only by the names of PersistentVolumes.
         let names = if local { Names::Usual } else { names };
         let mut plan = Self {
             elected: dice.percent(40),
@@ -121,7 +121,7 @@ impl Plan {
             purges: dice.percent(50) && !matches!(names, Names::Cut),
             killed: some(&[2, 10]),
             restarts: dice.percent(50),
-            weather: dice.percent(50),
+            disruptions: dice.percent(50),
             outages: dice.percent(25),
             meddling: dice.percent(50),
             timeout: Duration::from_secs(*dice.pick(&[10, 10, 60])),
@@ -132,8 +132,8 @@ impl Plan {
             names,
             attaches: dice.percent(30),
             jumps: dice.percent(30),
-            // Of other names than its own the original knows nothing.
-            original: dice.percent(30) && !matches!(names, Names::Changing),
+            // Of other names than its own external-provisioner knows nothing.
+            external_provisioner: dice.percent(30) && !matches!(names, Names::Changing),
             evicts: dice.percent(20),
             topology: dice.percent(35),
             restless: dice.percent(25),
@@ -141,7 +141,7 @@ impl Plan {
             quota: Dice::new(seed, "whether quota").percent(25),
             coincidences: Dice::new(seed, "whether coincidences").percent(20),
             protects: Dice::new(seed, "whether protects").percent(50),
-            // Claims that share a name can't be told apart, whoever wrote on them.
+            // Claims that share a name can't be distinguished by what is written on them.
             adversary: Dice::new(seed, "whether adversary").percent(25)
                 && !matches!(names, Names::Cut),
             local,
@@ -168,7 +168,8 @@ impl Plan {
     /// Each node is for itself: nobody is elected, and nothing is copied from one to another. Marks of
     /// nodes that are gone must be given up within the seed.
     fn for_local_storage(&mut self, seed: u64) {
-        (self.elected, self.original, self.nodes, self.copies) = (false, false, false, false);
+        (self.elected, self.external_provisioner, self.nodes, self.copies) =
+            (false, false, false, false);
         self.topology = true;
         self.patience = Some(*Dice::new(seed, "local patience").pick(&["4m", "10m"]));
     }

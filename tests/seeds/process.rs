@@ -1,4 +1,4 @@
-//! One run of the program: its tasks, its clock, its death.
+//! One process of the program: its tasks, its clock, how it is killed.
 
 use std::{
     future::Future,
@@ -18,13 +18,12 @@ use csi_provisioner::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
+use support::connector::connector;
 use testkit::driver;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    core::Core, dial::dial, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire,
-};
+use super::{core::Core, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire};
 
 /// What keeps a process's tasks running, stands still with it and ends with it.
 #[derive(Default)]
@@ -63,8 +62,8 @@ impl Life {
         &self.name
     }
 
-    /// Whether it is the original provisioner's.
-    pub(crate) fn is_original(&self) -> bool {
+    /// Whether it is external-provisioner's.
+    pub(crate) fn is_external_provisioner(&self) -> bool {
         self.name.starts_with("original")
     }
 
@@ -251,9 +250,9 @@ impl Process {
             stop: stop.clone(),
             clock: Arc::clone(&clock),
         };
-        let world = Env {
+        let env = Env {
             transport: boxed(Wire::new(core, &life)),
-            connector: dial(driver),
+            connector: connector(driver),
             clock,
             random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),
             spawner: Arc::new(Mortals(Arc::clone(&life))),
@@ -266,11 +265,11 @@ impl Process {
         let naming = Naming::of(plan.names, &dice);
         life.names(naming);
         let flags = flags(core, host, naming);
-        core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
+        core.ledger.log(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);
         Mortals(life).spawn(
             async move {
-                let ended = app::run_with_metrics(flags, world, metrics, stop).await;
+                let ended = app::run_with_metrics(flags, env, metrics, stop).await;
                 let ended = ended.map_err(|error| error.to_string());
                 main.inner.lock().outcome = Some(ended);
                 main.kill();

@@ -1,4 +1,4 @@
-//! What must hold once all trouble is over and everything has had its time.
+//! What must hold at the end, once all faults are over.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,33 +20,33 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     let volumes = core.api.list("PersistentVolume", "");
     let claims = core.api.list("PersistentVolumeClaim", "");
     let events = core.api.list("Event", "");
-    let told = |object: &Value| {
+    let reported = |object: &Value| {
         events.iter().any(|event| event["involvedObject"]["uid"] == object["metadata"]["uid"])
     };
     let mut unrest = leaks(core, &volumes);
     for volume in &volumes {
-        unrest.extend(about_volume(core, volume, told(volume)));
+        unrest.extend(about_volume(core, volume, reported(volume)));
     }
     unrest.extend(doubled(&volumes));
     for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
-        let (name, told) = (text(claim, "/metadata/name"), told(claim));
-        if is_held(claim) && is_ours(core, claim) && (!told || core.plan.patience.is_some()) {
-            let how = if told { "" } else { " without an event" };
+        let (name, reported) = (text(claim, "/metadata/name"), reported(claim));
+        if is_held(claim) && is_ours(core, claim) && (!reported || core.plan.patience.is_some()) {
+            let how = if reported { "" } else { " without an event" };
             unrest.push(format!("the claim {name} is being deleted for ever{how}"));
         }
         let tampered = core.ledger.is_tampered(text(claim, "/metadata/uid"));
         if is_half_bound(&volumes, claim) {
             continue;
         }
-        if is_bound(claim) || tampered && !is_owed(core, claim, told) {
+        if is_bound(claim) || tampered && !is_owed(core, claim, reported) {
             continue;
         }
-        if !told {
+        if !reported {
             unrest.push(format!("the claim {name} is unbound without an event"));
         }
         unrest.extend(unbound(core, &volumes, claim));
     }
-    // Where nobody copies, nobody looks after what a user has put there.
+    // If nothing is copied, nothing removes what a user has put there.
     let stuck = |source: &&Value| {
         let deleted = source["metadata"]["deletionTimestamp"].is_string();
         core.plan.copies && deleted && is_guarded(source)
@@ -86,11 +86,11 @@ fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
         || copies_nothing(core, volumes, claim)
         || NAMINGS.iter().any(|naming| core.ledger.is_suspect(&naming.name(uid)));
     let name = text(claim, "/metadata/name");
-    (!excused).then(|| format!("the claim {name} waits, {uid}: {}", last_told(core, uid)))
+    (!excused).then(|| format!("the claim {name} waits, {uid}: {}", last_message(core, uid)))
 }
 
 /// What the object's newest event says.
-fn last_told(core: &Core, uid: &str) -> String {
+fn last_message(core: &Core, uid: &str) -> String {
     let mut events = core.api.list("Event", "");
     events.retain(|event| text(event, "/involvedObject/uid") == uid);
     events.sort_by_key(|event| text(event, "/lastTimestamp").to_owned());
@@ -172,11 +172,11 @@ fn until_recorded(plan: &Plan) -> Duration {
 
 /// Whether writing a record may fail.
 fn is_troubled(plan: &Plan) -> bool {
-    plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather || plan.quota
+    plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.disruptions || plan.quota
 }
 
 /// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it
-/// says in the documentation of `--claim-protection`; a process that is told to end records what
+/// says in the documentation of `--claim-protection`; a process that is stopped records what
 /// it leaves open, if it can.
 fn protects_not(plan: &Plan, how: Abandoned) -> bool {
     match (plan.protection, how) {
@@ -188,7 +188,7 @@ fn protects_not(plan: &Plan, how: Abandoned) -> bool {
     }
 }
 
-fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
+fn about_volume(core: &Core, volume: &Value, reported: bool) -> Vec<String> {
     let name = text(volume, "/metadata/name");
     let ours = text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
     let mut unrest = Vec::new();
@@ -200,13 +200,13 @@ fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     let (handle, phase) = (text(volume, "/spec/csi/volumeHandle"), text(volume, "/status/phase"));
     let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
     let terminating = volume["metadata"]["deletionTimestamp"].is_string();
-    if policy == "Delete" && phase == "Released" && !told {
+    if policy == "Delete" && phase == "Released" && !reported {
         unrest.push(format!("{name} is to be deleted and stays without an event"));
     }
-    // KNOWN: as in the original nothing is due for one that was deleted while no claim is meant to have it,
+    // KNOWN: as in external-provisioner nothing is due for one that was deleted while no claim is meant to have it,
     // and whose policy became Delete when nothing could take its finalizer off.
     let is_unclaimed = phase == "Available" && text(volume, "/spec/claimRef/uid").is_empty();
-    if terminating && phase != "Bound" && !is_unclaimed && !told {
+    if terminating && phase != "Bound" && !is_unclaimed && !reported {
         unrest.push(format!("{name} is being deleted for ever without an event"));
     }
     let is_lost =

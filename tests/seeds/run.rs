@@ -1,4 +1,4 @@
-//! One seed from its start to its rest.
+//! One seed from start to end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,10 +7,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     admins, adversary, attacher, cluster, coincidences, copiers,
     core::Core,
-    keeper::{self, Replica},
-    machines,
+    disruptions, machines,
     naming::Names,
-    neighbour, nodes, rest, sizes, snapshotter, suspects, users, victims, weather,
+    neighbour, nodes,
+    replica::{self, Replica},
+    rest, sizes, snapshotter, suspects, users, victims,
 };
 
 /// How long everything may take to come to rest.
@@ -41,7 +42,7 @@ pub(crate) fn play(seed: u64) -> Report {
 }
 
 async fn live(core: &Arc<Core>) {
-    core.ledger.tell(&format!("seed {}: {:?}", core.seed, core.plan));
+    core.ledger.log(&format!("seed {}: {:?}", core.seed, core.plan));
     users::provide(core);
     if core.plan.copies {
         snapshotter::install(core);
@@ -61,10 +62,10 @@ async fn live(core: &Arc<Core>) {
     };
     let replicas: Vec<_> = hosts.iter().map(|host| Replica::new(core, host)).collect();
     for replica in &replicas {
-        core.spawn(keeper::run(Arc::clone(core), Arc::clone(replica)));
+        core.spawn(replica::run(Arc::clone(core), Arc::clone(replica)));
         if core.plan.outages {
             let (host, driver) = (replica.host.clone(), Arc::clone(&replica.driver));
-            core.spawn(weather::outages(Arc::clone(core), host, driver));
+            core.spawn(disruptions::outages(Arc::clone(core), host, driver));
         }
     }
     core.spawn(cluster::run(Arc::clone(core)));
@@ -83,10 +84,10 @@ async fn live(core: &Arc<Core>) {
         core.spawn(nodes::run(Arc::clone(core)));
     }
     if core.plan.quota {
-        core.spawn(weather::quota(Arc::clone(core)));
+        core.spawn(disruptions::quota(Arc::clone(core)));
     }
-    if core.plan.weather {
-        core.spawn(weather::run(Arc::clone(core)));
+    if core.plan.disruptions {
+        core.spawn(disruptions::run(Arc::clone(core)));
     }
     futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
@@ -125,27 +126,27 @@ async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>]) {
             for what in unrest {
                 core.ledger.wrong(&format!("at rest: {what}"));
             }
-            tell_what_stays(core);
+            log_what_stays(core);
             return;
         }
     }
 }
 
 /// What is being deleted and cannot go, as a namespace waits for all that is in it.
-fn tell_what_stays(core: &Core) {
+fn log_what_stays(core: &Core) {
     for kind in ["Namespace", "PersistentVolumeClaim", "VolumeSnapshot", "PersistentVolume"] {
         for object in core.api.objects(kind) {
             let metadata = &object.value()["metadata"];
             if metadata["deletionTimestamp"].is_string() {
                 let (name, finalizers) = (object.meta("name"), &metadata["finalizers"]);
                 let (phase, spec) = (&object.value()["status"]["phase"], &object.value()["spec"]);
-                core.ledger.tell(&format!("the {kind} {name} stays, {phase}: {finalizers} {spec}"));
+                core.ledger.log(&format!("the {kind} {name} stays, {phase}: {finalizers} {spec}"));
             }
         }
     }
 }
 
-/// At rest a process has nothing in hand, and ends as soon as it is told to; but where names
+/// At rest a process has no work, and ends at once on SIGTERM; but where names
 /// collide or are taken it may wait for one.
 async fn stop(core: &Core, replica: &Replica) {
     let Some((life, stop)) =

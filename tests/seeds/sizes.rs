@@ -1,4 +1,4 @@
-//! What a process holds in memory, read off its own metrics: at rest nothing of the dead.
+//! What a process holds in memory, by its own metrics: at the end nothing of deleted objects.
 
 use std::collections::BTreeSet;
 
@@ -29,9 +29,9 @@ pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
     if queued > 0 && core.ledger.may_work(process.life.elected_host()) {
         unrest.push(format!("{who} has {queued} in its queues"));
     }
-    let awaited = sum(&figures, "provisioner_awaited_objects");
-    if awaited > 0 && standing.is_empty() && released(core) == 0 {
-        unrest.push(format!("{who} waits for {awaited} objects on nobody's behalf"));
+    let dependencies = sum(&figures, "provisioner_awaited_objects");
+    if dependencies > 0 && standing.is_empty() && released(core) == 0 {
+        unrest.push(format!("{who} waits for {dependencies} objects, and no claim or volume does"));
     }
     unrest
 }

@@ -62,7 +62,7 @@ fn promote(core: &Core, dice: &Dice, snapshot: &Value) {
     }
     if snapshot["status"]["readyToUse"] != true && (core.is_healed() || dice.percent(40)) {
         status(core, snapshot, &json!({"readyToUse": true, "restoreSize": "1Gi"}));
-        core.ledger.tell(&format!("snapshotter: {name} is ready"));
+        core.ledger.log(&format!("snapshotter: {name} is ready"));
     }
 }
 
@@ -85,7 +85,7 @@ fn cut(core: &Core, snapshot: &Value) -> Option<String> {
         && claim["metadata"]["deletionTimestamp"].is_null();
     let handle = format!("snap-{}", text(snapshot, "/metadata/uid"));
     ours.then(|| core.storage.cut(&handle))?;
-    core.ledger.tell(&format!("storage: {handle} is cut"));
+    core.ledger.log(&format!("storage: {handle} is cut"));
     Some(handle)
 }
 
@@ -114,7 +114,7 @@ fn clear(core: &Core) {
             let (name, handle) =
                 (text(&content, "/metadata/name"), text(&content, "/status/snapshotHandle"));
             core.storage.uncut(handle);
-            core.ledger.tell(&format!("storage: {handle} is no more"));
+            core.ledger.log(&format!("storage: {handle} is no more"));
             core.api.delete("VolumeSnapshotContent", "", name).unwrap();
         }
     }

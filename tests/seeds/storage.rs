@@ -1,4 +1,4 @@
-//! The storage behind the drivers: what images there are, whoever asks.
+//! The storage behind the drivers: the images that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -48,7 +48,7 @@ impl Subscriber for Listener {
         event.record(&mut line);
         let (ledger, plan) = (&self.core.ledger, &self.core.plan);
         if self.shows_all {
-            ledger.tell(&format!("{}: {}", event.metadata().target(), line.text));
+            ledger.log(&format!("{}: {}", event.metadata().target(), line.text));
         }
         if adversary::is_printed_in(&line.text) {
             ledger.wrong(&format!("a record's text is logged: {:?}", line.text));
@@ -63,7 +63,7 @@ impl Subscriber for Listener {
             let is_let_go = !is_live(&self.core, &line.text) && !is_own;
             let is_new = ledger.suspected(&line.text, is_let_go);
             // Who is shown nothing for a while may take one that has gone for live.
-            let all_know = plan.unanswered + plan.hung + plan.refused == 0 && !plan.weather;
+            let all_know = plan.unanswered + plan.hung + plan.refused == 0 && !plan.disruptions;
             if !is_new && plan.local && all_know {
                 ledger.wrong(&format!("reported twice: {}", line.text));
             }

@@ -1,4 +1,4 @@
-//! Users and administrators: they make claims, change their minds, and meddle.
+//! Users: they create, change and delete claims, classes and secrets.
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -63,7 +63,7 @@ pub(crate) fn mend(core: &Core) {
         let other = if text(&now, "/parameters/cluster") == "a" { "b" } else { "a" };
         core.api.delete("StorageClass", "", name).unwrap();
         core.api.create(&class(core, name, false, other)).unwrap();
-        core.ledger.tell(&format!("user: restores the class {name}, cluster {other}"));
+        core.ledger.log(&format!("user: restores the class {name}, cluster {other}"));
         return;
     }
 }
@@ -103,7 +103,7 @@ fn create_claim(core: &Core, dice: &Dice) {
     let (name, class) = (dice.pick(&CLAIMS), dice.pick(&CLASSES));
     if let Ok(made) = core.api.create(&claim(name, class)) {
         core.ledger
-            .tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
+            .log(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
     }
 }
 
@@ -127,7 +127,7 @@ fn delete_claim(core: &Core, dice: &Dice) {
         text(dice.pick::<&Value>(&waiting), "/metadata/name")
     };
     if core.api.delete("PersistentVolumeClaim", NAMESPACE, name).is_ok() {
-        core.ledger.tell(&format!("user: deletes the claim {name}"));
+        core.ledger.log(&format!("user: deletes the claim {name}"));
     }
 }
 
@@ -148,7 +148,7 @@ fn move_claim(core: &Core, dice: &Dice) {
         json!({"metadata": {"annotations": {SELECTED_NODE: node}}}),
     );
     if core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch).is_ok() {
-        core.ledger.tell(&format!("user: moves the claim {name} to {node}"));
+        core.ledger.log(&format!("user: moves the claim {name} to {node}"));
     }
 }
 
@@ -161,13 +161,13 @@ fn replace_class(core: &Core, dice: &Dice) {
 pub(crate) fn replace(core: &Core, dice: &Dice, name: &str) {
     let gone = core.api.delete("StorageClass", "", name).is_ok();
     if gone && dice.percent(30) {
-        core.ledger.tell(&format!("user: deletes the class {name}"));
+        core.ledger.log(&format!("user: deletes the class {name}"));
         return;
     }
     let (turned, cluster) = (dice.percent(40), dice.pick(&["a", "b"]));
     core.api.create(&class(core, name, turned, cluster)).unwrap();
     core.ledger
-        .tell(&format!("user: replaces the class {name}, turned {turned}, cluster {cluster}"));
+        .log(&format!("user: replaces the class {name}, turned {turned}, cluster {cluster}"));
 }
 
 /// A class; `turned`: with the other reclaim policy.
@@ -207,15 +207,15 @@ fn secret() -> Value {
 
 fn toggle_secret(core: &Core) {
     if core.api.delete("Secret", NAMESPACE, "key").is_ok() {
-        core.ledger.tell("user: deletes the secret");
+        core.ledger.log("user: deletes the secret");
     } else if core.api.create(&secret()).is_ok() {
-        core.ledger.tell("user: creates the secret");
+        core.ledger.log("user: creates the secret");
     }
 }
 
 /// With everything in it; it comes again once it is gone.
 fn delete_namespace(core: &Core) {
     if core.api.delete("Namespace", "", NAMESPACE).is_ok() {
-        core.ledger.tell("user: deletes the namespace");
+        core.ledger.log("user: deletes the namespace");
     }
 }

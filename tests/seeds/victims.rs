@@ -1,4 +1,4 @@
-//! Those whom the adversary means harm: their claims and their snapshot in a namespace that he cannot
+//! The users whom the adversary attacks: their claims and their snapshot in a namespace that he cannot
 //! read, from which they let him copy at times.
 
 use std::sync::Arc;
@@ -83,14 +83,14 @@ fn grant(core: &Core, dice: &Dice) {
         "metadata": {"name": "grant", "namespace": VAULT}, "spec": {"from": from, "to": to},
     });
     core.api.create(&grant).unwrap();
-    core.ledger.tell(&format!("victims: grant {to}"));
+    core.ledger.log(&format!("victims: grant {to}"));
     core.observe();
 }
 
 /// What they have granted counts no more.
 pub(crate) fn take_back(core: &Core) {
     if core.api.delete(GRANT, VAULT, "grant").is_ok() {
-        core.ledger.tell("victims: take their grant back");
+        core.ledger.log("victims: take their grant back");
         core.observe();
     }
 }

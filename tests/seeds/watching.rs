@@ -1,6 +1,6 @@
 //! From when on a process knows of PersistentVolumes: those that were gone when it first listed them it
 //! can't know of. And up to when its watches have shown it what there is: what came later it can't
-//! know of where nothing else tells. A watch that is refused, or whose history is forgotten, comes
+//! know of unless something else shows it. A watch that is refused, or whose history is forgotten, comes
 //! back after a wait that grows to a minute, as client-go's does; and a process that stands still
 //! reads nothing.
 
@@ -14,22 +14,22 @@ use tokio::time::Instant;
 
 use super::ledger::STALE;
 
-/// What tells of attachments.
+/// What delivers attachments.
 pub(crate) const ATTACHMENTS: &str = "volumeattachments";
 
-/// What tells of claims.
+/// What delivers claims.
 pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
 
-/// What tells of classes.
+/// What delivers classes.
 pub(crate) const CLASSES: &str = "storageclasses";
 
-/// What tells of PersistentVolumes.
+/// What delivers PersistentVolumes.
 pub(crate) const VOLUMES: &str = "persistentvolumes";
 
 /// What is watched here.
 pub(crate) const WATCHED: [&str; 4] = [ATTACHMENTS, CLAIMS, CLASSES, VOLUMES];
 
-/// Longer than any failure that a watch tells of.
+/// Longer than any failure that a watch notices.
 const LONG: usize = 4 << 10;
 
 /// When each process was answered a list of all PersistentVolumes.
@@ -300,7 +300,7 @@ fn key(process: &str, kind: &str) -> (String, String) {
     (process.to_owned(), kind.to_owned())
 }
 
-/// Whether these lines of a watch tell that it has failed.
+/// Whether these lines of a watch say that it has failed.
 fn is_error(lines: &[u8]) -> bool {
     lines.len() < LONG && has(lines, r#""type":"ERROR""#)
 }

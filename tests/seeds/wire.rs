@@ -1,4 +1,4 @@
-//! The way from a process to the API server, on which requests are lost, refused and late.
+//! The connection from a process to the API server, which loses, refuses and delays requests.
 //!
 //! A request that is on its way is carried out whether or not its process still lives.
 
@@ -173,7 +173,7 @@ impl Wire {
         self.core.observe();
         let body = request.body().clone();
         if info.resource == "events" && adversary::is_printed_in(&String::from_utf8_lossy(&body)) {
-            self.core.ledger.wrong(&format!("{} tells a record's text", self.life.name()));
+            self.core.ledger.wrong(&format!("{} repeats a record's text", self.life.name()));
         }
         let (removed, node) = (self.removed(info), self.selected(info));
         let source = Source::before(&self.core, info);
@@ -227,7 +227,7 @@ impl Wire {
         self.core.asking.check_volume(&self.core, &self.life, &volume);
     }
 
-    /// Notes when the process was told of volumes and of nodes that are gone, and how far its views go.
+    /// Records when the process read that volumes and nodes are gone, and how recent its views are.
     fn watched(&self, info: &RequestInfo, response: Response<Body>) -> Response<Body> {
         if info.verb == "list" && info.resource == "persistentvolumes" && response.status() == 200 {
             self.core.ledger.lists.answered(self.life.name());
@@ -282,7 +282,7 @@ impl Wire {
         let late = if self.life.is_dead() { " after its end" } else { "" };
         self.core
             .ledger
-            .tell(&format!("{who}{late} {} {} {} -> {code}", info.verb, info.resource, info.name));
+            .log(&format!("{who}{late} {} {} {} -> {code}", info.verb, info.resource, info.name));
     }
 }
 
@@ -316,13 +316,13 @@ impl tower::Service<Request<kube::client::Body>> for Wire {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            let (tell, told) = oneshot::channel();
+            let (done, result) = oneshot::channel();
             let core = Arc::clone(&wire.core);
             core.spawn(async move {
                 let answer = wire.carry(Request::from_parts(parts, body)).await;
-                let _ = tell.send(answer);
+                let _ = done.send(answer);
             });
-            told.await?
+            result.await?
         })
     }
 }

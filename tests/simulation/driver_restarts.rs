@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::world::Simulation;
+use support::simulation::Simulation;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -88,23 +88,23 @@ async fn a_deletion_in_flight_is_made_again_once_the_driver_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_is_away_is_looked_for_once_a_second_at_most() {
     let simulation = at_work().await;
-    let before = simulation.dials();
+    let before = simulation.connection_attempts();
     simulation.driver.stop();
     sleep(HOUR).await;
-    let dials = simulation.dials() - before;
+    let dials = simulation.connection_attempts() - before;
     assert!((3590..=3610).contains(&dials), "{dials}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_hangs_up_at_once_is_not_dialled_in_a_frenzy() {
     let simulation = at_work().await;
-    let before = simulation.dials();
+    let before = simulation.connection_attempts();
     for _ in 0..600 {
         simulation.driver.stop();
         simulation.driver.start();
         sleep(Duration::from_millis(100)).await;
     }
-    let dials = simulation.dials() - before;
+    let dials = simulation.connection_attempts() - before;
     assert!(dials <= 65, "{dials} in a minute");
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
-use super::world::{Process, Simulation};
+use support::simulation::{DRIVER, Process, Simulation, claim};
 
 const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
@@ -268,9 +268,11 @@ async fn a_forbidden_mark_stops_always_and_nothing_else() {
     simulation.refuse("update", "persistentvolumeclaims", 1_000_000);
     simulation.start_with(&["--claim-protection=always"]);
     let uid = simulation.create_claim("data");
-    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
-    let told = simulation.told("data", "ProvisioningFailed");
-    assert!(told[0].starts_with("cannot put the finalizer"), "{told:?}");
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(messages[0].starts_with("cannot put the finalizer"), "{messages:?}");
     assert_eq!(simulation.calls("CreateVolume"), 0);
     simulation.faults().clear();
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
@@ -305,8 +307,8 @@ async fn a_deleted_claim_is_let_go_with_a_warning_when_its_time_is_over() {
     let calls = simulation.calls("CreateVolume");
     sleep(HOUR).await;
     assert_eq!(simulation.calls("CreateVolume"), calls, "it is followed no longer");
-    let told = simulation.told("data", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("may be left at the driver")), "{messages:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -322,8 +324,8 @@ async fn three_final_answers_let_a_deleted_claim_go() {
     let refused = json!({"error": {"code": "INTERNAL", "message": "no"}});
     simulation.script(json!({"create_volume": [refused]}));
     simulation.until("the claim is gone", |s| data(s).is_none()).await;
-    let told = simulation.told("data", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("it is left at the driver")), "{told:?}");
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("it is left at the driver")), "{messages:?}");
 }
 
 /// What we write on a claim is no reason to ask its driver sooner.
@@ -372,28 +374,32 @@ fn restore_class(simulation: &Simulation) {
 
 fn class(policy: &str, parameters: &Value) -> Value {
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-           "provisioner": super::world::DRIVER, "reclaimPolicy": policy, "parameters": parameters})
+           "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": parameters})
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
     let (simulation, uid) = with_another_class(replace_class).await;
-    simulation.until("it is told", |s| !s.told("data", "ProvisioningFailed").is_empty()).await;
+    simulation
+        .until("it is reported", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
+        .await;
     sleep(Duration::from_secs(600)).await;
     let before = simulation.requests("CreateVolume");
     assert!(before.iter().all(|request| request == &before[0]), "{before:?}");
-    let told = simulation.told("data", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("was replaced by another")), "{told:?}");
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("was replaced by another")), "{messages:?}");
 
     // Made again as it was, the class serves.
     restore_class(&simulation);
     ends_without_a_leak(&simulation, &uid).await;
 }
 
-/// A claim that stands while its class was replaced: it waits, with its reason told.
+/// A claim that stands while its class was replaced: it waits, and its reason is reported.
 async fn live_under_another_class() -> (Simulation, String) {
     let (simulation, uid) = rolled_out(replace_class).await;
-    simulation.until("it is told", |s| !s.told("data", "ProvisioningFailed").is_empty()).await;
+    simulation
+        .until("it is reported", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
+        .await;
     let calls = simulation.calls("CreateVolume");
     sleep(HOUR * 2).await;
     assert!(is_marked(&simulation), "it is followed for as long as it stands");
@@ -418,8 +424,8 @@ async fn a_claim_whose_class_stays_another_goes_with_a_warning_when_its_user_del
     assert!(is_marked(&simulation), "the class may still be restored");
     simulation.until("the claim is gone", |s| data(s).is_none()).await;
     assert_eq!(simulation.calls("CreateVolume"), calls);
-    let told = simulation.told("data", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("may be left at the driver")), "{messages:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -464,10 +470,10 @@ async fn a_standby_follows_what_the_leader_recorded() {
     ends_without_a_leak(&simulation, &uid).await;
 }
 
-/// Whether the claim's user is told that its record is not followed, with the volume that it names.
+/// Whether an event says that the claim's record is not followed, with the volume that it names.
 fn is_reported(simulation: &Simulation, volume: &str) -> bool {
-    let told = simulation.told("data", "ProvisioningFailed");
-    told.iter().any(|text| text.contains("is not followed") && text.contains(volume))
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    messages.iter().any(|text| text.contains("is not followed") && text.contains(volume))
 }
 
 /// The prefix of names was changed: a record under another name does not count, and is reported.
@@ -549,7 +555,7 @@ async fn with_always_a_restart_does_not_open_what_was_closed() {
 async fn another_drivers_open_call_is_left_alone() {
     let simulation = Simulation::new(1);
     simulation.start();
-    let mut claim = super::world::claim("data");
+    let mut claim = claim("data");
     claim["metadata"]["finalizers"] = json!([FINALIZER]);
     claim["metadata"]["annotations"] = json!({
         "volume.kubernetes.io/storage-provisioner": "other.example.com",

@@ -1,4 +1,4 @@
-//! The look at a PersistentVolume right before its volume is deleted: at what is so now.
+//! The live read of a PersistentVolume right before its volume is deleted.
 
 use super::*;
 
@@ -46,7 +46,7 @@ async fn what_was_looked_at_before_a_standstill_is_looked_at_again() {
     assert!(exists(&simulation, "pv"));
 }
 
-/// With few requests a second allowed, a look waits long before it is asked for: it is as new.
+/// With few requests a second allowed, a read waits long before it is sent: its answer is as new.
 #[tokio::test(start_paused = true)]
 async fn a_look_is_as_old_as_its_request_whatever_that_waited_for() {
     let simulation = Simulation::new(1);
@@ -64,7 +64,7 @@ async fn a_look_is_as_old_as_its_request_whatever_that_waited_for() {
     );
 }
 
-/// Three volumes, released one after the other with these pauses (in milliseconds); the look at
+/// Three volumes, released one after the other with these pauses (in milliseconds); the read of
 /// one of them is answered late. In what order the driver is to delete them, and when (in
 /// milliseconds after the first was released).
 async fn deleted(pauses: [u64; 3], slow: &str, by: u64) -> Vec<(String, u128)> {
@@ -137,8 +137,8 @@ async fn an_event_that_was_held_up_is_not_believed() {
     }
 }
 
-/// A secret that can't be read is told and tried again; one that is missing is passed over, as
-/// in the original.
+/// A secret that can't be read is reported and tried again; one that is missing is passed over, as
+/// in external-provisioner.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
     for (code, passed_over) in [(500, false), (503, false), (403, false), (404, true)] {

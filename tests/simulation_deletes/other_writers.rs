@@ -60,7 +60,7 @@ async fn a_view_that_is_out_of_date_in_other_things_costs_a_look() {
     sleep(Duration::from_millis(5100)).await;
     assert_eq!(left_finalizers(&simulation), Value::Null);
     assert_eq!(simulation.calls("DeleteVolume"), 0);
-    assert!(told(&simulation, "pv").is_empty());
+    assert!(events(&simulation, "pv").is_empty());
 }
 
 /// The same for one that goes, and for another of its name.
@@ -79,7 +79,7 @@ async fn one_that_is_gone_or_another_by_then_is_left_alone() {
         if successor {
             assert_eq!(left_finalizers(&simulation), json!([FINALIZER]));
         }
-        assert!(told(&simulation, "pv").is_empty());
+        assert!(events(&simulation, "pv").is_empty());
     }
 }
 

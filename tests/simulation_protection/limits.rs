@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::simulation::{Process, claim};
 use tokio::time::sleep;
 
-use super::{
-    CLONE, Cluster, MINUTE, RESTORE,
-    world::{Process, claim},
-};
+use super::{CLONE, Cluster, MINUTE, RESTORE};
 
 const CROSS_NAMESPACE: &str = "--feature-gates=CrossNamespaceVolumeDataSource=true";
 const SWEEP: &str = "--snapshot-orphan-sweep-interval=1m";
@@ -118,8 +116,8 @@ async fn a_deleted_source_goes_after_the_time_out_although_a_claim_names_it() {
         assert!(standing(&cluster).is_empty(), "{namespace}");
         assert_eq!(released(&process), "2");
         for (_, name, ..) in SOURCES {
-            let told = cluster.simulation.told(name, "SourceReleased");
-            assert!(told.len() == 1 && told[0].contains("1 pending claim"), "{told:?}");
+            let messages = cluster.simulation.event_messages(name, "SourceReleased");
+            assert!(messages.len() == 1 && messages[0].contains("1 pending claim"), "{messages:?}");
         }
     }
 }
@@ -188,7 +186,7 @@ async fn a_claim_that_the_driver_refuses_keeps_no_source_beyond_the_time_out() {
     }
 }
 
-/// The driver may be reading it, whoever may use it now.
+/// The driver may still be reading it, whether or not the grant exists.
 #[tokio::test(start_paused = true)]
 async fn a_source_whose_grant_is_taken_back_is_kept_while_a_call_is_open_for_it() {
     let cluster = named_from("other");

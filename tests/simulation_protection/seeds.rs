@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use csi_provisioner::runtime::{Generator, Random as _};
 use serde_json::{Value, json};
+use support::simulation::Process;
 use testkit::{
     apiserver::{
         faults::{Effect, Rule},
@@ -15,7 +16,7 @@ use testkit::{
 };
 use tokio::time::sleep;
 
-use super::{CLONE, Cluster, MINUTE, RESTORE, world::Process};
+use super::{CLONE, Cluster, MINUTE, RESTORE};
 
 /// How often something happens in a seed.
 const DEEDS: u64 = 60;

@@ -121,7 +121,8 @@ fn check_order(
         |ask: Ask| ask.request(identity, claim, false, || Ok(format!("pvc-{}", claim.uid())));
     let usual = request(Ask::New(Arc::clone(class)));
     let fits = |record: &Record, _: &Arc<StorageClass>| record.is_of_class(&usual, DIGEST);
-    let planned = plan(identity, &snapshot(claim, record), Some(Arc::clone(class)), fits);
+    let snapshot = ClaimSnapshot { recorded: Some(record.clone()), ..snapshot(Arc::clone(claim)) };
+    let planned = plan(identity, &snapshot, Some(Arc::clone(class)), fits);
     let Plan::Provision(ask) = planned else { return };
     assert_eq!(class.provisioner, DRIVER, "a class of another driver");
     let says_nothing = record.class_uid.is_empty() && record.digest.is_empty();
@@ -151,16 +152,17 @@ fn check_places(request: &ProvisionRequest) {
     assert!(!matches!(recorded.restrict(None), Ok(Some(_))), "a place for a driver without any");
 }
 
-fn snapshot(claim: &Arc<Claim>, record: &Record) -> ClaimSnapshot {
+/// A snapshot of a claim that may be provisioned. Unit tests use it, too.
+pub(super) fn snapshot(claim: Arc<Claim>) -> ClaimSnapshot {
     ClaimSnapshot {
-        claim: Arc::clone(claim),
+        claim,
         demand: Demand::Wanted,
         may_call: true,
         verification: Verification::None,
         verification_epoch: 0,
         request: None,
         accepts_changes: false,
-        recorded: Some(record.clone()),
+        recorded: None,
         elsewhere: None,
         unusable: None,
         pv_gone: None,

@@ -23,7 +23,7 @@ pub enum Effect {
     AnswerAfter(Status),
     /// The connection is cut before it is served.
     CutBefore,
-    /// It is served, then the connection is cut: the write took place, nobody is told.
+    /// It is served, then the connection is cut: the write took place, its answer is lost.
     CutAfter,
     /// It is served, but the connection is cut after half of the answer's body. Watches are spared.
     Truncate,
@@ -55,7 +55,7 @@ pub enum StreamFault {
         after: usize,
     },
     /// Changes are left out from then on, while bookmarks go on as if nothing were: only a new
-    /// list tells of them.
+    /// list shows them.
     Swallow {
         /// The events that still come.
         after: usize,

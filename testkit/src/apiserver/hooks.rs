@@ -71,7 +71,7 @@ pub trait Tables: Send + Sync {
 
 /// Reads the audit as it is written.
 pub trait AuditSink: fmt::Debug + Send + Sync {
-    /// Told of each request once its answer is known.
+    /// Called for each request once its answer is known.
     fn record(&self, recorded: &Recorded);
 }
 

@@ -4,7 +4,7 @@
 //! streams, watches with bookmarks and expiry, all patches, finalizers, status subresources,
 //! selectors, the defaults and the validation that provisioners meet, and the words of refusals.
 //! Promises to be deterministic: time is tokio's and the clock given, chance is the seed's.
-//! Leaves identities, roles, discovery and sockets to the [`hooks`] and to whoever serves it.
+//! Leaves identities, roles, discovery and sockets to the [`hooks`] and to [`serve`].
 //!
 //! What a real server has and this one lacks: controllers (nothing binds, schedules or collects
 //! garbage), admission plugins but that of namespaces, schemas (unknown fields are kept), field
@@ -77,7 +77,7 @@ impl User {
     }
 }
 
-/// Tells the time that is written into objects.
+/// Returns the time that is written into objects.
 pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// What a server is made with.
@@ -288,7 +288,7 @@ impl ApiServer {
     /// Creates an object; its status, where it has one, is written too.
     ///
     /// # Errors
-    /// What a client would be told.
+    /// The error that a client would get.
     pub fn create(&self, object: &Value) -> Result<Value, Status> {
         let target = self.target_of(object)?;
         let mut state = self.0.state.lock();
@@ -305,7 +305,7 @@ impl ApiServer {
     /// Merges a JSON merge patch into an object, or into its status.
     ///
     /// # Errors
-    /// What a client would be told.
+    /// The error that a client would get.
     pub fn merge(
         &self,
         kind: &str,
@@ -324,7 +324,7 @@ impl ApiServer {
     /// Deletes an object as a client would: finalizers hold it.
     ///
     /// # Errors
-    /// What a client would be told.
+    /// The error that a client would get.
     pub fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<(), Status> {
         let target = self.target(kind, namespace, name)?;
         self.0.state.lock().delete(&target, &DeleteOptions::default()).map(|_| ())

@@ -165,7 +165,7 @@ pub enum StreamingLists {
     Refused,
     /// Does not know the parameter and overlooks it.
     Ignored,
-    /// Takes the parameter, but its storage can't tell how far it is (etcd before 3.5.8 or so):
+    /// Takes the parameter, but its storage can't report its progress (etcd before 3.5.8 or so):
     /// the stream brings an ERROR of code 500.
     Failing,
 }

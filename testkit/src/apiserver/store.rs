@@ -1,7 +1,7 @@
 //! The objects, and what became of them.
 //!
 //! Owns the one counter of revisions, the objects by kind and key, and for each kind the window
-//! of its latest changes, from which watches are fed and earlier states are told. Promises that
+//! of its latest changes, from which watches and lists of earlier states are served. Promises that
 //! revisions only rise, that every write is one change, and that what the window no longer holds
 //! is reported as compacted rather than guessed. Leaves all rules about objects to the verbs.
 
@@ -24,7 +24,7 @@ use super::{
 pub(crate) struct Change {
     /// The object before; none when the write created it.
     pub(crate) before: Option<Arc<Object>>,
-    /// The object after, or as it was last seen when the write deleted it, at the write's revision.
+    /// The object after, or its last state if the write deleted it, at the write's revision.
     pub(crate) object: Arc<Object>,
     /// Whether the write deleted it.
     pub(crate) gone: bool,
@@ -40,7 +40,7 @@ impl Change {
 /// The window of history no longer reaches back so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compacted {
-    /// The oldest revision from which changes can still be told.
+    /// The oldest revision from which changes are still available.
     pub(crate) oldest: u64,
 }
 
@@ -69,7 +69,7 @@ impl Default for Table {
 #[derive(Debug)]
 pub(crate) struct Store {
     revision: u64,
-    /// States before this revision are not told any more, though nothing may have changed since.
+    /// States before this revision are not available any more, though nothing may have changed since.
     compacted: u64,
     window: usize,
     tables: BTreeMap<GroupResource, Table>,
@@ -152,7 +152,7 @@ impl Store {
         }
     }
 
-    /// Tells the revision of the kind's latest change, whenever there is one.
+    /// Publishes the revision of the kind's latest change.
     pub(crate) fn subscribe(&mut self, resource: &GroupResource) -> watch::Receiver<u64> {
         self.tables.entry(resource.clone()).or_default().latest.subscribe()
     }
@@ -175,7 +175,7 @@ impl Store {
         object
     }
 
-    /// Forgets all history: from now on, only what is now can be told. A watch that has told all
+    /// Forgets all history: from now on, only the present state is available. A watch that has delivered all
     /// there was goes on.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;

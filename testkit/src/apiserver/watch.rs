@@ -1,6 +1,6 @@
 //! Watches: changes as a stream.
 //!
-//! Owns what a watch starts with, what of the history it tells, its bookmarks and its end.
+//! Owns what a watch starts with, which part of the history it delivers, its bookmarks and its end.
 //! Promises that a watcher sees each change of its selection once and in order, and that it reads
 //! from the store's history at its own pace: a slow one costs no buffer. No task runs for it; it
 //! lives in the answer's body.
@@ -90,9 +90,9 @@ impl Watches {
 /// What a watch is doing.
 #[derive(Debug)]
 enum Phase {
-    /// Telling what there is: synthetic ADDED events.
+    /// Delivers what there is: synthetic ADDED events.
     Initial(VecDeque<Arc<Object>>),
-    /// Telling what changes.
+    /// Delivers changes.
     Changes,
     /// Over.
     Ended,
@@ -117,13 +117,13 @@ pub(super) struct Watcher {
     selection: Selection,
     writer: Writer,
     phase: Phase,
-    /// The revision up to which all is told.
-    seen: u64,
+    /// The revision up to which everything is delivered.
+    revision: u64,
     pending: VecDeque<Bytes>,
     latest: watch::Receiver<u64>,
     bookmarks: Option<Instant>,
     end: Instant,
-    /// A streaming list tells where its initial events end.
+    /// A streaming list marks the end of its initial events.
     streaming: bool,
     /// What befalls the stream, until it has.
     fault: Option<StreamFault>,
@@ -131,8 +131,8 @@ pub(super) struct Watcher {
     swallowing: bool,
     /// For how long each event is held up.
     drag: Duration,
-    /// How many events have been told.
-    told: usize,
+    /// How many events have been delivered.
+    delivered: usize,
     handle: Arc<Handle>,
 }
 
@@ -154,11 +154,13 @@ impl Watcher {
         let mut locked = state.lock();
         let latest = locked.store.subscribe(&target.kind.group_resource());
         let streaming = options.initial_events == Some(true);
-        let (phase, seen, first) = match beginning(&locked, &target, options) {
+        let (phase, revision, first) = match beginning(&locked, &target, options) {
             _ if streaming && version.streaming_lists == StreamingLists::Failing => {
                 (Phase::Ended, 0, Some(no_progress()))
             }
-            Ok((initial, seen)) => (initial.map_or(Phase::Changes, Phase::Initial), seen, None),
+            Ok((initial, revision)) => {
+                (initial.map_or(Phase::Changes, Phase::Initial), revision, None)
+            }
             Err(status) => (Phase::Ended, 0, Some(error(&status))),
         };
         drop(locked);
@@ -167,7 +169,7 @@ impl Watcher {
             selection: options.selection.clone(),
             writer,
             phase,
-            seen,
+            revision,
             pending: first.into_iter().collect(),
             latest,
             bookmarks: options.bookmarks.then(|| now + BOOKMARK_EVERY),
@@ -176,7 +178,7 @@ impl Watcher {
             fault,
             swallowing: false,
             drag: Duration::ZERO,
-            told: 0,
+            delivered: 0,
             handle: watches.open(&target.kind.plural),
             target,
         }
@@ -204,15 +206,15 @@ impl Watcher {
             }
             return Step::Line(line);
         }
-        let told = self.told;
-        if let Some(fault) = self.fault.take_if(|fault| fault.after() <= told) {
+        let delivered = self.delivered;
+        if let Some(fault) = self.fault.take_if(|fault| fault.after() <= delivered) {
             return self.suffer(fault).await;
         }
         let due = Instant::now() >= self.due();
         match &mut self.phase {
             Phase::Ended => return Step::End,
             Phase::Initial(objects) => match objects.pop_front() {
-                Some(object) => return Step::Line(self.tell("ADDED", &object)),
+                Some(object) => return Step::Line(self.deliver("ADDED", &object)),
                 None => self.end_initial(),
             },
             Phase::Changes if due => self.mark_time(),
@@ -224,46 +226,49 @@ impl Watcher {
         Step::Again
     }
 
-    fn tell(&mut self, name: &str, object: &Arc<Object>) -> Bytes {
-        self.told += 1;
+    fn deliver(&mut self, name: &str, object: &Arc<Object>) -> Bytes {
+        self.delivered += 1;
         self.writer.event(name, object)
     }
 
     fn end_initial(&mut self) {
         if self.streaming {
-            self.pending.push_back(self.writer.bookmark(self.seen, true));
+            self.pending.push_back(self.writer.bookmark(self.revision, true));
         }
         self.phase = Phase::Changes;
     }
 
-    /// Reads what the history has to tell next.
+    /// Reads what the history has next.
     fn read_changes(&mut self) {
         self.latest.borrow_and_update();
         if self.swallowing {
-            self.seen = self.state.lock().store.revision();
+            self.revision = self.state.lock().store.revision();
             return;
         }
-        let changes =
-            self.state.lock().store.changes(&self.target.kind.group_resource(), self.seen, BATCH);
+        let changes = self.state.lock().store.changes(
+            &self.target.kind.group_resource(),
+            self.revision,
+            BATCH,
+        );
         let changes = match changes {
             Ok(changes) => changes,
             Err(Compacted { oldest }) => return self.expire(oldest),
         };
         for change in changes {
             // A fault strikes after an exact number of events: what is beyond is not read yet.
-            if self.fault.is_some_and(|fault| fault.after() <= self.told) {
+            if self.fault.is_some_and(|fault| fault.after() <= self.delivered) {
                 return;
             }
-            self.seen = change.revision();
-            if let Some((name, object)) = self.seen_as(&change) {
-                let line = self.tell(name, &object);
+            self.revision = change.revision();
+            if let Some((name, object)) = self.as_selected(&change) {
+                let line = self.deliver(name, &object);
                 self.pending.push_back(line);
             }
         }
     }
 
     /// A change as this watch's selection sees it.
-    fn seen_as(&self, change: &Change) -> Option<(&'static str, Arc<Object>)> {
+    fn as_selected(&self, change: &Change) -> Option<(&'static str, Arc<Object>)> {
         let namespace = &self.target.key.namespace;
         if !namespace.is_empty() && change.object.meta("namespace") != namespace {
             return None;
@@ -277,7 +282,7 @@ impl Watcher {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        // What leaves the selection is told as it last was in it, at the revision it left.
+        // What leaves the selection is delivered as it last was in it, at the revision it left.
         match (&change.before, after) {
             (Some(before), false) => {
                 Some((name, Arc::new(Object::new(before.value().clone(), change.revision()))))
@@ -287,7 +292,7 @@ impl Watcher {
     }
 
     fn expire(&mut self, oldest: u64) {
-        self.pending.push_back(error(&expired(self.seen, oldest)));
+        self.pending.push_back(error(&expired(self.revision, oldest)));
         self.phase = Phase::Ended;
     }
 
@@ -308,7 +313,7 @@ impl Watcher {
             // Only a cut from outside ends the silence.
             StreamFault::Stall { .. } => self.handle.notify.notified().await,
             StreamFault::Swallow { .. } => self.swallowing = true,
-            StreamFault::Expire { .. } => self.expire(self.seen + 1),
+            StreamFault::Expire { .. } => self.expire(self.revision + 1),
             StreamFault::Drag { by, .. } => self.drag = by,
         }
         Step::Again
@@ -334,8 +339,8 @@ impl Watcher {
     fn mark_time(&mut self) {
         let now = Instant::now();
         if self.bookmarks.is_some() {
-            self.seen = self.progress();
-            self.pending.push_back(self.writer.bookmark(self.seen, false));
+            self.revision = self.progress();
+            self.pending.push_back(self.writer.bookmark(self.revision, false));
             self.bookmarks = Some(now + BOOKMARK_EVERY);
         }
         if now >= self.end {
@@ -343,13 +348,13 @@ impl Watcher {
         }
     }
 
-    /// The newest revision, when nothing of this kind is left untold; else what is told.
+    /// The newest revision, when everything of this kind is delivered; else the revision delivered so far.
     fn progress(&self) -> u64 {
         let state = self.state.lock();
-        let untold = state.store.changes(&self.target.kind.group_resource(), self.seen, 1);
-        match untold {
+        let next = state.store.changes(&self.target.kind.group_resource(), self.revision, 1);
+        match next {
             Ok(changes) if changes.is_empty() => state.store.revision(),
-            _ => self.seen,
+            _ => self.revision,
         }
     }
 }

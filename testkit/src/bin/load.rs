@@ -10,13 +10,13 @@ use testkit::load::{self, LoadError, options::Options, pairs};
 async fn main() -> ExitCode {
     let options = Options::parse();
     if options.against.is_some() {
-        told(pairs::run(options).await)
+        print(pairs::run(options).await)
     } else {
-        told(load::run(options).await)
+        print(load::run(options).await)
     }
 }
 
-fn told(outcome: Result<impl Serialize, LoadError>) -> ExitCode {
+fn print(outcome: Result<impl Serialize, LoadError>) -> ExitCode {
     let line = outcome.map(|report| serde_json::to_string(&report));
     match line {
         Ok(Ok(line)) => {

@@ -128,7 +128,7 @@ pub async fn run(client: Client, settings: Settings) {
 
 // === Watching ===
 
-/// Everything that the decisions look at, as it changes. Errors mend themselves.
+/// Everything that the decisions depend on, as it changes. Watches recover from errors.
 fn watches(client: &Client, selector: Option<&str>) -> impl Stream<Item = Shown> + Unpin + use<> {
     stream::select_all([
         watched::<PersistentVolumeClaim>(client, selector)

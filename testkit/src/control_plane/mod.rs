@@ -1,4 +1,4 @@
-//! A Kubernetes API server for a test, whichever the surroundings offer.
+//! A Kubernetes API server for a test, whichever the environment offers.
 //!
 //! Owns the choice: where `KUBEBUILDER_ASSETS` names a directory with etcd and kube-apiserver,
 //! those are started; where `KUBECONFIG_E2E` names a kubeconfig, its cluster is used; otherwise

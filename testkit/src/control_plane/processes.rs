@@ -185,7 +185,7 @@ fn server_flags(layout: &Layout, audit: &Path, etcd: u16, port: u16) -> Vec<Stri
         "--feature-gates=CrossNamespaceVolumeDataSource=true".to_owned(),
         format!("--audit-policy-file={}", pki("audit-policy.yaml")),
         format!("--audit-log-path={}", audit.display()),
-        // One file: whoever counts requests reads it from its beginning.
+        // One file: requests are counted from its beginning.
         "--audit-log-maxsize=100000".to_owned(),
     ]
 }

@@ -27,7 +27,7 @@ pub struct Driver {
     size: Option<i64>,
 }
 
-/// Serves until it is told to stop, and prints every call without its secrets.
+/// Serves until SIGTERM or SIGINT, and prints every call without its secrets.
 pub async fn run(command: Driver) -> io::Result<()> {
     let Driver { socket, root, name, size } = command;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -35,7 +35,7 @@ const LONGEST_NAME: usize = 128;
 /// The longest id that can be a file name even with what is put before it.
 const LONGEST_ID: usize = 240;
 
-/// The file in a volume's directory that tells what it is.
+/// The file in a volume's directory that describes it.
 const RECORD: &str = "volume.json";
 
 /// How the driver is set up.

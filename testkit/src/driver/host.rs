@@ -61,7 +61,7 @@ impl<B: fmt::Debug> fmt::Debug for Host<B> {
 }
 
 impl<B: Backend> Host<B> {
-    /// A driver that serves [`Host::connect`] from the start and sockets once told to.
+    /// A driver that serves [`Host::connect`] from the start and sockets after [`Host::listen`].
     pub fn new(backend: B) -> Self {
         let (backend, journal) = (Arc::new(backend), Arc::new(Journal::default()));
         let routes = routes(Arc::clone(&backend), Arc::clone(&journal)).prepare();

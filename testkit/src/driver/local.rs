@@ -1,4 +1,4 @@
-//! A driver of node-local volumes: what it makes is on its own node, and there is so much room.
+//! A driver of node-local volumes: its volumes are on its own node, with limited capacity.
 //!
 //! Owns the volumes, in memory. Promises what the CSI specification asks of `CreateVolume` and
 //! `DeleteVolume` (both can be repeated), that no more is given out than there is, and that a

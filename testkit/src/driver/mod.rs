@@ -4,7 +4,7 @@
 //! tonic), the transports they are served on ([`Host`]: a unix socket, or an in-memory stream for
 //! simulated time) and the log of every call ([`Journal`]). [`Scripted`] answers by rules,
 //! [`disk::DiskDriver`] keeps real (if empty) volumes, [`local::LocalDriver`] those of a node with
-//! limited room; a test's own stands [`Around`] the scripted one. Promises that a call whose caller
+//! limited capacity; a test's own wraps ([`Around`]) the scripted one. Promises that a call whose caller
 //! went away is dropped where it stands, and that on a paused, single-threaded runtime the same calls
 //! give the same answers in the same order. Leaves to others to judge the calls.
 

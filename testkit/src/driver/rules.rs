@@ -18,7 +18,7 @@ pub struct Script {
     pub plugin_capabilities: Option<Vec<String>>,
     /// Names of `ControllerServiceCapability.RPC.Type`; what ceph-csi's rbd driver has.
     pub controller_capabilities: Option<Vec<String>>,
-    /// What `NodeGetInfo` tells; node id `n`.
+    /// What `NodeGetInfo` returns; node ID `n`.
     pub node: Option<NodeSpec>,
     /// Rules of `GetPluginInfo`.
     pub get_plugin_info: Option<Vec<Rule>>,
@@ -38,7 +38,7 @@ pub struct Script {
     pub node_get_info: Option<Vec<Rule>>,
 }
 
-/// What `NodeGetInfo` tells.
+/// What `NodeGetInfo` returns.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
@@ -52,7 +52,7 @@ pub struct NodeSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
-    /// Which calls it is for; all, unless told.
+    /// Which calls it is for; all, if there is none.
     #[serde(rename = "match")]
     pub matching: Match,
     /// How many calls (of one volume) it serves before the next rule takes over; the last rule
@@ -182,7 +182,7 @@ impl Script {
 
 // === Choosing ===
 
-/// What a rule's `match` looks at.
+/// What a rule's `match` compares.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Subject<'a> {
     /// The volume's name or id; empty where a call has neither.

@@ -26,7 +26,7 @@ use super::{
 /// What the driver is called unless its script says otherwise.
 const NAME: &str = "rbd.csi.ceph.com";
 
-/// A driver that does as it is told.
+/// A driver that follows a script.
 #[derive(Debug, Default)]
 pub struct Scripted {
     state: Mutex<State>,

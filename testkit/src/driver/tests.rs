@@ -207,7 +207,7 @@ async fn a_socket_is_served_taken_away_and_served_again() {
     host.stop();
 }
 
-/// Runs a crowd of overlapping calls and tells everything a caller could see of them.
+/// Runs many overlapping calls and returns everything that their callers could observe.
 fn crowd() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// How often the events are counted.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// When no event has come for so long, the last one has come.
 const LAST_EVENT: Duration = Duration::from_secs(3);
@@ -33,7 +33,7 @@ const LAST_EVENT: Duration = Duration::from_secs(3);
 /// How fast a backlog was served.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Drain {
-    /// From the program's start until the last claim's PersistentVolume was seen.
+    /// From the program's start until the last claim's PersistentVolume was observed.
     pub saved: Pace,
     /// Until the last event stood as well.
     pub written: Pace,
@@ -139,7 +139,7 @@ impl Bench {
         let (mut events, mut last) = (self.events().await?, Instant::now());
         while events < others + 2 * traffic.count && last.elapsed() < LAST_EVENT {
             self.program.get().map_or(Ok(()), Program::check)?;
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
             let now = self.events().await?;
             if now > events {
                 (events, last) = (now, Instant::now());

@@ -59,14 +59,14 @@ impl Bare {
     }
 
     async fn write_one(&self, number: usize) -> Result<(), LoadError> {
-        self.tell(number, "Provisioning", "External provisioner is provisioning volume for")
+        self.emit(number, "Provisioning", "External provisioner is provisioning volume for")
             .await?;
         let volume = for_creation(volume(&self.family, number))?;
         self.volumes().create(&PostParams::default(), &volume).await?;
-        self.tell(number, "ProvisioningSucceeded", "Successfully provisioned volume for").await
+        self.emit(number, "ProvisioningSucceeded", "Successfully provisioned volume for").await
     }
 
-    async fn tell(&self, number: usize, reason: &str, message: &str) -> Result<(), LoadError> {
+    async fn emit(&self, number: usize, reason: &str, message: &str) -> Result<(), LoadError> {
         let event: Event = for_creation(event(&self.family, number, reason, message))?;
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.family.namespace);
         events.create(&PostParams::default(), &event).await?;

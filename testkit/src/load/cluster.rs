@@ -33,9 +33,9 @@ use crate::{apiserver::serve::Served, binder, control_plane::TemporaryDirectory}
 const LABEL: &str = "load.testkit/run";
 
 /// How often what is to go away is looked at.
-const GLANCE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How many looks the last claims and volumes get to go away: a minute.
+/// How many polls the last claims and volumes get to be deleted: a minute.
 const LOOKS: usize = 120;
 
 /// Objects on a page of a list.
@@ -154,7 +154,7 @@ impl Cluster {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         match namespaces.get_opt(&self.namespace).await {
             Ok(None) => Err(LoadError::NoNamespace(self.namespace.clone())),
-            // One who may not read it will be told by the first claim.
+            // If it may not be read, the first claim fails.
             Ok(Some(_)) | Err(kube::Error::Api(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -223,7 +223,7 @@ impl Cluster {
         let (mut empty, mut left) = (0, 0);
         for _ in 0..LOOKS {
             self.claims().delete_collection(&DeleteParams::default(), ours).await?;
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
             left = self.claims().list_metadata(ours).await?.items.len();
             empty = if left == 0 { empty + 1 } else { 0 };
             if empty == 2 {
@@ -245,7 +245,7 @@ impl Cluster {
             if left.is_empty() {
                 return Ok(());
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
             left = self.volumes_of_claims().await?;
         }
         if !self.class.is_ours {

@@ -5,7 +5,7 @@
 //! Promises that nothing it has made in somebody else's cluster is left behind, also when the run
 //! fails or is interrupted. What the parts do:
 //!
-//! | room | what lives there |
+//! | module | content |
 //! |---|---|
 //! | [`options`] | the command line |
 //! | `server` | the API server: embedded, started from binaries, or somebody's |
@@ -71,15 +71,15 @@ use self::{
 };
 
 /// How often progress is looked at.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long after its first call of the driver the program is sure to list.
 const HEAD_START: Duration = Duration::from_secs(1);
 
-/// How often progress is told.
-const TELL: Duration = Duration::from_secs(5);
+/// How often progress is printed.
+const PRINT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Does a whole run. Progress is told on stderr.
+/// Does a whole run. Progress is printed to stderr.
 ///
 /// # Errors
 /// Why it came to nothing; or, of a run that succeeded, what could not be cleaned up.
@@ -282,7 +282,7 @@ impl Bench {
         let asked = async {
             while driver.calls().is_empty() {
                 self.program.get().map_or(Ok(()), Program::check)?;
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
             sleep(HEAD_START).await;
             Ok(())
@@ -336,18 +336,18 @@ impl Bench {
     /// Waits until so many claims have come so far, for as long as the program lives.
     async fn reached(&self, milestone: Milestone, all: usize) -> Result<(), LoadError> {
         let arriving = async {
-            let mut told = Instant::now();
+            let mut printed = Instant::now();
             loop {
                 let done = self.progress.lock().count(milestone);
                 if done >= all {
                     return Ok(());
                 }
-                if told.elapsed() > TELL {
+                if printed.elapsed() > PRINT_INTERVAL {
                     eprintln!("load: {done} of {all} are {milestone:?}");
-                    told = Instant::now();
+                    printed = Instant::now();
                 }
                 self.program.get().map_or(Ok(()), Program::check)?;
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         let in_time = timeout(self.options.timeout(), arriving).await;

@@ -31,7 +31,7 @@ use crate::{
 const LAST_WORK: Duration = Duration::from_secs(25);
 
 /// How often its end is looked for.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many lines of its log are shown when it has ended.
 const LAST_LINES: usize = 20;
@@ -110,7 +110,7 @@ impl Program {
         usage::memory(self.pid).map_err(LoadError::Usage)
     }
 
-    /// The requests that it has counted; `None` where it was not told to, or doesn't.
+    /// The requests that it has counted; `None` if it was not configured to, or does not.
     pub(super) async fn requests(&self) -> Option<Requests> {
         let (_, page) = web::get(self.metrics?, "/metrics").await?;
         Requests::in_metrics(&page)
@@ -131,7 +131,7 @@ impl Program {
         }
         let ended = async {
             while self.check().is_ok() {
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
         if timeout(LAST_WORK, ended).await.is_err() {
@@ -168,7 +168,7 @@ mod tests {
     async fn a_program_that_has_ended_says_how() {
         let program = launched().unwrap();
         while program.check().is_ok() {
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         let Err(LoadError::Ended { status, .. }) = program.check() else { panic!("it runs") };
         assert!(status.success());

@@ -2,7 +2,7 @@
 //!
 //! Owns the times at which things happened to a claim and its volume. Promises that only the
 //! first time counts, that only claims that were asked for are followed, and that counting is
-//! free of what was counted before. Pure: whoever sees something says when.
+//! free of what was counted before. Pure: callers pass the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -16,15 +16,15 @@ use tokio::time::Instant;
 pub enum Milestone {
     /// The request to create the claim was sent.
     Asked,
-    /// Its PersistentVolume was seen.
+    /// Its PersistentVolume was observed.
     Saved,
-    /// It was seen `Bound`.
+    /// It was observed `Bound`.
     Bound,
     /// The request to delete it was sent.
     Dropped,
-    /// Its PersistentVolume was seen `Released`.
+    /// Its PersistentVolume was observed `Released`.
     Released,
-    /// Its PersistentVolume was seen to go.
+    /// Its PersistentVolume was observed to be deleted.
     Gone,
 }
 

@@ -116,13 +116,13 @@ pub struct Cost {
 /// From claims to volumes.
 #[derive(Debug, Serialize)]
 pub struct Provision {
-    /// Until the last claim was seen bound.
+    /// Until the last claim was observed bound.
     pub bound: Option<Pace>,
-    /// Until the last PersistentVolume was seen: the provisioner's part.
+    /// Until the last PersistentVolume was observed: the provisioner's part.
     pub saved: Option<Pace>,
-    /// From the request for a claim until its PersistentVolume was seen.
+    /// From the request for a claim until its PersistentVolume was observed.
     pub claim_to_saved: Option<Latency>,
-    /// From the request for a claim until it was seen bound.
+    /// From the request for a claim until it was observed bound.
     pub claim_to_bound: Option<Latency>,
     /// What that cost.
     #[serde(flatten)]
@@ -146,11 +146,11 @@ impl Provision {
 /// From the deletion of claims until their volumes are gone.
 #[derive(Debug, Serialize)]
 pub struct Delete {
-    /// Until the last PersistentVolume was seen to go.
+    /// Until the last PersistentVolume was observed to be deleted.
     pub gone: Option<Pace>,
-    /// From the request to delete a claim until its PersistentVolume was seen to go.
+    /// From the request to delete a claim until its PersistentVolume was observed to be deleted.
     pub claim_to_gone: Option<Latency>,
-    /// From the PersistentVolume's release until it was seen to go: the provisioner's part.
+    /// From the PersistentVolume's release until it was observed to be deleted: the provisioner's part.
     pub released_to_gone: Option<Latency>,
     /// What that cost.
     #[serde(flatten)]

@@ -205,7 +205,7 @@ where
     }
 }
 
-/// Removes an object, whoever wants to keep it. Deleted first: to an object that is on its way out
+/// Removes an object in spite of its finalizers. Deleted first: to an object that is on its way out
 /// nobody can add a finalizer any more, as a provisioner otherwise does that protects its volumes.
 pub(super) async fn remove<K>(api: &Api<K>, name: &str) -> Result<(), LoadError>
 where

@@ -40,7 +40,7 @@ const NAMESPACE: &str = "load";
 
 /// An API server, and how it is reached.
 pub(super) struct Server {
-    /// The kubeconfig of whoever makes claims.
+    /// The kubeconfig of the user that creates claims.
     maker: PathBuf,
     /// The measured program's kubeconfig.
     pub(super) measured: PathBuf,
@@ -99,12 +99,12 @@ impl Server {
         Ok(server)
     }
 
-    /// A client of whoever makes claims.
+    /// A client of the user that creates claims.
     pub(super) async fn client(&self) -> Result<Client, LoadError> {
         Self::client_of(&self.maker).await
     }
 
-    /// A client of whoever the measured program asks as, whom the server grants and queues the same.
+    /// A client of the measured program's user, with the same rights and the same priority.
     pub(super) async fn measured_client(&self) -> Result<Client, LoadError> {
         Self::client_of(&self.measured).await
     }
@@ -139,7 +139,7 @@ impl Server {
         })
     }
 
-    /// What the measured program has asked, where the server's own record tells.
+    /// The requests of the measured program, if the server records them.
     pub(super) fn requests(&self) -> Result<Option<Requests>, LoadError> {
         let client = CLIENTS.iter().find(|client| client.kubeconfig == MEASURED);
         let Some(user) = client.map(|client| client.user().name) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What a process has used, as `/proc` tells it (`proc_pid_stat(5)`, `proc_pid_status(5)`).
+//! What a process has used, as `/proc` reports it (`proc_pid_stat(5)`, `proc_pid_status(5)`).
 
 use std::{fs, io, ops::Sub};
 

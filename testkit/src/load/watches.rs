@@ -20,7 +20,7 @@ use super::{
 /// What is known of a run's claims; shared with those who make and delete them.
 pub(super) type Shared = Arc<Mutex<Progress>>;
 
-/// Tells that a watch has listed what there was.
+/// Reports that a watch has listed what there was.
 #[derive(Debug, Clone)]
 pub(super) struct Listed(pub(super) mpsc::Sender<()>);
 

@@ -57,7 +57,7 @@ pub enum PlayFailed {
     },
 }
 
-/// Plays; the exit code tells whether all went as it should.
+/// Plays; the exit code says whether all went as it should.
 pub async fn run(command: Play) -> Result<ExitCode, PlayFailed> {
     let files = chosen(&command)?;
     let Play { bin, dir, port, jobs, json, conformance, .. } = command;

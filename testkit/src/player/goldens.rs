@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use super::{
     expand::expand,
     names::Names,
-    outcome::{Outcome, Remains, Telling, outcome},
+    outcome::{Outcome, Remains, ReportRules, outcome},
     python,
     scenario::{ProcessName, Scenario, Step, Wait},
     verdict::differences,
-    wait::{World, met},
+    wait::{ClusterView, met},
     yaml,
 };
 use crate::driver::{Chooser, Journal, Script, Subject};
@@ -41,7 +41,7 @@ struct GoldenScenario {
     notes: Vec<String>,
 }
 
-/// What a fake cluster holds, and how the scenario wants it told.
+/// What a fake cluster holds, and how the scenario wants it reported.
 #[derive(Deserialize)]
 struct Collected {
     lists: BTreeMap<String, Vec<Value>>,
@@ -140,8 +140,8 @@ fn outcomes_are_put_together_as_by_the_reference_player() {
             exit: Value::Null,
         };
         let Collected { unordered, keep_order, skip, .. } = given;
-        let telling = Telling { unordered, keep_order: *keep_order, skip };
-        let found = outcome(remains, telling, &mut names(&goldens));
+        let rules = ReportRules { unordered, keep_order: *keep_order, skip };
+        let found = outcome(remains, rules, &mut names(&goldens));
         for (part, wanted) in golden.as_object().unwrap() {
             assert_eq!(found.get(part), Some(wanted), "{part} of {}", json!(given.lists));
         }
@@ -157,7 +157,7 @@ struct Still {
     journal: Journal,
 }
 
-impl World for Still {
+impl ClusterView for Still {
     async fn list(&self, kind: &str) -> Vec<Value> {
         self.given.lists.get(kind).cloned().unwrap_or_default()
     }
@@ -193,10 +193,10 @@ async fn waits_end_when_those_of_the_reference_player_end() {
         for (_, request) in &given.calls {
             journal.note_json("CreateVolume", request.clone());
         }
-        let world = Still { given, journal };
+        let view = Still { given, journal };
         for (source, golden) in waits {
             let wait: Wait = serde_json::from_value(source.clone()).unwrap();
-            assert_eq!(met(&wait.until, &world).await, golden, "{source}");
+            assert_eq!(met(&wait.until, &view).await, golden, "{source}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The flags every process gets, unless a scenario gives all of them itself. It logs as much as it
-/// can (the reference player: 5), so that every run shows that no secret is told.
+/// can (the reference player: 5), so that every run shows that no secret is logged.
 const BASE_FLAGS: [&str; 8] = [
     "--v=10",
     "--timeout=3s",
@@ -136,8 +136,9 @@ mod tests {
     #[test]
     fn later_environment_wins_and_null_takes_away() {
         let invoked = invoked("env: {A: '1', B: '2', NAMESPACE: null}", "{env: {B: null, C: '3'}}");
-        let told: Vec<_> = invoked.environment.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        assert_eq!(told, ["A=1", "C=3", "KUBECONFIG=/k", "PATH=/bin", "POD_NAMESPACE=sc"]);
+        let environment: Vec<_> =
+            invoked.environment.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        assert_eq!(environment, ["A=1", "C=3", "KUBECONFIG=/k", "PATH=/bin", "POD_NAMESPACE=sc"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! No log tells a secret.
+//! No log contains a secret.
 //!
 //! Every process of a run logs as much as it can (`--v=10`), and whatever a scenario puts into a
 //! Secret gets a [`SALT`] on its way to the API server, which the outcome is rid of again. So it
@@ -14,7 +14,7 @@ pub(super) const SALT: &str = "+hu5h/\"quoted\" & s3cr3t=%";
 
 /// A process logged a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the log of {process:?} tells a secret, as in: {line}")]
+#[error("the log of {process:?} contains a secret, as in: {line}")]
 pub struct Leak {
     /// The process.
     pub process: String,

@@ -15,7 +15,7 @@ use super::{
     outcome::{series, text},
     run::Run,
     scenario::Subject,
-    wait::{World as _, named, walk},
+    wait::{ClusterView as _, named, walk},
 };
 
 impl Run<'_> {
@@ -97,26 +97,26 @@ fn half_seconds(left: Duration) -> Value {
 /// Type, reason, count and message of an object's events.
 fn events(events: &[Value], object: &str, names: &Names) -> Value {
     let about = events.iter().filter(|event| text(event, "/involvedObject/name") == object);
-    let mut told: Vec<_> = about
+    let mut noted: Vec<_> = about
         .map(|event| {
             let message = names.norm_text(text(event, "/message"));
             let count = event.get("count").and_then(Value::as_i64);
             (text(event, "/type"), text(event, "/reason"), count, text(&message, "").to_owned())
         })
         .collect();
-    told.sort();
-    json!(told)
+    noted.sort();
+    json!(noted)
 }
 
 /// The ids under which the driver holds volumes, with their marks.
 fn volumes(volumes: &BTreeSet<String>, names: &Names) -> Value {
-    let mut told: Vec<_> = volumes
+    let mut noted: Vec<_> = volumes
         .iter()
         .map(|id| names.norm_text(id))
         .map(|id| id.as_str().map(str::to_owned))
         .collect();
-    told.sort();
-    json!(told)
+    noted.sort();
+    json!(noted)
 }
 
 fn file(path: &str, remove: bool) -> Value {
@@ -134,12 +134,12 @@ mod tests {
 
     #[test]
     fn what_matches_is_told_once_and_sorted_and_a_group_stands_for_its_match() {
-        let told = |pattern: &str| {
+        let noted = |pattern: &str| {
             let found = found(&Regex::new(pattern).unwrap(), "b=2 a=1 b=2");
             found.into_iter().collect::<Vec<_>>()
         };
-        assert_eq!(told("[a-z]=."), ["a=1", "b=2"]);
-        assert_eq!(told("([a-z])=."), ["a", "b"]);
+        assert_eq!(noted("[a-z]=."), ["a=1", "b=2"]);
+        assert_eq!(noted("([a-z])=."), ["a", "b"]);
         let page_of = |answer| page(answer, Some(&Regex::new(".+").unwrap()));
         assert_eq!(page_of(Some((200, "x\ny".to_owned()))), json!([200, "x", "y"]));
         assert_eq!(page_of(None), json!([null]));
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn deadlines_are_told_in_halves_of_a_second() {
-        for (left, told) in [(2.98, 3.0), (2.7, 2.5), (2.25, 2.0), (2.75, 3.0), (0.1, 0.0)] {
-            assert_eq!(half_seconds(Duration::from_secs_f64(left)), json!(told), "{left}");
+        for (left, noted) in [(2.98, 3.0), (2.7, 2.5), (2.25, 2.0), (2.75, 3.0), (0.1, 0.0)] {
+            assert_eq!(half_seconds(Duration::from_secs_f64(left)), json!(noted), "{left}");
         }
     }
 
@@ -171,9 +171,9 @@ mod tests {
             })
         };
         let all = [event("B", 2, "x"), event("A", 3, "x"), event("A", 1, "x"), event("A", 1, "y")];
-        let told = events(&all, "x", &Names { uids: Vec::new(), socket: "/s".to_owned() });
+        let noted = events(&all, "x", &Names { uids: Vec::new(), socket: "/s".to_owned() });
         let expected =
             json!([["Normal", "A", 1, "m"], ["Normal", "A", 3, "m"], ["Normal", "B", 2, "m"]]);
-        assert_eq!(told, expected);
+        assert_eq!(noted, expected);
     }
 }

@@ -30,9 +30,9 @@ pub(super) const COLLECTED: [&str; 6] = [
 const OUR_FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const OUR_ANNOTATION: &str = "provisioner.storage.kubernetes.io/open-request";
 
-/// How a scenario wants its outcome told.
+/// How a scenario wants its outcome reported.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Telling<'a> {
+pub(super) struct ReportRules<'a> {
     /// CSI methods whose calls are listed last, sorted.
     pub(super) unordered: &'a [String],
     /// Whether equal calls are all listed.
@@ -41,7 +41,7 @@ pub(super) struct Telling<'a> {
     pub(super) skip: &'a [String],
 }
 
-impl<'a> From<&'a Scenario> for Telling<'a> {
+impl<'a> From<&'a Scenario> for ReportRules<'a> {
     fn from(scenario: &'a Scenario) -> Self {
         let Scenario { unordered, keep_order, skip, .. } = scenario;
         Self { unordered, keep_order: *keep_order, skip }
@@ -66,7 +66,7 @@ pub(super) struct Remains {
 }
 
 /// Puts together the outcome of a run.
-pub(super) fn outcome(remains: Remains, telling: Telling<'_>, names: &mut Names) -> Outcome {
+pub(super) fn outcome(remains: Remains, rules: ReportRules<'_>, names: &mut Names) -> Outcome {
     let Remains { mut objects, calls, notes, problems, metrics, exit } = remains;
     let mut take = |kind: &str| objects.remove(kind).unwrap_or_default();
     let mut claims = take("PersistentVolumeClaim");
@@ -80,7 +80,7 @@ pub(super) fn outcome(remains: Remains, telling: Telling<'_>, names: &mut Names)
         out.insert("notes".into(), names.norm(&notes.into()));
     }
     out.insert("csi_counts".into(), counts(&calls));
-    out.insert("csi".into(), told_calls(&calls, telling, names));
+    out.insert("csi".into(), reported_calls(&calls, rules, names));
     out.insert("pvs".into(), volumes(&take("PersistentVolume"), names));
     out.insert("pvcs".into(), told_claims(&claims, names));
     out.insert("events".into(), events(&take("Event"), names));
@@ -89,7 +89,7 @@ pub(super) fn outcome(remains: Remains, telling: Telling<'_>, names: &mut Names)
     out.insert("leases".into(), leases(&take("Lease"), names));
     out.insert("exit".into(), exit);
     out.insert("metrics".into(), metrics.map_or(Value::Null, |page| told_metrics(&page, names)));
-    out.retain(|part, _| !telling.skip.contains(part));
+    out.retain(|part, _| !rules.skip.contains(part));
     out
 }
 
@@ -121,12 +121,12 @@ fn meta(object: &Value, keys: &[&str]) -> Map<String, Value> {
 /// The object's name, namespace, the metadata `keys` that hold something, and whether it is being
 /// deleted.
 fn identified(object: &Value, keys: &[&str]) -> Map<String, Value> {
-    let mut told = meta(object, keys);
+    let mut reported = meta(object, keys);
     for key in ["name", "namespace"] {
-        told.insert(key.into(), object.pointer(&format!("/metadata/{key}")).cloned().into());
+        reported.insert(key.into(), object.pointer(&format!("/metadata/{key}")).cloned().into());
     }
-    told.insert("deleting".into(), deleting(object));
-    told
+    reported.insert("deleting".into(), deleting(object));
+    reported
 }
 
 fn deleting(object: &Value) -> Value {
@@ -140,13 +140,13 @@ pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 
 /// Normalises all and sorts them by a text in them.
 fn sorted_by(
-    told: impl Iterator<Item = Value>,
+    reported: impl Iterator<Item = Value>,
     names: &Names,
     key: impl Fn(&Value) -> String,
 ) -> Vec<Value> {
-    let mut told: Vec<_> = told.map(|object| names.norm(&object)).collect();
-    told.sort_by_cached_key(key);
-    told
+    let mut reported: Vec<_> = reported.map(|object| names.norm(&object)).collect();
+    reported.sort_by_cached_key(key);
+    reported
 }
 
 // === Parts ===
@@ -160,37 +160,38 @@ fn counts(calls: &[(String, Value)]) -> Value {
 }
 
 /// The calls: equal ones once, those in no particular order last and sorted.
-fn told_calls(calls: &[(String, Value)], telling: Telling<'_>, names: &Names) -> Value {
-    let mut told = Vec::new();
+fn reported_calls(calls: &[(String, Value)], rules: ReportRules<'_>, names: &Names) -> Value {
+    let mut reported = Vec::new();
     for (method, request) in calls {
         let call = json!([method, names.norm(request)]);
-        if telling.keep_order || !told.contains(&call) {
-            told.push(call);
+        if rules.keep_order || !reported.contains(&call) {
+            reported.push(call);
         }
     }
-    let unordered = |call: &Value| telling.unordered.iter().any(|m| text(call, "/0") == m);
-    let (mut last, mut told): (Vec<_>, Vec<_>) = told.into_iter().partition(unordered);
+    let unordered = |call: &Value| rules.unordered.iter().any(|m| text(call, "/0") == m);
+    let (mut last, mut reported): (Vec<_>, Vec<_>) = reported.into_iter().partition(unordered);
     last.sort_by_cached_key(python::dumps);
-    told.append(&mut last);
-    told.into()
+    reported.append(&mut last);
+    reported.into()
 }
 
 fn volumes(objects: &[Value], names: &Names) -> Value {
-    let told = objects.iter().map(|volume| {
+    let reported = objects.iter().map(|volume| {
         json!({
             "metadata": meta(volume, &["name", "annotations", "finalizers", "labels"]),
             "spec": volume.get("spec"),
             "deleting": deleting(volume),
         })
     });
-    let mut told = sorted_by(told, names, |volume| text(volume, "/metadata/name").to_owned());
-    for volume in &mut told {
+    let mut reported =
+        sorted_by(reported, names, |volume| text(volume, "/metadata/name").to_owned());
+    for volume in &mut reported {
         if let Some(claim) = volume.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
             claim.remove("resourceVersion");
         }
         sort_expressions(volume);
     }
-    told.into()
+    reported.into()
 }
 
 /// The reference writes a term's expressions in the random order of a Go map.
@@ -204,16 +205,16 @@ fn sort_expressions(volume: &mut Value) {
 }
 
 fn told_claims(claims: &[Value], names: &Names) -> Value {
-    let told = claims.iter().map(|c| identified(c, &["annotations", "finalizers"]).into());
-    let mut told = sorted_by(told, names, |claim| text(claim, "/name").to_owned());
-    told.sort_by_cached_key(|claim| text(claim, "/namespace").to_owned());
-    told.into()
+    let reported = claims.iter().map(|c| identified(c, &["annotations", "finalizers"]).into());
+    let mut reported = sorted_by(reported, names, |claim| text(claim, "/name").to_owned());
+    reported.sort_by_cached_key(|claim| text(claim, "/namespace").to_owned());
+    reported.into()
 }
 
 static COMPONENT_TAIL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("_.*$").ok());
 
 fn events(objects: &[Value], names: &Names) -> Value {
-    let told = objects.iter().map(|event| {
+    let reported = objects.iter().map(|event| {
         let message = text(event, "/message");
         let from = text(event, "/source/component");
         json!({
@@ -228,18 +229,20 @@ fn events(objects: &[Value], names: &Names) -> Value {
             "from": COMPONENT_TAIL.as_ref().map(|tail| tail.replace(from, "_<id>")),
         })
     });
-    let once: BTreeMap<String, Value> =
-        told.map(|event| names.norm(&event)).map(|event| (python::dumps(&event), event)).collect();
+    let once: BTreeMap<String, Value> = reported
+        .map(|event| names.norm(&event))
+        .map(|event| (python::dumps(&event), event))
+        .collect();
     once.into_values().collect()
 }
 
 fn snapshots(objects: &[Value], names: &Names) -> Value {
-    let told = objects.iter().map(|snapshot| identified(snapshot, &["finalizers"]).into());
-    sorted_by(told, names, |snapshot| text(snapshot, "/name").to_owned()).into()
+    let reported = objects.iter().map(|snapshot| identified(snapshot, &["finalizers"]).into());
+    sorted_by(reported, names, |snapshot| text(snapshot, "/name").to_owned()).into()
 }
 
 fn capacities(objects: Vec<Value>, names: &Names) -> Value {
-    let told = objects.into_iter().map(|mut capacity| {
+    let reported = objects.into_iter().map(|mut capacity| {
         let kept = meta(&capacity, &["labels", "ownerReferences", "namespace"]);
         if let Some(fields) = capacity.as_object_mut() {
             fields.remove("kind");
@@ -248,19 +251,19 @@ fn capacities(objects: Vec<Value>, names: &Names) -> Value {
         }
         capacity
     });
-    sorted_by(told, names, python::dumps).into()
+    sorted_by(reported, names, python::dumps).into()
 }
 
 fn leases(objects: &[Value], names: &Names) -> Value {
     let ours = objects.iter().filter(|o| !text(o, "/metadata/namespace").starts_with("kube-"));
-    let told = ours.map(|lease| {
-        let mut told = identified(lease, &["labels"]);
-        told.remove("deleting");
+    let reported = ours.map(|lease| {
+        let mut reported = identified(lease, &["labels"]);
+        reported.remove("deleting");
         let held = !text(lease, "/spec/holderIdentity").is_empty();
-        told.insert("held".into(), held.into());
-        told.into()
+        reported.insert("held".into(), held.into());
+        reported.into()
     });
-    sorted_by(told, names, |lease| text(lease, "/name").to_owned()).into()
+    sorted_by(reported, names, |lease| text(lease, "/name").to_owned()).into()
 }
 
 /// Which families of metrics are the reference's own, without the buckets and sums.
@@ -285,9 +288,9 @@ fn told_metrics(page: &str, names: &Names) -> Value {
 /// Lines that match, each once and sorted, without values unless they are wanted.
 pub(super) fn series(page: &str, pattern: &Regex, values: bool) -> BTreeSet<String> {
     let matching = page.lines().filter(|line| pattern.is_match(line) && !line.starts_with('#'));
-    let told = matching.map(|line| {
+    let reported = matching.map(|line| {
         let bare = line.rsplit_once(' ').map_or(line, |(series, _)| series);
         if values { line } else { bare }
     });
-    told.map(str::to_owned).collect()
+    reported.map(str::to_owned).collect()
 }

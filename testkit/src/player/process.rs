@@ -22,7 +22,7 @@ use super::{
 };
 
 /// How often a process is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What went wrong with a process.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +106,7 @@ impl Processes {
         self.find(name).and_then(Process::exit)
     }
 
-    /// Sends a signal and, unless told not to, waits up to ten seconds for the end.
+    /// Sends a signal and, unless asked not to, waits up to ten seconds for the end.
     pub(super) async fn signal(
         &self,
         name: &ProcessName,
@@ -165,12 +165,12 @@ impl Process {
         }
     }
 
-    async fn ended_within(&self, glances: usize) -> bool {
-        for _ in 0..glances {
+    async fn ended_within(&self, polls: usize) -> bool {
+        for _ in 0..polls {
             if self.exit().is_some() {
                 return true;
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         self.exit().is_some()
     }
@@ -254,7 +254,7 @@ mod tests {
         let main = ProcessName::Main;
         let processes = started(&[("main-a", "exit 7")]).await;
         while processes.exit(&main).is_none() {
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         assert_eq!(processes.exit(&main), Some(7));
         let processes = started(&[("main-b", "sleep 60")]).await;
@@ -267,7 +267,7 @@ mod tests {
     async fn main_is_the_last_started_while_none_is_called_so() {
         let processes = started(&[("x", "exit 1"), ("y", "echo said; exit 2")]).await;
         while processes.all.iter().any(|process| process.exit().is_none()) {
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         assert_eq!(processes.exit(&ProcessName::Main), Some(2));
         assert_eq!(processes.last_log(), "said\n");
@@ -277,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn a_process_that_ignores_politeness_is_killed() {
         let processes = started(&[("main-c", "trap '' TERM; while :; do sleep 0.1; done")]).await;
-        sleep(GLANCE).await;
+        sleep(POLL_INTERVAL).await;
         processes.end_all().await;
         assert_eq!(processes.exit(&ProcessName::Main), Some(-9));
     }

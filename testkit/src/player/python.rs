@@ -1,6 +1,6 @@
 //! What the reference player owes to Python, for verdicts that agree to the letter.
 //!
-//! Owns `json.dumps(x, sort_keys=True)` (by which lists are sorted and problems told) and Python's
+//! Owns `json.dumps(x, sort_keys=True)` (by which lists are sorted and problems reported) and Python's
 //! equality of values.
 
 use std::fmt::Write as _;

@@ -23,7 +23,7 @@ use super::{
     python, rights,
     rights::RightsError,
     scenario::{Launch, ProcessName, Rights, Scenario, Serving, Step, Trial, Wait},
-    wait::{World, met, named},
+    wait::{ClusterView, met, named},
     web,
 };
 use crate::{
@@ -32,10 +32,10 @@ use crate::{
 };
 
 /// How often a condition is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Seconds of rest after the last step.
 const LAST_REST: f64 = 0.6;
-/// How much is told of what the last process printed.
+/// How much of what the last process printed is reported.
 const LAST_LINES: usize = 8;
 /// Seconds that a tried process gets.
 const PATIENCE: f64 = 8.0;
@@ -52,7 +52,7 @@ pub enum RunError {
     /// Rights could not be changed.
     #[error(transparent)]
     Rights(#[from] RightsError),
-    /// The surroundings are not there.
+    /// The environment cannot be set up.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The driver's socket cannot be served.
@@ -61,7 +61,7 @@ pub enum RunError {
     /// What the scenario took away from the API server can't be put back.
     #[error(transparent)]
     Manifests(#[from] ManifestError),
-    /// A log tells what it must not.
+    /// A log contains what it must not.
     #[error(transparent)]
     Leak(#[from] Leak),
 }
@@ -83,7 +83,7 @@ pub(super) struct Run<'a> {
     scratch: Scratch,
 }
 
-/// Plays a scenario and tells its outcome, and the last lines that its last process printed.
+/// Plays a scenario and returns its outcome, and the last lines that its last process printed.
 pub(super) async fn play(
     scenario: &Scenario,
     cluster: &Cluster,
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
                 self.problems.push(format!("timed out: {}", python::dumps(&wait.source)));
                 return;
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -273,7 +273,7 @@ impl<'a> Run<'a> {
             if ready.is_some_and(|(status, _)| status == 200) {
                 return "runs".into();
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
         "neither".into()
     }
@@ -302,7 +302,7 @@ impl<'a> Run<'a> {
         namespace: Option<&str>,
         name: &str,
     ) -> (u16, Value) {
-        // A server that is away for a moment is asked again by whoever waits.
+        // Waits ask a server again that is away for a moment.
         let answer = self.api.get(address(kind, namespace, name)).await;
         answer.unwrap_or_else(|_| (0, json!({})))
     }
@@ -327,7 +327,7 @@ fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
 }
 
-impl World for Run<'_> {
+impl ClusterView for Run<'_> {
     async fn list(&self, kind: &str) -> Vec<Value> {
         self.api.list(kind).await.unwrap_or_default()
     }

@@ -146,13 +146,13 @@ fn ruled_deviations(expect: &Outcome, outcome: &Outcome) -> Vec<Difference> {
     deviations(expect, outcome, true).into_iter().chain(ruled).collect()
 }
 
-/// Plays all `files`, each on a cluster that `cluster` makes, and tells of each as it ends. Clusters
+/// Plays all `files`, each on a cluster that `cluster` makes, and reports each as it ends. Clusters
 /// that can be played on again are. SIGTERM and SIGINT end it early; what it started ends with it.
 pub async fn play_all<F>(
     files: &[PathBuf],
     options: &Options,
     cluster: impl Fn() -> F,
-    mut told: impl FnMut(&Played),
+    mut report: impl FnMut(&Played),
 ) -> Summary
 where
     F: Future<Output = Result<Cluster, ClusterError>>,
@@ -181,7 +181,7 @@ where
             played = plays.next() => {
                 let Some(played) = played else { break };
                 summary.count(&played.verdict);
-                told(&played);
+                report(&played);
             }
         }
     }

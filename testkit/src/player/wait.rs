@@ -1,6 +1,6 @@
 //! Whether what a scenario waits for has come.
 //!
-//! Owns the conditions' meaning; what there is to see comes through [`World`].
+//! Owns the conditions' meaning; what the cluster contains comes through [`ClusterView`].
 
 use std::{collections::BTreeMap, future::Future};
 
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// What a waiting scenario can look at.
-pub(super) trait World {
+pub(super) trait ClusterView {
     /// All objects of a kind.
     fn list(&self, kind: &str) -> impl Future<Output = Vec<Value>>;
     /// One object, or the API server's word on it, with the HTTP status.
@@ -33,40 +33,40 @@ pub(super) trait World {
 }
 
 /// Whether `condition` holds now.
-pub(super) async fn met(condition: &Condition, world: &impl World) -> bool {
+pub(super) async fn met(condition: &Condition, view: &impl ClusterView) -> bool {
     match condition {
-        Condition::Calls { method, n } => world.calls(method) >= *n,
+        Condition::Calls { method, n } => view.calls(method) >= *n,
         Condition::CallsBy { method, by, n, of } => {
-            let counts = world.calls_by(method, by.as_deref());
+            let counts = view.calls_by(method, by.as_deref());
             counts.values().filter(|count| *count >= n).count() >= *of
         }
-        Condition::Exit(process) => world.exit(process).is_some(),
-        Condition::Volumes(n) => world.list("PersistentVolume").await.len() >= *n,
-        Condition::NoVolumes => world.list("PersistentVolume").await.is_empty(),
+        Condition::Exit(process) => view.exit(process).is_some(),
+        Condition::Volumes(n) => view.list("PersistentVolume").await.len() >= *n,
+        Condition::NoVolumes => view.list("PersistentVolume").await.is_empty(),
         Condition::Event { reason, on, text, n } => {
-            occurrences(&world.list("Event").await, reason, on.as_deref(), text) >= *n
+            occurrences(&view.list("Event").await, reason, on.as_deref(), text) >= *n
         }
         Condition::Http { path, status } => {
-            world.http(path).await.is_some_and(|(code, _)| code == *status)
+            view.http(path).await.is_some_and(|(code, _)| code == *status)
         }
         Condition::Metric(pattern) => {
-            let page = world.http("/metrics").await;
+            let page = view.http("/metrics").await;
             page.is_some_and(|(_, page)| page.lines().any(|line| pattern.is_match(line)))
         }
-        Condition::Object(state) => holds(state, world).await,
-        Condition::Capacities(n) => world.list("CSIStorageCapacity").await.len() == *n,
+        Condition::Object(state) => holds(state, view).await,
+        Condition::Capacities(n) => view.list("CSIStorageCapacity").await.len() == *n,
     }
 }
 
 /// How often events of that reason, object and part of a message occurred.
 fn occurrences(events: &[Value], reason: &str, on: Option<&str>, text: &str) -> u64 {
-    let told = |event: &Value, pointer: &str, test: &dyn Fn(&str) -> bool| {
+    let matches = |event: &Value, pointer: &str, test: &dyn Fn(&str) -> bool| {
         test(event.pointer(pointer).and_then(Value::as_str).unwrap_or_default())
     };
     let meant = |event: &&Value| {
-        told(event, "/reason", &|r| r == reason)
-            && told(event, "/involvedObject/name", &|name| on.is_none_or(|on| on == name))
-            && told(event, "/message", &|message| message.contains(text))
+        matches(event, "/reason", &|r| r == reason)
+            && matches(event, "/involvedObject/name", &|name| on.is_none_or(|on| on == name))
+            && matches(event, "/message", &|message| message.contains(text))
     };
     let times = |event: &Value| match event.get("count").and_then(Value::as_u64) {
         None | Some(0) => 1,
@@ -75,9 +75,9 @@ fn occurrences(events: &[Value], reason: &str, on: Option<&str>, text: &str) -> 
     events.iter().filter(meant).map(times).sum()
 }
 
-async fn holds(state: &ObjectState, world: &impl World) -> bool {
-    let name = named(&state.name, world).await;
-    let (code, object) = world.get(&state.kind, state.namespace.as_deref(), &name).await;
+async fn holds(state: &ObjectState, view: &impl ClusterView) -> bool {
+    let name = named(&state.name, view).await;
+    let (code, object) = view.get(&state.kind, state.namespace.as_deref(), &name).await;
     let value = walk(&object, &state.path).filter(|value| !value.is_null());
     match &state.should {
         Should::BeGone => code == 404,
@@ -93,9 +93,9 @@ pub(super) fn walk<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> 
 }
 
 /// The name that is meant: of `pv-of:CLAIM` that of the PV whose `claimRef` names the claim.
-pub(super) async fn named(name: &str, world: &impl World) -> String {
+pub(super) async fn named(name: &str, view: &impl ClusterView) -> String {
     let Some(claim) = name.strip_prefix("pv-of:") else { return name.to_owned() };
-    let volumes = world.list("PersistentVolume").await;
+    let volumes = view.list("PersistentVolume").await;
     let text = |volume: &Value, pointer: &str| {
         volume.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
     };

@@ -6,7 +6,7 @@
 //! merge keys, foreign tags.
 //!
 //! A layer of its own on the parser's events, because no crate that goes on to values keeps YAML
-//! 1.1: `serde-saphyr`, which reads manifests elsewhere in this crate, can be told to take its
+//! 1.1: `serde-saphyr`, which reads manifests elsewhere in this crate, can be configured to take its
 //! booleans and octal numbers, but reads `1:30` and dates as text and `1e3` and `0o10` as numbers
 //! without a word, so that the two players would disagree silently on what a file says.
 

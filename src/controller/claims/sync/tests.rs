@@ -3,9 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     controller::{
-        claims::{
-            index::Verification, node::remove_node, reporting::is_failed_attempt, state::Demand,
-        },
+        claims::{fuzz::snapshot, node::remove_node, reporting::is_failed_attempt, state::Demand},
         model::unusable_volume::UnusableVolume,
         ownership::SELECTED_NODE,
         provisioner::{Congestion, Failure},
@@ -32,22 +30,6 @@ fn claim(node: Option<&str>) -> Arc<Claim> {
 fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
     let class = json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode});
     Arc::new(serde_json::from_value(class).unwrap())
-}
-
-fn snapshot(claim: Arc<Claim>) -> ClaimSnapshot {
-    ClaimSnapshot {
-        claim,
-        demand: Demand::Wanted,
-        may_call: true,
-        verification: Verification::None,
-        verification_epoch: 0,
-        request: None,
-        accepts_changes: false,
-        recorded: None,
-        elsewhere: None,
-        unusable: None,
-        pv_gone: None,
-    }
 }
 
 /// What is planned: `provision`, `drop`, or the message for the user.

@@ -368,8 +368,8 @@ impl Roles {
 /// What stands behind `is forbidden:` when `user` may not do what `attempt` says; `reason` is
 /// that of [`Decision::NoOpinion`].
 pub fn refusal(user: &str, attempt: &Attempt<'_>, reason: &str) -> String {
-    let told = cannot(user, attempt);
-    if reason.is_empty() { told } else { format!("{told}: {reason}") }
+    let text = cannot(user, attempt);
+    if reason.is_empty() { text } else { format!("{text}: {reason}") }
 }
 
 fn cannot(user: &str, attempt: &Attempt<'_>) -> String {

@@ -1,6 +1,6 @@
 //! The four kinds of patches.
 //!
-//! Owns telling them apart by their content type and applying each to an object. Promises never
+//! Distinguishes them by their content type and applies each to an object. Promises never
 //! to change the object it was given when it fails. Leaves preconditions to `verbs`: what a patch
 //! puts into the metadata is checked there like any other update.
 

@@ -15,12 +15,12 @@ enum ListRule {
     Atomic,
     /// A set of strings.
     Set,
-    /// Objects told apart by a member.
+    /// Objects identified by a member.
     Keyed(&'static str),
 }
 
 impl ListRule {
-    /// The member that tells elements apart; `None` where they are told apart by themselves.
+    /// The member that identifies elements; `None` if their values do.
     fn key(self) -> Option<&'static str> {
         match self {
             Self::Keyed(key) => Some(key),

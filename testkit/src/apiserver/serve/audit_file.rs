@@ -2,7 +2,7 @@
 //!
 //! Owns the shape of a line (an `audit.k8s.io/v1` Event of level Metadata, stage
 //! `ResponseComplete`) and the file. Promises that a line is in the file before the client has the
-//! answer. A watch is told once, when it begins.
+//! answer. A watch is logged once, when it begins.
 
 use std::{
     fs::{File, OpenOptions},

@@ -58,7 +58,7 @@ use super::{
 const BOOTSTRAP: &str = include_str!("../access/bootstrap.yaml");
 
 /// How many changes of each kind watches can go back: a served API may run for days, and clients
-/// that fall further behind are told so, as by a real server after some minutes.
+/// that fall further behind get an error, as from a real server after some minutes.
 const HISTORY: usize = 20_000;
 
 /// How many connections may wait to be taken.
@@ -106,7 +106,7 @@ pub struct Settings {
     pub port: u16,
     /// File that gets a line for every request.
     pub audit: Option<PathBuf>,
-    /// Who else is told of every request.
+    /// What else observes every request.
     pub readers: Vec<Arc<dyn AuditSink>>,
     /// Directory with manifests to create, in place of the built-in ones.
     pub cluster: Option<PathBuf>,

@@ -76,7 +76,7 @@ fn age(stamp: &str, now: Timestamp) -> String {
     )
 }
 
-/// apimachinery's `HumanDuration`: two units at most, the finer one only while it tells something.
+/// apimachinery's `HumanDuration`: two units at most, the finer one only while it is significant.
 fn human_duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let years = days / 365;

@@ -138,13 +138,13 @@ proptest! {
                 server.create(&volume(&format!("v{name:02}"))).unwrap();
             }
             let expected: Vec<String> = before.iter().map(|name| format!("v{name:02}")).collect();
-            let (mut token, mut seen, mut writes) = (String::new(), Vec::new(), writes.into_iter());
+            let (mut token, mut received, mut writes) = (String::new(), Vec::new(), writes.into_iter());
             loop {
                 let (code, page) = get(&server, &format!("/api/v1/persistentvolumes?limit={limit}&continue={token}")).await;
                 assert_eq!(code, 200);
-                seen.extend(names(&page).into_iter().map(str::to_owned));
+                received.extend(names(&page).into_iter().map(str::to_owned));
                 let left = page["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
-                assert_eq!(usize::try_from(left).unwrap(), expected.len() - seen.len());
+                assert_eq!(usize::try_from(left).unwrap(), expected.len() - received.len());
                 token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
                 if token.is_empty() {
                     break;
@@ -154,7 +154,7 @@ proptest! {
                     let _ = if delete { server.delete("PersistentVolume", "", &name) } else { server.create(&volume(&name)).map(|_| ()) };
                 }
             }
-            assert_eq!(seen, expected);
+            assert_eq!(received, expected);
         });
     }
 

@@ -25,8 +25,8 @@ fn server(version: ServerVersion) -> ApiServer {
     ApiServer::new(Options { version, ..Options::default() })
 }
 
-/// What a watcher tells next: `init-done`, `apply NAME FINALIZERS`, `delete NAME`.
-async fn told(
+/// A watcher's next event: `init-done`, `apply NAME FINALIZERS`, `delete NAME`.
+async fn next_event(
     events: &mut (impl Stream<Item = watcher::Result<Event<PersistentVolume>>> + Unpin),
 ) -> String {
     loop {
@@ -46,24 +46,24 @@ async fn a_volumes_life_is_the_same_on_every_release() {
         let server = server(release(minor));
         let api: Api<PersistentVolume> = Api::all(client(&server));
         let mut events = watcher(api.clone(), watcher::Config::default()).boxed();
-        assert_eq!(told(&mut events).await, "init-done", "1.{minor}");
+        assert_eq!(next_event(&mut events).await, "init-done", "1.{minor}");
 
         api.create(&PostParams::default(), &typed(volume("v"))).await.unwrap();
-        assert_eq!(told(&mut events).await, "apply v []", "1.{minor}");
+        assert_eq!(next_event(&mut events).await, "apply v []", "1.{minor}");
         let finalizer = json!({"metadata": {"finalizers": ["example.com/a"]}});
         let parameters = PatchParams::default();
         api.patch("v", &parameters, &Patch::Strategic(finalizer)).await.unwrap();
-        assert_eq!(told(&mut events).await, "apply v [\"example.com/a\"]", "1.{minor}");
+        assert_eq!(next_event(&mut events).await, "apply v [\"example.com/a\"]", "1.{minor}");
         let released = json!({"status": {"phase": "Released"}});
         api.patch_status("v", &parameters, &Patch::Merge(released)).await.unwrap();
-        assert_eq!(told(&mut events).await, "apply v [\"example.com/a\"]", "1.{minor}");
+        assert_eq!(next_event(&mut events).await, "apply v [\"example.com/a\"]", "1.{minor}");
 
         api.delete("v", &DeleteParams::default()).await.unwrap();
-        assert_eq!(told(&mut events).await, "apply v [\"example.com/a\"]", "1.{minor}");
+        assert_eq!(next_event(&mut events).await, "apply v [\"example.com/a\"]", "1.{minor}");
         let mut last = api.get("v").await.unwrap();
         last.finalizers_mut().clear();
         api.replace("v", &PostParams::default(), &last).await.unwrap();
-        assert_eq!(told(&mut events).await, "delete v", "1.{minor}");
+        assert_eq!(next_event(&mut events).await, "delete v", "1.{minor}");
         assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty(), "1.{minor}");
     }
 }
@@ -91,7 +91,7 @@ async fn a_watcher_whose_past_is_compacted_begins_anew_on_every_release() {
         server.create(&volume("a")).unwrap();
         let api: Api<PersistentVolume> = Api::all(client(&server));
         let mut events = watcher(api, watcher::Config::default()).boxed();
-        assert_eq!(told(&mut events).await, "init-done", "1.{minor}");
+        assert_eq!(next_event(&mut events).await, "init-done", "1.{minor}");
         server.watches().cut(None);
         server.create(&volume("b")).unwrap();
         server.compact();

@@ -55,12 +55,12 @@ async fn take(
     events: &mut (impl Stream<Item = Result<Value, String>> + Unpin),
     count: usize,
 ) -> Vec<String> {
-    let mut seen = Vec::new();
-    while seen.len() < count {
+    let mut received = Vec::new();
+    while received.len() < count {
         let next = timeout(Duration::from_secs(1), events.next()).await.expect("an event is due");
-        seen.push(short(&next.expect("the stream goes on").expect("the connection holds")));
+        received.push(short(&next.expect("the stream goes on").expect("the connection holds")));
     }
-    seen
+    received
 }
 
 fn label(server: &ApiServer, name: &str, value: &Value) {
@@ -264,23 +264,23 @@ async fn stream_faults_strike_after_the_events_they_let_pass() {
         }
         server.faults().add(Rule::on("watch", "persistentvolumes", Effect::Stream(fault)));
         let (_, mut events) = watch(&server, "resourceVersion=1&allowWatchBookmarks=true").await;
-        let mut seen = Vec::new();
+        let mut received = Vec::new();
         loop {
             match timeout(Duration::from_secs(61), events.next()).await {
-                Err(_) => seen.push("silence".to_owned()),
-                Ok(None) => seen.push("end".to_owned()),
-                Ok(Some(Err(_))) => seen.push("broken".to_owned()),
+                Err(_) => received.push("silence".to_owned()),
+                Ok(None) => received.push("end".to_owned()),
+                Ok(Some(Err(_))) => received.push("broken".to_owned()),
                 Ok(Some(Ok(event))) => {
-                    seen.push(short(&event));
-                    if seen.len() < 5 && !seen.ends_with(&["BOOKMARK".to_owned()]) {
+                    received.push(short(&event));
+                    if received.len() < 5 && !received.ends_with(&["BOOKMARK".to_owned()]) {
                         continue;
                     }
-                    seen.push("silence".to_owned());
+                    received.push("silence".to_owned());
                 }
             }
             break;
         }
-        assert_eq!(seen.join(", "), expected, "{fault:?}");
+        assert_eq!(received.join(", "), expected, "{fault:?}");
     }
 }
 

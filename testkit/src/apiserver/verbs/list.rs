@@ -47,7 +47,7 @@ struct Start {
     /// The state's revision; none for what is now.
     revision: Option<u64>,
     limit: usize,
-    /// How many objects are left, where the page before has told.
+    /// How many objects are left, if the page before said so.
     left: Option<usize>,
 }
 

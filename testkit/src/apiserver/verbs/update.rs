@@ -116,10 +116,10 @@ impl State {
         tree::copy(&mut new, old.value(), &["metadata", "resourceVersion"]);
         let object = if may_go(&new) {
             self.finish(target, new.clone());
-            // Answered as it was before its end, whose version only the watch tells.
+            // Answered as it was before its end, whose version only the watch delivers.
             Arc::new(Object::new(new, old.revision()))
         } else if &new == old.value() {
-            // A write that changes nothing keeps the resourceVersion and is seen by no watch.
+            // A write that changes nothing keeps the resourceVersion and is delivered by no watch.
             Arc::clone(old)
         } else {
             self.put(target, new)

@@ -38,7 +38,7 @@ pub(in crate::player) enum Condition {
     Http { path: String, status: u16 },
     /// A line of the metrics matches.
     Metric(Regex),
-    /// An object is as told.
+    /// An object is as described.
     Object(ObjectState),
     /// There are exactly so many `CSIStorageCapacity` objects.
     Capacities(usize),

@@ -1,0 +1,242 @@
+//! What the program holds in memory for each object in the cluster: nothing for those it has no
+//! work with, little for the others. Live bytes, counted by the allocator, so that neither the
+//! machine nor the time of day matters.
+//!
+//! The whole program runs as a standby, which watches everything and does nothing, on an API
+//! server that makes its objects up while it sends them: all that stays in memory is the program's.
+//! One test and a binary of its own, because whatever else ran would be counted as well.
+
+// Helpers panic, as tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cluster;
+mod nodes;
+
+use std::{alloc::System, collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+
+use cluster::{Maker, Show};
+use csi_provisioner::{
+    app::{self, Env, Host},
+    flags::Flags,
+    runtime::Generator,
+};
+use futures::FutureExt as _;
+use serde_json::Value;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use support::{
+    connector::connector,
+    runtime::{SimulatedClock, Tasks},
+};
+use testkit::{
+    driver::{self, Script, Scripted},
+    load::objects::{ARCHIVED, Family, IN_USE, Standing},
+};
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Objects of a kind in the cluster: enough for the maps' slack to average out.
+const OBJECTS: usize = 1_000;
+
+/// Bytes an object that is not kept may cost on average, for buffers that have grown.
+const NOTHING: u64 = 16;
+
+/// Bytes that a volume of the driver may cost for its place in the index of handles.
+const A_HANDLE: u64 = 24;
+
+/// Simulated time within which the program has taken everything in.
+const SETTLES: Duration = Duration::from_secs(30);
+
+const DRIVER: &str = "rbd.csi.ceph.com";
+
+/// Live bytes on the heap.
+fn live() -> u64 {
+    let stats = ALLOCATOR.stats();
+    (stats.bytes_allocated - stats.bytes_deallocated) as u64
+}
+
+// === What is in the cluster ===
+
+/// One kind of objects, and what one of them may cost.
+struct Load {
+    name: &'static str,
+    plural: &'static str,
+    at_most: u64,
+    /// Events before the list is whole, and all, of one object.
+    events: (usize, usize),
+    event: Maker,
+}
+
+impl Load {
+    /// Objects that are there from the start.
+    fn listed(
+        name: &'static str,
+        plural: &'static str,
+        at_most: u64,
+        object: impl Fn(usize) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        let event: Maker = Arc::new(move |number| ("ADDED", object(number)));
+        Self { name, plural, at_most, events: (1, 1), event }
+    }
+
+    /// Objects that are there from the start, and then all change or go.
+    fn changing(
+        name: &'static str,
+        plural: &'static str,
+        before: impl Fn(usize) -> Value + Send + Sync + 'static,
+        then: &'static str,
+        after: impl Fn(usize) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        let event: Maker = Arc::new(move |number| match number.checked_sub(OBJECTS) {
+            None => ("ADDED", before(number)),
+            Some(number) => (then, after(number)),
+        });
+        Self { name, plural, at_most: NOTHING, events: (1, 2), event }
+    }
+
+    fn show(&self, objects: usize) -> Show {
+        let (listed, total) = self.events;
+        Show { listed: listed * objects, total: total * objects, event: Arc::clone(&self.event) }
+    }
+}
+
+fn family(driver: &str, prefix: &str) -> Family {
+    Family {
+        driver: driver.to_owned(),
+        class: "fast".to_owned(),
+        namespace: "shop".to_owned(),
+        prefix: prefix.to_owned(),
+        labels: BTreeMap::new(),
+    }
+}
+
+fn ours() -> Family {
+    family(DRIVER, "ours-")
+}
+
+fn foreign() -> Family {
+    family("ebs.csi.aws.com", "foreign-")
+}
+
+fn volume(family: &Family, number: usize, standing: Standing) -> Value {
+    family.volume(number, &family.uid("claim", number), standing)
+}
+
+const RELEASED: Standing = Standing { phase: "Released", policy: "Delete" };
+
+/// Everything that a cluster can be full of.
+fn loads() -> Vec<Load> {
+    let (claims, volumes) = ("persistentvolumeclaims", "persistentvolumes");
+    vec![
+        Load::listed("foreign claims, waiting", claims, NOTHING, |n| foreign().waiting_claim(n)),
+        Load::listed("foreign claims, bound", claims, NOTHING, |n| foreign().bound_claim(n)),
+        Load::listed("foreign volumes, in use", volumes, NOTHING, |n| {
+            volume(&foreign(), n, IN_USE)
+        }),
+        Load::listed("foreign volumes, released", volumes, NOTHING, |n| {
+            volume(&foreign(), n, RELEASED)
+        }),
+        Load::listed("our claims, bound", claims, NOTHING, |n| ours().bound_claim(n)),
+        Load::listed("our volumes, in use", volumes, A_HANDLE, |n| volume(&ours(), n, IN_USE)),
+        Load::listed("our volumes, archived", volumes, A_HANDLE, |n| volume(&ours(), n, ARCHIVED)),
+        Load::changing(
+            "our claims, waiting then bound",
+            claims,
+            |n| ours().waiting_claim(n),
+            "MODIFIED",
+            |n| ours().bound_claim(n),
+        ),
+        Load::changing(
+            "our volumes, released then gone",
+            volumes,
+            |n| volume(&ours(), n, RELEASED),
+            "DELETED",
+            |n| volume(&ours(), n, RELEASED),
+        ),
+        Load::listed("our claims, waiting", claims, 2_800, |n| ours().waiting_claim(n)),
+        Load::listed("our volumes, to be deleted", volumes, 3_000, |n| {
+            volume(&ours(), n, RELEASED)
+        }),
+        Load::listed("attachments", "volumeattachments", 48, |n| foreign().attachment(n)),
+        Load::listed("nodes, in three zones", "nodes", 200, |n| nodes::node(n, false)),
+        Load::listed("nodes, a place each", "nodes", 350, |n| nodes::node(n, true)),
+        Load::changing(
+            "nodes, that came and went",
+            "nodes",
+            |n| nodes::node(n, true),
+            "DELETED",
+            |n| nodes::node(n, true),
+        ),
+        // The one that is always there has the keys, and is counted in both runs.
+        Load::listed("CSINodes", "csinodes", 250, |n| nodes::csi_node(n + 1)),
+        Load::listed("classes", "storageclasses", 1_600, |n| foreign().storage_class(n)),
+    ]
+}
+
+// === The program ===
+
+/// One CSINode, for which the labels of nodes are kept.
+fn a_csi_node() -> Show {
+    Show { listed: 1, total: 1, event: Arc::new(|number| ("ADDED", nodes::csi_node(number))) }
+}
+
+/// A driver that attaches volumes and knows of places, so that attachments and nodes are watched.
+fn demanding_driver() -> driver::Host<Scripted> {
+    let capabilities = ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"];
+    let services = ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
+    driver::Host::new(Scripted::new(Script {
+        name: Some(DRIVER.to_owned()),
+        controller_capabilities: Some(capabilities.map(str::to_owned).into()),
+        plugin_capabilities: Some(services.map(str::to_owned).into()),
+        ..Script::default()
+    }))
+}
+
+/// The bytes that the program holds once it has taken in `objects` of a load.
+async fn held(load: &Load, objects: usize) -> u64 {
+    let before = live();
+    let arguments = ["csi-provisioner", "--leader-election", "--leader-election-lease-duration=1h"];
+    let flags = Flags::parse(arguments.into_iter().map(Into::into), |_| None).unwrap().flags;
+    let tasks = Tasks::default();
+    let env = Env {
+        transport: cluster::transport(
+            [("csinodes", a_csi_node()), (load.plural, load.show(objects))].into(),
+        ),
+        connector: connector(&Arc::new(demanding_driver())),
+        clock: Arc::new(SimulatedClock::new(jiff::Timestamp::from_second(1_767_225_600).unwrap())),
+        random: Arc::new(Generator::from_seed(1)),
+        spawner: Arc::new(tasks.clone()),
+        host: Host { name: "standby".to_owned(), ..Host::default() },
+    };
+    let mut program = app::run(flags, env, CancellationToken::new()).boxed();
+    // It has settled when this time is over, and must not have ended by itself.
+    tokio::time::timeout(SETTLES, &mut program).await.expect_err("a standby goes on");
+    let held = live() - before;
+    drop(program);
+    tasks.0.lock().abort_all();
+    while tasks.0.lock().join_next().now_or_never().flatten().is_some() {
+        tokio::task::yield_now().await;
+    }
+    held
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_follows_the_work_and_not_the_cluster() {
+    let mut table = String::new();
+    let mut fat = Vec::new();
+    let loads = loads();
+    // What is made once in a process belongs to no load.
+    held(&loads[0], OBJECTS).await;
+    for load in loads {
+        let (none, all) = (held(&load, 0).await, held(&load, OBJECTS).await);
+        let each = all.saturating_sub(none) / OBJECTS as u64;
+        let Load { name, at_most, .. } = load;
+        writeln!(table, "{name:34} {each:6} bytes each, at most {at_most}").unwrap();
+        if each > at_most {
+            fat.push(name);
+        }
+    }
+    println!("{table}");
+    assert!(fat.is_empty(), "these cost more than they may: {fat:?}\n{table}");
+}

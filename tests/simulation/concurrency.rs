@@ -1,0 +1,423 @@
+//! How many calls a driver is given at once, with drivers that can do only so many.
+
+use std::{
+    collections::BTreeMap,
+    ops::{Range, RangeFrom},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use serde_json::json;
+use testkit::{
+    apiserver::faults::{Effect, Rule},
+    driver::{
+        Answer, Around, Backend as _, Call, Host, Script, Scripted, Status,
+        proto::{
+            CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        },
+    },
+};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
+
+use support::{
+    connector::connector,
+    simulation::{DRIVER, Simulation, claim, foreign_volume},
+};
+
+/// What a driver does with calls beyond what it can do at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beyond {
+    /// They wait their turn; one whose caller goes away is forgotten, and what was done is lost.
+    Wait,
+    /// They are refused at once: Aborted.
+    Refuse,
+}
+
+/// A driver that does so much at once.
+struct Busy {
+    scripted: Scripted,
+    slots: Arc<Semaphore>,
+    takes: Duration,
+    beyond: Beyond,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Until then, calls hang.
+    hangs_until: Option<Instant>,
+    /// Volumes made, by name, and when.
+    made: BTreeMap<String, Instant>,
+    /// Volumes that are locked by work on them until then, by name.
+    locked: BTreeMap<String, Instant>,
+    /// When each CreateVolume came.
+    asked: Vec<Instant>,
+    /// How many volumes were deleted.
+    deleted: usize,
+}
+
+impl Busy {
+    fn new(slots: usize, takes: Duration, beyond: Beyond) -> Self {
+        let scripted = Scripted::new(Script { name: Some(DRIVER.into()), ..Script::default() });
+        let slots = Arc::new(Semaphore::new(slots));
+        Self { scripted, slots, takes, beyond, state: Mutex::default() }
+    }
+
+    fn made(&self) -> usize {
+        self.state.lock().made.len()
+    }
+
+    /// How many calls came in this time.
+    fn asked(&self, from: Instant, to: Instant) -> usize {
+        self.state.lock().asked.iter().filter(|at| (from..to).contains(at)).count()
+    }
+
+    /// When the claim's volume was made.
+    fn made_at(&self, uid: &str) -> Option<Instant> {
+        self.state.lock().made.get(&format!("pvc-{uid}")).copied()
+    }
+
+    /// How many volumes were deleted.
+    fn deleted(&self) -> usize {
+        self.state.lock().deleted
+    }
+
+    /// When the last volume was made.
+    fn last_made(&self) -> Instant {
+        self.state.lock().made.values().copied().max().unwrap()
+    }
+
+    async fn work(&self) -> Result<(), Status> {
+        let hangs = self.state.lock().hangs_until;
+        if hangs.is_some_and(|until| Instant::now() < until) {
+            std::future::pending::<()>().await;
+        }
+        let _slot = match self.beyond {
+            Beyond::Wait => self.slots.acquire().await.unwrap(),
+            Beyond::Refuse => self.slots.try_acquire().map_err(|_| Status::aborted("too busy"))?,
+        };
+        sleep(self.takes).await;
+        Ok(())
+    }
+}
+
+impl Around for Busy {
+    fn scripted(&self) -> &Scripted {
+        &self.scripted
+    }
+
+    async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
+        let name = call.request.name.clone();
+        self.state.lock().asked.push(Instant::now());
+        if call.request.parameters.contains_key("broken") {
+            std::future::pending::<()>().await;
+        }
+        let locked = self.state.lock().locked.get(&name).copied();
+        if locked.is_some_and(|until| Instant::now() < until) {
+            return Err(Status::aborted("an operation with the given Volume ID already exists"));
+        }
+        if !self.state.lock().made.contains_key(&name) {
+            self.work().await?;
+            self.state.lock().made.insert(name, Instant::now());
+        }
+        self.scripted.create_volume(call).await
+    }
+
+    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
+        self.work().await?;
+        self.state.lock().deleted += 1;
+        self.scripted.delete_volume(call).await
+    }
+}
+
+/// A cluster with this driver, where the program runs once it is started.
+fn cluster(driver: Busy) -> (Simulation, Arc<Host<Busy>>) {
+    let driver = Arc::new(Host::new(driver));
+    let simulation = Simulation::new(1).with_driver(connector(&driver));
+    let broken = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "broken"},
+                        "provisioner": DRIVER, "parameters": {"broken": "yes"}});
+    simulation.api.create(&broken).unwrap();
+    (simulation, driver)
+}
+
+/// Makes claims of the class; gives their UIDs.
+fn claims(simulation: &Simulation, class: &str, numbers: Range<usize>) -> Vec<String> {
+    let make = |number| {
+        let mut claim = claim(&format!("{class}-{number}"));
+        claim["spec"]["storageClassName"] = json!(class);
+        simulation.create(&claim)
+    };
+    numbers.map(make).collect()
+}
+
+/// Waits until the driver has made so many volumes.
+async fn made(driver: &Host<Busy>, count: usize) {
+    let start = Instant::now();
+    while driver.backend().made() < count {
+        assert!(start.elapsed() < secs(3600), "only {}", driver.backend().made());
+        sleep(ms(100)).await;
+    }
+}
+
+/// How long the driver takes until it has made so many volumes.
+async fn time_to_make(driver: Busy, flags: &[&str], count: usize) -> Duration {
+    let (simulation, driver) = cluster(driver);
+    simulation.start_with(flags);
+    sleep(secs(1)).await;
+    claims(&simulation, "fast", 0..count);
+    let start = Instant::now();
+    made(&driver, count).await;
+    driver.backend().last_made() - start
+}
+
+/// Makes a claim each second; gives the longest that one waited for its volume.
+async fn longest_wait(
+    simulation: &Simulation,
+    driver: &Host<Busy>,
+    numbers: Range<usize>,
+) -> Duration {
+    let mut waited = Vec::new();
+    for number in numbers {
+        let start = Instant::now();
+        let uid = claims(simulation, "fast", number..number + 1).remove(0);
+        sleep(secs(1)).await;
+        waited.push(driver.backend().made_at(&uid).map_or(secs(1), |at| at - start));
+    }
+    waited.into_iter().max().unwrap()
+}
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Of what the driver could have made in this time, the share that it has made.
+#[allow(clippy::cast_precision_loss)]
+fn share(count: usize, per_second: f64, took: Duration) -> f64 {
+    count as f64 / per_second / took.as_secs_f64()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_is_kept_busy_however_many_claims_wait() {
+    for count in [200, 2000] {
+        let took = time_to_make(Busy::new(4, ms(500), Beyond::Wait), &[], count).await;
+        assert!(share(count, 8.0, took) >= 0.95, "{count}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_refuses_under_overload_does_not_collapse() {
+    for count in [200, 2000] {
+        let took = time_to_make(Busy::new(4, ms(500), Beyond::Refuse), &[], count).await;
+        assert!(share(count, 8.0, took) >= 0.8, "{count}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_could_not_serve_all_within_the_deadline_does_not_collapse() {
+    let took = time_to_make(Busy::new(4, secs(5), Beyond::Wait), &[], 200).await;
+    assert!(share(200, 0.8, took) >= 0.9, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_only_slow_gets_all_calls() {
+    let slow = Busy::new(1000, secs(30), Beyond::Wait);
+    let took = time_to_make(slow, &["--timeout=60s"], 200).await;
+    assert!(took < secs(61), "two rounds of a hundred: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn worker_threads_bound_the_calls_under_way() {
+    let took = time_to_make(Busy::new(1000, secs(1), Beyond::Wait), &["--worker-threads=3"], 9);
+    let took = took.await;
+    assert!((secs(3)..ms(3500)).contains(&took), "{took:?}");
+}
+
+/// Ten minutes without an answer: few calls meanwhile, and the backlog goes at full rate after.
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_the_backlog_drains_without_a_storm() {
+    let driver = Busy::new(10, ms(500), Beyond::Wait);
+    let back = Instant::now() + secs(600);
+    driver.state.lock().hangs_until = Some(back);
+    let (simulation, driver) = cluster(driver);
+    simulation.start();
+    sleep(secs(1)).await;
+    claims(&simulation, "fast", 0..200);
+    sleep(back - Instant::now()).await;
+    let asked = driver.backend().asked(back - secs(300), back);
+    assert!((5..=5 * 12).contains(&asked), "{asked} calls in five minutes");
+    made(&driver, 200).await;
+    let took = driver.backend().last_made() - back;
+    // The call that hangs, a rest, and 20 a second.
+    assert!(took < secs(10 + 5 + 10 + 5), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_always_times_out_does_not_slow_another() {
+    let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+    simulation.start();
+    sleep(secs(1)).await;
+    let quiet = longest_wait(&simulation, &driver, 0..5).await;
+    claims(&simulation, "broken", 0..200);
+    sleep(secs(30)).await;
+    let beside = longest_wait(&simulation, &driver, 100..120).await;
+    assert!(beside <= quiet * 2, "{beside:?} for {quiet:?}");
+}
+
+/// A PersistentVolume of ours that is to be deleted.
+fn released(simulation: &Simulation, number: usize, class: &str) {
+    let uid = format!("gone-{number}");
+    let mut volume = foreign_volume(&uid, &uid, &uid);
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
+    volume["spec"]["storageClassName"] = json!(class);
+    simulation.api.create(&volume).unwrap();
+    simulation.phase(&format!("pvc-{uid}"), "Released");
+}
+
+/// How long it takes, for each of 200 that begin 50 a second, from its begin until it `ended`; the
+/// longest but two.
+async fn p99(
+    numbers: RangeFrom<usize>,
+    begin: impl Fn(usize) -> String,
+    ended: impl Fn(&str) -> bool,
+) -> Duration {
+    let (begin, ended) = (&begin, &ended);
+    let one = |(place, number)| async move {
+        sleep(ms(20 * place)).await;
+        let start = Instant::now();
+        let name = begin(number);
+        while !ended(&name) {
+            assert!(start.elapsed() < secs(60), "{name} never ended");
+            sleep(ms(2)).await;
+        }
+        start.elapsed()
+    };
+    let mut took = join_all((0..200_u64).zip(numbers).map(one)).await;
+    took.sort();
+    took[197]
+}
+
+/// From a claim to its saved volume.
+async fn p99_of_claims(simulation: &Simulation, numbers: RangeFrom<usize>) -> Duration {
+    let begin = |number| claims(simulation, "fast", number..number + 1).remove(0);
+    let volume = |uid: &str| simulation.api.get("PersistentVolume", "", &format!("pvc-{uid}"));
+    p99(numbers, begin, |uid| volume(uid).is_some()).await
+}
+
+/// From a volume's release to its end.
+async fn p99_of_deletions(simulation: &Simulation, numbers: RangeFrom<usize>) -> Duration {
+    let begin = |number| {
+        released(simulation, number, "fast");
+        format!("pvc-gone-{number}")
+    };
+    p99(numbers, begin, |name| simulation.api.get("PersistentVolume", "", name).is_none()).await
+}
+
+/// A cluster whose API server takes so long for each write of a volume, with the program running.
+async fn cluster_with_slow_writes(takes: Duration) -> (Simulation, Arc<Host<Busy>>) {
+    let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+    for verb in ["create", "patch", "delete"] {
+        simulation.faults().add(Rule::on(verb, "persistentvolumes", Effect::Delay(takes)));
+    }
+    simulation.start();
+    sleep(secs(1)).await;
+    (simulation, driver)
+}
+
+/// The time that the API server takes for a write. The last makes writes the narrow place: 32 at
+/// once are as many as claims and deletions ask for.
+const WRITES_TAKE: [Duration; 2] = [ms(0), ms(50)];
+
+#[tokio::test(start_paused = true)]
+async fn deletes_do_not_starve_creates() {
+    for takes in WRITES_TAKE {
+        let (simulation, driver) = cluster_with_slow_writes(takes).await;
+        let quiet = p99_of_claims(&simulation, 0..).await;
+        (0..5000).for_each(|number| released(&simulation, number, "fast"));
+        let busy = p99_of_claims(&simulation, 1000..).await;
+        let deleted = driver.backend().deleted();
+        assert!((1000..5000).contains(&deleted), "{deleted} deleted meanwhile");
+        assert!(busy <= quiet * 2, "{takes:?}: {busy:?} for {quiet:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn creates_do_not_starve_deletes() {
+    for takes in WRITES_TAKE {
+        let (simulation, driver) = cluster_with_slow_writes(takes).await;
+        let quiet = p99_of_deletions(&simulation, 0..).await;
+        claims(&simulation, "fast", 0..5000);
+        let busy = p99_of_deletions(&simulation, 1000..).await;
+        let made = driver.backend().made();
+        assert!((1000..5000).contains(&made), "{made} made meanwhile");
+        assert!(busy <= quiet * 2, "{takes:?}: {busy:?} for {quiet:?}");
+    }
+}
+
+/// The limit of deletions falls and rises as that of creates does.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_refuses_deletions_under_overload_does_not_collapse() {
+    let (simulation, driver) = cluster(Busy::new(4, ms(500), Beyond::Refuse));
+    for number in 0..200 {
+        released(&simulation, number, "fast");
+    }
+    simulation.start();
+    let start = Instant::now();
+    simulation.until("all are deleted", |_| driver.backend().deleted() == 200).await;
+    assert!(share(200, 8.0, start.elapsed()) >= 0.8, "{:?}", start.elapsed());
+}
+
+/// Each kind of call has a limit of its own: 200 creates of a class hang, its volumes go as ever.
+#[tokio::test(start_paused = true)]
+async fn creates_that_time_out_do_not_slow_the_deletions_of_their_class() {
+    let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+    simulation.start();
+    sleep(secs(1)).await;
+    claims(&simulation, "broken", 0..200);
+    sleep(secs(60)).await;
+    for number in 0..1000 {
+        released(&simulation, number, "broken");
+    }
+    // A hundred at once, each for a tenth of a second.
+    sleep(secs(2)).await;
+    assert_eq!(driver.backend().deleted(), 1000);
+}
+
+/// "Operation already exists" for so long: found soon after it is over, reported once, and others of
+/// the class are not held up.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_long_in_the_making_is_found_soon_after_it_is_ready() {
+    for lasts in [10, 60, 200, 900].map(secs) {
+        let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+        simulation.start();
+        sleep(secs(1)).await;
+        let uid = claims(&simulation, "fast", 1000..1001).remove(0);
+        let ready = Instant::now() + lasts;
+        driver.backend().state.lock().locked.insert(format!("pvc-{uid}"), ready);
+        let others = longest_wait(&simulation, &driver, 0..10).await;
+        assert!(others <= ms(200), "{others:?}");
+        sleep(lasts + secs(16)).await;
+        let over = driver.backend().made_at(&uid).expect("made") - ready;
+        assert!(over <= secs(15) + ms(200), "{lasts:?}: {over:?} after it was ready");
+        let events = simulation.api.list("Event", "sc");
+        let messages = events.iter().filter(|event| event["involvedObject"]["name"] == "fast-1000");
+        let messages: Vec<_> =
+            messages.map(|event| (event["type"].clone(), event["count"].clone())).collect();
+        let normal = |count| (json!("Normal"), json!(count));
+        let mut expected = vec![normal(1), (json!("Warning"), json!(1)), normal(1)];
+        // What is over soon needs no more words.
+        expected.extend((lasts >= secs(60)).then(|| normal(1)));
+        for one in &expected {
+            assert!(messages.contains(one), "{lasts:?}: {messages:?}");
+        }
+        assert_eq!(messages.len(), expected.len(), "{lasts:?}: {messages:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! Whatever a claim or volume waits for is reported by an event on it, in time and once.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+use tokio::time::sleep;
+
+use support::simulation::{DRIVER, Simulation, foreign_volume};
+
+fn class_of(provisioner: &str) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+           "provisioner": provisioner, "reclaimPolicy": "Delete"})
+}
+
+fn remove_class(simulation: &Simulation) {
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+}
+
+/// The messages of the claim's warnings, with the count of each.
+fn warnings(simulation: &Simulation) -> Vec<(String, u64)> {
+    let events = simulation.api.list("Event", "sc");
+    let warnings = events.iter().filter(|event| event["type"] == "Warning");
+    let warned = warnings
+        .map(|event| (event["message"].as_str().unwrap(), event["count"].as_u64().unwrap()));
+    warned.map(|(message, count)| (message.to_owned(), count)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_class_is_told_once_and_the_claim_served_as_soon_as_it_comes() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    sleep(Duration::from_millis(800)).await;
+    assert_eq!(warnings(&simulation), [], "it may come yet");
+    sleep(Duration::from_secs(600)).await;
+    let missing = r#"storageclass.storage.k8s.io "fast" not found"#;
+    assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)]);
+    simulation.api.create(&class_of(DRIVER)).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert!(simulation.is_saved(&uid));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_told_again() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.start();
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    let warned = warnings(&simulation);
+    assert!(warned.len() == 1 && (3..=4).contains(&warned[0].1), "{warned:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_put_right_at_once_is_not_told() {
+    for at_first in [None, Some(class_of("other.example.com"))] {
+        let simulation = Simulation::new(1);
+        remove_class(&simulation);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        if let Some(class) = at_first {
+            simulation.api.create(&class).unwrap();
+            sleep(Duration::from_millis(600)).await;
+            remove_class(&simulation);
+        }
+        sleep(Duration::from_millis(600)).await;
+        simulation.api.create(&class_of(DRIVER)).unwrap();
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!(warnings(&simulation), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_retry_interval_it_is_told_once_within_two_seconds() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.start_with(&["--retry-interval-start=1m", "--retry-interval-max=2m"]);
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(2)).await;
+    let missing = r#"storageclass.storage.k8s.io "fast" not found"#;
+    assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)]);
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_of_another_provisioner_is_told_and_waited_for() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.api.create(&class_of("other.example.com")).unwrap();
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    remove_class(&simulation);
+    simulation.api.create(&class_of(DRIVER)).unwrap();
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+}
+
+/// What a claim lacks is named on it, once, before anybody has asked the driver.
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_foreign_or_forbidden_is_named_within_two_seconds() {
+    let with_secret = || {
+        let mut class = class_of(DRIVER);
+        class["parameters"] = json!({
+            "csi.storage.k8s.io/provisioner-secret-name": "key",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+        });
+        class
+    };
+    for (what, class, forbidden, named) in [
+        ("a foreign class", class_of("other.example.com"), None, "other.example.com"),
+        ("no secret", with_secret(), None, r#"secrets "key" not found"#),
+        ("no right to the secret", with_secret(), Some("secrets"), "key"),
+    ] {
+        let simulation = Simulation::new(1);
+        remove_class(&simulation);
+        simulation.api.create(&class).unwrap();
+        if let Some(plural) = forbidden {
+            simulation.refuse("get", plural, usize::MAX);
+        }
+        simulation.start();
+        simulation.create_claim("data");
+        sleep(Duration::from_secs(2)).await;
+        let warned = warnings(&simulation);
+        assert!(warned.len() == 1 && warned[0].0.contains(named), "{what}: {warned:?}");
+        assert_eq!(simulation.calls("CreateVolume"), 0, "{what}");
+    }
+}
+
+/// Whether the claim has a PersistentVolume must be known before the first call.
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_is_refused_is_told() {
+    let simulation = Simulation::new(1);
+    simulation.create_claim("data");
+    simulation.refuse("get", "persistentvolumes", 6);
+    simulation.start();
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    let (text, _) = warnings(&simulation).remove(0);
+    assert!(text.starts_with("cannot tell whether the claim has a PersistentVolume: "), "{text}");
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+}
+
+/// Somebody deleted a PersistentVolume that is kept by our finalizer alone.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_told() {
+    let simulation = Simulation::new(1);
+    let mut volume = foreign_volume("a", "a", "handle");
+    volume["metadata"]["finalizers"] =
+        json!(["external-provisioner.volume.kubernetes.io/finalizer"]);
+    volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    simulation.api.create(&volume).unwrap();
+    simulation.api.delete("PersistentVolume", "", "pvc-a").unwrap();
+    simulation.refuse("patch", "persistentvolumes", 3);
+    simulation.start();
+    simulation
+        .until("it is reported", |s| s.has_cluster_event("pvc-a", "VolumeFailedDelete"))
+        .await;
+    simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+}
+
+/// Quota, RBAC, an admission webhook: whatever the API server says to the PersistentVolume is said
+/// on its claim in time, the volume is made once, and saved as soon as it may be.
+#[tokio::test(start_paused = true)]
+async fn a_refused_volume_is_told_in_the_api_servers_words_within_two_seconds() {
+    let kinds = Simulation::new(1).api.kinds();
+    let kind = kinds.iter().find(|kind| kind.plural == "persistentvolumes").unwrap();
+    for (refusal, words) in [
+        (Status::forbidden(kind, "x", "exceeded quota: few"), "exceeded quota: few"),
+        (Status::forbidden(kind, "x", "no such right"), "no such right"),
+        (Status::bad_request("admission webhook \"w\" denied the request"), "denied the request"),
+    ] {
+        let simulation = Simulation::new(1);
+        simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Answer(refusal)));
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        sleep(Duration::from_secs(2)).await;
+        let warned = warnings(&simulation);
+        assert!(warned.len() == 1 && warned[0].0.contains(words), "{words}: {warned:?}");
+        sleep(Duration::from_secs(120)).await;
+        let warned = warnings(&simulation);
+        assert!(warned.iter().all(|(text, _)| text.contains(words)), "{words}: {warned:?}");
+        simulation.faults().clear();
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (1, 1));
+    }
+}
+
+/// A claim that failed so often that its events are no longer counted one by one.
+#[tokio::test(start_paused = true)]
+async fn success_is_told_after_any_number_of_failures() {
+    let simulation = Simulation::new(1);
+    simulation
+        .script(json!({"create_volume": [{"error": {"code": "INTERNAL"}, "times": 100}, {}]}));
+    simulation.start_with(&["--retry-interval-max=2s"]);
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 101);
+    sleep(Duration::from_secs(2)).await;
+    assert!(simulation.has_event("data", "ProvisioningSucceeded"));
+}
+
+/// For an open call each code is reported once: the driver's next failure is a new event.
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_unknown_end_is_warned_of_once() {
+    let simulation = Simulation::new(1);
+    let busy = |code: &str, times: u32| json!({"error": {"code": code, "message": "busy"}, "times": times});
+    simulation.script(json!({"create_volume": [
+        busy("UNAVAILABLE", 3), busy("DEADLINE_EXCEEDED", 3), busy("UNAVAILABLE", 3), busy("ABORTED", 3), {}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("it is served", |s| s.is_saved(&uid)).await;
+    let warning = |code| (format!("rpc error: code = {code} desc = busy"), 1);
+    let mut warned = warnings(&simulation);
+    warned.sort();
+    assert_eq!(warned, ["Aborted", "DeadlineExceeded", "Unavailable"].map(warning));
+}

@@ -1,0 +1,413 @@
+//! Who leads, and how that ends: SIGTERM, a lost Lease, a hung API server, a suspended machine.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::json;
+use testkit::apiserver::{
+    audit::Recorded,
+    faults::{Effect, Match, Rule, StreamFault},
+    status::Status,
+};
+use tokio::time::{Instant, sleep};
+
+use support::simulation::{Process, Simulation};
+
+/// A leader and a standby.
+async fn two(simulation: &Simulation) -> (Process, Process) {
+    let first = simulation.start_elected("a");
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    let second = simulation.start_elected("b");
+    sleep(Duration::from_secs(3)).await;
+    (first, second)
+}
+
+/// How long it takes until the Lease names `holder`.
+async fn until_held_by(simulation: &Simulation, holder: &str) -> Duration {
+    let start = Instant::now();
+    simulation.until("the other leads", |s| s.lease_holder().as_deref() == Some(holder)).await;
+    start.elapsed()
+}
+
+/// How many lists and watches of all objects of a kind were asked for, but those of the Lease.
+fn lists_and_watches(simulation: &Simulation) -> usize {
+    let requests = simulation.api.requests().all();
+    let looks = |verb: &str| matches!(verb, "list" | "watch");
+    // Whoever leads sweeps snapshots for what a crash left on them.
+    let known = |resource: &str| !matches!(resource, "leases" | "volumesnapshots");
+    let whole = |r: &Recorded| r.info.namespace.is_empty() && known(&r.info.resource);
+    requests.iter().filter(|r| looks(&r.info.verb) && whole(r)).count()
+}
+
+fn lease_events(simulation: &Simulation) -> BTreeSet<String> {
+    let events = simulation.api.list("Event", "default");
+    let about = events.iter().filter(|event| event["reason"] == "LeaderElection");
+    about.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn set(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_leader_hands_over_in_under_a_second_to_warm_caches() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    let looks = lists_and_watches(&simulation);
+    // Nobody works on it until the hand-over.
+    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    simulation.create_claim("old");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    first.stop();
+    simulation.create_claim("new");
+    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    assert_eq!(first.outcome(), Some(Ok(())));
+    let took = until_held_by(&simulation, "b").await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    simulation.until("the new one is saved", |s| s.volumes().len() == 2).await;
+    let anew = "claims and volumes are listed anew and the latter watched, the rest was known";
+    assert_eq!(lists_and_watches(&simulation), looks + 3, "{anew}");
+    assert_eq!(
+        lease_events(&simulation),
+        set(&["a became leader", "a stopped leading", "b became leader"])
+    );
+}
+
+/// Holds up what the second watch of the resource that is begun from now on shows.
+fn hold_up_the_second(simulation: &Simulation, resource: &str, by: Duration) {
+    let drag = Effect::Stream(StreamFault::Drag { after: 0, by });
+    simulation.faults().add(Rule { skip: 1, ..Rule::on("watch", resource, drag).times(1) });
+}
+
+/// The event of a claim's birth waited in the standby's watch, while the leader served the claim: that
+/// it arrives while the standby leads makes it no claim that was born under its eyes (safety rule 6).
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_the_leader_before_has_served_is_not_asked_for_again() {
+    let simulation = Simulation::new(1);
+    let late = Duration::from_secs(60);
+    hold_up_the_second(&simulation, "persistentvolumeclaims", late);
+    hold_up_the_second(&simulation, "persistentvolumes", 3 * late);
+    let (first, _second) = two(&simulation).await;
+    let uid = simulation.create_claim("served");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    sleep(2 * late).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// The standby knew the claim, and its watches have stood still since; the leader before named its
+/// volume otherwise. Only the claim itself, read live, says that it is bound (seed 43181).
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_bound_while_a_standbys_watches_stood_still_is_not_asked_for() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected_with("a", &["--volume-name-prefix=tank"]);
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.start_elected("b");
+    sleep(Duration::from_secs(3)).await;
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    sleep(Duration::from_secs(1)).await;
+    let stalls = |resource: &str| {
+        let held = Effect::Stream(StreamFault::Stall { after: 0 });
+        simulation.faults().add(Rule::on("watch", resource, held).times(2));
+        simulation.api.watches().cut(Some(resource));
+    };
+    ["persistentvolumes", "persistentvolumeclaims"].into_iter().for_each(stalls);
+    simulation.until("its volume is saved", |s| s.volumes().len() == 1).await;
+    let bound = json!({"spec": {"volumeName": format!("tank-{uid}")}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// The standby hears late of a claim, first as it was before the leader asked for it and was killed,
+/// and then that its call is open and that the claim is deleted: it follows the call all the same.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_heard_of_after_its_claim_is_followed() {
+    let simulation = Simulation::new(1);
+    hold_up_the_second(&simulation, "persistentvolumeclaims", Duration::from_secs(60));
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "times": 1}]}));
+    let always = ["--claim-protection=always"];
+    let first = simulation.start_elected_with("a", &always);
+    until_held_by(&simulation, "a").await;
+    simulation.start_elected_with("b", &always);
+    sleep(Duration::from_secs(1)).await;
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    first.kill();
+    simulation.delete_claim("data");
+    until_held_by(&simulation, "b").await;
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation
+        .until("the claim is gone", |s| s.api.list("PersistentVolumeClaim", "sc").is_empty())
+        .await;
+    assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_born_under_a_new_leaders_eyes_is_looked_up_by_nobody() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    sleep(Duration::from_secs(1)).await;
+    let uid = simulation.create_claim("new");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 0);
+}
+
+/// Where names are known to be the usual ones, a new leader that cannot list looks each claim up, and
+/// deletes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_that_cannot_list_volumes_serves_claims_and_deletes_nothing() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    let served = simulation.create_claim("served");
+    simulation.until("its volume is saved", |s| s.is_saved(&served)).await;
+    sleep(Duration::from_secs(1)).await;
+    simulation.faults().add(Rule::on("list", "persistentvolumes", Effect::CutBefore).times(1000));
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 2).await;
+    first.kill();
+    until_held_by(&simulation, "b").await;
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.release(&served);
+    sleep(Duration::from_secs(180)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    simulation.faults().clear();
+    simulation.until("the released one is deleted", |s| s.calls("DeleteVolume") == 1).await;
+}
+
+/// Where they are not, it asks for nobody before it has listed.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_that_knows_no_names_asks_for_nobody_before_it_has_listed() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    simulation.faults().add(Rule::on("list", "persistentvolumes", Effect::CutBefore).times(1000));
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    first.kill();
+    until_held_by(&simulation, "b").await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+    simulation.faults().clear();
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+}
+
+/// The leader before saved the volume under a name that this one's look-ups do not try, while the
+/// watches of the standby stood still, and the claim is not bound yet (seed 76119).
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_a_standbys_watch_has_not_shown_is_found_whatever_its_name() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected_with("a", &["--volume-name-prefix=tank"]);
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.start_elected("b");
+    sleep(Duration::from_secs(3)).await;
+    let held = Effect::Stream(StreamFault::Stall { after: 0 });
+    simulation.faults().add(Rule::on("watch", "persistentvolumes", held).times(2));
+    simulation.api.watches().cut(Some("persistentvolumes"));
+    simulation.create_claim("data");
+    simulation.until("its volume is saved", |s| s.volumes().len() == 1).await;
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_may_not_watch_takes_over_at_its_next_look() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("watch", "leases", 100);
+    let (first, _second) = two(&simulation).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.api_requests("watch", "leases"), 1, "the right is not asked for again");
+    first.stop();
+    let took = until_held_by(&simulation, "b").await;
+    assert!(took < Duration::from_secs(11), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_asks_for_nothing_while_it_watches() {
+    let simulation = Simulation::new(1);
+    let (_first, _second) = two(&simulation).await;
+    let looks = simulation.api_requests("get", "leases");
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(simulation.api_requests("get", "leases"), looks);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
+    let simulation = Simulation::new(1);
+    let (_first, second) = two(&simulation).await;
+    let start = Instant::now();
+    second.stop();
+    simulation.until("the standby ended", |_| second.outcome().is_some()).await;
+    assert_eq!(second.outcome(), Some(Ok(())));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(simulation.lease_holder().as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_driver_pod_does_not_wait_for_its_own_lease() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected("a");
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    first.kill();
+    simulation.start_elected("a");
+    simulation.create_claim("data");
+    let start = Instant::now();
+    simulation.until("it works", |s| s.volumes().len() == 1).await;
+    // A bare host name: two retry periods of stillness.
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+}
+
+/// A volume that can't be saved is kept for as long as `--shutdown-timeout` allows; nothing is in
+/// flight then, so the Lease is given back, and the next leader asks for the same again.
+#[tokio::test(start_paused = true)]
+async fn a_save_that_fails_holds_the_stop_but_not_the_lease() {
+    let cut = Rule::on("create", "persistentvolumes", Effect::CutBefore).times(1000);
+    assert_eq!(a_stop_while_saving_fails(cut).await.as_secs(), 20);
+}
+
+/// What the API server refuses is left to the next leader, who learns of it from the claim: more
+/// rights often come with the very rollout that stops this process.
+#[tokio::test(start_paused = true)]
+async fn a_save_that_is_refused_does_not_hold_the_stop() {
+    for (code, reason) in [(403, "Forbidden"), (422, "Invalid")] {
+        let refusal = Effect::Answer(Status::new(code, reason, "no"));
+        let refuse = Rule::on("create", "persistentvolumes", refusal).times(1000);
+        let took = a_stop_while_saving_fails(refuse).await;
+        assert!(took < Duration::from_secs(1), "{reason}: {took:?}");
+    }
+}
+
+/// Stops a leader while `fault` keeps it from saving a volume; how long that takes.
+async fn a_stop_while_saving_fails(fault: Rule) -> Duration {
+    let simulation = Simulation::new(1);
+    simulation.faults().add(fault);
+    let (first, _second) = two(&simulation).await;
+    simulation.create_claim("data");
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
+    sleep(Duration::from_secs(5)).await;
+    let start = Instant::now();
+    first.stop();
+    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    assert_eq!(first.outcome(), Some(Ok(())));
+    let took = start.elapsed();
+    assert!(until_held_by(&simulation, "b").await < Duration::from_secs(1));
+    simulation.faults().clear();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let requests = simulation.requests("CreateVolume");
+    assert!(requests.windows(2).all(|two| two.first() == two.last()), "{requests:?}");
+    assert_eq!(simulation.left_at_driver().len(), 1);
+    took
+}
+
+/// A call that outlasts `--shutdown-timeout` is cut, and the Lease runs out.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_does_not_end_is_cut_and_the_lease_runs_out() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
+    let first = simulation.start_elected_with("a", &["--timeout=2m", "--shutdown-timeout=3s"]);
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.start_elected("b");
+    let start = Instant::now();
+    first.stop();
+    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    assert_eq!(first.outcome(), Some(Ok(())));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(simulation.lease_holder().as_deref(), Some("a"), "with a call in flight");
+    let took = until_held_by(&simulation, "b").await;
+    assert!(took > Duration::from_secs(8), "not before it ran out: {took:?}");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+}
+
+/// Renewals go on until the process ends; they no longer open the gate.
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_after_the_cut() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("create", "persistentvolumes", 10_000);
+    let flags = [
+        "--timeout=2m",
+        "--shutdown-timeout=1s",
+        "--leader-election-lease-duration=3s",
+        "--leader-election-renew-deadline=2s",
+        "--leader-election-retry-period=100ms",
+    ];
+    let process = simulation.start_elected_with("a", &flags);
+    // Saves that fail and are tried again, at many moments.
+    for number in 0..20 {
+        simulation.create_claim(&format!("claim-{number}"));
+        sleep(Duration::from_millis(50)).await;
+    }
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000}]}));
+    simulation.create_claim("slow");
+    simulation.until("the driver was asked", |s| s.calls_under_way("CreateVolume") == 1).await;
+    process.stop();
+    sleep(Duration::from_millis(1010)).await;
+    let before = simulation.api_requests("create", "persistentvolumes");
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert_eq!(simulation.api_requests("create", "persistentvolumes"), before);
+}
+
+/// The Lease is lost in mid-call: what happened is reported before the process ends.
+#[tokio::test(start_paused = true)]
+async fn the_last_events_get_out_when_the_lease_is_lost() {
+    let simulation = Simulation::new(1);
+    let process = simulation.start_elected("a");
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.faults().add(Rule::on("create", "events", Effect::Delay(Duration::from_secs(1))));
+    simulation.overwrite_lease_holder("b");
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert_eq!(lease_events(&simulation), set(&["a became leader", "a stopped leading"]));
+}
+
+/// An API server that answers nothing any more: the running call is cut at the renew deadline,
+/// nothing is begun after it, and the process ends.
+#[tokio::test(start_paused = true)]
+async fn a_hung_api_server_ends_the_term_at_its_deadline() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000}]}));
+    let process = simulation.start_elected_with("a", &["--timeout=2m"]);
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let hang = Rule { when: Match::default(), skip: 0, times: None, effect: Effect::Hang };
+    simulation.faults().add(hang);
+    let start = Instant::now();
+    simulation.until("the call is cut", |s| s.calls_under_way("CreateVolume") == 0).await;
+    assert!(start.elapsed() <= Duration::from_millis(10_100), "{:?}", start.elapsed());
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert!(start.elapsed() <= Duration::from_millis(12_200), "{:?}", start.elapsed());
+    let why = "Stopped leading: the Lease could not be renewed within the renew deadline";
+    assert_eq!(process.outcome(), Some(Err(why.to_owned())));
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// A machine that was suspended past the term's end: its calls are cut as soon as it is back.
+#[tokio::test(start_paused = true)]
+async fn a_suspended_machine_does_not_go_on() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000}]}));
+    let process = simulation.start_elected_with("a", &["--timeout=2m"]);
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    process.suspend(Duration::from_secs(3600));
+    let start = Instant::now();
+    simulation.create_claim("more");
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert!(start.elapsed() <= Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_eq!(simulation.calls_under_way("CreateVolume"), 0);
+    assert_eq!(simulation.calls("CreateVolume"), 1, "nothing is begun any more");
+    assert!(matches!(process.outcome(), Some(Err(why)) if why.starts_with("Stopped leading")));
+}

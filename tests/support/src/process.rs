@@ -1,0 +1,128 @@
+//! The real binary as a process, and the directory and client that its tests need.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use kube::{Client, Config, config::Kubeconfig};
+use tokio::time::{Instant, sleep};
+
+/// How long any wait may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program as a process; it is killed when dropped.
+pub struct Provisioner {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Provisioner {
+    /// Starts the binary `built`, which is `env!("CARGO_BIN_EXE_csi-provisioner")`, or instead of it
+    /// the file that the variable `CSI_PROVISIONER` names, such as the shipped one. Its log is
+    /// written to the file `log`.
+    pub fn start(built: &str, arguments: &[String], log: PathBuf) -> Self {
+        Self::start_in(built, &[], arguments, log)
+    }
+
+    /// Like [`Self::start`], with these variables in its environment.
+    pub fn start_in(
+        built: &str,
+        environment: &[(&str, &str)],
+        arguments: &[String],
+        log: PathBuf,
+    ) -> Self {
+        let named = env::var_os("CSI_PROVISIONER");
+        let mut program = Command::new(named.unwrap_or_else(|| built.into()));
+        // Variables of the environment (KUBECONFIG, POD_NAMESPACE) would win over flags and defaults.
+        program.args(arguments).env_clear().envs(environment.iter().copied());
+        Self::run(&mut program, log)
+    }
+
+    /// Runs a command that becomes the program.
+    pub fn run(program: &mut Command, log: PathBuf) -> Self {
+        let errors = fs::File::create(&log).unwrap();
+        let process = program.stdin(Stdio::null()).stderr(errors).spawn().unwrap();
+        Self { process, log }
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub async fn stop(&mut self) -> ExitStatus {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.ended("it ends on SIGTERM").await
+    }
+
+    /// Its exit status, once it has ended.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().unwrap()
+    }
+
+    /// Waits for the end; `what` is what the test expects.
+    pub async fn ended(&mut self, what: &str) -> ExitStatus {
+        let mut ended = None;
+        self.until(what, async |this| {
+            ended = this.has_ended();
+            ended.is_some()
+        })
+        .await;
+        ended.unwrap()
+    }
+
+    /// Waits until `holds` returns true; `what` is what the test expects.
+    pub async fn until(&mut self, what: &str, mut holds: impl AsyncFnMut(&mut Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self).await {
+            assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}:\n{}", self.log());
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Provisioner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A temporary directory, removed when dropped. Its path is short enough for sockets.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    /// Creates one.
+    #[allow(clippy::new_without_default)] // each is another directory
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = env::temp_dir().join(format!("walk-{}-{number}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A client configured by a kubeconfig file.
+pub async fn client(kubeconfig: impl AsRef<Path>) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &<_>::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}

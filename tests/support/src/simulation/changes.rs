@@ -1,0 +1,94 @@
+//! What tests change in a simulated cluster.
+
+use serde_json::{Value, json};
+use testkit::apiserver::{
+    faults::{Effect, Faults, Rule},
+    status::Status,
+};
+
+use super::{Simulation, claim, foreign_volume};
+
+impl Simulation {
+    /// The API server's faults.
+    pub fn faults(&self) -> &Faults {
+        self.api.faults()
+    }
+
+    /// Changes the driver's answers.
+    pub fn script(&self, script: Value) {
+        self.driver.backend().amend(serde_json::from_value(script).unwrap());
+    }
+
+    /// Creates an object; returns its UID.
+    pub fn create(&self, object: &Value) -> String {
+        let created = self.api.create(object).unwrap();
+        created["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    /// Creates a claim of the class; returns its UID.
+    pub fn create_claim(&self, name: &str) -> String {
+        self.create(&claim(name))
+    }
+
+    /// Creates a claim that names a VolumeAttributesClass; returns its UID.
+    pub fn create_claim_of(&self, name: &str, attributes_class: &str) -> String {
+        let mut claim = claim(name);
+        claim["spec"]["volumeAttributesClassName"] = json!(attributes_class);
+        self.create(&claim)
+    }
+
+    /// Creates a VolumeAttributesClass.
+    pub fn create_attributes_class(&self, name: &str, driver: &str, parameters: &Value) {
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
+                           "metadata": {"name": name}, "driverName": driver, "parameters": parameters});
+        self.create(&class);
+    }
+
+    /// Deletes a claim.
+    pub fn delete_claim(&self, name: &str) {
+        self.api.delete("PersistentVolumeClaim", "sc", name).unwrap();
+    }
+
+    /// Sets the claim's PersistentVolume to Released, as the cluster does once the claim is gone.
+    pub fn release(&self, uid: &str) {
+        self.phase(&format!("pvc-{uid}"), "Released");
+    }
+
+    /// Sets a PersistentVolume's phase, as the cluster does.
+    pub fn phase(&self, name: &str, phase: &str) {
+        let status = json!({"status": {"phase": phase}});
+        self.api.merge("PersistentVolume", "", name, &status).unwrap();
+    }
+
+    /// Deletes the claim's PersistentVolume without regard to its finalizers.
+    pub fn force_delete_volume(&self, uid: &str) {
+        let name = format!("pvc-{uid}");
+        let bare = json!({"metadata": {"finalizers": null}});
+        self.api.merge("PersistentVolume", "", &name, &bare).unwrap();
+        self.api.delete("PersistentVolume", "", &name).unwrap();
+    }
+
+    /// Makes a change that no watch of PersistentVolumes delivers, only the next list.
+    pub fn unwatched(&self, change: impl FnOnce(&Self)) {
+        self.api.watches().cut(Some("persistentvolumes"));
+        change(self);
+        self.create(&foreign_volume("passer-by", "nobody", "passer-by"));
+        self.api.compact();
+    }
+
+    /// Answers so many requests with 403.
+    pub fn refuse(&self, verb: &str, plural: &str, times: usize) {
+        let kinds = self.api.kinds();
+        let kind = kinds.iter().find(|kind| kind.plural == plural).unwrap();
+        let forbidden = Status::forbidden(kind, "x", "no");
+        self.faults().add(Rule::on(verb, plural, Effect::Answer(forbidden)).times(times));
+    }
+
+    /// Writes another holder into the Lease.
+    pub fn overwrite_lease_holder(&self, holder: &str) {
+        let lease = self.api.list("Lease", "default").pop().unwrap();
+        let name = lease["metadata"]["name"].as_str().unwrap();
+        let other = json!({"spec": {"holderIdentity": holder}});
+        self.api.merge("Lease", "default", name, &other).unwrap();
+    }
+}
