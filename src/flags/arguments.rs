@@ -1,7 +1,8 @@
 //! All flags: names, types, defaults and help.
 //!
 //! This is the one description of the flags, in the order of the usage and of `docs/flags.md`. A
-//! field's name is the flag's name unless `long` says otherwise; its comment is the help. Names, types and defaults
+//! field's name is the flag's name unless `long` says otherwise; its comment is the help.
+//! A bool is a switch: its value may be left out. Names, types and defaults
 //! are external-provisioner's (v6.3.0), except for the last group. What the values mean, and which of
 //! them contradict each other, is left to the parent and to [`check`](super::check).
 
@@ -160,6 +161,7 @@ pub(super) struct CapacityArguments {
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Capacity {
     /// CSIStorageCapacity objects worked on at once
+    // With an id, as clap's ids are unique among all groups.
     #[arg(id = "capacity-threads", long, value_name = "uint", default_value = "1", value_parser = uint)]
     pub workers: usize,
     /// How often to ask the driver for its capacity

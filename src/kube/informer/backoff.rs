@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::runtime;
+use crate::runtime::Backoff;
 
-const RULE: runtime::Backoff =
-    runtime::Backoff { start: Duration::from_millis(800), max: Duration::from_secs(30) };
+const BACKOFF: Backoff =
+    Backoff { start: Duration::from_millis(800), max: Duration::from_secs(30) };
 const CALM: Duration = Duration::from_secs(120);
 
 /// The back-off of one informer.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub(super) struct InformerBackoff {
     /// When the last failure was, and how many came before it.
     last: Option<(Instant, u32)>,
 }
 
-impl Backoff {
+impl InformerBackoff {
     /// Returns how long to wait after a failure at `now`; `chance` is from 0 to 1.
     pub(super) fn wait(&mut self, now: Instant, chance: f64) -> Duration {
         let failures = match self.last {
@@ -30,7 +30,7 @@ impl Backoff {
             _ => 0,
         };
         self.last = Some((now, failures));
-        RULE.jittered(failures, chance)
+        BACKOFF.jittered(failures, chance)
     }
 }
 
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_half_a_minute_and_start_over_after_two_minutes() {
-        let mut backoff = Backoff::default();
+        let mut backoff = InformerBackoff::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let waits: Vec<u128> =
