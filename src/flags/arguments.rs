@@ -1,10 +1,10 @@
 //! All flags: names, types, defaults and help.
 //!
 //! This is the one description of the flags, in the order of the usage and of `docs/flags.md`. A
-//! field's name is the flag's name unless `long` says otherwise; its comment is the help.
-//! A bool is a switch: its value may be left out. Names, types and defaults
-//! are external-provisioner's (v6.3.0), except for the last group. What the values mean, and which of
-//! them contradict each other, is left to the parent and to [`check`](super::check).
+//! field's name is the flag's name unless `long` says otherwise; its comment is the help. A bool is a
+//! switch: its value may be left out. Names, types and defaults are external-provisioner's (v6.3.0),
+//! except for the last group. What the values mean, and which of them contradict each other, is left to
+//! the parent and to [`check`](super::check).
 
 #![allow(clippy::struct_excessive_bools, clippy::struct_field_names)] // flags, named as such
 
