@@ -50,10 +50,7 @@ pub mod volumes;
 mod watches;
 mod workers;
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +66,7 @@ use crate::{
         objects::{Claim, StorageClass, Volume},
     },
     metrics::Metrics,
-    runtime::{Clock, Random, Tasks},
+    runtime::{Backoff, Clock, Random, Tasks},
 };
 
 /// The controller's settings.
@@ -77,10 +74,8 @@ use crate::{
 pub struct ControllerSettings {
     /// `--worker-threads`: the number of concurrent workers for claims, and for volumes.
     pub workers: usize,
-    /// `--retry-interval-start`.
-    pub retry_start: Duration,
-    /// `--retry-interval-max`.
-    pub retry_max: Duration,
+    /// `--retry-interval-start` and `--retry-interval-max`.
+    pub retry: Backoff,
     /// How open calls are recorded on claims.
     pub open_calls: claims::call_record::Settings,
 }

@@ -38,12 +38,12 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 
+pub use crate::flags::VolumeNaming;
 pub use attachments::Attachments;
 pub use ceph_rbd::CephRbd;
 use data_source::{Copyable, NotUsed};
 use defects::Defect;
 pub use in_tree::reads_secret;
-pub use names::VolumeNaming;
 pub use reads::Reads;
 use request::Prepared;
 #[cfg(any(test, feature = "fuzzing"))]

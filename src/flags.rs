@@ -1,25 +1,36 @@
 //! The command line: every flag with its default and its check.
 //!
 //! Syntax and texts are pflag's. There are external-provisioner's 51 flags with their defaults, our own
-//! additions, and the flags and gates of earlier releases. Refusals have external-provisioner's exit
-//! codes, in its order. Values in [`Flags`] are consistent. Environment variables are read through a
-//! function, and `main` ends the process.
+//! additions, and the flags and gates of earlier releases. `arguments` describes them all, `command` parses
+//! them, `check` refuses what contradicts itself, with external-provisioner's exit codes and in its order.
+//! [`Flags`] has the values as the other modules need them; they are consistent. Environment variables are
+//! read through a function, and `main` ends the process.
 
+mod arguments;
 mod check;
 mod command;
 #[cfg(test)]
 mod document;
 mod duration;
 mod gates;
-mod go;
 mod retired;
 mod syntax;
-mod table;
+mod values;
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf};
 
-use self::command::{NoValues, Values};
-pub use self::gates::Gates;
+use self::{
+    arguments::{
+        Arguments, CapacityArguments, HttpArguments, KubernetesArguments, LeaderElectionArguments,
+        LoggingArguments, MiscellaneousArguments, NamingArguments, NodeDeploymentArguments,
+        RetiredArguments,
+    },
+    command::NoArguments,
+};
+pub use self::{
+    arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
+    gates::Gates,
+};
 
 /// This program's version.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
@@ -31,6 +42,8 @@ pub struct Flags {
     pub kubernetes: Kubernetes,
     /// The connection to the driver.
     pub driver: Driver,
+    /// The names of PersistentVolumes.
+    pub naming: VolumeNaming,
     /// Provisioning.
     pub provisioning: Provisioning,
     /// `CSIStorageCapacity` objects; `None` without `--enable-capacity`.
@@ -58,74 +71,28 @@ pub struct Kubernetes {
     pub master: Option<String>,
     /// `--kube-api-qps` with `--kube-api-burst`; `None`, no limit, if it is not given or negative (which
     /// disables the limit in client-go).
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
     /// `--kube-api-capacity-qps` with `--kube-api-capacity-burst`; `None` when negative.
-    pub capacity_rate: Option<Rate>,
+    pub capacity_rate: Option<RateLimit>,
 }
 
-/// A rate of requests.
+/// A rate of requests with a burst.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
-    /// Requests a second.
+pub struct RateLimit {
+    /// Requests a second on average.
     pub qps: f64,
-    /// Requests that may be sent at once, at least 1.
+    /// Requests that may be sent at once after a pause, at least 1.
     pub burst: u32,
 }
 
-/// The connection to the driver.
+/// The names of PersistentVolumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Driver {
-    /// `--csi-address`.
-    pub address: String,
-    /// `--timeout`, the limit of each call.
-    pub timeout: Duration,
-}
-
-/// Provisioning.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // each is a flag of its own
-pub struct Provisioning {
-    /// `--volume-name-prefix`.
-    pub name_prefix: String,
-    /// `--volume-name-uuid-length`, 0 to 32; `None` for the whole UUID with its dashes.
-    pub name_uuid_length: Option<usize>,
-    /// `--retry-interval-start`.
-    pub retry_start: Duration,
-    /// `--retry-interval-max`.
-    pub retry_max: Duration,
-    /// `--worker-threads`, at least 1.
-    pub workers: usize,
-    /// `--cloning-protection-threads`, at least 1.
-    pub cloning_protection_workers: usize,
-    /// `--snapshot-orphan-sweep-interval`; `None` for never.
-    pub snapshot_sweep_interval: Option<Duration>,
-    /// `--strict-topology`.
-    pub strict_topology: bool,
-    /// `--immediate-topology`.
-    pub immediate_topology: bool,
-    /// `--extra-create-metadata`.
-    pub extra_create_metadata: bool,
-    /// `--default-fstype`; empty for none.
-    pub default_fstype: String,
-    /// `--controller-publish-readonly`.
-    pub controller_publish_readonly: bool,
-    /// `--prevent-volume-mode-conversion`.
-    pub prevent_volume_mode_conversion: bool,
-}
-
-/// `CSIStorageCapacity` objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capacity {
-    /// `--capacity-threads`, at least 1.
-    pub workers: usize,
-    /// `--capacity-poll-interval`.
-    pub poll_interval: Duration,
-    /// `--capacity-for-immediate-binding`.
-    pub for_immediate_binding: bool,
-    /// The objects' namespace, from the environment's `NAMESPACE`; required.
-    pub namespace: String,
-    /// The owner of the objects; `None` for none (`--capacity-ownerref-level` is negative).
-    pub owner: Option<Owner>,
+pub struct VolumeNaming {
+    /// `--volume-name-prefix`: what stands before the dash.
+    pub prefix: String,
+    /// `--volume-name-uuid-length`: how many characters of the claim's UID follow, 0 to 32, without its
+    /// dashes. `None`: the whole UID with its dashes.
+    pub uuid_length: Option<usize>,
 }
 
 /// The owner of `CSIStorageCapacity` objects.
@@ -135,34 +102,6 @@ pub struct Owner {
     pub pod: String,
     /// `--capacity-ownerref-level`: the number of controllers above the pod.
     pub level: u32,
-}
-
-/// Node deployment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeDeployment {
-    /// The environment's `NODE_NAME`.
-    pub node_name: String,
-    /// `--node-deployment-immediate-binding`.
-    pub immediate_binding: bool,
-    /// `--node-deployment-base-delay`.
-    pub base_delay: Duration,
-    /// `--node-deployment-max-delay`.
-    pub max_delay: Duration,
-}
-
-/// Leader election.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaderElection {
-    /// `--leader-election-namespace`; `None` for the pod's.
-    pub namespace: Option<String>,
-    /// `--leader-election-lease-duration`.
-    pub lease_duration: Duration,
-    /// `--leader-election-renew-deadline`.
-    pub renew_deadline: Duration,
-    /// `--leader-election-retry-period`.
-    pub retry_period: Duration,
-    /// `--leader-election-labels`.
-    pub labels: BTreeMap<String, String>,
 }
 
 /// The HTTP server.
@@ -198,26 +137,15 @@ pub enum LogFormat {
     Json,
 }
 
-/// Safety.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Safety {
-    /// `--shutdown-timeout`.
-    pub shutdown_timeout: Duration,
-    /// `--claim-protection`.
-    pub claim_protection: ClaimProtection,
-    /// `--claim-protection-timeout`; `None` (0) for no limit.
-    pub claim_protection_timeout: Option<Duration>,
-}
-
-/// When a claim has our finalizer while its volume may be being created.
+/// `--claim-protection`: when a claim has our finalizer and the record of its open call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClaimProtection {
-    /// Once a call's outcome is unknown.
+    /// When the outcome of a call is unknown, or its volume is not saved or removed at once.
     #[default]
     Auto,
-    /// From before the first call.
+    /// From before the first call until the claim is bound.
     Always,
-    /// Never.
+    /// Never. Records of other processes are followed.
     Off,
 }
 
@@ -250,64 +178,66 @@ impl Flags {
         args: impl Iterator<Item = OsString>,
         env: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Parsed, Refusal> {
-        // Nothing that a flag takes here is anything but text.
+        // No flag takes anything but text.
         let mut args = args.map(|arg| arg.to_string_lossy().into_owned());
         let program = args.next().unwrap_or_else(|| "csi-provisioner".to_owned());
         let args: Vec<String> = args.collect();
-        let values = command::read(&args).map_err(|why| match why {
-            NoValues::Help => Refusal::new(command::usage(&program).trim_end(), 0),
-            NoValues::Error(error) => {
+        let line = command::parse(&args).map_err(|why| match why {
+            NoArguments::Help => Refusal::new(command::usage(&program).trim_end(), 0),
+            NoArguments::Error(error) => {
                 Refusal::new(&format!("{}{error}", command::usage(&program)), 2)
             }
         })?;
-        let (gates, mut warnings) = check::before_version(&values, &env)?;
-        if values.get("version") {
+        let (gates, mut warnings) = check::before_version(&line.arguments, &env)?;
+        if line.arguments.miscellaneous.version {
             return Err(Refusal {
                 text: format!("{program} {VERSION}"),
                 exit_code: 0,
                 to_stderr: false,
             });
         }
-        check::after_version(&values)?;
-        let flags = Self::from_values(&values, gates, &env);
+        check::after_version(&line.arguments)?;
+        warnings.extend(check::warnings(&line));
+        let flags = Self::new(line.arguments, gates, &env);
         check::make_sense(&flags)?;
-        warnings.extend(check::warnings(&values));
         Ok(Parsed { flags, warnings })
     }
 
-    fn from_values(values: &Values, gates: Gates, env: &impl Fn(&str) -> Option<OsString>) -> Self {
+    /// The flags by their meaning. Each argument is named here, so that none is forgotten.
+    fn new(arguments: Arguments, gates: Gates, env: &impl Fn(&str) -> Option<OsString>) -> Self {
+        let Arguments {
+            kubernetes,
+            driver,
+            naming: NamingArguments { volume_name_prefix, volume_name_uuid_length },
+            provisioning,
+            capacity,
+            node_deployment,
+            leader_election,
+            http,
+            logging,
+            miscellaneous: MiscellaneousArguments { version: _, automaxprocs: _, feature_gates: _ },
+            safety,
+            retired,
+        } = arguments;
         Self {
-            kubernetes: Kubernetes::from_values(values),
-            driver: Driver {
-                address: values.get("csi-address"),
-                timeout: values.duration("timeout"),
+            kubernetes: Kubernetes::new(kubernetes),
+            driver,
+            naming: VolumeNaming {
+                prefix: volume_name_prefix,
+                // Only -1 is left that is no length.
+                uuid_length: usize::try_from(volume_name_uuid_length).ok(),
             },
-            provisioning: Provisioning::from_values(values),
-            capacity: check::wants_capacity(values).then(|| Capacity::from_values(values, env)),
-            node_deployment: values.get::<bool>("node-deployment").then(|| NodeDeployment {
-                node_name: variable(env, "NODE_NAME"),
-                immediate_binding: values.get("node-deployment-immediate-binding"),
-                base_delay: values.duration("node-deployment-base-delay"),
-                max_delay: values.duration("node-deployment-max-delay"),
-            }),
-            leader_election: check::wants_leader_election(values)
-                .then(|| LeaderElection::from_values(values)),
-            http: Http::from_values(values),
-            logging: Logging {
-                verbosity: values.get("v"),
-                vmodule: values.vmodule(),
-                format: if values.get::<String>("logging-format") == "json" {
-                    LogFormat::Json
-                } else {
-                    LogFormat::Text
-                },
+            provisioning: Provisioning {
+                cloning_protection_workers: provisioning.cloning_protection_workers.max(1),
+                ..provisioning
             },
+            capacity: Capacity::new(capacity, &retired, env),
+            node_deployment: NodeDeployment::new(node_deployment, env),
+            leader_election: LeaderElection::new(leader_election, &retired),
+            http: Http::new(http),
+            logging: Logging::new(logging),
             gates,
-            safety: Safety {
-                shutdown_timeout: values.duration("shutdown-timeout"),
-                claim_protection: values.get("claim-protection"),
-                claim_protection_timeout: some(values.duration("claim-protection-timeout")),
-            },
+            safety,
         }
     }
 }
@@ -319,27 +249,29 @@ impl Refusal {
 }
 
 impl Kubernetes {
-    fn from_values(values: &Values) -> Self {
-        let rate = || Rate::from_values(values, "kube-api-qps", "kube-api-burst");
+    fn new(arguments: KubernetesArguments) -> Self {
+        let KubernetesArguments {
+            kubeconfig,
+            master,
+            kube_api_qps,
+            kube_api_burst,
+            kube_api_capacity_qps,
+            kube_api_capacity_burst,
+        } = arguments;
         Self {
-            kubeconfig: values.text("kubeconfig").map(PathBuf::from),
-            master: values.text("master"),
-            rate: values.is_given("kube-api-qps").then(rate).flatten(),
-            capacity_rate: Rate::from_values(
-                values,
-                "kube-api-capacity-qps",
-                "kube-api-capacity-burst",
-            ),
+            kubeconfig: non_empty(kubeconfig).map(PathBuf::from),
+            master: non_empty(master),
+            rate: kube_api_qps.and_then(|qps| RateLimit::new(qps, kube_api_burst)),
+            capacity_rate: RateLimit::new(kube_api_capacity_qps, kube_api_capacity_burst),
         }
     }
 }
 
-impl Rate {
+impl RateLimit {
     /// As in client-go: zero means its defaults, a negative value no limit. A value that is not finite means
     /// no limit too.
-    fn from_values(values: &Values, qps: &str, burst: &str) -> Option<Self> {
-        let qps: f64 = values.get(qps);
-        let burst = match values.get::<i64>(burst) {
+    fn new(qps: f64, burst: i64) -> Option<Self> {
+        let burst = match burst {
             0 => 10,
             burst => u32::try_from(burst.max(1)).unwrap_or(u32::MAX),
         };
@@ -348,65 +280,74 @@ impl Rate {
     }
 }
 
-impl Provisioning {
-    fn from_values(values: &Values) -> Self {
-        Self {
-            name_prefix: values.get("volume-name-prefix"),
-            // What is not a length was refused before, but for -1.
-            name_uuid_length: usize::try_from(values.get::<i64>("volume-name-uuid-length")).ok(),
-            retry_start: values.duration("retry-interval-start"),
-            retry_max: values.duration("retry-interval-max"),
-            workers: workers(values, "worker-threads"),
-            cloning_protection_workers: workers(values, "cloning-protection-threads"),
-            snapshot_sweep_interval: some(values.duration("snapshot-orphan-sweep-interval")),
-            strict_topology: values.get("strict-topology"),
-            immediate_topology: values.get("immediate-topology"),
-            extra_create_metadata: values.get("extra-create-metadata"),
-            default_fstype: values.get("default-fstype"),
-            controller_publish_readonly: values.get("controller-publish-readonly"),
-            prevent_volume_mode_conversion: values.get("prevent-volume-mode-conversion"),
-        }
-    }
-}
-
 impl Capacity {
-    fn from_values(values: &Values, env: &impl Fn(&str) -> Option<OsString>) -> Self {
-        let level: i64 = values.get("capacity-ownerref-level");
+    fn new(
+        arguments: CapacityArguments,
+        retired: &RetiredArguments,
+        env: &impl Fn(&str) -> Option<OsString>,
+    ) -> Option<Self> {
+        let wanted = check::wants_capacity(&arguments, retired);
+        let CapacityArguments { enable_capacity: _, settings, capacity_ownerref_level: level } =
+            arguments;
         let owner = || Owner {
             pod: variable(env, "POD_NAME"),
             level: u32::try_from(level).unwrap_or(u32::MAX),
         };
-        Self {
-            workers: workers(values, "capacity-threads"),
-            poll_interval: values.duration("capacity-poll-interval"),
-            for_immediate_binding: values.get("capacity-for-immediate-binding"),
+        wanted.then(|| Self {
+            workers: settings.workers.max(1),
             namespace: variable(env, "NAMESPACE"),
             owner: (level >= 0).then(owner),
-        }
+            ..settings
+        })
+    }
+}
+
+impl NodeDeployment {
+    fn new(
+        arguments: NodeDeploymentArguments,
+        env: &impl Fn(&str) -> Option<OsString>,
+    ) -> Option<Self> {
+        let NodeDeploymentArguments { node_deployment, settings } = arguments;
+        node_deployment.then(|| Self { node_name: variable(env, "NODE_NAME"), ..settings })
     }
 }
 
 impl LeaderElection {
-    fn from_values(values: &Values) -> Self {
-        Self {
-            namespace: values.text("leader-election-namespace"),
-            lease_duration: values.duration("leader-election-lease-duration"),
-            renew_deadline: values.duration("leader-election-renew-deadline"),
-            retry_period: values.duration("leader-election-retry-period"),
-            labels: values.labels(),
-        }
+    fn new(arguments: LeaderElectionArguments, retired: &RetiredArguments) -> Option<Self> {
+        let LeaderElectionArguments { leader_election, settings, leader_election_labels } =
+            arguments;
+        (leader_election || retired.enable_leader_election).then(|| Self {
+            namespace: non_empty(settings.namespace),
+            labels: leader_election_labels.into_iter().flatten().collect(),
+            ..settings
+        })
     }
 }
 
 impl Http {
-    fn from_values(values: &Values) -> Option<Self> {
-        let endpoint = values.text("http-endpoint");
+    fn new(arguments: HttpArguments) -> Option<Self> {
+        let HttpArguments { http_endpoint, metrics_address, metrics_path, enable_pprof } =
+            arguments;
+        let endpoint = non_empty(http_endpoint);
         Some(Self {
             leader_election_check: endpoint.is_some(),
-            address: endpoint.or_else(|| values.text("metrics-address"))?,
-            metrics_path: values.get("metrics-path"),
-            pprof: values.get("enable-pprof"),
+            address: endpoint.or_else(|| non_empty(metrics_address))?,
+            metrics_path,
+            pprof: enable_pprof,
         })
+    }
+}
+
+impl Logging {
+    fn new(arguments: LoggingArguments) -> Self {
+        // The others can only be refused.
+        let LoggingArguments { v, vmodule, logging_format, .. } = arguments;
+        let is_json = logging_format == "json";
+        Self {
+            verbosity: v,
+            vmodule: vmodule.into_iter().flatten().collect(),
+            format: if is_json { LogFormat::Json } else { LogFormat::Text },
+        }
     }
 }
 
@@ -415,13 +356,8 @@ fn variable(env: &impl Fn(&str) -> Option<OsString>, name: &str) -> String {
     env(name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A number of workers, at least 1, since otherwise no work would be done.
-fn workers(values: &Values, name: &str) -> usize {
-    usize::try_from(values.get::<u64>(name)).unwrap_or(usize::MAX).max(1)
-}
-
-fn some(duration: Duration) -> Option<Duration> {
-    (!duration.is_zero()).then_some(duration)
+fn non_empty(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

@@ -30,5 +30,5 @@ pub use self::{
     },
     leases::{LeaseError, LeaseEvent, Leases, read_lease},
     record::Lease,
-    settings::{ElectionSettings, SettingsError},
+    settings::ElectionSettings,
 };

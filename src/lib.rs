@@ -28,7 +28,7 @@
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | [`mutations`] | deliberate defects that the simulation must find; compiled out of shipped builds |
 //! | `fuzzing` | helpers of the fuzz targets, whose bodies are in the files `fuzz.rs`; compiled out of shipped builds |
-//! | [`runtime`] | clock, random numbers, tasks, and the gate that is open while this process is the leader; a simulation replaces them |
+//! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
 //! Outside this crate: `proto/csi.proto` is the CSI specification. `testkit/` (never shipped) contains an
 //! in-memory API server, test drivers and the scenario player. `tests/` contains integration tests and

@@ -1,9 +1,9 @@
-//! Clock, random numbers, tasks, and the gate.
+//! Clock, random numbers, tasks, back-off, and the gate.
 //!
 //! [`Clock`], [`Random`] and [`Spawner`] are traits, which a simulation implements. Nothing else in the
 //! crate reads a clock, draws random numbers or spawns tasks, so that a run with the same seed and the same
 //! answers from outside repeats itself. Sleeps and timeouts use `tokio::time`, which tests pause.
-//! [`Tasks`] supervises background tasks. The [`Gate`] is open while this process may write and call the
+//! [`Tasks`] supervises background tasks. [`Backoff`] computes delays. The [`Gate`] is open while this process may write and call the
 //! driver.
 
 use std::{
@@ -14,9 +14,13 @@ use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::sleep};
 
+mod backoff;
 mod gate;
 
-pub use self::gate::{Gate, GateShut};
+pub use self::{
+    backoff::Backoff,
+    gate::{Gate, GateShut},
+};
 
 // === Clock ===
 

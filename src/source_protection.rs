@@ -45,7 +45,7 @@ use self::{holders::Holders, writer::Writer};
 use crate::{
     kube::{Client, InformerEvent, events::Source as EventSource, objects::Claim},
     metrics::{Metrics, Panicked},
-    runtime::{Clock, Random, Tasks},
+    runtime::{Backoff, Clock, Random, Tasks},
     workqueue,
     workqueue::{KeyedMutex, Limiter, Queue},
 };
@@ -68,10 +68,8 @@ pub struct ProtectionSettings {
     pub workers: usize,
     /// `--snapshot-orphan-sweep-interval`; `None`: no sweep.
     pub sweep_interval: Option<Duration>,
-    /// `--retry-interval-start`.
-    pub retry_start: Duration,
-    /// `--retry-interval-max`.
-    pub retry_max: Duration,
+    /// `--retry-interval-start` and `--retry-interval-max`.
+    pub retry: Backoff,
     /// Whether other processes create volumes from the same sources concurrently
     /// (`--node-deployment`).
     pub peers: bool,
@@ -135,7 +133,7 @@ impl Protection {
         let ProtectionDeps { client, metrics, random, clock, events, driver, tasks, settings } =
             deps;
         let queue = |name| {
-            let limiter = Limiter::per_item(settings.retry_start, settings.retry_max);
+            let limiter = Limiter::per_item(settings.retry);
             Queue::new(limiter, metrics.workqueue.queue(name))
         };
         Self(Arc::new(Shared {

@@ -103,7 +103,7 @@ fn a_deployment_of_v1_starts_unchanged() {
     let flags = parsed.flags;
     assert!(flags.leader_election.is_some() && flags.gates.topology);
     assert!(flags.provisioning.strict_topology);
-    assert_eq!(flags.provisioning.name_prefix, "disk");
+    assert_eq!(flags.naming.prefix, "disk");
     assert_eq!((flags.driver.timeout.as_secs(), flags.logging.verbosity), (150, 5));
 }
 

@@ -24,9 +24,10 @@ use csi_provisioner::{
             Provisioner, Turn,
         },
     },
+    flags::ClaimProtection,
     kube::{LaneSettings, Lanes, connection::transport::boxed, events::Recorder, objects::Volume},
     metrics::Metrics,
-    runtime::{Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
+    runtime::{Backoff, Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
 };
 use serde_json::json;
 use testkit::apiserver::{ApiServer, Options, User};
@@ -144,9 +145,8 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         tasks: tasks.clone(),
         settings: ControllerSettings {
             workers: 2,
-            retry_start: Duration::from_secs(1),
-            retry_max: Duration::from_secs(300),
-            open_calls: call_record::Settings { mode: call_record::Mode::Auto, timeout: None },
+            retry: Backoff { start: Duration::from_secs(1), max: Duration::from_secs(300) },
+            open_calls: call_record::Settings { mode: ClaimProtection::Auto, timeout: None },
         },
     });
     controller.watch(|_| {});

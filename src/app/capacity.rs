@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Error};
+use super::{Base, Error, settings::retry};
 use crate::{
     capacity::{Destination, DestinationConfig, Publisher, PublisherDeps, PublisherSettings},
     controller::classes::Classes,
@@ -24,11 +24,8 @@ pub(super) async fn publisher(base: &Base<'_>, nodes: &Nodes) -> Result<Option<P
     let settings = PublisherSettings {
         destination,
         node: flags.node_deployment.as_ref().map(|node| node.node_name.clone()),
-        workers: capacity.workers,
-        poll_interval: capacity.poll_interval,
-        for_immediate_binding: capacity.for_immediate_binding,
-        retry_start: flags.provisioning.retry_start,
-        retry_max: flags.provisioning.retry_max,
+        flags: capacity.clone(),
+        retry: retry(flags),
     };
     let deps = PublisherDeps {
         driver: driver.clone(),

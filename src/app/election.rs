@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Error, Program};
 use crate::{
+    flags,
     kube::events::{Severity, Subject},
     leader,
     leader::{CandidateIdentity, ElectionSettings, Ended},
@@ -36,7 +37,7 @@ struct Stopped {
 impl Program<'_> {
     /// Works while this process is the leader, until `stop` is cancelled. Returns when the cleanup must end.
     pub(super) async fn work(&self, stop: &CancellationToken) -> Result<Instant, Error> {
-        match self.election_settings()? {
+        match self.election_settings() {
             None => Ok(self.lead_and_stop(stop).await.end),
             Some(settings) => self.elect(settings, stop).await,
         }
@@ -169,20 +170,24 @@ impl Program<'_> {
     }
 
     /// The settings of the election, if the flags ask for one.
-    fn election_settings(&self) -> Result<Option<ElectionSettings>, Error> {
-        let Some(flags) = &self.flags.leader_election else { return Ok(None) };
+    fn election_settings(&self) -> Option<ElectionSettings> {
+        let flags::LeaderElection {
+            namespace: _,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            labels,
+        } = self.flags.leader_election.clone()?;
         let host = &self.env.host;
-        let settings = ElectionSettings {
+        Some(ElectionSettings {
             lease_name: leader::lease_name(self.driver.name()),
             namespace: self.lease_namespace(),
             identity: CandidateIdentity::new(&host.name, host.pod_uid.as_deref()),
-            lease_duration: flags.lease_duration,
-            renew_deadline: flags.renew_deadline,
-            retry_period: flags.retry_period,
-            labels: flags.labels.clone(),
-        };
-        settings.check()?;
-        Ok(Some(settings))
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            labels,
+        })
     }
 
     pub(super) fn lease_namespace(&self) -> String {

@@ -18,9 +18,6 @@ pub enum Error {
     /// ends up in the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]
     DriverChanged(#[from] csi::ConnectionEnded),
-    /// The durations of the leader election are inconsistent.
-    #[error(transparent)]
-    Election(#[from] leader::SettingsError),
     /// The Lease was lost.
     #[error("Stopped leading: {0}")]
     LostLease(leader::Loss),
@@ -41,7 +38,6 @@ impl Error {
         match self {
             Self::Driver(error) => error.exit_code(),
             Self::Capacity(_) | Self::Http(_) | Self::Metrics(_) => 255,
-            Self::Election(_) => 2,
             Self::Address(_) | Self::DriverChanged(_) | Self::LostLease(_) | Self::Task(_) => 1,
         }
     }

@@ -8,15 +8,14 @@ use crate::{
     controller::claims::call_record,
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{
-        CephRbd, ProvisionerSettings, TopologySettings, VolumeNaming, node_deployment,
-        node_deployment::NodeDeployment,
+        CephRbd, ProvisionerSettings, TopologySettings, node_deployment::NodeDeployment,
     },
     flags,
-    flags::{ClaimProtection, Flags},
-    kube::{LaneSettings, RateLimit},
+    flags::Flags,
+    kube::LaneSettings,
     metrics::Metrics,
     migration::Migration,
-    runtime::{Clock, Random},
+    runtime::{Backoff, Clock, Random},
     source_protection,
 };
 
@@ -27,12 +26,11 @@ pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
             "no client-side limit on API requests; --kube-api-qps=5 gives the original's"
         );
     }
-    let limit = |flags::Rate { qps, burst }| RateLimit { qps, burst };
     let defaults = LaneSettings::default();
     let lease_patience = flags.leader_election.as_ref().map(lease_patience);
     LaneSettings {
-        qps: flags.kubernetes.rate.map(limit),
-        capacity_qps: flags.kubernetes.capacity_rate.map(limit),
+        qps: flags.kubernetes.rate,
+        capacity_qps: flags.kubernetes.capacity_rate,
         lease_patience: lease_patience.unwrap_or(defaults.lease_patience),
         ..defaults
     }
@@ -46,22 +44,22 @@ fn lease_patience(election: &flags::LeaderElection) -> Duration {
 
 /// The controller's settings.
 pub(super) fn controller_settings(flags: &Flags) -> controller::ControllerSettings {
-    let provisioning = &flags.provisioning;
+    // The program itself obeys the shutdown timeout.
+    let flags::Safety { shutdown_timeout: _, claim_protection, claim_protection_timeout } =
+        flags.safety;
     controller::ControllerSettings {
-        workers: provisioning.workers,
-        retry_start: provisioning.retry_start,
-        retry_max: provisioning.retry_max,
-        open_calls: open_calls_settings(&flags.safety),
+        workers: flags.provisioning.workers,
+        retry: retry(flags),
+        open_calls: call_record::Settings {
+            mode: claim_protection,
+            timeout: claim_protection_timeout,
+        },
     }
 }
 
-fn open_calls_settings(safety: &flags::Safety) -> call_record::Settings {
-    let mode = match safety.claim_protection {
-        ClaimProtection::Auto => call_record::Mode::Auto,
-        ClaimProtection::Always => call_record::Mode::Always,
-        ClaimProtection::Off => call_record::Mode::Off,
-    };
-    call_record::Settings { mode, timeout: safety.claim_protection_timeout }
+/// The back-off of failed claims, volumes and other objects.
+pub(super) fn retry(flags: &Flags) -> Backoff {
+    Backoff { start: flags.provisioning.retry_start, max: flags.provisioning.retry_max }
 }
 
 /// The settings of source protection.
@@ -76,8 +74,7 @@ pub(super) fn protection_settings(
         clones: capabilities.contains(&Rpc::CloneVolume),
         workers: provisioning.cloning_protection_workers,
         sweep_interval: provisioning.snapshot_sweep_interval,
-        retry_start: provisioning.retry_start,
-        retry_max: provisioning.retry_max,
+        retry: retry(flags),
         peers: flags.node_deployment.is_some(),
         cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
         timeout: flags.safety.claim_protection_timeout,
@@ -91,23 +88,34 @@ pub(super) fn provisioner_settings(
     env: &Env,
     volume_attributes_classes: bool,
 ) -> ProvisionerSettings {
-    let provisioning = &flags.provisioning;
+    // Every flag is named, so that none is forgotten.
+    let flags::Provisioning {
+        extra_create_metadata,
+        default_fstype,
+        controller_publish_readonly,
+        prevent_volume_mode_conversion,
+        // For the settings of other modules, above and below.
+        retry_start: _,
+        retry_max: _,
+        workers: _,
+        cloning_protection_workers: _,
+        snapshot_sweep_interval: _,
+        strict_topology: _,
+        immediate_topology: _,
+    } = flags.provisioning.clone();
     ProvisionerSettings {
         driver_name: driver.name().to_owned(),
         capabilities: driver.capabilities().clone(),
         identity: identity(flags, driver.name(), &*env.clock, &*env.random),
-        naming: VolumeNaming {
-            prefix: provisioning.name_prefix.clone(),
-            uuid_length: provisioning.name_uuid_length,
-        },
-        default_fs_type: provisioning.default_fstype.clone(),
-        extra_create_metadata: provisioning.extra_create_metadata,
-        controller_publish_readonly: provisioning.controller_publish_readonly,
+        naming: flags.naming.clone(),
+        default_fs_type: default_fstype,
+        extra_create_metadata,
+        controller_publish_readonly,
         volume_attributes_classes,
         ceph_rbd: CephRbd { enabled: flags.gates.ceph_rbd_extensions },
         migration: migration(flags, driver),
         cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
-        prevent_volume_mode_conversion: provisioning.prevent_volume_mode_conversion,
+        prevent_volume_mode_conversion,
     }
 }
 
@@ -135,14 +143,8 @@ pub(super) fn node_deployment(
     metrics: &Metrics,
 ) -> Option<NodeDeployment> {
     let node = flags.node_deployment.as_ref()?;
-    let settings = node_deployment::NodeDeploymentSettings {
-        node: node.node_name.clone(),
-        topology: driver.node().topology.clone(),
-        immediate_binding: node.immediate_binding,
-        base_delay: node.base_delay,
-        max_delay: node.max_delay,
-    };
-    tracing::info!(node = settings.node, topology = ?settings.topology, "provisioning for this node only");
+    let topology = driver.node().topology.clone();
+    tracing::info!(node = node.node_name, ?topology, "provisioning for this node only");
     if node.immediate_binding && !driver.capabilities().controller.contains(&Rpc::GetCapacity) {
         tracing::warn!(
             "the driver does not tell its free space (GET_CAPACITY): claims with immediate binding are taken without asking for it"
@@ -153,7 +155,7 @@ pub(super) fn node_deployment(
             "--leader-election lets one node work at a time, as all share a Lease: with --node-deployment start without it"
         );
     }
-    Some(NodeDeployment::new(settings, random, metrics.node.clone()))
+    Some(NodeDeployment::new(node.clone(), topology, random, metrics.node.clone()))
 }
 
 /// This process's identity, new at each start: it is written into every volume's attributes.

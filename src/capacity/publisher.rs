@@ -35,10 +35,11 @@ use crate::{
         CallError, Driver,
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
     },
+    flags,
     kube::{ApiError, Client, InformerEvent, objects::StorageClass},
     metrics::{CapacityMetrics, ControllerMetrics, Metrics, Panicked},
     nodes::Nodes,
-    runtime::{Random, Tasks},
+    runtime::{Backoff, Random, Tasks},
     workqueue,
     workqueue::{Action, Limiter, Queue},
 };
@@ -56,16 +57,10 @@ pub struct PublisherSettings {
     pub destination: Destination,
     /// The node that the objects are for; `None`: the whole cluster.
     pub node: Option<String>,
-    /// `--capacity-threads`.
-    pub workers: usize,
-    /// `--capacity-poll-interval`.
-    pub poll_interval: Duration,
-    /// `--capacity-for-immediate-binding`.
-    pub for_immediate_binding: bool,
-    /// `--retry-interval-start`.
-    pub retry_start: Duration,
-    /// `--retry-interval-max`.
-    pub retry_max: Duration,
+    /// The flags.
+    pub flags: flags::Capacity,
+    /// `--retry-interval-start` and `--retry-interval-max`.
+    pub retry: Backoff,
 }
 
 /// Dependencies of the publisher.
@@ -148,7 +143,7 @@ impl Publisher {
         let PublisherDeps { driver, client, nodes, metrics, counts, random, tasks, settings } =
             deps;
         let names = Names::new(driver.name(), settings.node.as_deref());
-        let per_item = || Limiter::per_item(settings.retry_start, settings.retry_max);
+        let per_item = || Limiter::per_item(settings.retry);
         let inner = Inner {
             supports_get_capacity: driver.capabilities().controller.contains(&Rpc::GetCapacity),
             store: Store::new(client, &settings.destination, names.clone()),
@@ -254,7 +249,7 @@ impl Publisher {
         let queue = self.0.queue.clone();
         let tasks = self.0.tasks.clone();
         let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Capacity);
-        let workers = self.0.settings.workers;
+        let workers = self.0.settings.flags.workers;
         workqueue::work(queue, workers, tasks, "storage capacity", handler, on_panic).await;
     }
 
@@ -281,7 +276,7 @@ impl Publisher {
     }
 
     async fn poll(&self) {
-        let every = self.0.settings.poll_interval.max(Duration::from_millis(1));
+        let every = self.0.settings.flags.poll_interval.max(Duration::from_millis(1));
         let mut ticks = interval_at(Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -325,7 +320,7 @@ impl Inner {
     /// Whether capacity is published for the class. An unset binding mode counts as late binding.
     fn publishes(&self, class: &StorageClass) -> bool {
         class.provisioner == self.names.driver
-            && (self.settings.for_immediate_binding
+            && (self.settings.flags.for_immediate_binding
                 || class.volume_binding_mode.as_deref() != Some(IMMEDIATE))
     }
 

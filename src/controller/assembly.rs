@@ -140,7 +140,7 @@ impl<P: Provisioner> Assembly<P> {
             deletes: self.deletes.clone(),
             random: Arc::clone(&self.deps.random),
             tasks: self.deps.tasks.clone(),
-            retry_max: self.deps.settings.retry_max,
+            retry_max: self.deps.settings.retry.max,
         }
     }
 

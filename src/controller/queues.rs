@@ -32,7 +32,7 @@ pub(super) struct Queues {
 impl Queues {
     pub(super) fn new(settings: &ControllerSettings, metrics: &Metrics) -> Self {
         let queue = |name, limiter| Queue::new(limiter, metrics.workqueue.queue(name));
-        let per_item = || Limiter::per_item(settings.retry_start, settings.retry_max);
+        let per_item = || Limiter::per_item(settings.retry);
         Self {
             claims: queue("claims", per_item()),
             volumes: queue("volumes", per_item()),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Address, Connector};
-use crate::runtime::Tasks;
+use crate::runtime::{Backoff, Tasks};
 
 /// The timeout of a single attempt to connect (grpc-go's minimum).
 const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -21,11 +21,8 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// a pod's memory.
 const MAX_HEADERS: u32 = 1 << 20;
 
-/// The longest pause between two attempts to connect.
-const MAX_BACKOFF: Duration = Duration::from_secs(1);
-
-/// The pause after the first failed attempt; it doubles after each further one.
-const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+/// The pauses between attempts to connect.
+const BACKOFF: Backoff = Backoff { start: Duration::from_millis(50), max: Duration::from_secs(1) };
 
 /// The interval of log messages while waiting for the driver.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -85,10 +82,10 @@ impl Dialer {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Connects; retries until it succeeds, with pauses of up to [`MAX_BACKOFF`].
+    /// Connects; retries until it succeeds, with pauses by [`BACKOFF`].
     pub(super) async fn dial_until_up(&self) -> Link {
-        let mut pause = FIRST_BACKOFF;
         let mut throttle = LogThrottle::later();
+        let mut failures = 0_u32;
         loop {
             let error = match self.dial().await {
                 Ok(link) => return link,
@@ -97,8 +94,8 @@ impl Dialer {
             if throttle.is_due() {
                 tracing::info!(address = %self.address, %error, "Still connecting");
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(MAX_BACKOFF);
+            sleep(BACKOFF.delay(failures)).await;
+            failures = failures.saturating_add(1);
         }
     }
 

@@ -1,16 +1,6 @@
 //! Names of PersistentVolumes, and validation of Kubernetes names.
 
-use crate::controller::provisioner::Failure;
-
-/// How PersistentVolumes are named (`--volume-name-prefix`, `--volume-name-uuid-length`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VolumeNaming {
-    /// The prefix, before a dash.
-    pub prefix: String,
-    /// How many characters of the claim's UID follow, without its dashes; `None`: all of it, with
-    /// dashes.
-    pub uuid_length: Option<usize>,
-}
+use crate::{controller::provisioner::Failure, flags::VolumeNaming};
 
 impl VolumeNaming {
     /// The name for the claim with this UID; always the same.

@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use serde_json::Value;
 
 use self::{
-    bids::{Bids, Delays},
+    bids::Bids,
     ownership::{Choice, Ownership},
     reach::NodePlace,
 };
@@ -30,35 +30,23 @@ use crate::{
         CallError,
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
     },
+    flags,
     kube::{
         ApiError, Edited, Name,
         objects::{Claim, View as _},
     },
     metrics::NodeMetrics,
-    runtime::Random,
+    runtime::{Backoff, Random},
 };
 
 /// The minimum time to wait for the watch to deliver a changed claim.
 const MIN_WAIT: Duration = Duration::from_millis(10);
 
-/// Configuration of node deployment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeDeploymentSettings {
-    /// The node's name.
-    pub node: String,
-    /// The node's topology segment, from its driver; `None` if the driver returns none.
-    pub topology: Option<BTreeMap<String, String>>,
-    /// `--node-deployment-immediate-binding`.
-    pub immediate_binding: bool,
-    /// `--node-deployment-base-delay`.
-    pub base_delay: Duration,
-    /// `--node-deployment-max-delay`.
-    pub max_delay: Duration,
-}
-
 /// This node's part in node deployment.
 pub struct NodeDeployment {
-    settings: NodeDeploymentSettings,
+    flags: flags::NodeDeployment,
+    /// The node's topology segment, from its driver; `None` if the driver returns none.
+    topology: Option<BTreeMap<String, String>>,
     bids: Bids,
     random: Arc<dyn Random>,
     metrics: NodeMetrics,
@@ -67,17 +55,18 @@ pub struct NodeDeployment {
 impl NodeDeployment {
     /// Creates it.
     pub fn new(
-        settings: NodeDeploymentSettings,
+        flags: flags::NodeDeployment,
+        topology: Option<BTreeMap<String, String>>,
         random: Arc<dyn Random>,
         metrics: NodeMetrics,
     ) -> Self {
-        let delays = Delays { base: settings.base_delay, max: settings.max_delay };
-        Self { settings, bids: Bids::new(delays), random, metrics }
+        let backoff = Backoff { start: flags.base_delay, max: flags.max_delay };
+        Self { flags, topology, bids: Bids::new(backoff), random, metrics }
     }
 
     /// The node's name.
     pub(super) fn node(&self) -> &str {
-        &self.settings.node
+        &self.flags.node_name
     }
 
     /// A random delay before this node does for a claim what any node may do.
@@ -95,8 +84,7 @@ impl NodeDeployment {
     /// # Errors
     /// The affinity can't be evaluated; in external-provisioner's words.
     pub(super) fn reaches(&self, affinity: Option<&VolumeNodeAffinity>) -> Result<bool, Failure> {
-        let NodeDeploymentSettings { node, topology, .. } = &self.settings;
-        let node_place = NodePlace { node, topology: topology.as_ref() };
+        let node_place = NodePlace { node: self.node(), topology: self.topology.as_ref() };
         node_place
             .meets(affinity)
             .map_err(|why| Failure::new(format!("checking volume affinity failed: {why}")))
@@ -109,10 +97,10 @@ impl NodeDeployment {
         provisioner: &CsiProvisioner,
         request: &ProvisionRequest,
     ) -> Turn {
-        let NodeDeploymentSettings { node, immediate_binding, .. } = &self.settings;
+        let immediate = self.flags.immediate_binding;
         let uid = request.claim.uid();
         let turn =
-            match ownership::ownership(node, *immediate_binding, &request.claim, &request.class) {
+            match ownership::ownership(self.node(), immediate, &request.claim, &request.class) {
                 Ownership::Ours => Turn::Ours,
                 Ownership::Others => Turn::Others,
                 Ownership::Free => self.bid(provisioner, request).await,
@@ -171,7 +159,7 @@ impl NodeDeployment {
             "node check failed: PVC {}/{}: selecting node {:?} for PVC failed: {error}",
             claim.namespace(),
             claim.name(),
-            self.settings.node
+            self.node()
         ))
     }
 
@@ -186,7 +174,7 @@ impl NodeDeployment {
         let judged = claim.metadata.resource_version.as_deref().unwrap_or_default();
         let mut choice = Choice::Gone;
         let edit = |object: &mut Value| {
-            let (chosen, edit) = ownership::select_node(object, &self.settings.node, judged);
+            let (chosen, edit) = ownership::select_node(object, self.node(), judged);
             choice = chosen;
             edit
         };
@@ -211,7 +199,7 @@ impl NodeDeployment {
 
     /// The request as it will be once this node is selected.
     fn with_this_node(&self, request: &ProvisionRequest) -> ProvisionRequest {
-        ProvisionRequest { selected_node: Some(self.settings.node.clone()), ..request.clone() }
+        ProvisionRequest { selected_node: Some(self.flags.node_name.clone()), ..request.clone() }
     }
 
     /// Whether this node has space for the claim's volume. If that can't be determined, returns

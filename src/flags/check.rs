@@ -1,14 +1,19 @@
-//! What the command line must not say, in the original's order and with its exit codes.
+//! Which command lines are refused, in external-provisioner's order and with its exit codes, and the
+//! warnings about the others.
 
 use std::{ffi::OsString, time::Duration};
 
 use super::{
     Flags, Gates, LeaderElection, Refusal,
-    command::Values,
+    arguments::{
+        Arguments, CapacityArguments, KubernetesArguments, LoggingArguments, RetiredArguments,
+    },
+    command::CommandLine,
     duration,
     retired::{
-        self, CAPACITY_MODE, ENABLE_LEADER_ELECTION, ENDPOINTS, LEADER_ELECTION_TYPE, RETIRED,
+        self, CAPACITY_MODE, ENABLE_LEADER_ELECTION, ENDPOINTS, LEADER_ELECTION_TYPE, Retired,
     },
+    values::CapacitySwitch,
 };
 use crate::go_fmt::quote;
 
@@ -24,17 +29,19 @@ const PROFILES: [&str; 5] = [
     "/debug/pprof/trace",
 ];
 
-/// The original's checks before it looks at `--version`: logging, gates, the node's name.
+/// external-provisioner's checks before `--version`: logging, gates, the node's name.
 pub(super) fn before_version(
-    values: &Values,
+    arguments: &Arguments,
     env: &impl Fn(&str) -> Option<OsString>,
 ) -> Result<(Gates, Vec<String>), Refusal> {
-    retired_values(values)?;
-    logging(values)?;
-    let gates = Gates::resolve(&values.gates()).map_err(|error| Refusal::new(&error, 255))?;
+    retired_values(&arguments.retired)?;
+    logging(&arguments.logging)?;
+    let gates = arguments.miscellaneous.feature_gates.iter().flatten();
+    let gates = gates.map(|(gate, value)| (gate.clone(), *value)).collect();
+    let gates = Gates::resolve(&gates).map_err(|error| Refusal::new(&error, 255))?;
     let no_node = env("NODE_NAME").is_none_or(|name| name.is_empty());
-    if values.get("node-deployment") && no_node {
-        // The original's words, though the flag has another name.
+    if arguments.node_deployment.node_deployment && no_node {
+        // external-provisioner's text, though the flag has another name.
         let text =
             "The NODE_NAME environment variable must be set when using --enable-node-deployment.";
         return Err(Refusal::new(text, 255));
@@ -42,39 +49,39 @@ pub(super) fn before_version(
     Ok(gates)
 }
 
-/// Its checks after that.
-pub(super) fn after_version(values: &Values) -> Result<(), Refusal> {
-    if values.text("metrics-address").is_some() && values.text("http-endpoint").is_some() {
+/// external-provisioner's checks after `--version`.
+pub(super) fn after_version(arguments: &Arguments) -> Result<(), Refusal> {
+    let given = |address: &Option<String>| address.as_ref().is_some_and(|text| !text.is_empty());
+    if given(&arguments.http.metrics_address) && given(&arguments.http.http_endpoint) {
         return Err(Refusal::new(
             "only one of `--metrics-address` and `--http-endpoint` can be set.",
             1,
         ));
     }
-    let length: i64 = values.get("volume-name-uuid-length");
+    let length = arguments.naming.volume_name_uuid_length;
     if length != -1 && !(0..=32).contains(&length) {
         let text = format!(
             "--volume-name-uuid-length={length} makes no names: a UUID has 32 digits; use 0 to 32, or -1 for the whole UUID"
         );
         return Err(Refusal::new(&text, 2));
     }
-    if values.get::<u64>("worker-threads") == 0 {
+    if arguments.provisioning.workers == 0 {
         return Err(Refusal::new(
             "--worker-threads=0 would never provision anything; use at least 1",
             2,
         ));
     }
-    bursts(values)
+    bursts(&arguments.kubernetes, wants_capacity(&arguments.capacity, &arguments.retired))
 }
 
-/// client-go's rule and words.
-fn bursts(values: &Values) -> Result<(), Refusal> {
-    let stuck = |qps: &str, unset: f64, burst: &str| {
-        let qps = if values.is_given(qps) { values.get(qps) } else { unset };
-        qps > 0.0 && values.get::<i64>(burst) <= 0
-    };
-    let capacity = || stuck("kube-api-capacity-qps", 1.0, "kube-api-capacity-burst");
-    // Unset, the original's rate is 5.
-    if stuck("kube-api-qps", 5.0, "kube-api-burst") || (wants_capacity(values) && capacity()) {
+/// client-go's rule and text.
+fn bursts(kubernetes: &KubernetesArguments, capacity: bool) -> Result<(), Refusal> {
+    let stuck = |qps: f64, burst: i64| qps > 0.0 && burst <= 0;
+    // external-provisioner's default is 5.
+    let objects_stuck = stuck(kubernetes.kube_api_qps.unwrap_or(5.0), kubernetes.kube_api_burst);
+    let capacity_stuck =
+        stuck(kubernetes.kube_api_capacity_qps, kubernetes.kube_api_capacity_burst);
+    if objects_stuck || (capacity && capacity_stuck) {
         return Err(Refusal::new(
             "Failed to create client: burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0",
             255,
@@ -83,7 +90,7 @@ fn bursts(values: &Values) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the original only finds out later: once the driver has answered, or by a panic.
+/// What external-provisioner only detects later: once the driver has answered, or by a panic.
 pub(super) fn make_sense(flags: &Flags) -> Result<(), Refusal> {
     let election = flags.leader_election.as_ref().map_or(Ok(()), election_times);
     election.map_err(|text| Refusal::new(text, 2))?;
@@ -108,7 +115,7 @@ pub(super) fn make_sense(flags: &Flags) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// client-go's rules and words.
+/// client-go's rules and texts.
 fn election_times(election: &LeaderElection) -> Result<(), &'static str> {
     let LeaderElection { lease_duration, renew_deadline, retry_period, .. } = election;
     // client-go's jitter factor, 1.2.
@@ -124,8 +131,8 @@ fn election_times(election: &LeaderElection) -> Result<(), &'static str> {
     }
 }
 
-fn logging(values: &Values) -> Result<(), Refusal> {
-    let errors = logging_errors(values);
+fn logging(arguments: &LoggingArguments) -> Result<(), Refusal> {
+    let errors = logging_errors(arguments);
     let all = match errors.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),
@@ -134,87 +141,119 @@ fn logging(values: &Values) -> Result<(), Refusal> {
     Err(Refusal::new(&format!("\"LoggingConfiguration is invalid\" err={}", quote(&all)), 1))
 }
 
-fn logging_errors(values: &Values) -> Vec<String> {
+fn logging_errors(arguments: &LoggingArguments) -> Vec<String> {
     let mut errors = Vec::new();
-    let frequency: i64 = values.get("log-flush-frequency");
-    if frequency <= 0 {
-        let shown = quote(&duration::format(frequency));
+    if arguments.log_flush_frequency <= 0 {
+        let shown = quote(&duration::format(arguments.log_flush_frequency));
         errors.push(format!("flushFrequency: Invalid value: {shown}: Must be greater than zero"));
     }
-    let format: String = values.get("logging-format");
+    let format = arguments.logging_format.as_str();
     if format != "text" && format != "json" {
-        errors.push(format!("format: Invalid value: {}: Unsupported log format", quote(&format)));
+        errors.push(format!("format: Invalid value: {}: Unsupported log format", quote(format)));
     }
-    if !values.vmodule().is_empty() && format != "text" && !format.is_empty() {
+    if arguments.vmodule.iter().any(|levels| !levels.is_empty()) && !["text", ""].contains(&format)
+    {
         errors.push("vmodule: Forbidden: Only supported for text log format".to_owned());
     }
-    for (flag, field) in [
-        ("log-text-split-stream", "options.text.splitStream"),
-        ("log-text-info-buffer-size", "options.text.infoBufferSize"),
-        ("log-json-split-stream", "options.json.splitStream"),
-        ("log-json-info-buffer-size", "options.json.infoBufferSize"),
-    ] {
-        if values.get(flag) {
-            errors.push(format!("{field}: Forbidden: Feature LoggingAlphaOptions is disabled"));
-        }
-    }
+    let alpha = [
+        (arguments.log_text_split_stream, "options.text.splitStream"),
+        (arguments.log_text_info_buffer_size, "options.text.infoBufferSize"),
+        (arguments.log_json_split_stream, "options.json.splitStream"),
+        (arguments.log_json_info_buffer_size, "options.json.infoBufferSize"),
+    ];
+    errors.extend(
+        alpha.into_iter().filter(|(set, _)| *set).map(|(_, field)| {
+            format!("{field}: Forbidden: Feature LoggingAlphaOptions is disabled")
+        }),
+    );
     errors
 }
 
-/// Retired flags mean what they meant, so what was wrong then is wrong now.
-fn retired_values(values: &Values) -> Result<(), Refusal> {
-    let refuse = |name: &str, allowed: &str, exit_code| {
-        let value: String = values.get(name);
-        Err(Refusal::new(
-            &format!("--{name}={value} is not supported: it was {allowed}"),
-            exit_code,
-        ))
+/// Retired flags keep their meaning, so the values that were wrong are wrong.
+fn retired_values(retired: &RetiredArguments) -> Result<(), Refusal> {
+    let refuse = |flag: &str, value: &str, allowed: &str, exit_code| {
+        let text = format!("--{flag}={value} is not supported: it was {allowed}");
+        Err(Refusal::new(&text, exit_code))
     };
-    match values.text(LEADER_ELECTION_TYPE).as_deref() {
-        None | Some("endpoints" | "leases") => {}
-        Some(_) => return refuse(LEADER_ELECTION_TYPE, "`endpoints` or `leases`", 1),
+    match retired.leader_election_type.as_deref() {
+        None | Some("" | "endpoints" | "leases") => {}
+        Some(kind) => return refuse(LEADER_ELECTION_TYPE, kind, "`endpoints` or `leases`", 1),
     }
-    match values.text(CAPACITY_MODE).as_deref() {
-        None | Some("central") => Ok(()),
-        Some(_) => refuse(CAPACITY_MODE, "`central` or empty", 2),
+    match retired.capacity_controller_deployment_mode.as_deref() {
+        None | Some("" | "central") => Ok(()),
+        Some(mode) => refuse(CAPACITY_MODE, mode, "`central` or empty", 2),
     }
 }
 
-/// `--enable-capacity`, or what once meant it.
-pub(super) fn wants_capacity(values: &Values) -> bool {
-    values.get("enable-capacity") || values.text(CAPACITY_MODE).is_some()
+/// `--enable-capacity`, or the retired flag for it.
+pub(super) fn wants_capacity(capacity: &CapacityArguments, retired: &RetiredArguments) -> bool {
+    let mode = retired.capacity_controller_deployment_mode.as_deref();
+    capacity.enable_capacity != CapacitySwitch::Off || mode.is_some_and(|mode| !mode.is_empty())
 }
 
-/// `--leader-election`, or what once meant it.
-pub(super) fn wants_leader_election(values: &Values) -> bool {
-    values.get("leader-election") || values.get(ENABLE_LEADER_ELECTION)
-}
-
-/// Whether the flag `name`, as given, made a replica of v1 lock something else than the Lease.
-fn locks_endpoints(values: &Values, name: &str) -> bool {
-    match (name, values.text(LEADER_ELECTION_TYPE).as_deref()) {
-        (ENABLE_LEADER_ELECTION, None) => values.get(ENABLE_LEADER_ELECTION),
-        (LEADER_ELECTION_TYPE, lock) => lock == Some("endpoints"),
+/// Whether a replica of v1 with the flag `name` locks something else than the Lease.
+fn locks_endpoints(name: &str, retired: &RetiredArguments) -> bool {
+    let kind = retired.leader_election_type.as_deref().filter(|kind| !kind.is_empty());
+    match (name, kind) {
+        (ENABLE_LEADER_ELECTION, None) => retired.enable_leader_election,
+        (LEADER_ELECTION_TYPE, kind) => kind == Some("endpoints"),
         _ => false,
     }
 }
 
 /// What the user should know.
-pub(super) fn warnings(values: &Values) -> Vec<String> {
-    let retired = RETIRED.iter().filter(|flag| values.is_given(flag.name));
-    let retired = retired.map(|flag| {
-        let more = if locks_endpoints(values, flag.name) { ENDPOINTS } else { "" };
+pub(super) fn warnings(line: &CommandLine) -> Vec<String> {
+    let Arguments { provisioning, capacity, http, retired, .. } = &line.arguments;
+    let warn = |flag: &&'static Retired| {
+        let more = if locks_endpoints(flag.name, retired) { ENDPOINTS } else { "" };
         retired::warning(flag, more)
-    });
-    let idle = ["cloning-protection-threads", "capacity-threads"]
+    };
+    let threads = [
+        ("cloning-protection-threads", provisioning.cloning_protection_workers),
+        ("capacity-threads", capacity.settings.workers),
+    ];
+    let idle = threads
         .iter()
-        .filter(|name| values.get::<u64>(name) == 0)
-        .map(|name| format!("--{name}=0 would leave work undone for ever; using 1"));
-    let spelling = (values.spelled("enable-capacity") == Some("central")).then(|| {
+        .filter(|(_, threads)| *threads == 0)
+        .map(|(name, _)| format!("--{name}=0 would leave work undone for ever; using 1"));
+    let spelling = (capacity.enable_capacity == CapacitySwitch::Central).then(|| {
         "--enable-capacity=central is a retired spelling: use --enable-capacity".to_owned()
     });
-    let deprecated = values
-        .is_given("metrics-address")
-        .then(|| "flag --metrics-address is deprecated: use --http-endpoint, which also serves health checks".to_owned());
-    retired.chain(idle).chain(spelling).chain(deprecated).collect()
+    let deprecated = http
+        .metrics_address
+        .as_ref()
+        .map(|_| "flag --metrics-address is deprecated: use --http-endpoint, which also serves health checks".to_owned());
+    line.retired.iter().map(warn).chain(idle).chain(spelling).chain(deprecated).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::values::Labels;
+
+    #[test]
+    fn inconsistent_durations_are_refused_with_client_gos_texts() {
+        for (lease, renew, retry, error) in [
+            (15_000, 10_000, 5_000, None),
+            (10_000, 10_000, 5_000, Some("leaseDuration must be greater than renewDeadline")),
+            (
+                15_000,
+                6_000,
+                5_000,
+                Some("renewDeadline must be greater than retryPeriod*JitterFactor"),
+            ),
+            (15_000, 6_001, 5_000, None),
+            (15_000, 10_000, 0, Some("retryPeriod must be greater than zero")),
+            (0, 0, 0, Some("leaseDuration must be greater than renewDeadline")),
+        ] {
+            let election = LeaderElection {
+                namespace: None,
+                lease_duration: Duration::from_millis(lease),
+                renew_deadline: Duration::from_millis(renew),
+                retry_period: Duration::from_millis(retry),
+                labels: Labels::new(),
+            };
+            assert_eq!(election_times(&election).err(), error, "{lease} {renew} {retry}");
+        }
+    }
 }

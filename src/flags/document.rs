@@ -1,13 +1,34 @@
-//! `docs/flags.md`, written from the tables, so that it cannot say anything else than they do.
+//! `docs/flags.md`, written from the flags' descriptions, so that it cannot differ from them.
 
 use std::fmt::Write as _;
 
+use clap::Arg;
+
 use super::{
-    command::kind,
+    command::command,
     gates,
     retired::{self, RETIRED},
-    table::FLAGS,
 };
+
+/// external-provisioner's first releases with each flag; our own flags are missing.
+#[rustfmt::skip] // one line a release: it is a table
+const SINCE: [(&str, &[&str]); 15] = [
+    ("v0.2", &["kubeconfig", "master", "csi-address", "volume-name-prefix", "volume-name-uuid-length", "v", "vmodule"]),
+    ("v0.3", &["version"]),
+    ("v0.4", &["feature-gates"]),
+    ("v1.1", &["timeout", "retry-interval-start", "retry-interval-max", "worker-threads"]),
+    ("v1.2", &["strict-topology", "leader-election-namespace"]),
+    ("v1.5", &["metrics-address", "metrics-path"]),
+    ("v1.6", &["cloning-protection-threads", "extra-create-metadata"]),
+    ("v2.0", &["kube-api-qps", "kube-api-burst", "default-fstype", "capacity-threads", "capacity-poll-interval", "capacity-for-immediate-binding", "capacity-ownerref-level", "leader-election"]),
+    ("v2.1", &["immediate-topology", "enable-capacity", "node-deployment", "node-deployment-immediate-binding", "node-deployment-base-delay", "node-deployment-max-delay", "http-endpoint"]),
+    ("v3.0", &["controller-publish-readonly", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period"]),
+    ("v3.2", &["kube-api-capacity-qps", "kube-api-capacity-burst", "prevent-volume-mode-conversion", "enable-pprof"]),
+    ("v5.2", &["logging-format", "log-flush-frequency", "log-text-split-stream", "log-json-split-stream", "log-text-info-buffer-size", "log-json-info-buffer-size"]),
+    ("v5.3", &["automaxprocs"]),
+    ("v6.2", &["leader-election-labels"]),
+    ("v6.3", &["snapshot-orphan-sweep-interval"]),
+];
 
 const INTRODUCTION: &str = "\
 # Command line
@@ -50,24 +71,35 @@ They are the original's, but for what [differences.md](differences.md#start-stop
 fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     // Writing to a text cannot fail.
-    let mut group = "";
-    for flag in &FLAGS {
-        if flag.group != group {
-            group = flag.group;
+    let mut group = String::new();
+    for flag in command().get_arguments().filter(|flag| !flag.is_hide_set()) {
+        let heading = flag.get_help_heading().unwrap();
+        if heading != group {
+            group = heading.to_owned();
             let head = "| flag | takes | default | meaning | since |\n|---|---|---|---|---|";
             let _ = writeln!(page, "\n## {group}\n\n{head}");
         }
-        let spelled = if flag.name == "v" { "`-v`, `--v`".into() } else { code(flag.name, "--") };
-        let default = if flag.default.is_empty() { String::new() } else { code(flag.default, "") };
-        let since = if flag.since.is_empty() { "here only" } else { flag.since };
-        let help = flag.help.replace('|', "\\|");
-        let _ =
-            writeln!(page, "| {spelled} | {} | {default} | {help} | {since} |", kind(flag.takes));
+        let _ = writeln!(page, "{}", row(flag));
     }
     page.push_str(&gates());
     page.push_str(&retired());
     let _ = write!(page, "\n{EXIT_CODES}");
     page
+}
+
+/// The line of a flag.
+fn row(flag: &Arg) -> String {
+    let name = flag.get_long().unwrap();
+    let spelled = if name == "v" { "`-v`, `--v`".into() } else { code(name, "--") };
+    let kind = &flag.get_value_names().unwrap()[0];
+    let default = flag.get_default_values().first().filter(|default| !default.is_empty());
+    let default = default.map(|text| code(text.to_str().unwrap(), "")).unwrap_or_default();
+    let help = flag.get_help().unwrap().to_string().replace('|', "\\|");
+    // The gates have a section of their own.
+    let help = help.lines().next().unwrap().trim_end_matches(':');
+    let since = SINCE.iter().find(|(_, flags)| flags.contains(&name));
+    let since = since.map_or("here only", |(release, _)| release);
+    format!("| {spelled} | {kind} | {default} | {help} | {since} |")
 }
 
 fn gates() -> String {
@@ -108,6 +140,15 @@ fn retired() -> String {
 
 fn code(text: &str, prefix: &str) -> String {
     format!("`{prefix}{text}`")
+}
+
+#[test]
+fn external_provisioners_51_flags_and_3_of_our_own() {
+    let known = SINCE.iter().flat_map(|(_, flags)| *flags);
+    let flags: Vec<_> =
+        command().get_arguments().map(|flag| flag.get_long().unwrap().to_owned()).collect();
+    assert_eq!(flags.len(), 54 + RETIRED.len());
+    assert_eq!(known.filter(|known| flags.iter().any(|flag| flag == *known)).count(), 51);
 }
 
 #[test]

@@ -1,15 +1,14 @@
-//! Go's durations: reading them as `time.ParseDuration` does, writing them as `String()` does.
+//! Go's durations, parsed as by `time.ParseDuration` and formatted as by `String()`.
 //!
-//! Owns the syntax (`1h15m30.918s`, units ns, us, µs, ms, s, m, h), its error texts and its
-//! limits (a 64-bit count of nanoseconds). Promises never to panic, and that what [`format()`]
-//! writes [`parse`] reads back.
+//! Syntax (`1h15m30.918s`, units ns, us, µs, ms, s, m, h), error texts and limits (a 64-bit count of
+//! nanoseconds) are Go's. Never panics; [`parse`] reads what [`format()`] writes.
 
 use std::{fmt::Write as _, time::Duration};
 
 /// Nanoseconds, as Go counts a duration: negative ones included.
 pub(super) type Nanos = i64;
 
-/// Why a text is no duration; worded as Go words it.
+/// Why a text is no duration, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DurationError {
     /// Not a duration at all, or one that 64 bits cannot count.
@@ -18,7 +17,7 @@ pub(super) enum DurationError {
     /// A number without its unit.
     #[error("time: missing unit in duration {}", quote(.0))]
     MissingUnit(String),
-    /// A number with a unit nobody knows.
+    /// A number with an unknown unit.
     #[error("time: unknown unit {} in duration {}", quote(.unit), quote(.text))]
     UnknownUnit {
         /// The unit.

@@ -1,15 +1,15 @@
 //! Feature gates.
 //!
-//! Owns every gate that `--feature-gates` takes, its default and its stage. Promises the
-//! original's rules: gates of Kubernetes' own servers are accepted and mean nothing here, locked
-//! ones cannot be changed, `AllAlpha` and `AllBeta` set what is not set by name. Gates that
-//! earlier releases had are accepted with a warning, where the original ends.
+//! Contains every gate that `--feature-gates` takes, its default and its stage, and follows the rules of
+//! external-provisioner: gates of Kubernetes' servers are accepted without effect, locked ones cannot be
+//! changed, `AllAlpha` and `AllBeta` set what is not set by name. Gates of earlier releases are accepted
+//! with a warning; external-provisioner ends.
 
 use std::collections::BTreeMap;
 
-use super::go::{Refused, Voice, boolean};
+use super::values::{Refused, boolean};
 
-/// The gates this program looks at.
+/// The gates that have an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // each is a gate of its own
 pub struct Gates {
@@ -18,14 +18,14 @@ pub struct Gates {
     /// Parameters of `VolumeAttributesClass` objects are passed on. `None`: not set by the user, so it is
     /// on where the API server has the kind.
     pub volume_attributes_class: Option<bool>,
-    /// Classes of ceph-csi's RBD driver get what a fork of the original gave them.
+    /// Classes of ceph-csi's RBD driver get what a fork of external-provisioner gave them.
     pub ceph_rbd_extensions: bool,
     /// Claims may name data sources in other namespaces.
     pub cross_namespace_volume_data_source: bool,
-    /// The original's switch for a graceful end, which this program has anyway.
+    /// external-provisioner's switch for a graceful shutdown, which this program always has.
     pub release_leader_election_on_exit: bool,
-    /// Ceph's driver serves classes and volumes of the in-tree plugin `kubernetes.io/rbd`, too, as
-    /// in Kubernetes 1.23 to 1.30; the original no longer knows this gate.
+    /// Ceph's driver also serves classes and volumes of the in-tree plugin `kubernetes.io/rbd`, as in
+    /// Kubernetes 1.23 to 1.30; external-provisioner no longer has this gate.
     pub csi_migration_rbd: bool,
 }
 
@@ -57,7 +57,7 @@ const fn locked(name: &'static str, stage: Stage, default: bool) -> Gate {
     Gate { name, stage, default, locked: true }
 }
 
-/// Gates that mean something here.
+/// The gates that have an effect.
 const OWN: [Gate; 6] = [
     gate("CSIMigrationRBD", Deprecated, false),
     gate("CephRBDExtensions", Alpha, false),
@@ -67,7 +67,7 @@ const OWN: [Gate; 6] = [
     gate("VolumeAttributesClass", Ga, true),
 ];
 
-/// Gates of Kubernetes 1.36's server library, which the original accepts because it links it.
+/// Gates of Kubernetes 1.36's server library, which external-provisioner accepts because it links it.
 const FOREIGN: [Gate; 47] = [
     gate("AllAlpha", Alpha, false),
     gate("AllBeta", Beta, false),
@@ -118,7 +118,7 @@ const FOREIGN: [Gate; 47] = [
     gate("WatchList", Beta, true),
 ];
 
-/// Gates that earlier releases had, with what became of them.
+/// The gates of earlier releases, and what became of them.
 pub(super) const RETIRED: [(&str, &str); 8] = [
     ("CSINodeInfo", "CSINode objects are always used"),
     ("ComponentSLIs", OF_SERVERS),
@@ -141,17 +141,17 @@ pub(super) fn parse(text: &str) -> Result<Map, Refused> {
 fn pair(text: &str) -> Result<(String, bool), Refused> {
     let (name, value) = text
         .split_once('=')
-        .ok_or_else(|| Refused("malformed pair, expect string=bool".to_owned()))?;
+        .ok_or_else(|| Refused::Other("malformed pair, expect string=bool".to_owned()))?;
     let (name, value) = (name.trim(), value.trim());
-    let refuse = |why| Refused(format!("invalid value of {name}: {value}, err: {why}"));
-    Ok((name.to_owned(), boolean(value, Voice::Pflag).map_err(refuse)?))
+    let refuse = |why| Refused::Other(format!("invalid value of {name}: {value}, err: {why}"));
+    Ok((name.to_owned(), boolean(value).map_err(refuse)?))
 }
 
 impl Gates {
     /// The gates as `map` sets them, and warnings.
     ///
     /// # Errors
-    /// The original's text about unknown gates, and locked ones set to another value.
+    /// external-provisioner's text about unknown gates, and locked ones set to another value.
     pub(super) fn resolve(map: &Map) -> Result<(Self, Vec<String>), String> {
         let mut warnings = Vec::new();
         let mut errors = Vec::new();
@@ -189,7 +189,7 @@ enum Judgement {
     Refuse(String),
 }
 
-/// What is to be said about setting one gate.
+/// The judgement of one gate that is set.
 fn judge(name: &str, value: bool) -> Judgement {
     if let Some((_, instead)) = RETIRED.iter().find(|(retired, _)| *retired == name) {
         return Judgement::Warn(format!("feature gate {name} is retired and ignored: {instead}"));
@@ -213,7 +213,7 @@ fn judge(name: &str, value: bool) -> Judgement {
     ))
 }
 
-/// The gates that mean something here: name, stage, default.
+/// The gates that have an effect: name, stage, default.
 #[cfg(test)]
 pub(super) fn own() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
     OWN.iter().map(|gate| {
@@ -227,13 +227,13 @@ pub(super) fn own() -> impl Iterator<Item = (&'static str, &'static str, bool)> 
     })
 }
 
-/// The gates that are no longer up for change are left out, as in the original's usage.
-pub(super) fn help() -> String {
+/// The gates that can still change, as in external-provisioner's usage.
+pub(super) fn usage() -> String {
     let lines = OWN.iter().filter(|gate| matches!(gate.stage, Alpha | Beta)).map(|gate| {
         let stage = if gate.stage == Alpha { "ALPHA" } else { "BETA" };
         format!("{}=true|false ({stage} - default={})", gate.name, gate.default)
     });
-    lines.collect::<Vec<_>>().join("\n")
+    lines.fold("Features switched by name:".to_owned(), |usage, line| usage + "\n" + &line)
 }
 
 #[cfg(test)]
@@ -313,17 +313,17 @@ mod tests {
 
     #[test]
     fn malformed_values_are_refused_in_the_originals_words() {
-        assert_eq!(parse("Foo").unwrap_err().0, "malformed pair, expect string=bool");
+        assert_eq!(parse("Foo").unwrap_err().to_string(), "malformed pair, expect string=bool");
         let error =
             "invalid value of A: maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax";
-        assert_eq!(parse("A=maybe").unwrap_err().0, error);
+        assert_eq!(parse("A=maybe").unwrap_err().to_string(), error);
     }
 
     #[test]
-    fn help_lists_what_can_still_change() {
+    fn the_usage_lists_what_can_still_change() {
         assert!(
-            help().contains("CrossNamespaceVolumeDataSource=true|false (ALPHA - default=false)")
+            usage().contains("CrossNamespaceVolumeDataSource=true|false (ALPHA - default=false)")
         );
-        assert!(!help().contains("Topology"));
+        assert!(!usage().contains("Topology"));
     }
 }

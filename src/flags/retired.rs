@@ -1,15 +1,14 @@
-//! Flags that earlier releases had, from v0.2 to v6.2.
+//! The flags of earlier releases, from v0.2 to v6.2.
 //!
-//! Owns their names, what they take, and what to say about them. The original ends with "unknown
-//! flag" on most; manifests that grew over years are spared that crash loop here. Promises one
-//! clear warning for each that is given.
+//! Contains their names, and what to do instead. external-provisioner ends with "unknown flag" on most
+//! of them; this program accepts them with one warning each, for manifests that grew over years.
 
-/// What a retired flag takes.
+/// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     /// A value.
     Value,
-    /// Nothing, or `=true` or `=false`.
+    /// Nothing, or a bool after `=`.
     Switch,
 }
 
@@ -17,75 +16,58 @@ pub(super) enum Takes {
 #[derive(Debug)]
 pub(super) struct Retired {
     pub(super) name: &'static str,
-    /// The original's first and last release with it.
+    /// external-provisioner's first and last release with it.
     pub(super) releases: &'static str,
-    pub(super) takes: Takes,
-    /// What becomes of it: completes "flag --name is retired: ".
+    /// What the flag takes if it is ignored. The others are fields of
+    /// [`RetiredArguments`](super::arguments::RetiredArguments).
+    pub(super) ignored: Option<Takes>,
+    /// What to do about it: completes "flag --name is retired: ".
     pub(super) advice: &'static str,
+}
+
+const fn flag(
+    name: &'static str,
+    releases: &'static str,
+    ignored: Option<Takes>,
+    advice: &'static str,
+) -> Retired {
+    Retired { name, releases, ignored, advice }
 }
 
 const LOGGING: &str = "it is ignored; logs go to stderr, see --logging-format and -v";
 
-const fn logging(name: &'static str, releases: &'static str, takes: Takes) -> Retired {
-    Retired { name, releases, takes, advice: LOGGING }
-}
-
-/// Turned on, it turns leader election on.
-pub(super) const ENABLE_LEADER_ELECTION: &str = "enable-leader-election";
-/// Said which object elections used.
-pub(super) const LEADER_ELECTION_TYPE: &str = "leader-election-type";
-/// `central` turns capacity on.
-pub(super) const CAPACITY_MODE: &str = "capacity-controller-deployment-mode";
-
-/// What v1 locked unless it was told otherwise.
+/// What v1 locks by default.
 pub(super) const ENDPOINTS: &str = "a replica of v1 locks an Endpoints object, which this program does not look at: scale it to 0 before this one starts, or give it --leader-election-type=leases first";
 
-/// All retired flags.
+pub(super) const ENABLE_LEADER_ELECTION: &str = "enable-leader-election";
+pub(super) const LEADER_ELECTION_TYPE: &str = "leader-election-type";
+pub(super) const CAPACITY_MODE: &str = "capacity-controller-deployment-mode";
+
+const VALUE: Option<Takes> = Some(Takes::Value);
+const SWITCH: Option<Takes> = Some(Takes::Switch);
+
+/// All of them.
+#[rustfmt::skip] // one line a flag: it is a table
 pub(super) const RETIRED: [Retired; 16] = [
-    Retired {
-        name: "provisioner",
-        releases: "v0.2 to v1.6",
-        takes: Takes::Value,
-        advice: "it is ignored; the driver tells its name",
-    },
-    Retired {
-        name: "connection-timeout",
-        releases: "v0.2 to v1.6",
-        takes: Takes::Value,
-        advice: "it is ignored; --timeout bounds the calls to the driver",
-    },
-    Retired {
-        name: ENABLE_LEADER_ELECTION,
-        releases: "v0.4 to v1.6",
-        takes: Takes::Switch,
-        advice: "use --leader-election",
-    },
-    Retired {
-        name: LEADER_ELECTION_TYPE,
-        releases: "v1.1 to v1.6",
-        takes: Takes::Value,
-        advice: "leader election always uses Leases; remove it",
-    },
-    Retired {
-        name: CAPACITY_MODE,
-        releases: "v2.0",
-        takes: Takes::Value,
-        advice: "use --enable-capacity",
-    },
-    logging("logtostderr", "v0.2 to v5.1", Takes::Switch),
-    logging("alsologtostderr", "v0.2 to v5.1", Takes::Switch),
-    logging("add_dir_header", "v1.5 to v5.1", Takes::Switch),
-    logging("skip_headers", "v1.0 to v5.1", Takes::Switch),
-    logging("skip_log_headers", "v1.5 to v5.1", Takes::Switch),
-    logging("one_output", "v2.1 to v5.1", Takes::Switch),
-    logging("stderrthreshold", "v0.2 to v5.1", Takes::Value),
-    logging("log_dir", "v0.2 to v5.1", Takes::Value),
-    logging("log_file", "v1.0 to v5.1", Takes::Value),
-    logging("log_file_max_size", "v1.5 to v5.1", Takes::Value),
-    logging("log_backtrace_at", "v0.2 to v5.1", Takes::Value),
+    flag("provisioner", "v0.2 to v1.6", VALUE, "it is ignored; the driver tells its name"),
+    flag("connection-timeout", "v0.2 to v1.6", VALUE, "it is ignored; --timeout bounds the calls to the driver"),
+    flag(ENABLE_LEADER_ELECTION, "v0.4 to v1.6", None, "use --leader-election"),
+    flag(LEADER_ELECTION_TYPE, "v1.1 to v1.6", None, "leader election always uses Leases; remove it"),
+    flag(CAPACITY_MODE, "v2.0", None, "use --enable-capacity"),
+    flag("logtostderr", "v0.2 to v5.1", SWITCH, LOGGING),
+    flag("alsologtostderr", "v0.2 to v5.1", SWITCH, LOGGING),
+    flag("add_dir_header", "v1.5 to v5.1", SWITCH, LOGGING),
+    flag("skip_headers", "v1.0 to v5.1", SWITCH, LOGGING),
+    flag("skip_log_headers", "v1.5 to v5.1", SWITCH, LOGGING),
+    flag("one_output", "v2.1 to v5.1", SWITCH, LOGGING),
+    flag("stderrthreshold", "v0.2 to v5.1", VALUE, LOGGING),
+    flag("log_dir", "v0.2 to v5.1", VALUE, LOGGING),
+    flag("log_file", "v1.0 to v5.1", VALUE, LOGGING),
+    flag("log_file_max_size", "v1.5 to v5.1", VALUE, LOGGING),
+    flag("log_backtrace_at", "v0.2 to v5.1", VALUE, LOGGING),
 ];
 
-/// What to say to somebody who gives the flag; `more` may add something to it.
+/// The warning about the flag; `more` is added to it.
 pub(super) fn warning(retired: &Retired, more: &str) -> String {
     let Retired { name, releases, advice, .. } = retired;
     let more = if more.is_empty() { String::new() } else { format!("; {more}") };

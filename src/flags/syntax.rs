@@ -1,41 +1,33 @@
-//! The command line's syntax, as pflag reads it.
+//! The syntax of the command line, as in pflag.
 //!
-//! Owns the split of arguments into flags with their values: `--name=value`, `--name value`,
-//! `--name` where a value may be left out, the shorthand `-v`, words (ignored) and `--` (the end).
-//! Promises pflag's error texts and that the first error in the order of arguments is the one
-//! told. Leaves what values mean to [`command`](super::command).
+//! Splits the arguments into flags with their values: `--name=value`, `--name value`, `--name` alone for
+//! a switch, the shorthand `-v`, words (ignored) and `--` (the end). Stops at the first error, with
+//! pflag's text. The values are parsed by [`command`](super::command).
 
+use super::retired::Takes;
 use crate::go_fmt::quote;
-
-/// What the syntax needs to know of a flag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// The flag's name.
-    pub(super) name: &'static str,
-    /// The value it has when it is given without one; `None`: the next argument is its value.
-    pub(super) implied: Option<&'static str>,
-}
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Given {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) value: String,
 }
 
 /// Why reading stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// All arguments are read.
+    /// The end of the arguments.
     End,
-    /// Help was asked for.
+    /// Help was requested.
     Help,
-    /// An argument is no good: pflag's text.
+    /// pflag's text about a wrong argument.
     Error(String),
 }
 
-/// Reads `args` (without the program's name). Flags up to the stop are given back with it.
-pub(super) fn read(args: &[String], known: impl Fn(&str) -> Option<Shape>) -> (Vec<Given>, Stop) {
+/// Reads `args`, which do not include the program's name. Returns the flags before the stop, and the stop.
+/// `known` says what a flag takes.
+pub(super) fn read(args: &[String], known: impl Fn(&str) -> Option<Takes>) -> (Vec<Given>, Stop) {
     let mut reader = Reader { args: args.iter(), known, given: Vec::new() };
     let stop = reader.run();
     (reader.given, stop)
@@ -47,7 +39,7 @@ struct Reader<'a, F> {
     given: Vec<Given>,
 }
 
-impl<F: Fn(&str) -> Option<Shape>> Reader<'_, F> {
+impl<F: Fn(&str) -> Option<Takes>> Reader<'_, F> {
     fn run(&mut self) -> Stop {
         while let Some(arg) = self.args.next() {
             let read = match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
@@ -71,14 +63,14 @@ impl<F: Fn(&str) -> Option<Shape>> Reader<'_, F> {
             Some((name, value)) => (name, Some(value)),
             None => (long, None),
         };
-        let Some(shape) = (self.known)(name) else {
+        let Some(takes) = (self.known)(name) else {
             return Err(match name {
                 "help" => Stop::Help,
                 _ => Stop::Error(format!("unknown flag: --{name}")),
             });
         };
         let missing = || format!("flag needs an argument: --{name}");
-        self.give(shape, value.map(str::to_owned), missing)
+        self.give(name, takes, value.map(str::to_owned), missing)
     }
 
     /// The only shorthand with a meaning is `-v`, whose value may follow at once (`-v5`, `-v=5`).
@@ -90,23 +82,25 @@ impl<F: Fn(&str) -> Option<Shape>> Reader<'_, F> {
                 _ => Stop::Error(format!("unknown shorthand flag: '{letter}' in -{short}")),
             });
         };
-        let Some(shape) = (self.known)("v") else { return Ok(()) };
         // A lone `=` is the value itself, as in pflag.
         let value = rest.strip_prefix('=').filter(|value| !value.is_empty()).unwrap_or(rest);
         let value = (!value.is_empty()).then(|| value.to_owned());
-        self.give(shape, value, || format!("flag needs an argument: 'v' in -{short}"))
+        self.give("v", Takes::Value, value, || format!("flag needs an argument: 'v' in -{short}"))
     }
 
     fn give(
         &mut self,
-        shape: Shape,
+        name: &str,
+        takes: Takes,
         value: Option<String>,
         missing: impl Fn() -> String,
     ) -> Result<(), Stop> {
-        let implied = || shape.implied.map(str::to_owned);
-        let value = value.or_else(implied).or_else(|| self.args.next().cloned());
+        let value = value.or_else(|| match takes {
+            Takes::Switch => Some("true".to_owned()),
+            Takes::Value => self.args.next().cloned(),
+        });
         let value = value.ok_or_else(|| Stop::Error(missing()))?;
-        self.given.push(Given { name: shape.name, value });
+        self.given.push(Given { name: name.to_owned(), value });
         Ok(())
     }
 }
@@ -121,16 +115,15 @@ pub(super) fn invalid_value(name: &str, value: &str, cause: &str) -> String {
 mod tests {
     use super::*;
 
-    fn known(name: &str) -> Option<Shape> {
-        Some(match name {
-            "timeout" => Shape { name: "timeout", implied: None },
-            "strict" => Shape { name: "strict", implied: Some("true") },
-            "v" => Shape { name: "v", implied: None },
-            _ => return None,
-        })
+    fn known(name: &str) -> Option<Takes> {
+        match name {
+            "timeout" | "v" => Some(Takes::Value),
+            "strict" => Some(Takes::Switch),
+            _ => None,
+        }
     }
 
-    fn run(args: &[&str]) -> (Vec<(&'static str, String)>, Stop) {
+    fn run(args: &[&str]) -> (Vec<(String, String)>, Stop) {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         let (given, stop) = read(&args, known);
         (given.into_iter().map(|g| (g.name, g.value)).collect(), stop)
@@ -155,7 +148,11 @@ mod tests {
             (&["word", "-", "-v5", "more"], "v", "5"),
             (&["-v5", "--", "--nosuch"], "v", "5"),
         ] {
-            assert_eq!(run(args), (vec![(name, value.to_owned())], Stop::End), "{args:?}");
+            assert_eq!(
+                run(args),
+                (vec![(name.to_owned(), value.to_owned())], Stop::End),
+                "{args:?}"
+            );
         }
     }
 
@@ -183,7 +180,7 @@ mod tests {
             run(&["--nosuch", "--help"]).1,
             Stop::Error("unknown flag: --nosuch".to_owned())
         );
-        assert_eq!(run(&["--strict", "--nosuch"]).0, [("strict", "true".to_owned())]);
+        assert_eq!(run(&["--strict", "--nosuch"]).0, [("strict".to_owned(), "true".to_owned())]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The command line as a whole.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -37,15 +39,14 @@ fn defaults_are_the_originals() {
             kubeconfig: None,
             master: None,
             rate: None,
-            capacity_rate: Some(Rate { qps: 1.0, burst: 5 }),
+            capacity_rate: Some(RateLimit { qps: 1.0, burst: 5 }),
         }
     );
     assert_eq!(flags.driver, Driver { address: "/run/csi/socket".to_owned(), timeout: secs(10) });
+    assert_eq!(flags.naming, VolumeNaming { prefix: "pvc".to_owned(), uuid_length: None });
     assert_eq!(
         flags.provisioning,
         Provisioning {
-            name_prefix: "pvc".to_owned(),
-            name_uuid_length: None,
             retry_start: secs(1),
             retry_max: secs(300),
             workers: 100,
@@ -551,10 +552,10 @@ fn idle_workers_are_warned_of() {
 
 /// Arguments made of what arguments are made of.
 fn argument() -> impl Strategy<Value = String> {
-    let names: Vec<String> = table::FLAGS
-        .iter()
-        .map(|flag| flag.name)
-        .chain(retired::RETIRED.iter().map(|flag| flag.name))
+    let command = command::command();
+    let names: Vec<String> = command
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
         .flat_map(|name| [format!("--{name}"), format!("--{name}=")])
         .chain(["-v", "-", "--", "word"].map(str::to_owned))
         .collect();
@@ -571,7 +572,7 @@ proptest! {
         match parse(&args) {
             Ok(parsed) => {
                 prop_assert!(parsed.flags.provisioning.workers > 0);
-                prop_assert!(parsed.flags.provisioning.name_uuid_length.is_none_or(|n| (0..=32).contains(&n)));
+                prop_assert!(parsed.flags.naming.uuid_length.is_none_or(|n| (0..=32).contains(&n)));
             }
             Err(refusal) => {
                 prop_assert!([0, 1, 2, 255].contains(&refusal.exit_code));

@@ -1,4 +1,4 @@
-//! The settings of an election.
+//! The settings of an election. `flags` has checked that the durations are consistent.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,37 +26,7 @@ pub struct ElectionSettings {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The durations are inconsistent. The texts are client-go's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// Another candidate could take the Lease while this one leads.
-    #[error("leaseDuration must be greater than renewDeadline")]
-    LeaseDuration,
-    /// There would be no time for a second attempt.
-    #[error("renewDeadline must be greater than retryPeriod*JitterFactor")]
-    RenewDeadline,
-    /// Renewals would have no delay.
-    #[error("retryPeriod must be greater than zero")]
-    RetryPeriod,
-}
-
 impl ElectionSettings {
-    /// Checks that the durations are consistent.
-    ///
-    /// # Errors
-    /// The first violated rule.
-    pub fn check(&self) -> Result<(), SettingsError> {
-        if self.lease_duration <= self.renew_deadline {
-            Err(SettingsError::LeaseDuration)
-        } else if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {
-            Err(SettingsError::RenewDeadline)
-        } else if self.retry_period.is_zero() {
-            Err(SettingsError::RetryPeriod)
-        } else {
-            Ok(())
-        }
-    }
-
     /// The `leaseDurationSeconds`: rounded up, so that other candidates never wait for less.
     pub(super) fn lease_seconds(&self) -> i64 {
         let seconds =
@@ -78,26 +48,6 @@ mod tests {
             renew_deadline: Duration::from_millis(renew),
             retry_period: Duration::from_millis(retry),
             labels: BTreeMap::new(),
-        }
-    }
-
-    #[test]
-    fn inconsistent_durations_are_refused_with_client_gos_texts() {
-        for (lease, renew, retry, error) in [
-            (15_000, 10_000, 5_000, None),
-            (10_000, 10_000, 5_000, Some("leaseDuration must be greater than renewDeadline")),
-            (
-                15_000,
-                6_000,
-                5_000,
-                Some("renewDeadline must be greater than retryPeriod*JitterFactor"),
-            ),
-            (15_000, 6_001, 5_000, None),
-            (15_000, 10_000, 0, Some("retryPeriod must be greater than zero")),
-            (0, 0, 0, Some("leaseDuration must be greater than renewDeadline")),
-        ] {
-            let found = settings(lease, renew, retry).check().err().map(|error| error.to_string());
-            assert_eq!(found.as_deref(), error, "{lease} {renew} {retry}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
         testing::{Answer, Server, client, event_lane, paused_clock, random},
     },
     metrics::Metrics,
-    runtime::{Tasks, TokioSpawner},
+    runtime::{Backoff, Tasks, TokioSpawner},
 };
 
 /// The driver whose calls are protected.
@@ -23,8 +23,7 @@ pub(super) const SETTINGS: ProtectionSettings = ProtectionSettings {
     clones: true,
     workers: 1,
     sweep_interval: None,
-    retry_start: Duration::from_secs(1),
-    retry_max: Duration::from_secs(1),
+    retry: Backoff { start: Duration::from_secs(1), max: Duration::from_secs(1) },
     peers: false,
     cross_namespace_sources: true,
     timeout: Some(Duration::from_secs(3600)),

@@ -215,8 +215,11 @@ fn counted(server: &Server, method: &str, url: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_grant_exists() {
     let server = origin_server(DRIVER, 4);
-    let settings =
-        ProtectionSettings { retry_max: Duration::from_secs(300), timeout: None, ..SETTINGS };
+    let settings = ProtectionSettings {
+        retry: Backoff { max: Duration::from_secs(300), ..SETTINGS.retry },
+        timeout: None,
+        ..SETTINGS
+    };
     let protection = protection(&server, settings);
     show_clone(&protection, "x");
     let ended = at_work(&protection);

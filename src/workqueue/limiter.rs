@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
+use crate::runtime::Backoff;
+
 /// Computes the back-off of failed keys.
 #[derive(Debug, Clone)]
 pub struct Limiter {
-    start: Duration,
-    max: Duration,
+    per_item: Backoff,
     bucket: Option<Bucket>,
 }
 
 impl Limiter {
-    /// Delays a key by `start` after its first failure and twice as long after each further one, up to
-    /// `max`. Like client-go, without jitter.
-    pub fn per_item(start: Duration, max: Duration) -> Self {
-        Self { start, max, bucket: None }
+    /// Delays each key by its own back-off. Like client-go, without jitter.
+    pub fn per_item(per_item: Backoff) -> Self {
+        Self { per_item, bucket: None }
     }
 
     /// Delays a key by the greater of this limiter's delay and that of `bucket`, which all keys of the
@@ -28,26 +28,15 @@ impl Limiter {
     /// client-go's `DefaultControllerRateLimiter`: 5 ms doubling up to 1000 s per key, and 10 retries a
     /// second with bursts of 100 for all keys.
     pub fn controller_default() -> Self {
-        let per_item = Self::per_item(Duration::from_millis(5), Duration::from_secs(1000));
-        Self::max_of(per_item, Bucket::new(10.0, 100))
+        let per_item = Backoff { start: Duration::from_millis(5), max: Duration::from_secs(1000) };
+        Self::max_of(Self::per_item(per_item), Bucket::new(10.0, 100))
     }
 
     /// Returns the delay of a key that has failed `failures` times before this failure.
     pub(super) fn wait(&mut self, failures: u32, now: Duration) -> Duration {
-        let own = backoff(self.start, self.max, failures);
+        let own = self.per_item.delay(failures);
         self.bucket.as_mut().map_or(own, |bucket| bucket.reserve(now).max(own))
     }
-}
-
-/// `start * 2^failures`, at most `max`.
-fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
-    if start.is_zero() {
-        return Duration::ZERO;
-    }
-    2_u32
-        .checked_pow(failures)
-        .and_then(|factor| start.checked_mul(factor))
-        .map_or(max, |wait| wait.min(max))
 }
 
 /// A token bucket: starts full, refills evenly, lets callers reserve ahead of time.
@@ -81,30 +70,10 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const fn secs(n: u64) -> Duration {
         Duration::from_secs(n)
-    }
-
-    #[test]
-    fn backoff_doubles_up_to_the_maximum() {
-        let waits: Vec<u64> = (0..12).map(|n| backoff(secs(1), secs(300), n).as_secs()).collect();
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-    }
-
-    #[test]
-    fn backoff_edges() {
-        assert_eq!(
-            backoff(secs(10), secs(5), 0),
-            secs(5),
-            "a start above the maximum is the maximum"
-        );
-        assert_eq!(backoff(Duration::ZERO, secs(5), 40), Duration::ZERO);
-        assert_eq!(backoff(Duration::from_nanos(1), secs(5), u32::MAX), secs(5));
-        assert_eq!(backoff(Duration::MAX, Duration::MAX, 3), Duration::MAX);
     }
 
     #[test]
@@ -126,18 +95,10 @@ mod tests {
 
     #[test]
     fn the_stricter_limiter_decides() {
-        let mut limiter = Limiter::max_of(Limiter::per_item(secs(1), secs(8)), Bucket::new(0.1, 2));
+        let per_item = Limiter::per_item(Backoff { start: secs(1), max: secs(8) });
+        let mut limiter = Limiter::max_of(per_item, Bucket::new(0.1, 2));
         let waits: Vec<u64> =
             [0, 3, 0, 4].into_iter().map(|n| limiter.wait(n, secs(1)).as_secs()).collect();
         assert_eq!(waits, [1, 8, 10, 20]);
-    }
-
-    proptest! {
-        #[test]
-        fn backoff_never_shrinks_and_never_exceeds_its_maximum(start in 0_u64.., max in 0_u64.., n in 0_u32..2000) {
-            let (start, max) = (Duration::from_nanos(start), Duration::from_nanos(max));
-            let (one, next) = (backoff(start, max, n), backoff(start, max, n + 1));
-            prop_assert!(one <= next && next <= max);
-        }
     }
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     metrics::{Metrics, QueueMetrics},
-    runtime::{Generator, Random as _, Tasks, TokioSpawner},
+    runtime::{Backoff, Generator, Random as _, Tasks, TokioSpawner},
 };
 
 const fn secs(n: u64) -> Duration {
@@ -28,8 +28,10 @@ fn metrics() -> QueueMetrics {
     Metrics::new().unwrap().workqueue.queue("test")
 }
 
+const BACKOFF: Backoff = Backoff { start: secs(1), max: secs(8) };
+
 fn queue() -> Queue<u8> {
-    Queue::new(Limiter::per_item(secs(1), secs(8)), metrics())
+    Queue::new(Limiter::per_item(BACKOFF), metrics())
 }
 
 fn tasks() -> Tasks {
@@ -187,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn the_core_does_what_the_model_does(ops in prop::collection::vec(op(), 0..80)) {
-        let (mut core, mut model) = (Core::new(Limiter::per_item(secs(1), secs(8))), Model::default());
+        let (mut core, mut model) = (Core::new(Limiter::per_item(BACKOFF)), Model::default());
         let mut now = 0;
         for op in &ops {
             play(op, &mut core, &mut model, &mut now);
@@ -197,7 +199,7 @@ proptest! {
 
 #[test]
 fn queue_and_processing_times_are_returned() {
-    let mut core = Core::new(Limiter::per_item(secs(1), secs(8)));
+    let mut core = Core::new(Limiter::per_item(BACKOFF));
     core.add('a', secs(1));
     core.add('a', secs(2));
     assert_eq!(core.next(secs(5)), Next::Key('a', secs(4)));
@@ -292,7 +294,7 @@ async fn after_shutdown_no_key_is_accepted_or_handed_out() {
 #[tokio::test(start_paused = true)]
 async fn metrics_count_as_client_go_does() {
     let metrics = metrics();
-    let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics.clone());
+    let queue = Queue::new(Limiter::per_item(BACKOFF), metrics.clone());
     queue.add(1);
     queue.add(1);
     queue.add_rate_limited(2);
@@ -314,7 +316,7 @@ async fn metrics_count_as_client_go_does() {
 #[tokio::test(start_paused = true)]
 async fn an_overall_bucket_slows_all_keys() {
     let limiter = Limiter::max_of(
-        Limiter::per_item(Duration::from_millis(5), secs(1000)),
+        Limiter::per_item(Backoff { start: Duration::from_millis(5), max: secs(1000) }),
         Bucket::new(10.0, 2),
     );
     let queue = Queue::new(limiter, metrics());
@@ -438,7 +440,7 @@ fn start(
 #[tokio::test(start_paused = true)]
 async fn gauges_of_unfinished_work_are_updated_each_half_second_while_there_is_any() {
     let metrics = metrics();
-    let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics.clone());
+    let queue = Queue::new(Limiter::per_item(BACKOFF), metrics.clone());
     start(&queue, 2, secs(3), |_| Some(Action::Done));
     for key in 0..2 {
         queue.add(key);
@@ -523,7 +525,7 @@ async fn work_ends_after_shutdown_and_the_last_task() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_holds_ready_delayed_and_processing_keys() {
-    let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics());
+    let queue = Queue::new(Limiter::per_item(BACKOFF), metrics());
     queue.add("a");
     queue.add_after("b", secs(5));
     assert!(queue.holds(&"a") && queue.holds(&"b") && !queue.holds(&"c"));

@@ -35,6 +35,7 @@ use crate::{
         ownership::ProvisionerIdentity,
         provisioner::ProvisionRequest,
     },
+    flags::ClaimProtection,
     kube::{
         ApiError, Client, Edit, Edited, Name,
         objects::{Claim, View as _},
@@ -45,22 +46,11 @@ use crate::{
     runtime::Clock,
 };
 
-/// `--claim-protection`: when records are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// When the outcome of a call is unknown, or its volume is not saved or removed at once.
-    Auto,
-    /// Before the first call. The finalizer stays until the claim is bound.
-    Always,
-    /// Never. Records of other processes are followed.
-    Off,
-}
-
 /// How open calls are recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// `--claim-protection`.
-    pub mode: Mode,
+    pub mode: ClaimProtection,
     /// `--claim-protection-timeout`: how long a deleted claim is kept. `None`: for ever.
     pub timeout: Option<Duration>,
 }
@@ -91,7 +81,7 @@ const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 
 /// Decides what to do with the record of a claim. `overdue`: the claim has been deleted for longer
 /// than it is kept. `current`: its record is of the open request.
-fn due(mode: Mode, view: &RecordView, overdue: bool, current: bool) -> Due {
+fn due(mode: ClaimProtection, view: &RecordView, overdue: bool, current: bool) -> Due {
     let wanted = view.demand == Demand::Wanted;
     let is_protected = view.record_status.is_some();
     // An open call keeps its source, and so the namespace of the source, as a record does.
@@ -100,7 +90,7 @@ fn due(mode: Mode, view: &RecordView, overdue: bool, current: bool) -> Due {
         let lacks = view.request.is_some() && !current;
         return match overdue && (is_protected || copies && view.is_outcome_unknown) {
             true => Due::GiveUp,
-            false if wanted && mode != Mode::Off && lacks => Due::Write,
+            false if wanted && mode != ClaimProtection::Off && lacks => Due::Write,
             false => Due::Nothing,
         };
     }
@@ -111,8 +101,8 @@ fn due(mode: Mode, view: &RecordView, overdue: bool, current: bool) -> Due {
             Due::Nothing
         }
         // With `always` the finalizer stays until the claim is bound, as more calls may follow.
-        Some(RecordStatus::Closed) if wanted && mode == Mode::Always => Due::Nothing,
-        Some(_) if wanted && mode == Mode::Always => {
+        Some(RecordStatus::Closed) if wanted && mode == ClaimProtection::Always => Due::Nothing,
+        Some(_) if wanted && mode == ClaimProtection::Always => {
             if view.has_volume {
                 Due::Nothing
             } else {
@@ -201,7 +191,7 @@ impl CallRecords {
         uid: &str,
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
-        if self.settings.mode != Mode::Always || !self.index.is_wanted(uid) {
+        if self.settings.mode != ClaimProtection::Always || !self.index.is_wanted(uid) {
             return Ok(());
         }
         if mutations::is_on(Mutation::MarkedLate) {
@@ -232,7 +222,7 @@ impl CallRecords {
     /// Writes the record if the mode wants one. A failure is logged, and the next sync of the claim
     /// tries again. Returns false if another try may succeed.
     pub async fn protect(&self, uid: &str, request: &ProvisionRequest) -> bool {
-        let owed = self.settings.mode != Mode::Off && self.index.is_wanted(uid);
+        let owed = self.settings.mode != ClaimProtection::Off && self.index.is_wanted(uid);
         if !owed {
             return true;
         }

@@ -39,14 +39,12 @@ use crate::{
         objects::{Claim, StorageClass, View as _},
     },
     metrics::{ControllerMetrics, Panicked},
-    runtime::{Random, Tasks},
+    runtime::{Backoff, Random, Tasks},
     workqueue::{Action, KeyedMutex},
 };
 
-/// The shortest wait before an open call is repeated.
-const FIRST_POLL: Duration = Duration::from_millis(500);
-/// The longest wait before an open call is repeated.
-const LAST_POLL: Duration = Duration::from_secs(15);
+/// The waits before an open call is repeated.
+const POLLS: Backoff = Backoff { start: Duration::from_millis(500), max: Duration::from_secs(15) };
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
@@ -97,10 +95,9 @@ struct Attempts {
 /// How long to wait before the call is repeated for the `polls`th time in a row: grows from half a
 /// second to fifteen, with jitter, and never exceeds the longest retry interval.
 fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
-    let doublings = polls.saturating_sub(1).min(10);
-    let grown = FIRST_POLL.saturating_mul(2_u32.saturating_pow(doublings)).min(LAST_POLL);
+    let delay = POLLS.delay(polls.saturating_sub(1));
     // Jitter only shortens, so that a volume which is ready does not wait longer than this.
-    grown.mul_f64(0.75 + unit / 4.0).min(retry_max)
+    delay.mul_f64(0.75 + unit / 4.0).min(retry_max)
 }
 
 impl<P: Provisioner> ClaimWorker<P> {

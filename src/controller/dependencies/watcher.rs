@@ -27,6 +27,7 @@ use super::index::{Changes, Dependency, DependencyIndex, Observed};
 use crate::{
     controller::item::Item,
     kube::{ApiError, Client, Kind, Name, Scope},
+    runtime::Backoff,
 };
 
 /// The maximum number of open watches.
@@ -76,9 +77,8 @@ struct ObjectObserver {
 /// The delay before the next read of an object that was read `reads` times and that items have waited
 /// for since `waited`: 1, 2, 4 seconds, then 5 for the rest of the first minute, then up to 15.
 fn read_delay(reads: u32, waited: Duration) -> Duration {
-    let grown = 2_u64.saturating_pow(reads.min(10));
-    let max = if waited < EAGER_PERIOD { 5 } else { 15 };
-    Duration::from_secs(grown.min(max))
+    let max = Duration::from_secs(if waited < EAGER_PERIOD { 5 } else { 15 });
+    Backoff { start: Duration::from_secs(1), max }.delay(reads)
 }
 
 impl DependencyWatcher {

@@ -8,14 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The shortest and the longest delay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Delays {
-    /// `--node-deployment-base-delay`.
-    pub(super) base: Duration,
-    /// `--node-deployment-max-delay`.
-    pub(super) max: Duration,
-}
+use crate::runtime::Backoff;
 
 /// The bid for one claim.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,23 +22,19 @@ struct Bid {
 /// The bids of this node, by claim UID.
 #[derive(Debug)]
 pub(super) struct Bids {
-    delays: Delays,
+    backoff: Backoff,
     claims: Mutex<BTreeMap<String, Bid>>,
 }
 
-impl Delays {
-    /// The delay after `tries` failed tries, for a random `unit` below 1: doubles each time up to
-    /// the maximum, less a random part of the minimum. The first tries of all nodes are thus spread
-    /// over the minimum delay.
-    fn after(self, tries: u32, unit: f64) -> Duration {
-        let grown = self.base.saturating_mul(2_u32.saturating_pow(tries)).min(self.max);
-        grown.saturating_sub(self.base.mul_f64(unit))
-    }
+/// The delay after `tries` failed tries, less a random part of the first delay; `unit` is random, below 1.
+/// The first tries of all nodes are thus spread over the first delay.
+fn delay(backoff: Backoff, tries: u32, unit: f64) -> Duration {
+    backoff.delay(tries).saturating_sub(backoff.start.mul_f64(unit))
 }
 
 impl Bids {
-    pub(super) fn new(delays: Delays) -> Self {
-        Self { delays, claims: Mutex::default() }
+    pub(super) fn new(backoff: Backoff) -> Self {
+        Self { backoff, claims: Mutex::default() }
     }
 
     /// The remaining delay of the claim's next try, which is scheduled now if it is not yet; `unit`
@@ -53,7 +42,7 @@ impl Bids {
     pub(super) fn wait(&self, uid: &str, unit: f64) -> Duration {
         let mut claims = self.claims.lock();
         let bid = claims.entry(uid.to_owned()).or_default();
-        let delay = self.delays.after(bid.tries, unit);
+        let delay = delay(self.backoff, bid.tries, unit);
         let due = *bid.due.get_or_insert_with(|| Instant::now() + delay);
         due.saturating_duration_since(Instant::now())
     }
@@ -87,23 +76,24 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    const DEFAULT: Delays = Delays { base: Duration::from_secs(20), max: Duration::from_secs(60) };
+    const DEFAULT: Backoff =
+        Backoff { start: Duration::from_secs(20), max: Duration::from_secs(60) };
 
     #[test]
     fn waits_double_up_to_the_longest_less_a_part_of_the_shortest() {
         for (tries, longest) in [(0, 20), (1, 40), (2, 60), (3, 60), (200, 60)] {
-            assert_eq!(DEFAULT.after(tries, 0.0), seconds(longest));
-            assert_eq!(DEFAULT.after(tries, 0.5), seconds(longest - 10));
+            assert_eq!(delay(DEFAULT, tries, 0.0), seconds(longest));
+            assert_eq!(delay(DEFAULT, tries, 0.5), seconds(longest - 10));
         }
-        let short = Delays { base: seconds(20), max: seconds(5) };
-        assert_eq!(short.after(0, 0.9), Duration::ZERO, "never before now");
+        let short = Backoff { start: seconds(20), max: seconds(5) };
+        assert_eq!(delay(short, 0, 0.9), Duration::ZERO, "never before now");
     }
 
     proptest! {
         #[test]
         fn no_wait_is_out_of_bounds(base in 0..=u64::MAX, max in 0..=u64::MAX, tries in 0..=u32::MAX, unit in 0.0..1.0) {
-            let delays = Delays { base: Duration::from_millis(base), max: Duration::from_millis(max) };
-            prop_assert!(delays.after(tries, unit) <= delays.max);
+            let backoff = Backoff { start: Duration::from_millis(base), max: Duration::from_millis(max) };
+            prop_assert!(delay(backoff, tries, unit) <= backoff.max);
         }
     }
 

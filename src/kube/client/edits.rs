@@ -10,19 +10,24 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::{Client, Patch, name::Name};
-use crate::kube::{
-    error::{ApiError, fault},
-    objects,
-    objects::{View, kind::Kind},
+use crate::{
+    kube::{
+        error::{ApiError, fault},
+        objects,
+        objects::{View, kind::Kind},
+    },
+    runtime::Backoff,
 };
 
 /// How many conflicts are retried.
 const MAX_CONFLICTS: u32 = 4;
 
-/// The wait after the first conflict; each further one doubles it.
-const FIRST_WAIT: Duration = Duration::from_millis(10);
+/// The waits after conflicts.
+const BACKOFF: Backoff =
+    Backoff { start: Duration::from_millis(10), max: Duration::from_millis(80) };
 
 /// The decision of the function that edits an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,8 +83,7 @@ impl Client {
             match self.try_edit(by, name, uid, &mut edit).await {
                 Err(error) if error.is_not_found() => return Ok(Edited::Gone),
                 Err(error) if error.is_conflict() && conflicts < MAX_CONFLICTS => {
-                    let wait = FIRST_WAIT * 2_u32.pow(conflicts);
-                    tokio::time::sleep(wait.mul_f64(1.0 + self.random.unit())).await;
+                    sleep(BACKOFF.jittered(conflicts, self.random.unit())).await;
                     conflicts += 1;
                 }
                 outcome => return outcome,

@@ -7,25 +7,30 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-const FIRST: Duration = Duration::from_millis(800);
-const LAST: Duration = Duration::from_secs(30);
+use crate::runtime::Backoff;
+
+const BACKOFF: Backoff =
+    Backoff { start: Duration::from_millis(800), max: Duration::from_secs(30) };
 const CALM: Duration = Duration::from_secs(120);
 
 /// The back-off of one informer.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
-    last: Option<(Instant, Duration)>,
+pub(super) struct InformerBackoff {
+    /// When the last failure was, and how many came before it.
+    last: Option<(Instant, u32)>,
 }
 
-impl Backoff {
+impl InformerBackoff {
     /// Returns how long to wait after a failure at `now`; `chance` is from 0 to 1.
     pub(super) fn wait(&mut self, now: Instant, chance: f64) -> Duration {
-        let base = match self.last {
-            Some((before, base)) if now.duration_since(before) < CALM => (base * 2).min(LAST),
-            _ => FIRST,
+        let failures = match self.last {
+            Some((before, failures)) if now.duration_since(before) < CALM => {
+                failures.saturating_add(1)
+            }
+            _ => 0,
         };
-        self.last = Some((now, base));
-        base.mul_f64(1.0 + chance)
+        self.last = Some((now, failures));
+        BACKOFF.jittered(failures, chance)
     }
 }
 
@@ -35,7 +40,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_half_a_minute_and_start_over_after_two_minutes() {
-        let mut backoff = Backoff::default();
+        let mut backoff = InformerBackoff::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let waits: Vec<u128> =

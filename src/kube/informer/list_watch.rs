@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     InformerEvent,
-    backoff::Backoff,
+    backoff::InformerBackoff,
     failure::Failure,
     list::List,
     reporter::Reporter,
@@ -50,7 +50,7 @@ pub(super) struct ListWatch<V: View> {
     silence: Duration,
     /// How often in a row a watch was refused.
     refusals: u32,
-    backoff: Backoff,
+    backoff: InformerBackoff,
     random: Arc<dyn Random>,
     reporter: Reporter,
 }
@@ -68,7 +68,7 @@ impl<V: View> ListWatch<V> {
             state: State::Unlisted,
             silence: watch_timeout + MARGIN,
             refusals: 0,
-            backoff: Backoff::default(),
+            backoff: InformerBackoff::default(),
             random,
             reporter,
         }

@@ -10,19 +10,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Layer, Outcome, target::Verb};
+pub use crate::flags::RateLimit;
 use crate::{
     kube::connection::transport::{Request, Service},
     metrics::{ApiMetrics, WaitReason},
 };
-
-/// A rate with a burst.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RateLimit {
-    /// Requests a second on average.
-    pub qps: f64,
-    /// Requests that may be sent at once after a pause.
-    pub burst: u32,
-}
 
 /// Makes requests wait for their token.
 pub(crate) struct Throttle {

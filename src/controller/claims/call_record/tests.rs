@@ -56,7 +56,11 @@ fn the_table_of_due_record_writes() {
     ];
     for (open, record_status, demand, overdue, expected) in table {
         let current = record_status == Some(opened());
-        for (mode, expected) in [Mode::Auto, Mode::Always, Mode::Off].into_iter().zip(expected) {
+        for (mode, expected) in
+            [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off]
+                .into_iter()
+                .zip(expected)
+        {
             let got = due(mode, &view(open, record_status.clone(), demand), overdue, current);
             assert_eq!(
                 got, expected,
@@ -68,9 +72,11 @@ fn the_table_of_due_record_writes() {
 
 #[test]
 fn a_changed_request_is_recorded_again() {
-    for (mode, expected) in
-        [(Mode::Auto, Due::Write), (Mode::Always, Due::Write), (Mode::Off, Due::Nothing)]
-    {
+    for (mode, expected) in [
+        (ClaimProtection::Auto, Due::Write),
+        (ClaimProtection::Always, Due::Write),
+        (ClaimProtection::Off, Due::Nothing),
+    ] {
         let view = view(true, Some(opened()), Wanted);
         assert_eq!(due(mode, &view, false, false), expected, "{mode:?}");
         let recorded = RecordView { request: None, ..view };
@@ -87,9 +93,9 @@ fn with_always_the_finalizer_stays_until_the_claim_is_bound() {
     for record_status in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
         let served =
             RecordView { has_volume: true, ..view(false, Some(record_status.clone()), Wanted) };
-        assert_eq!(due(Mode::Always, &served, false, false), Due::Nothing);
+        assert_eq!(due(ClaimProtection::Always, &served, false, false), Due::Nothing);
         let bound = view(false, Some(record_status), Withdrawn);
-        assert_eq!(due(Mode::Always, &bound, false, false), Due::Remove);
+        assert_eq!(due(ClaimProtection::Always, &bound, false, false), Due::Remove);
     }
 }
 
@@ -101,7 +107,7 @@ fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
         claim.spec.volume_name = Some("pv".into());
         Arc::new(claim)
     };
-    for mode in [Mode::Auto, Mode::Always, Mode::Off] {
+    for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
         let live = RecordView { is_record_known: false, ..view(false, void(), Wanted) };
         assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
         let over = RecordView { claim: bound(), demand: Withdrawn, ..live };
@@ -129,7 +135,7 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
         let request = Some(request.clone());
         let view =
             RecordView { is_outcome_unknown: unknown, request, ..view(open, None, Withdrawn) };
-        for mode in [Mode::Auto, Mode::Always, Mode::Off] {
+        for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
             let got = due(mode, &view, overdue, false);
             assert_eq!(got, expected, "{mode:?} {open} {unknown} {overdue}");
         }
