@@ -14,7 +14,10 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use super::sync::ClaimWorker;
+use super::{
+    index::{Change, ClaimSnapshot},
+    sync::ClaimWorker,
+};
 use crate::{
     controller::{
         events::claim_key,
@@ -75,8 +78,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         match discarded {
             Ok(()) => {
                 self.report_failure(request, &unusable.defect);
-                let wanted = self.index.on_discarded(uid);
-                if wanted { Action::Retry } else { Action::Done }
+                self.index.update(uid, Change::Discarded);
+                let wanted = self.index.snapshot(uid).filter(ClaimSnapshot::is_wanted);
+                if wanted.is_some() { Action::Retry } else { Action::Done }
             }
             Err(why) => self.retry_discard(request, unusable, &why),
         }
@@ -139,7 +143,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::error!(claim = %claim_key(&request.claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Unusable);
         self.report_failure(request, &Failure::new(why));
-        self.index.on_leak_suspected(uid);
+        self.index.update(uid, Change::LeakSuspected);
         Action::Done
     }
 }

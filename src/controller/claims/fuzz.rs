@@ -12,8 +12,8 @@ use crate::{
                 RECORD, Record,
                 status::{FINALIZER, RecordStatus, ThisProcess, judge},
             },
-            index::{ClaimSnapshot, Verification},
-            state::Demand,
+            index::{ClaimSnapshot, Interest},
+            state::ClaimState,
         },
         model::{
             record::MAX_BYTES,
@@ -154,16 +154,11 @@ fn check_places(request: &ProvisionRequest) {
 fn snapshot(claim: &Arc<Claim>, record: &Record) -> ClaimSnapshot {
     ClaimSnapshot {
         claim: Arc::clone(claim),
-        demand: Demand::Wanted,
-        may_call: true,
-        verification: Verification::None,
-        verification_epoch: 0,
-        request: None,
-        accepts_changes: false,
-        recorded: Some(record.clone()),
-        elsewhere: None,
-        unusable: None,
-        pv_gone: None,
+        interest: Interest::Unbound,
+        volume_name: Some(VOLUME.into()),
+        state: ClaimState::Recorded,
+        record_status: Some(Arc::new(RecordStatus::Open(record.clone()))),
+        ..ClaimSnapshot::default()
     }
 }
 

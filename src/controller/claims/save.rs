@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::index::{ClaimIndex, Existence};
+use super::index::{Change, ClaimIndex, Existence, Topic};
 use crate::{
     controller::{
         classes::Classes,
@@ -57,7 +57,8 @@ pub struct PvStore {
     pub queue: Queue<String>,
     /// The claims to work on.
     pub claims: Queue<String>,
-    /// The unsaved volumes, by claim UID.
+    /// The unsaved volumes, by claim UID. Not in the index of claims: the entry of a claim may be gone
+    /// before its volume is saved, and the end of the process waits until all are.
     pub unsaved: watch::Sender<BTreeMap<String, Arc<Unsaved>>>,
 }
 
@@ -308,9 +309,8 @@ impl PvStore {
             }
         });
         self.all().into_iter().for_each(|uid| self.queue.add(uid));
-        let recorded = |uid: &str| self.index.is_protected(uid);
         let left = |all: &BTreeMap<String, Arc<Unsaved>>| {
-            all.iter().all(|(uid, unsaved)| unsaved.setback.refused && recorded(uid))
+            all.iter().all(|(uid, unsaved)| unsaved.setback.refused && self.is_protected(uid))
         };
         // The sender lives as long as `self`.
         let _ = self.unsaved.subscribe().wait_for(left).await;
@@ -339,7 +339,7 @@ impl PvStore {
 
     async fn attempt_and_report(&self, uid: &str, unsaved: &Unsaved) -> Action {
         // Its PersistentVolume was seen, and may be deleted together with the volume by now.
-        if !self.index.is_saving(uid) {
+        if self.index.snapshot(uid).is_none_or(|claim| !claim.is_saving()) {
             return self.on_saved(uid, unsaved);
         }
         match self.attempt(unsaved).await {
@@ -353,9 +353,7 @@ impl PvStore {
                 let setback = Setback { unclear: true, refused: true, may_share_handle: false };
                 self.not_saved(uid, unsaved, &why, setback)
             }
-            Attempt::HandleInUse { .. } if self.index.is_gone_or_bound(uid) => {
-                self.on_not_needed(uid)
-            }
+            Attempt::HandleInUse { .. } if self.is_gone_or_bound(uid) => self.on_not_needed(uid),
             Attempt::HandleInUse { why } => {
                 let setback = Setback { unclear: true, refused: false, may_share_handle: true };
                 self.not_saved(uid, unsaved, &why, setback)
@@ -381,7 +379,7 @@ impl PvStore {
             handle = unsaved.handle,
             "the PersistentVolume is not saved yet"
         );
-        if self.index.should_report(uid, why, Duration::ZERO) {
+        if self.index.report(uid, Topic::Blocked(why, Duration::ZERO)) {
             self.events.blocked(&unsaved.claim, why);
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
@@ -396,12 +394,21 @@ impl PvStore {
 
     /// Whether nobody is left who could change what the API server refuses.
     fn is_hopeless(&self, uid: &str) -> bool {
-        self.index.is_gone_or_bound(uid) || mutations::is_on(Mutation::ConflictIsDelete)
+        self.is_gone_or_bound(uid) || mutations::is_on(Mutation::ConflictIsDelete)
+    }
+
+    fn is_gone_or_bound(&self, uid: &str) -> bool {
+        self.index.snapshot(uid).is_none_or(|claim| claim.is_gone_or_bound())
+    }
+
+    /// Whether the claim carries our finalizer.
+    fn is_protected(&self, uid: &str) -> bool {
+        self.index.snapshot(uid).is_some_and(|claim| claim.is_protected())
     }
 
     /// Gives the volume, which can never be saved, to `discard` (safety rule 8).
     fn discard_volume(&self, uid: &str, unsaved: &Unsaved, why: &str) -> Action {
-        self.index.on_pv_refused(uid, unsaved.unusable_volume(why));
+        self.index.update(uid, Change::PvRefused(unsaved.unusable_volume(why)));
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.claims.add(uid.to_owned());
         Action::Done
@@ -410,8 +417,8 @@ impl PvStore {
     fn on_saved(&self, uid: &str, unsaved: &Unsaved) -> Action {
         tracing::info!("volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
-        if let Some(waited) = self.index.age(uid) {
-            self.metrics.served(unsaved.class(), unsaved.source, waited);
+        if let Some(claim) = self.index.snapshot(uid) {
+            self.metrics.served(unsaved.class(), unsaved.source, claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
         if !unsaved.existence.is_over() {
@@ -429,7 +436,7 @@ impl PvStore {
         tracing::warn!(error = why, "the PersistentVolume does not stay");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         self.events.blocked(&unsaved.claim, &why);
-        self.index.on_pv_terminating(uid, volume);
+        self.index.update(uid, Change::PvTerminating(volume));
         self.forget(uid)
     }
 
@@ -456,9 +463,9 @@ impl PvStore {
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
     fn on_pv_gone(&self, uid: &str, unsaved: &Unsaved) -> Action {
-        self.index.on_pv_gone(uid, &unsaved.handle);
+        self.index.update(uid, Change::PvGone(&unsaved.handle));
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        if self.index.is_gone_or_bound(uid) {
+        if self.is_gone_or_bound(uid) {
             self.suspect_leak(uid, &unsaved.claim, &unsaved.handle);
         }
         self.claims.add(uid.to_owned());
@@ -473,16 +480,16 @@ impl PvStore {
         );
         tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        if !self.index.existence(uid).is_over() {
+        if self.index.snapshot(uid).is_none_or(|claim| !claim.existence.is_over()) {
             self.events.blocked(claim, &why);
         }
-        self.index.on_leak_suspected(uid);
+        self.index.update(uid, Change::LeakSuspected);
     }
 
     fn forget(&self, uid: &str) -> Action {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        self.index.on_saved(uid);
-        if self.index.is_protected(uid) {
+        self.index.update(uid, Change::Saved);
+        if self.is_protected(uid) {
             self.claims.add(uid.to_owned());
         }
         Action::Done
@@ -505,8 +512,9 @@ impl PvStore {
         let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
         let class = class.and_then(|class| self.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
-        let uid = unsaved.claim.uid();
-        let is_live = !self.index.is_gone_or_terminating(uid) && !self.index.is_gone_or_bound(uid);
+        let claim = self.index.snapshot(unsaved.claim.uid());
+        let is_live =
+            claim.is_some_and(|it| !it.is_gone_or_terminating() && !it.is_gone_or_bound());
         match policy(then, now, is_live) {
             policy if policy == then => Cow::Borrowed(&unsaved.volume),
             policy => {

@@ -395,6 +395,11 @@ impl ClaimState {
 }
 
 impl OpenCall {
+    #[cfg(test)]
+    pub(crate) fn accepting(accepts_changes: bool) -> Self {
+        Self { accepts_changes, ..Self::default() }
+    }
+
     fn accepts_changes(&self) -> bool {
         self.accepts_changes
     }

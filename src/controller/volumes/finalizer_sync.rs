@@ -13,6 +13,7 @@ use super::{
     sync::VolumeWorker,
 };
 use crate::{
+    controller::claims::index::{Change, claim_uid},
     kube::{
         ApiError, Name, Patch,
         objects::{Claim, View as _, Volume},
@@ -110,7 +111,8 @@ impl<P: Provisioner> VolumeWorker<P> {
             if !self.claim_waits(&live).await? {
                 return Ok(());
             }
-            self.index.wake_claim_once_gone(&live);
+            // The claim needs another PersistentVolume once this one is gone (safety rule 13).
+            self.store.index.update(claim_uid(&live), Change::PvReleased);
             match self.patch(&live, finalizer::unprotect_if_unchanged(&live)).await? {
                 Patched::Done | Patched::Gone => {
                     self.report_unprotected(&live).await;
