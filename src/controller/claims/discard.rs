@@ -172,12 +172,12 @@ async fn objection_by_name(
     // If there is no name, or it is not a valid object name, no PersistentVolume has it.
     if let Ok(name) = &request.volume_name
         && let Ok(object) = Name::cluster(name)
-        && exists(client.get::<Volume>(object).await)?.is_some()
+        && client.get_opt::<Volume>(object).await?.is_some()
     {
         return Ok(Some(format!("PersistentVolume {name:?} exists")));
     }
     let claim = Name::namespaced(request.claim.namespace(), request.claim.name())?;
-    let live = exists(client.get::<Claim>(claim).await)?;
+    let live = client.get_opt::<Claim>(claim).await?;
     let is_bound = live.is_some_and(|live| live.uid() == uid && !live.is_unbound());
     Ok(is_bound.then(|| "the claim is bound".to_owned()))
 }
@@ -206,14 +206,6 @@ async fn objection_among_all(
     };
     client.list(&Scope::all(), visit).await?;
     Ok(owner)
-}
-
-/// Returns the object that was read, if it exists.
-fn exists<V>(read: Result<V, ApiError>) -> Result<Option<V>, ApiError> {
-    match read {
-        Err(error) if error.is_not_found() => Ok(None),
-        read => read.map(Some),
-    }
 }
 
 #[cfg(test)]

@@ -91,8 +91,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return false;
         }
         match self.read_node(node).await {
-            Ok(_) => false,
-            Err(error) if error.is_not_found() => true,
+            Ok(found) => found.is_none(),
             Err(error) => {
                 tracing::debug!(%error, node, "cannot tell whether the node is gone");
                 false
@@ -100,8 +99,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn read_node(&self, node: &str) -> Result<Node, ApiError> {
-        self.client.get::<Node>(Name::cluster(node)?).await
+    async fn read_node(&self, node: &str) -> Result<Option<Node>, ApiError> {
+        self.client.get_opt(Name::cluster(node)?).await
     }
 }
 

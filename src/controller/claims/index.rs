@@ -208,13 +208,13 @@ impl ClaimIndex {
     /// the index is not changed.
     pub fn update(&self, uid: &str, change: Change<'_>) -> Effects {
         let apply = |entry: &mut Entry| entry.apply(change, &self.0.identity);
-        self.0.inner.lock().change(uid, apply).unwrap_or(Effects::made(false))
+        self.0.inner.lock().change(uid, apply).unwrap_or(Effects::NONE)
     }
 
     /// Whether to report this about the claim now. Assumes that it is reported then.
     pub fn report(&self, uid: &str, topic: Topic<'_>) -> bool {
         let reported = self.0.inner.lock().change(uid, |entry| entry.report(topic));
-        reported.unwrap_or(topic.is_due_without_claim())
+        reported.unwrap_or_else(|| topic.is_due_without_claim())
     }
 
     /// Returns the UIDs of the claims that satisfy `predicate`, which must not call the index.

@@ -124,7 +124,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         );
         let work = async {
             let action = self.step(uid, snapshot, attempts).await;
-            self.report_closed_and_void_calls(uid);
+            self.report_void_record(uid);
+            self.report_superseded(uid);
             if action == Action::Done {
                 self.dependencies.forget(&Item::claim(uid));
             }
@@ -252,19 +253,22 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Reports, once, a record on the claim that is void, and a call of unknown outcome that another
-    /// volume has closed.
-    fn report_closed_and_void_calls(&self, uid: &str) {
-        let Some(now) = self.index.snapshot(uid) else { return };
-        if let Some(record) = now.void_record()
+    /// Reports, once, a record on the claim that is void.
+    fn report_void_record(&self, uid: &str) {
+        if let Some(claim) = self.index.snapshot(uid)
+            && let Some(record) = claim.void_record()
             && self.index.report(uid, Topic::VoidRecord)
         {
-            self.call_records.report_unfollowed(uid, &now.claim, record);
+            self.call_records.report_unfollowed(uid, &claim.claim, record);
         }
-        if let Some(request) = &now.superseded
+    }
+
+    /// Reports, once, a call of unknown outcome that another volume has closed.
+    fn report_superseded(&self, uid: &str) {
+        if let Some(request) = self.index.snapshot(uid).and_then(|claim| claim.superseded)
             && self.index.report(uid, Topic::Superseded)
         {
-            self.call_records.suspect_superseded(uid, request);
+            self.call_records.suspect_superseded(uid, &request);
         }
     }
 
@@ -279,7 +283,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Action {
         match self.verify_live(uid, &snapshot, &request).await {
             Ok(()) => {
-                self.report_closed_and_void_calls(uid);
+                self.report_void_record(uid);
                 self.provision(uid, request, permit, delete).await
             }
             Err(action) => action,

@@ -86,7 +86,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         {
             return Ok(named);
         }
-        let live = self.live_claim(request).await?.filter(|live| live.uid() == uid);
+        let live = self.read_claim(request).await?.filter(|live| live.uid() == uid);
         let is_recorded = snapshot.recorded().is_some();
         let is_pv_gone = snapshot.pv_gone().is_some();
         if (snapshot.request.is_some() || is_recorded)
@@ -135,18 +135,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
-        match self.client.get::<Volume>(Name::cluster(volume)?).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
-        }
+        self.client.get_opt(Name::cluster(volume)?).await
     }
 
-    async fn live_claim(&self, request: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
-        let name = Name::namespaced(request.claim.namespace(), request.claim.name())?;
-        match self.client.get::<Claim>(name).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
-        }
+    async fn read_claim(&self, request: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
+        let claim = &request.claim;
+        self.client.get_opt(Name::namespaced(claim.namespace(), claim.name())?).await
     }
 }
 

@@ -140,11 +140,9 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Whether the volume's claim exists and is unbound, by a live read.
     async fn claim_waits(&self, volume: &Volume) -> Result<bool, ApiError> {
         let Some(claim) = &volume.spec.claim_ref else { return Ok(false) };
-        match self.client.get::<Claim>(Name::namespaced(&claim.namespace, &claim.name)?).await {
-            Err(error) if error.is_not_found() => Ok(false),
-            found => found
-                .map(|live| live.uid() == claim.uid && live.is_unbound() && !live.is_terminating()),
-        }
+        let name = Name::namespaced(&claim.namespace, &claim.name)?;
+        let live = self.client.get_opt::<Claim>(name).await?;
+        Ok(live.is_some_and(|it| it.uid() == claim.uid && it.is_unbound() && !it.is_terminating()))
     }
 
     /// Patches the PersistentVolume, unless it was replaced by another one.

@@ -15,7 +15,7 @@ use crate::{
     controller::{
         claims::{
             call_record::{RecordStatus, status, status::ThisProcess},
-            state::{ClaimState, Next},
+            state::{ClaimState, Next, Transition},
         },
         model::unusable_volume::UnusableVolume,
         ownership::ProvisionerIdentity,
@@ -113,9 +113,13 @@ pub struct Effects {
 }
 
 impl Effects {
+    /// The change was not made.
+    pub(super) const NONE: Self =
+        Self { is_made: false, next: Next::Drop, polls: 0, lasted: Duration::ZERO };
+
     /// The change had no other effect than that it was made, or not.
-    pub(super) fn made(is_made: bool) -> Self {
-        Self { is_made, next: Next::Drop, polls: 0, lasted: Duration::ZERO }
+    fn made(is_made: bool) -> Self {
+        Self { is_made, ..Self::NONE }
     }
 
     fn attempted((next, polls): (Next, u32)) -> Self {
@@ -146,26 +150,26 @@ impl Entry {
             Change::Unrepeatable => return Effects::lasted(self.unrepeatable_for()),
             Change::Resynced => known.is_resynced = true,
             Change::WorkStarted => known.is_resynced = false,
-            Change::WorkerPanicked => known.advance(ClaimState::interrupted),
+            Change::WorkerPanicked => known.advance(Transition::Interrupted),
             Change::FoundBound => self.found_bound(),
             Change::CallElsewhere => known.required.require(Verification::VolumeAndClaim),
             Change::NodeGivenBack => known.required.require_anew(Verification::VolumeAndClaim),
-            Change::CallGivenUp => known.advance(ClaimState::given_up),
+            Change::CallGivenUp => known.advance(Transition::GivenUp),
             Change::Saved => self.saved(),
             Change::PvTerminating(volume) => self.pv_terminating(volume, identity),
             Change::PvGone(handle) => {
                 known.required.require(Verification::VolumeAndClaim);
-                known.advance(|state| state.pv_gone(handle));
+                known.advance(Transition::PvGone(handle));
             }
-            Change::PvRefused(unusable) => known.advance(|state| state.pv_refused(unusable)),
+            Change::PvRefused(unusable) => known.advance(Transition::PvRefused(unusable)),
             Change::PvReleased => self.pv.on_gone = OnPvGone::Requeue,
-            Change::Discarded => known.advance(ClaimState::discarded),
-            Change::LeakSuspected => known.advance(ClaimState::leak_suspected),
+            Change::Discarded => known.advance(Transition::Discarded),
+            Change::LeakSuspected => known.advance(Transition::LeakSuspected),
             Change::RecordWriteStarted => known.record_origin = known.record_origin.known(),
             Change::RecordWriteUnclear => known.record_origin = known.record_origin.unconfirmed(),
             Change::RecordWritten(status) => self.record_written(status),
             Change::RecordVoid => known.void(),
-            Change::RecordGivenUp => known.advance(ClaimState::record_dropped),
+            Change::RecordGivenUp => known.advance(Transition::RecordDropped),
             Change::Adopted(node) => self.adopt(node, identity),
         }
         Effects::made(true)
@@ -175,7 +179,7 @@ impl Entry {
     fn call_started(&mut self, request: &ProvisionRequest) -> bool {
         let may_start = self.known.may_start_call();
         if may_start {
-            self.known.advance(ClaimState::call_started);
+            self.known.advance(Transition::CallStarted);
             self.known.request = Some(Arc::new(request.clone()));
             self.unrepeatable_since = None;
         }
@@ -242,13 +246,13 @@ impl Entry {
     /// A live read found the claim bound to its own volume.
     fn found_bound(&mut self) {
         let is_outcome_unknown = matches!(self.known.state, ClaimState::Background(_));
-        self.known.advance(ClaimState::found_bound);
+        self.known.advance(Transition::FoundBound);
         self.supersede(is_outcome_unknown);
     }
 
     fn saved(&mut self) {
         self.pv.is_listed = true;
-        self.known.advance(ClaimState::saved);
+        self.known.advance(Transition::Saved);
     }
 
     fn pv_terminating(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {

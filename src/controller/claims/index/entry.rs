@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     controller::{
-        claims::{call_record::RecordStatus, state::ClaimState},
+        claims::{
+            call_record::RecordStatus,
+            state::{ClaimState, Transition},
+        },
         ownership::ProvisionerIdentity,
     },
     kube::objects::Volume,
@@ -77,7 +80,7 @@ impl Entry {
         let known = &mut self.known;
         let before = known.state.clone();
         if known.open_record().is_none() {
-            known.advance(ClaimState::record_dropped);
+            known.advance(Transition::RecordDropped);
             if known.state != before {
                 // A record that was followed until now and has become void is reported like any
                 // other.
@@ -86,7 +89,7 @@ impl Entry {
         } else if known.record_origin == RecordOrigin::Unknown {
             known.record_origin = RecordOrigin::Known;
             known.required.require(Verification::VolumeAndClaim);
-            known.advance(ClaimState::record_found);
+            known.advance(Transition::RecordFound);
         }
         known.state != before
     }
@@ -113,7 +116,7 @@ impl Entry {
         self.pv.is_provisioned |= self.known.is_provisioned(volume);
         if self.known.is_served_by(volume) {
             let is_background = matches!(self.known.state, ClaimState::Background(_));
-            self.known.advance(|state| state.volume_found(volume.source_id()));
+            self.known.advance(Transition::PvFound(volume.source_id()));
             self.supersede(is_background && identity.node.is_some());
         }
     }
@@ -131,7 +134,7 @@ impl Entry {
         if !mutations::is_on(Mutation::DoneForgotten) {
             self.known.required.require(Verification::VolumeAndClaim);
         }
-        self.known.advance(ClaimState::pv_deleted);
+        self.known.advance(Transition::PvDeleted);
         std::mem::take(&mut self.pv.on_gone) == OnPvGone::Requeue
     }
 }

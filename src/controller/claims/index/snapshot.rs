@@ -13,7 +13,7 @@ use crate::{
     controller::{
         claims::{
             call_record::{Record, RecordStatus},
-            state::{ClaimState, Demand},
+            state::{ClaimState, Demand, Transition},
         },
         model::unusable_volume::UnusableVolume,
         ownership::PROVISIONED_BY,
@@ -286,11 +286,11 @@ impl ClaimSnapshot {
             self.record_status = Some(Arc::new(RecordStatus::Void(record.clone())));
         }
         self.record_origin = RecordOrigin::Unknown;
-        self.advance(ClaimState::record_dropped);
+        self.advance(Transition::RecordDropped);
     }
 
-    pub(super) fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
-        self.state = transition(std::mem::take(&mut self.state));
+    pub(super) fn advance(&mut self, transition: Transition<'_>) {
+        self.state = std::mem::take(&mut self.state).after(transition);
     }
 
     /// Whether the claim needs no PersistentVolume beside `volume`, which is for it. One that an
