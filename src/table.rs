@@ -80,11 +80,6 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.0.iter_mut()
     }
 
-    /// Returns all keys.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
-        self.0.keys()
-    }
-
     /// Returns all values.
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.0.values()
@@ -154,7 +149,7 @@ mod tests {
                 table.insert(key.to_string(), key);
             }
             (0..100).step_by(3).for_each(|key| _ = table.remove(key.to_string().as_str()));
-            table.keys().cloned().collect::<Vec<_>>()
+            table.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>()
         };
         assert_eq!(history(), history());
     }

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use super::{Controller, item::Item, provisioner::Provisioner, queues::Queues};
+use super::{
+    Controller, claims::index::Change, item::Item, provisioner::Provisioner, queues::Queues,
+};
 use crate::metrics::ResyncQueue;
 
 /// The interval of the resync, as in external-provisioner; jittered.
@@ -45,11 +47,11 @@ impl<P: Provisioner> Controller<P> {
     /// counts what should have been queued and was not.
     fn resync_once(&self) {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
-        let mut unqueued = self.claims.index.all();
+        let mut unqueued = self.claims.index.uids(|_| true);
         unqueued.retain(|uid| !claims.holds(uid) && !self.claims.waits_for_a_call(uid));
         // Whether a claim should have been queued is found out when it is synced.
         for uid in &unqueued {
-            self.claims.index.set_resynced(uid);
+            self.claims.index.update(uid, Change::Resynced);
         }
         let forgotten = |name: &String| {
             !volumes.holds(name)
@@ -69,7 +71,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Queues everything in the indexes.
     pub(super) fn wake_all(&self) {
-        self.queues.wake_claims(self.claims.index.all());
+        self.queues.wake_claims(self.claims.index.uids(|_| true));
         self.wake_others();
     }
 

@@ -5,13 +5,12 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
@@ -19,7 +18,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Controller, dependencies::watcher::DependencyWatcher, item::Item, provisioner::Provisioner,
+    Controller,
+    claims::index::{ClaimSnapshot, Verification},
+    dependencies::watcher::DependencyWatcher,
+    item::Item,
+    ownership::class_of_claim,
+    provisioner::Provisioner,
     volumes::index::WakeUps,
 };
 use crate::{
@@ -55,7 +59,7 @@ struct SharedLists {
 /// The lists that were requested since this process became the leader.
 #[derive(Default)]
 struct TermLists {
-    began: Mutex<Option<Instant>>,
+    began: OnceLock<Instant>,
     claims: FirstList,
     volumes: FirstList,
     /// Whether this process was a standby before.
@@ -68,7 +72,7 @@ impl Lists {
     /// the last writes of the previous leader.
     fn begin_term(&self) -> bool {
         let SharedLists { term, start_claims, .. } = &*self.0;
-        *term.began.lock() = Some(Instant::now());
+        term.began.get_or_init(Instant::now);
         let was_standby = start_claims.is_cancelled();
         if was_standby {
             term.claims.anew();
@@ -88,7 +92,7 @@ impl Lists {
             start_volumes.cancel();
         }
         // A former standby lists claims separately; see `claims_relisted`.
-        let counts = term.began.lock().is_some() && !term.was_standby.load(Ordering::Relaxed);
+        let counts = term.began.get().is_some() && !term.was_standby.load(Ordering::Relaxed);
         if counts {
             term.claims.reached(extent);
         }
@@ -127,7 +131,7 @@ impl Lists {
     /// Returns the kind that is not listed in this term although the term began long ago.
     fn overdue(&self) -> Option<&'static str> {
         let TermLists { began, claims, volumes, .. } = &self.0.term;
-        let is_late = began.lock().is_some_and(|began| began.elapsed() >= LIST_TIMEOUT);
+        let is_late = began.get().is_some_and(|began| began.elapsed() >= LIST_TIMEOUT);
         let kinds = [("PersistentVolumeClaims", claims), ("PersistentVolumes", volumes)];
         let late = kinds.into_iter().find(|(_, list)| is_late && !list.is_whole());
         late.map(|(kind, _)| kind)
@@ -170,7 +174,9 @@ impl<P: Provisioner> Controller<P> {
     fn watch_classes(&self) {
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
-        let wake = move |class: &str| queues.wake_claims(index.of_class(class));
+        let wake = move |class: &str| {
+            queues.wake_claims(index.uids(|it| class_of_claim(&it.claim) == class));
+        };
         let handler = self.classes.event_handler(self.lists.0.classes.clone(), Box::new(wake));
         self.tasks.spawn_critical(
             "watch of StorageClasses",
@@ -213,8 +219,8 @@ impl<P: Provisioner> Controller<P> {
             let claims = index.on_event(event);
             queues.wake_items(waiting);
             // For a deleted claim no later event can clear what prevents the save, so it is decided now.
-            let given_up =
-                claims.iter().filter(|uid| index.is_saving(uid) && index.is_gone_or_bound(uid));
+            let is_given_up = |it: ClaimSnapshot| it.is_saving() && it.is_gone_or_bound();
+            let given_up = claims.iter().filter(|uid| index.snapshot(uid).is_some_and(is_given_up));
             queues.wake_unsaved(given_up.cloned().collect());
             queues.wake_claims(claims);
             if lists.claims_reached(extent) {
@@ -326,7 +332,8 @@ impl<P: Provisioner> Controller<P> {
             let why = format!(
                 "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
             );
-            for uid in self.claims.index.awaiting_volume_list() {
+            let waits = |it: &ClaimSnapshot| it.required.what == Verification::Unlisted;
+            for uid in self.claims.index.uids(waits) {
                 self.claims.report_waiting(&uid, &why);
             }
         }

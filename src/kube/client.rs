@@ -85,6 +85,14 @@ impl Client {
         self.read(path::<V>(name)?).await
     }
 
+    /// Reads one object; `None` if it does not exist.
+    pub async fn get_opt<V: View>(&self, name: Name<'_>) -> Result<Option<V>, ApiError> {
+        match self.get(name).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Reads one object. Also returns when the request was sent, after all waits, by
     /// [`Clock::boot`](crate::runtime::Clock::boot).
     pub async fn get_dated<V: View>(&self, name: Name<'_>) -> Result<(V, Duration), ApiError> {

@@ -24,8 +24,8 @@ use tokio::time::{Duration, sleep};
 use self::status::ThisProcess;
 pub use self::status::{FINALIZER, RECORD, RecordStatus};
 use super::{
-    index::{ClaimIndex, RecordView},
-    state::Demand,
+    index::{Change, ClaimIndex, ClaimSnapshot, RecordOrigin, Topic},
+    state::ClaimState,
 };
 pub use crate::controller::model::record::Record;
 use crate::{
@@ -81,29 +81,31 @@ const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 
 /// Decides what to do with the record of a claim. `overdue`: the claim has been deleted for longer
 /// than it is kept. `current`: its record is of the open request.
-fn due(mode: ClaimProtection, view: &RecordView, overdue: bool, current: bool) -> Due {
-    let wanted = view.demand == Demand::Wanted;
-    let is_protected = view.record_status.is_some();
+fn due(mode: ClaimProtection, claim: &ClaimSnapshot, overdue: bool, current: bool) -> Due {
+    let wanted = claim.is_wanted();
     // An open call keeps its source, and so the namespace of the source, as a record does.
-    let copies = view.request.as_ref().is_some_and(|request| request.source.is_some());
-    if view.is_open {
-        let lacks = view.request.is_some() && !current;
-        return match overdue && (is_protected || copies && view.is_outcome_unknown) {
+    let copies = claim.request.as_ref().is_some_and(|request| request.source.is_some());
+    if claim.state.is_open() {
+        let lacks = claim.request.is_some() && !current;
+        let is_kept = claim.is_protected() || copies && claim.state.is_outcome_unknown();
+        return match overdue && is_kept {
             true => Due::GiveUp,
             false if wanted && mode != ClaimProtection::Off && lacks => Due::Write,
             false => Due::Nothing,
         };
     }
-    match &view.record_status {
+    match claim.record_status.as_deref() {
         None | Some(RecordStatus::Elsewhere(_)) => Due::Nothing,
         // A void record is removed once the claim is bound or being deleted.
-        Some(RecordStatus::Void(_)) if !view.is_record_known && !is_over(&view.claim) => {
+        Some(RecordStatus::Void(_))
+            if claim.record_origin == RecordOrigin::Unknown && !is_over(&claim.claim) =>
+        {
             Due::Nothing
         }
         // With `always` the finalizer stays until the claim is bound, as more calls may follow.
         Some(RecordStatus::Closed) if wanted && mode == ClaimProtection::Always => Due::Nothing,
         Some(_) if wanted && mode == ClaimProtection::Always => {
-            if view.has_volume {
+            if claim.state == ClaimState::Done {
                 Due::Nothing
             } else {
                 Due::Close
@@ -191,7 +193,7 @@ impl CallRecords {
         uid: &str,
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
-        if self.settings.mode != ClaimProtection::Always || !self.index.is_wanted(uid) {
+        if self.settings.mode != ClaimProtection::Always || !self.is_wanted(uid) {
             return Ok(());
         }
         if mutations::is_on(Mutation::MarkedLate) {
@@ -222,7 +224,7 @@ impl CallRecords {
     /// Writes the record if the mode wants one. A failure is logged, and the next sync of the claim
     /// tries again. Returns false if another try may succeed.
     pub async fn protect(&self, uid: &str, request: &ProvisionRequest) -> bool {
-        let owed = self.settings.mode != ClaimProtection::Off && self.index.is_wanted(uid);
+        let owed = self.settings.mode != ClaimProtection::Off && self.is_wanted(uid);
         if !owed {
             return true;
         }
@@ -234,6 +236,10 @@ impl CallRecords {
             Err(error) => self.warn_unprotected(&error),
         }
         over
+    }
+
+    fn is_wanted(&self, uid: &str) -> bool {
+        self.index.snapshot(uid).is_some_and(|claim| claim.is_wanted())
     }
 
     fn warn_unprotected(&self, error: &NotProtected) {
@@ -250,33 +256,32 @@ impl CallRecords {
     /// Writes or removes the record as needed. Returns false if that must be tried again. The
     /// caller holds the lock of the claim.
     pub async fn reconcile(&self, uid: &str) -> bool {
-        let Some(view) = self.index.record_view(uid) else { return true };
-        let current = self.is_current(&view);
-        match due(self.settings.mode, &view, self.is_overdue(&view), current) {
+        let Some(snapshot) = self.index.snapshot(uid) else { return true };
+        let current = self.is_current(&snapshot);
+        match due(self.settings.mode, &snapshot, self.is_overdue(&snapshot), current) {
             Due::Nothing => true,
-            Due::Write => match &view.request {
+            Due::Write => match &snapshot.request {
                 Some(request) => self.protect(uid, request).await,
                 None => true,
             },
-            Due::Close => self.close_record(uid, &view.claim).await,
-            Due::Remove => self.remove_record(uid, &view.claim).await.is_some(),
-            Due::GiveUp => self.give_up(uid, &view).await,
+            Due::Close => self.close_record(uid, &snapshot).await,
+            Due::Remove => self.remove_record(uid, &snapshot).await,
+            Due::GiveUp => self.give_up(uid, &snapshot).await,
         }
     }
 
-    fn is_current(&self, view: &RecordView) -> bool {
-        match (&view.record_status, &view.request) {
-            (Some(RecordStatus::Open(record_status)), Some(request)) => {
-                *record_status == self.record(request)
-            }
+    fn is_current(&self, snapshot: &ClaimSnapshot) -> bool {
+        match (snapshot.open_record(), &snapshot.request) {
+            (Some(record), Some(request)) => *record == self.record(request),
             _ => false,
         }
     }
 
     /// Whether the claim has been deleted for longer than it is kept.
-    pub fn is_overdue(&self, view: &RecordView) -> bool {
-        let deleted = view.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        is_overdue(deleted, view.terminating_for, self.clock.wall(), self.settings.timeout)
+    pub fn is_overdue(&self, snapshot: &ClaimSnapshot) -> bool {
+        let deleted = snapshot.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        let seen = snapshot.terminating_for();
+        is_overdue(deleted, seen, self.clock.wall(), self.settings.timeout)
     }
 
     /// Whether `waited` exceeds the time for which a deleted claim is kept.
@@ -301,16 +306,16 @@ impl CallRecords {
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
         let record = self.record(request);
-        if self.index.has_record(uid, &record) {
+        let snapshot = self.index.snapshot(uid).unwrap_or_default();
+        if snapshot.has_record(&record) {
             return Ok(());
         }
         let text = record.encode().ok_or(NotProtected::TooLong)?;
-        let adopted = self.index.adopted_node(uid);
-        let this_process = self.this_process(adopted.as_deref());
+        let this_process = self.this_process(snapshot.adopted.as_deref());
         let add_record = |object: &mut Value| {
             let edit = status::add(object, this_process, &text);
             if edit == Edit::Write {
-                self.index.before_record_write(uid);
+                self.index.update(uid, Change::RecordWriteStarted);
             }
             edit
         };
@@ -321,7 +326,8 @@ impl CallRecords {
         match status::read(&live) {
             _ if is_over(&live) => Err(NotProtected::Unwanted),
             Some(written) if written == record => {
-                self.index.set_record_status(uid, Some(RecordStatus::Open(record)));
+                let status = Some(RecordStatus::Open(record));
+                self.index.update(uid, Change::RecordWritten(status));
                 Ok(())
             }
             Some(other) if this_process.is_of_other_node(&other) => {
@@ -347,13 +353,13 @@ impl CallRecords {
     }
 
     /// Removes the record and keeps the finalizer. Returns false if that must be tried again.
-    async fn close_record(&self, uid: &str, claim: &Claim) -> bool {
-        let adopted = self.index.adopted_node(uid);
-        let this_process = self.this_process(adopted.as_deref());
+    async fn close_record(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
+        let this_process = self.this_process(snapshot.adopted.as_deref());
+        let claim = &snapshot.claim;
         let closed = self.edit(uid, claim, |object| status::close(object, this_process)).await;
         match closed {
             Ok(_) => {
-                self.index.set_record_status(uid, Some(RecordStatus::Closed));
+                self.index.update(uid, Change::RecordWritten(Some(RecordStatus::Closed)));
                 true
             }
             Err(error) => {
@@ -363,16 +369,16 @@ impl CallRecords {
         }
     }
 
-    /// Removes the finalizer and the record. Returns whether this write did, or `None` if that must
-    /// be tried again.
-    async fn remove_record(&self, uid: &str, claim: &Claim) -> Option<bool> {
-        let adopted = self.index.adopted_node(uid);
-        let this_process = self.this_process(adopted.as_deref());
+    /// Removes the finalizer and the record. Returns false if that must be tried again.
+    async fn remove_record(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
+        let this_process = self.this_process(snapshot.adopted.as_deref());
+        let claim = &snapshot.claim;
         let written =
             self.edit(uid, claim, |object| status::remove_own(object, this_process)).await;
-        self.on_removed(uid, claim, written)
+        self.on_removed(uid, claim, written).is_some()
     }
 
+    /// Returns whether this write removed the record, or `None` if that must be tried again.
     fn on_removed(
         &self,
         uid: &str,
@@ -381,7 +387,7 @@ impl CallRecords {
     ) -> Option<bool> {
         match written {
             Ok(edited) => {
-                self.index.set_record_status(uid, None);
+                self.index.update(uid, Change::RecordWritten(None));
                 Some(matches!(edited, Edited::Written(_)))
             }
             Err(error) => {
@@ -393,27 +399,26 @@ impl CallRecords {
     }
 
     fn report_unwritten(&self, uid: &str, claim: &Claim, what: &str, error: &ApiError) {
-        self.index.set_record_unclear(uid);
+        self.index.update(uid, Change::RecordWriteUnclear);
         let why = format!("cannot {what} the claim: {error}");
         tracing::warn!("{why}");
-        if self.index.should_report(uid, &why, Duration::ZERO) {
+        if self.index.report(uid, Topic::Blocked(&why, Duration::ZERO)) {
             self.events.blocked(claim, &why);
         }
     }
 
     /// Releases a deleted claim although its call is open.
-    async fn give_up(&self, uid: &str, view: &RecordView) -> bool {
-        let adopted = self.index.adopted_node(uid);
-        let this_process = self.this_process(adopted.as_deref());
+    async fn give_up(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
+        let this_process = self.this_process(snapshot.adopted.as_deref());
         let remove = |object: &mut Value| status::remove_own(object, this_process);
-        let (reports, done) = self.release(uid, &view.claim, remove).await;
-        if (reports || done && view.record_status.is_none())
-            && self.index.should_report_release(uid)
-        {
-            self.suspect_timeout(uid, &view.claim, &view.volume_name);
+        let (reports, done) = self.release(uid, &snapshot.claim, remove).await;
+        let is_due = reports || done && !snapshot.is_protected();
+        if is_due && self.index.report(uid, Topic::Release) {
+            let volume = snapshot.volume_name.as_deref().unwrap_or_default();
+            self.suspect_timeout(uid, &snapshot.claim, volume);
         }
         if done {
-            self.index.give_up_call(uid);
+            self.index.update(uid, Change::CallGivenUp);
         }
         done
     }
@@ -452,7 +457,7 @@ impl CallRecords {
     ) -> bool {
         let remove = |object: &mut Value| status::remove_recorded(object, record);
         let (reports, done) = self.release(uid, claim, remove).await;
-        match (reports && self.index.should_report_release(uid), node_is_gone) {
+        match (reports && self.index.report(uid, Topic::Release), node_is_gone) {
             (false, _) => {}
             (true, true) => self.suspect_node(uid, claim, volume),
             (true, false) => self.suspect_timeout(uid, claim, volume),
@@ -512,7 +517,7 @@ impl CallRecords {
             "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
         );
         self.suspect(uid, &request.claim, SuspectedLeak::Topology, &why);
-        self.index.give_up_record(uid);
+        self.index.update(uid, Change::RecordGivenUp);
     }
 
     fn suspect(&self, uid: &str, claim: &Claim, reason: SuspectedLeak, why: &str) {

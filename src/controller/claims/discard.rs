@@ -14,7 +14,10 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use super::sync::ClaimWorker;
+use super::{
+    index::{Change, ClaimSnapshot},
+    sync::ClaimWorker,
+};
 use crate::{
     controller::{
         events::claim_key,
@@ -75,8 +78,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         match discarded {
             Ok(()) => {
                 self.report_failure(request, &unusable.defect);
-                let wanted = self.index.on_discarded(uid);
-                if wanted { Action::Retry } else { Action::Done }
+                self.index.update(uid, Change::Discarded);
+                let wanted = self.index.snapshot(uid).filter(ClaimSnapshot::is_wanted);
+                if wanted.is_some() { Action::Retry } else { Action::Done }
             }
             Err(why) => self.retry_discard(request, unusable, &why),
         }
@@ -139,7 +143,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::error!(claim = %claim_key(&request.claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Unusable);
         self.report_failure(request, &Failure::new(why));
-        self.index.on_leak_suspected(uid);
+        self.index.update(uid, Change::LeakSuspected);
         Action::Done
     }
 }
@@ -168,12 +172,12 @@ async fn objection_by_name(
     // If there is no name, or it is not a valid object name, no PersistentVolume has it.
     if let Ok(name) = &request.volume_name
         && let Ok(object) = Name::cluster(name)
-        && exists(client.get::<Volume>(object).await)?.is_some()
+        && client.get_opt::<Volume>(object).await?.is_some()
     {
         return Ok(Some(format!("PersistentVolume {name:?} exists")));
     }
     let claim = Name::namespaced(request.claim.namespace(), request.claim.name())?;
-    let live = exists(client.get::<Claim>(claim).await)?;
+    let live = client.get_opt::<Claim>(claim).await?;
     let is_bound = live.is_some_and(|live| live.uid() == uid && !live.is_unbound());
     Ok(is_bound.then(|| "the claim is bound".to_owned()))
 }
@@ -202,14 +206,6 @@ async fn objection_among_all(
     };
     client.list(&Scope::all(), visit).await?;
     Ok(owner)
-}
-
-/// Returns the object that was read, if it exists.
-fn exists<V>(read: Result<V, ApiError>) -> Result<Option<V>, ApiError> {
-    match read {
-        Err(error) if error.is_not_found() => Ok(None),
-        read => read.map(Some),
-    }
 }
 
 #[cfg(test)]

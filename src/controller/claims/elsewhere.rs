@@ -4,7 +4,10 @@
 //! claim is followed by the process of its selected node. The process that does so reports it.
 
 use super::{
-    super::provisioner::Provisioner, call_record::Record, index::ClaimSnapshot, sync::ClaimWorker,
+    super::provisioner::Provisioner,
+    call_record::Record,
+    index::{Change, ClaimSnapshot},
+    sync::ClaimWorker,
 };
 use crate::{
     kube::{
@@ -45,7 +48,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         snapshot: &ClaimSnapshot,
         record: &Record,
     ) -> Action {
-        let Some(view) = self.index.record_view(uid) else { return Action::Done };
         let is_terminating = snapshot.claim.is_terminating();
         let wait = self.provisioner.wait_among_peers(uid);
         // Only the selected node's process may follow a live claim, but any may release a deleted
@@ -54,9 +56,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Action::RequeueAfter(wait);
         }
         let node = record.printable_node();
-        let overdue = self.call_records.is_overdue(&view);
+        let overdue = self.call_records.is_overdue(snapshot);
         let node_is_gone = self.is_node_gone(node).await;
-        let volume = &view.volume_name;
+        let volume = snapshot.volume_name.as_deref().unwrap_or_default();
         match step(is_terminating, overdue, node_is_gone) {
             Step::Wait => Action::Retry,
             Step::Block => {
@@ -75,7 +77,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 if is_released { Action::Done } else { Action::Retry }
             }
             Step::Adopt => {
-                self.index.adopt(uid, node);
+                self.index.update(uid, Change::Adopted(node));
                 self.call_records.suspect_node(uid, &snapshot.claim, volume);
                 Action::Retry
             }
@@ -89,8 +91,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return false;
         }
         match self.read_node(node).await {
-            Ok(_) => false,
-            Err(error) if error.is_not_found() => true,
+            Ok(found) => found.is_none(),
             Err(error) => {
                 tracing::debug!(%error, node, "cannot tell whether the node is gone");
                 false
@@ -98,8 +99,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn read_node(&self, node: &str) -> Result<Node, ApiError> {
-        self.client.get::<Node>(Name::cluster(node)?).await
+    async fn read_node(&self, node: &str) -> Result<Option<Node>, ApiError> {
+        self.client.get_opt(Name::cluster(node)?).await
     }
 }
 

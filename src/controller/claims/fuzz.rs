@@ -12,8 +12,8 @@ use crate::{
                 RECORD, Record,
                 status::{FINALIZER, RecordStatus, ThisProcess, judge},
             },
-            index::{ClaimSnapshot, Verification},
-            state::Demand,
+            index::{ClaimSnapshot, Interest},
+            state::ClaimState,
         },
         model::{
             record::MAX_BYTES,
@@ -121,7 +121,11 @@ fn check_order(
         |ask: Ask| ask.request(identity, claim, false, || Ok(format!("pvc-{}", claim.uid())));
     let usual = request(Ask::New(Arc::clone(class)));
     let fits = |record: &Record, _: &Arc<StorageClass>| record.is_of_class(&usual, DIGEST);
-    let snapshot = ClaimSnapshot { recorded: Some(record.clone()), ..snapshot(Arc::clone(claim)) };
+    let snapshot = ClaimSnapshot {
+        state: ClaimState::Recorded,
+        record_status: Some(Arc::new(RecordStatus::Open(record.clone()))),
+        ..snapshot(Arc::clone(claim))
+    };
     let planned = plan(identity, &snapshot, Some(Arc::clone(class)), fits);
     let Plan::Provision(ask) = planned else { return };
     assert_eq!(class.provisioner, DRIVER, "a class of another driver");
@@ -156,16 +160,9 @@ fn check_places(request: &ProvisionRequest) {
 pub(super) fn snapshot(claim: Arc<Claim>) -> ClaimSnapshot {
     ClaimSnapshot {
         claim,
-        demand: Demand::Wanted,
-        may_call: true,
-        verification: Verification::None,
-        verification_epoch: 0,
-        request: None,
-        accepts_changes: false,
-        recorded: None,
-        elsewhere: None,
-        unusable: None,
-        pv_gone: None,
+        interest: Interest::Unbound,
+        volume_name: Some(VOLUME.into()),
+        ..ClaimSnapshot::default()
     }
 }
 

@@ -8,40 +8,47 @@
 //! * A claim stays in the index while a call for it is open, even after the claim is deleted.
 //! * A PersistentVolume is matched with its claim by the UID in `claimRef`, whatever its name is.
 //!
-//! The methods are split by their source: `on_event` for claim events, `volumes` for
-//! PersistentVolume events, `attempts` for provisioning attempts, `records` for records of open
-//! calls, `reported` for what users were told. The index does not act: it returns the UIDs of the
-//! claims that must be queued.
+//! Events come in through `on_event` and the methods of `volumes`, each of which returns the UIDs of
+//! the claims to queue. Workers take a [`ClaimSnapshot`] and report what they have learned or done as
+//! a [`Change`]. The index does not act.
+//!
+//! | module | content |
+//! |---|---|
+//! | `on_event`, `volumes` | events of claims and of PersistentVolumes |
+//! | `snapshot` | what is known of one claim, and what follows from it |
+//! | `change` | what workers report, and how it changes the entry of its claim |
+//! | `reports` | what was reported to users |
+//! | `entry` | all that is kept of one claim |
+//! | `others` | claims of other provisioners |
 
-mod attempts;
+mod change;
 mod entry;
 mod on_event;
 mod others;
-mod records;
-mod reported;
+mod reports;
+mod snapshot;
 mod volumes;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::time::{Duration, Instant};
 
+pub(in crate::controller) use self::volumes::claim_uid;
+pub use self::{
+    change::{Change, Effects},
+    reports::Topic,
+    snapshot::{ClaimSnapshot, Existence, Interest, RecordOrigin, Required, Verification},
+};
 use self::{
-    entry::{Entry, Interest},
+    entry::Entry,
     others::{ChangedClaims, OtherClaims},
 };
 use super::{
-    call_record::{Record, RecordStatus},
-    state::{ClaimState, Demand},
+    call_record::{RecordStatus, status, status::ThisProcess},
+    state::ClaimState,
 };
 use crate::{
-    controller::{
-        model::unusable_volume::UnusableVolume, ownership::ProvisionerIdentity,
-        provisioner::ProvisionRequest,
-    },
+    controller::ownership::ProvisionerIdentity,
     kube::{
         informer::{InformerEvent, cache::Cache},
         objects::{Claim, View as _},
@@ -64,6 +71,7 @@ struct Shared {
     identity: ProvisionerIdentity,
     /// Returns the name of a claim's PersistentVolume.
     volume_name: Naming,
+    /// All that is known of claims. Only the methods of [`ClaimIndex`] take this lock.
     inner: Mutex<Inner>,
 }
 
@@ -79,25 +87,9 @@ struct Inner {
     claims: Cache<Arc<Claim>>,
     entries: Table<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
-    by_volume: Table<String, String>,
+    by_volume: Table<Arc<str>, String>,
     /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
     others: OtherClaims,
-}
-
-/// Whether a claim still exists. A claim that only our own finalizer keeps counts as gone. The
-/// handle stays valid after the claim has left the index.
-#[derive(Debug, Clone, Default)]
-pub struct Existence(Arc<AtomicBool>);
-
-impl Existence {
-    /// Whether the claim is gone.
-    pub fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn end(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// How far claims and PersistentVolumes have been listed since the term of this leader began. Until
@@ -141,78 +133,6 @@ struct Names {
     others: bool,
 }
 
-/// What a worker must read live before the first call for a claim (safety rule 6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Verification {
-    /// Nothing: this process has seen every event of the claim since it was created.
-    #[default]
-    None,
-    /// Whether the claim has a PersistentVolume already.
-    Volume,
-    /// Whether the claim has a PersistentVolume already, and whether it is still unbound.
-    VolumeAndClaim,
-    /// The claim may have a PersistentVolume under a name that no look-up tries. Only the list of
-    /// all PersistentVolumes shows it, so no call is made before that list is complete.
-    Unlisted,
-}
-
-/// What the index knows of one claim, copied for a worker.
-#[derive(Debug, Clone)]
-pub struct ClaimSnapshot {
-    /// The newest version of the claim.
-    pub claim: Arc<Claim>,
-    /// Whether anybody still wants its volume.
-    pub demand: Demand,
-    /// Whether the state of the claim allows a call now.
-    pub may_call: bool,
-    /// What must be read live before the call.
-    pub verification: Verification,
-    /// How often the index has required a verification of this claim. A live read from before the
-    /// last requirement does not satisfy it.
-    pub verification_epoch: u32,
-    /// The request of the call that this process has open.
-    pub request: Option<ProvisionRequest>,
-    /// Whether a changed class and another node are accepted although a call is open (safety rule
-    /// 3).
-    pub accepts_changes: bool,
-    /// The record of a call that an earlier process left open and that this process has not
-    /// repeated yet.
-    pub recorded: Option<Record>,
-    /// The record of a call that the process of another node made.
-    pub elsewhere: Option<Record>,
-    /// The unusable volume that the call made. It must be removed before the next call.
-    pub unusable: Option<Box<UnusableVolume>>,
-    /// The handle of a volume that may have been deleted together with another claim's
-    /// PersistentVolume.
-    pub pv_gone: Option<String>,
-}
-
-/// What the index knows of one claim that concerns its record ([`super::call_record`]).
-#[derive(Debug, Clone)]
-#[allow(clippy::struct_excessive_bools)] // independent facts, not the states of one thing
-pub struct RecordView {
-    /// The newest version of the claim.
-    pub claim: Arc<Claim>,
-    /// Whether a call is open, or its volume is neither saved nor removed.
-    pub is_open: bool,
-    /// Whether the outcome of the call is unknown, or whether its volume still exists.
-    pub is_outcome_unknown: bool,
-    /// What the finalizer and the record on the claim mean. `None`: there are none, or not ours.
-    pub record_status: Option<RecordStatus>,
-    /// Whether this process has written the record on the claim, or follows it.
-    pub is_record_known: bool,
-    /// Whether the claim has its PersistentVolume.
-    pub has_volume: bool,
-    /// Whether anybody still wants its volume.
-    pub demand: Demand,
-    /// The request of the open call, if this process knows it.
-    pub request: Option<ProvisionRequest>,
-    /// The name of the claim's PersistentVolume.
-    pub volume_name: String,
-    /// How long ago this process first saw that the claim is being deleted.
-    pub terminating_for: Duration,
-}
-
 impl ClaimIndex {
     /// Creates an empty index. `volume_name` returns the name of the PersistentVolume of the claim
     /// with the given UID. `closed` is called at least once for each claim that no longer needs the
@@ -235,14 +155,7 @@ impl ClaimIndex {
         inner.listed = Listed::NotYet;
         inner.changed_meanwhile = Some(ChangedClaims::default());
         let verification = inner.verification();
-        for entry in inner.entries.values_mut() {
-            entry.verification = Verification::None;
-            entry.requires(verification);
-            // `--claim-protection-timeout` counts only the time in which this process is the
-            // leader.
-            entry.terminating_since = entry.terminating_since.map(|_| Instant::now());
-            entry.follow_record();
-        }
+        inner.entries.values_mut().for_each(|entry| entry.begin_term(verification));
     }
 
     /// Handles an event of the list of all claims that started after the term began, beside the
@@ -279,168 +192,46 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         let Listed::Claims(version) = inner.listed else { return Vec::new() };
         inner.listed = Listed::Both(version);
-        let waited = inner
-            .entries
-            .iter_mut()
-            .filter(|(_, entry)| entry.verification == Verification::Unlisted);
-        let waited = waited.map(|(uid, entry)| {
-            entry.verification = Verification::VolumeAndClaim;
-            uid.clone()
-        });
-        waited.collect()
+        let mut waited = Vec::new();
+        for (uid, entry) in inner.entries.iter_mut() {
+            if entry.known.required.what == Verification::Unlisted {
+                entry.known.required.what = Verification::VolumeAndClaim;
+                waited.push(uid.clone());
+            }
+        }
+        waited
     }
 
-    /// Returns the claims that wait for the list of all PersistentVolumes.
-    pub fn awaiting_volume_list(&self) -> Vec<String> {
-        let inner = self.0.inner.lock();
-        let waiting =
-            inner.entries.iter().filter(|(_, entry)| entry.verification == Verification::Unlisted);
-        waiting.map(|(uid, _)| uid.clone()).collect()
-    }
-
-    /// Returns the key of the lock under which one worker at a time works for the claim: the name
-    /// of its PersistentVolume, or its UID if no name can be made of it. `None`: the claim is not
-    /// in the index.
-    pub fn key(&self, uid: &str) -> Option<String> {
-        let inner = self.0.inner.lock();
-        let entry = inner.entries.get(uid)?;
-        Some(entry.volume_name.clone().unwrap_or_else(|| uid.to_owned()))
-    }
-
-    /// Returns what a worker needs to know of the claim. `None`: the claim is not in the index.
+    /// Returns what is known of the claim. `None`: the claim is not in the index.
     pub fn snapshot(&self, uid: &str) -> Option<ClaimSnapshot> {
+        self.0.inner.lock().entries.get(uid).map(|entry| entry.known.clone())
+    }
+
+    /// Applies what a worker has learned about the claim or has done for it. A claim that is not in
+    /// the index is not changed.
+    pub fn update(&self, uid: &str, change: Change<'_>) -> Effects {
+        let apply = |entry: &mut Entry| entry.apply(change, &self.0.identity);
+        self.0.inner.lock().change(uid, apply).unwrap_or(Effects::NONE)
+    }
+
+    /// Whether to report this about the claim now. Assumes that it is reported then.
+    pub fn report(&self, uid: &str, topic: Topic<'_>) -> bool {
+        let reported = self.0.inner.lock().change(uid, |entry| entry.report(topic));
+        reported.unwrap_or_else(|| topic.is_due_without_claim())
+    }
+
+    /// Returns the UIDs of the claims that satisfy `predicate`, which must not call the index.
+    pub fn uids(&self, predicate: impl Fn(&ClaimSnapshot) -> bool) -> Vec<String> {
         let inner = self.0.inner.lock();
-        let entry = inner.entries.get(uid)?;
-        Some(ClaimSnapshot {
-            claim: Arc::clone(&entry.claim),
-            demand: entry.demand(),
-            may_call: entry.state.may_call(),
-            verification: entry.verification(),
-            verification_epoch: entry.verification_epoch,
-            request: entry.request.as_deref().cloned(),
-            accepts_changes: entry.state.accepts_changes(),
-            recorded: entry.recorded(),
-            elsewhere: entry.elsewhere(),
-            unusable: match &entry.state {
-                ClaimState::Unusable(unusable) => Some(unusable.clone()),
-                _ => None,
-            },
-            pv_gone: match &entry.state {
-                ClaimState::PvGone(handle) => Some(handle.clone()),
-                _ => None,
-            },
-        })
-    }
-
-    /// Returns what concerns the claim's record. `None`: the claim is not in the index.
-    pub fn record_view(&self, uid: &str) -> Option<RecordView> {
-        let inner = self.0.inner.lock();
-        let entry = inner.entries.get(uid)?;
-        Some(RecordView {
-            claim: Arc::clone(&entry.claim),
-            is_open: entry.state.is_open(),
-            is_outcome_unknown: entry.state.is_outcome_unknown(),
-            record_status: entry.record_status.as_deref().cloned(),
-            is_record_known: entry.record_is_known,
-            has_volume: entry.state == ClaimState::Done,
-            demand: entry.demand(),
-            request: entry.request.as_deref().cloned(),
-            volume_name: entry.volume_name.clone().unwrap_or_default(),
-            terminating_for: entry.terminating_since.map(|at| at.elapsed()).unwrap_or_default(),
-        })
-    }
-
-    /// Whether a call for the claim is open, or its volume is neither saved nor removed.
-    pub fn is_open(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_some_and(|entry| entry.state.is_open())
-    }
-
-    /// Whether the claim carries our finalizer.
-    pub fn is_protected(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_some_and(|entry| entry.record_status.is_some())
-    }
-
-    /// Whether the API server has confirmed to this process that the claim carries exactly this
-    /// record. An event does not confirm it: it may be older than the last write.
-    pub fn has_record(&self, uid: &str, record: &Record) -> bool {
-        let inner = self.0.inner.lock();
-        let entry = inner.entries.get(uid).filter(|entry| entry.record_is_confirmed);
-        let record_status = entry.and_then(|entry| entry.record_status.as_deref());
-        matches!(record_status, Some(RecordStatus::Open(record_status)) if record_status == record)
-    }
-
-    /// A write of the claim's record ended with an error, and the API server may have carried it
-    /// out.
-    pub fn set_record_unclear(&self, uid: &str) {
-        self.change(uid, |entry| entry.record_is_confirmed = false);
-    }
-
-    /// The record was written or, with `None`, removed.
-    pub fn set_record_status(&self, uid: &str, record_status: Option<RecordStatus>) {
-        self.change(uid, |entry| {
-            entry.record_is_confirmed = matches!(record_status, Some(RecordStatus::Open(_)));
-            entry.record_status = record_status.map(Box::new);
-        });
-    }
-
-    /// Returns the claims that name this class.
-    pub fn of_class(&self, class: &str) -> Vec<String> {
-        let inner = self.0.inner.lock();
-        let named = inner.entries.iter().filter(|(_, entry)| {
-            crate::controller::ownership::class_of_claim(&entry.claim) == class
-        });
-        named.map(|(uid, _)| uid.clone()).collect()
-    }
-
-    /// Returns the UIDs of all claims in the index.
-    pub fn all(&self) -> Vec<String> {
-        self.0.inner.lock().entries.keys().cloned().collect()
-    }
-
-    /// Returns a handle that tells whether the claim exists, even after it has left the index.
-    pub fn existence(&self, uid: &str) -> Existence {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).map(|entry| entry.existence.clone()).unwrap_or_default()
-    }
-
-    /// Whether the claim is being deleted or gone, so that nobody can use its volume.
-    pub fn is_gone_or_terminating(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        let is_leaving = |entry: &Entry| entry.existence.is_over() || entry.claim.is_terminating();
-        inner.entries.get(uid).is_none_or(is_leaving)
-    }
-
-    /// Whether the claim is unbound, not being deleted, and ours.
-    pub fn is_wanted(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_some_and(|entry| entry.demand() == Demand::Wanted)
-    }
-
-    /// Whether the claim still needs the source of its volume.
-    pub fn needs_source(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_some_and(Entry::needs_source)
-    }
-
-    /// Whether this process has a call for the claim open, or a record says that another one has.
-    pub fn may_have_open_call(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_some_and(Entry::may_have_open_call)
-    }
-
-    /// How long ago the claim was added to the index. `None`: it is not in the index.
-    pub fn age(&self, uid: &str) -> Option<Duration> {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid)?.known_since.map(|since| since.elapsed())
+        let claims = inner.entries.iter().filter(|(_, entry)| predicate(&entry.known));
+        claims.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Counts the claims by their states, for the metrics.
     pub fn census(&self) -> Census {
         let mut census = Census::default();
-        for entry in self.0.inner.lock().entries.values() {
-            let count = match entry.state {
+        for Entry { known, .. } in self.0.inner.lock().entries.values() {
+            let count = match known.state {
                 ClaimState::Waiting => &mut census.waiting,
                 ClaimState::InFlight { .. } => &mut census.in_flight,
                 ClaimState::Recorded | ClaimState::Background(_) | ClaimState::PvGone(_) => {
@@ -452,47 +243,22 @@ impl ClaimIndex {
                 ClaimState::Done => continue,
             };
             *count += 1;
-            let age = entry.known_since.map(|since| since.elapsed()).unwrap_or_default();
-            census.oldest = census.oldest.max(age);
+            census.oldest = census.oldest.max(known.age());
         }
         census
     }
 
-    /// The resync queues this claim, and nothing else had queued it.
-    pub fn set_resynced(&self, uid: &str) {
-        self.change(uid, |entry| entry.resynced = true);
-    }
-
-    /// Whether only the resync has queued the claim. Resets the flag.
-    pub fn take_resynced(&self, uid: &str) -> bool {
-        self.change(uid, |entry| std::mem::take(&mut entry.resynced)).unwrap_or(false)
-    }
-
-    /// Whether the claim is deleted or bound.
-    pub fn is_gone_or_bound(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        let is_waiting = |entry: &Entry| !entry.existence.is_over() && entry.claim.is_unbound();
-        !inner.entries.get(uid).is_some_and(is_waiting)
-    }
-
-    /// Whether the claim's volume still waits to be saved.
-    pub fn is_saving(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_some_and(|entry| matches!(entry.state, ClaimState::Saving(_)))
-    }
-
-    fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        self.0.inner.lock().change(uid, change)
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.0.inner.lock().entries.len()
-    }
-
     #[cfg(test)]
     fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.inner.lock().entries.is_empty()
+    }
+}
+
+impl Shared {
+    /// What the record on the claim means. `adopted`: the node whose call this process follows.
+    fn record_status_of(&self, claim: &Claim, adopted: Option<&str>) -> Option<RecordStatus> {
+        let this_process = ThisProcess { identity: &self.identity, adopted };
+        status::judge(claim, this_process, (self.volume_name)(claim.uid()).as_deref())
     }
 }
 
@@ -539,36 +305,36 @@ impl Inner {
 
     fn insert(&mut self, uid: &str, volume_name: Option<String>, is_new: bool) {
         let verification = if is_new { Verification::None } else { self.verification() };
+        let volume_name = volume_name.map(Arc::<str>::from);
         if let Some(name) = &volume_name {
-            self.by_volume.insert(name.clone(), uid.to_owned());
+            self.by_volume.insert(Arc::clone(name), uid.to_owned());
         }
-        let known_since = Some(Instant::now());
-        let entry = Entry { volume_name, verification, known_since, ..Entry::default() };
-        self.entries.insert(uid.to_owned(), entry);
+        self.entries.insert(uid.to_owned(), Entry::new(volume_name, verification));
     }
 
     /// Drops what is left of a closed call, calls `closed` for a claim that no longer needs its
     /// source, and removes the entry of a claim that is not ours and has nothing open.
     fn tidy(&mut self, uid: &str) {
-        let Some(entry) = self.entries.get_mut(uid) else { return };
+        let Some(Entry { known, .. }) = self.entries.get_mut(uid) else { return };
         // A recorded call is repeated with the claim as it is now, not with an old request.
-        if !entry.state.is_open() || entry.state == ClaimState::Recorded {
-            entry.request = None;
+        if !known.state.is_open() || known.state == ClaimState::Recorded {
+            known.request = None;
         }
-        if !entry.needs_source() {
+        if !known.needs_source() {
             (self.closed)(uid);
         }
-        let is_kept = entry.interest != Interest::None || entry.superseded.is_some();
-        if is_kept || entry.state.is_open() {
-            return;
+        if !known.is_kept() {
+            self.remove(uid);
         }
-        let Some(entry) = self.entries.remove(uid) else { return };
+    }
+
+    fn remove(&mut self, uid: &str) {
+        let name = self.entries.remove(uid).and_then(|entry| entry.known.volume_name);
         // Two claims may share a name if it holds only a part of the UID: the other one keeps it.
-        if let Some(name) = entry
-            .volume_name
-            .filter(|name| self.by_volume.get(name).is_some_and(|owner| owner == uid))
+        if let Some(name) = name
+            && self.by_volume.get(&*name).is_some_and(|owner| owner == uid)
         {
-            self.by_volume.remove(&name);
+            self.by_volume.remove(&*name);
         }
     }
 }

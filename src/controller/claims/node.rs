@@ -12,6 +12,7 @@ use super::{
         provisioner::{ProvisionRequest, Provisioner},
     },
     call_record::status,
+    index::Change,
     sync::ClaimWorker,
 };
 use crate::{
@@ -33,16 +34,16 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.count_failure(claim);
             return Action::Retry;
         }
-        let is_open = self.index.is_open(claim.uid());
+        let is_open = self.index.snapshot(claim.uid()).is_some_and(|claim| claim.state.is_open());
         match self.remove_node_from(claim, refused, is_open).await {
             Ok(_) => {
                 // The index still has the node until the event of this write arrives.
-                self.index.on_node_given_back(claim.uid());
+                self.index.update(claim.uid(), Change::NodeGivenBack);
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
                 if is_open && self.identity.node.is_some() {
                     self.call_records.suspect_node_given_back(claim.uid(), request);
-                    self.index.give_up_call(claim.uid());
+                    self.index.update(claim.uid(), Change::CallGivenUp);
                 }
                 Action::Done
             }

@@ -13,7 +13,6 @@ use super::{
     },
     call_record::Record,
     index::{ClaimSnapshot, Verification},
-    state::Demand,
     sync::seeded,
 };
 use crate::{
@@ -41,7 +40,7 @@ pub(crate) enum Plan {
     /// Call the provisioner.
     Provision(Ask),
     /// Remove the unusable volume that the last call with this request made.
-    Discard(Box<ProvisionRequest>, Box<UnusableVolume>),
+    Discard(Arc<ProvisionRequest>, Box<UnusableVolume>),
     /// The volume with this handle may be left at the driver, and nobody wants it.
     SuspectedLeak(String),
     /// The class of the recorded call is another provisioner's: the record is void.
@@ -56,7 +55,7 @@ pub(crate) enum Ask {
     /// A volume for the claim as it is, of this class.
     New(Arc<StorageClass>),
     /// What this process has requested before, as the outcome is unknown.
-    Again(Box<ProvisionRequest>),
+    Again(Arc<ProvisionRequest>),
     /// What an earlier process has recorded, with this class.
     Recorded(Arc<StorageClass>, Box<Record>),
 }
@@ -72,7 +71,7 @@ impl Ask {
         volume_name: impl FnOnce() -> Result<String, Failure>,
     ) -> ProvisionRequest {
         let (class, record) = match self {
-            Self::Again(request) => return ProvisionRequest { withdrawn, ..*request },
+            Self::Again(request) => return ProvisionRequest { withdrawn, ..(*request).clone() },
             Self::New(class) => (class, Record::default()),
             Self::Recorded(class, record) => (class, *record),
         };
@@ -102,30 +101,30 @@ pub(crate) fn plan(
     class: Option<Arc<StorageClass>>,
     fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
 ) -> Plan {
-    if let (Some(request), Some(unusable)) = (&snapshot.request, &snapshot.unusable) {
-        return Plan::Discard(Box::new(request.clone()), unusable.clone());
+    if let (Some(request), Some(unusable)) = (&snapshot.request, snapshot.unusable()) {
+        return Plan::Discard(Arc::clone(request), Box::new(unusable.clone()));
     }
-    if let (Some(handle), Demand::Withdrawn) = (&snapshot.pv_gone, snapshot.demand) {
-        return Plan::SuspectedLeak(handle.clone());
+    if let (Some(handle), false) = (snapshot.pv_gone(), snapshot.is_wanted()) {
+        return Plan::SuspectedLeak(handle.to_owned());
     }
     // Another node's record keeps a deleted claim, whatever is known of its volume.
-    if let (true, Some(record)) = (snapshot.claim.is_terminating(), &snapshot.elsewhere) {
+    if let (true, Some(record)) = (snapshot.claim.is_terminating(), snapshot.elsewhere()) {
         return Plan::Elsewhere(record.clone());
     }
     // A claim that waits for the list of PersistentVolumes is queued once that is complete.
-    if !snapshot.may_call || snapshot.verification == Verification::Unlisted {
+    if !snapshot.state.may_call() || snapshot.verification() == Verification::Unlisted {
         return Plan::Drop;
     }
     if let Some(request) = &snapshot.request {
         return again(identity, snapshot, request, class);
     }
-    if let Some(record) = &snapshot.recorded {
+    if let Some(record) = snapshot.recorded() {
         return recorded(identity, &snapshot.claim, record, class, fits);
     }
     if let Some(record) = followed_elsewhere(snapshot) {
         return Plan::Elsewhere(record.clone());
     }
-    if snapshot.demand == Demand::Withdrawn || !identity.owns_claim(&snapshot.claim) {
+    if !snapshot.is_wanted() || !identity.owns_claim(&snapshot.claim) {
         return Plan::Drop;
     }
     new(identity, &snapshot.claim, class)
@@ -136,11 +135,11 @@ pub(crate) fn plan(
 fn again(
     identity: &ProvisionerIdentity,
     snapshot: &ClaimSnapshot,
-    request: &ProvisionRequest,
+    request: &Arc<ProvisionRequest>,
     class: Option<Arc<StorageClass>>,
 ) -> Plan {
-    let again = || Plan::Provision(Ask::Again(Box::new(request.clone())));
-    if !snapshot.accepts_changes || snapshot.demand == Demand::Withdrawn {
+    let again = || Plan::Provision(Ask::Again(Arc::clone(request)));
+    if !snapshot.state.accepts_changes() || !snapshot.is_wanted() {
         return again();
     }
     match new(identity, &snapshot.claim, class) {
@@ -192,8 +191,7 @@ fn recorded(
 /// The record of a call that the process of another node follows. A record without a node is
 /// followed by the process of the selected node.
 fn followed_elsewhere(snapshot: &ClaimSnapshot) -> Option<&Record> {
-    let record = snapshot.elsewhere.as_ref()?;
-    (snapshot.demand == Demand::Wanted && record.node.is_some()).then_some(record)
+    snapshot.elsewhere().filter(|record| snapshot.is_wanted() && record.node.is_some())
 }
 
 /// Plans for a claim without an open call.

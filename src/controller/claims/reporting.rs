@@ -12,6 +12,7 @@ use super::{
         events::EVENT_LASTS,
         provisioner::{Congestion, Failure, Outcome, ProvisionRequest, Provisioner},
     },
+    index::{ClaimSnapshot, Topic},
     plan::Plan,
     sync::ClaimWorker,
 };
@@ -46,21 +47,21 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Tells the user what the claim waits for, once it has waited for `patience`, and again before
     /// the event expires.
     pub(in super::super) fn report_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
-        if self.index.should_report(claim.uid(), why, patience) {
+        if self.index.report(claim.uid(), Topic::Blocked(why, patience)) {
             self.events.blocked(claim, why);
         }
     }
 
     /// Tells the user what all claims wait for.
     pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
-        if let Some(snapshot) = self.index.snapshot(uid).filter(|_| self.index.is_wanted(uid)) {
+        if let Some(snapshot) = self.index.snapshot(uid).filter(ClaimSnapshot::is_wanted) {
             self.report_blocked(&snapshot.claim, why, Duration::ZERO);
         }
     }
 
     /// Schedules a report after [`PATIENCE`], as the next retry may come much later.
     pub(crate) fn report_blocked_later(self: &Arc<Self>, uid: &str, why: &str) {
-        if !self.index.take_unreported(uid) {
+        if !self.index.report(uid, Topic::BlockedLater) {
             return;
         }
         let worker = Arc::clone(self);
@@ -89,7 +90,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.events.infeasible(&request.claim, &failure.to_string());
             }
             Outcome::Background(failure) | Outcome::Unsent(failure)
-                if !self.index.should_warn(request.claim.uid(), failure.kind()) =>
+                if !self.is_new_kind(request, failure) =>
             {
                 self.report_still_open(request, failure);
             }
@@ -98,6 +99,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             | Outcome::Unsent(failure)
             | Outcome::Reschedule(failure) => self.warn(request, failure),
         }
+    }
+
+    /// Whether the user was not warned of an unknown outcome of this kind since the call was opened.
+    fn is_new_kind(&self, request: &ProvisionRequest, failure: &Failure) -> bool {
+        self.index.report(request.claim.uid(), Topic::UnknownOutcome(failure.kind()))
     }
 
     /// Reports a failed attempt to the user and the metrics.
@@ -117,7 +123,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) fn report_still_open(&self, request: &ProvisionRequest, failure: &Failure) {
         tracing::debug!(error = %failure, "the call is still open");
         // The kind is compared, as the driver's message may differ each time.
-        if self.index.should_report(request.claim.uid(), failure.kind(), STILL_OPEN) {
+        let topic = Topic::Blocked(failure.kind(), STILL_OPEN);
+        if self.index.report(request.claim.uid(), topic) {
             self.events.still_provisioning(&request.claim, &still_open(failure));
         }
     }
@@ -128,8 +135,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Counts that something had to be done for a claim which no queue held until the resync.
-    pub(crate) fn count_resync(&self, resynced: bool) {
-        if resynced {
+    pub(crate) fn count_resync(&self, snapshot: &ClaimSnapshot) {
+        if snapshot.is_resynced {
             self.metrics.resync_found(ResyncQueue::Claims);
         }
     }

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::index::{ClaimIndex, Existence};
+use super::index::{Change, ClaimIndex, Existence, Topic};
 use crate::{
     controller::{
         classes::Classes,
@@ -57,7 +57,8 @@ pub struct PvStore {
     pub queue: Queue<String>,
     /// The claims to work on.
     pub claims: Queue<String>,
-    /// The unsaved volumes, by claim UID.
+    /// The unsaved volumes, by claim UID. Not in the index of claims: the entry of a claim may be gone
+    /// before its volume is saved, and the end of the process waits until all are.
     pub unsaved: watch::Sender<BTreeMap<String, Arc<Unsaved>>>,
 }
 
@@ -166,52 +167,46 @@ fn complete(mut volume: PersistentVolume, request: &ProvisionRequest) -> Persist
 enum Attempt {
     /// The PersistentVolume exists and is of this volume.
     Saved,
-    /// The claim has a PersistentVolume of another volume.
-    Superseded {
-        /// The ID of that volume in its PersistentVolume.
-        volume: String,
-    },
+    /// The claim has a PersistentVolume of another volume, which has this ID there.
+    Superseded(String),
     /// The PersistentVolume was saved, and somebody has deleted it since. It is not gone yet.
-    PvTerminating {
-        /// The PersistentVolume that was found.
-        volume: Box<Volume>,
-    },
-    /// Refused as invalid: it can never be saved as it is.
-    Invalid {
-        /// Why, for the claim's user.
-        why: String,
-    },
-    /// Refused for missing permissions.
-    Forbidden {
-        /// Why, for the claim's user.
-        why: String,
-    },
-    /// A PersistentVolume of another volume, not for this claim, has the name.
-    NameTaken {
-        /// Why, for the claim's user.
-        why: String,
-    },
-    /// A PersistentVolume of the name, not for this claim, has this very volume.
-    HandleInUse {
-        /// Why, for the claim's user.
-        why: String,
-    },
-    /// A PersistentVolume of the name exists that may have this very volume.
-    HandleMaybeInUse {
-        /// Why, for the claim's user.
-        why: String,
-        /// Whether that PersistentVolume may not be read.
-        refused: bool,
-    },
+    PvTerminating(Box<Volume>),
     /// The PersistentVolume that had, or may have had, this volume is gone.
     PvGone,
-    /// Not saved now.
-    NotYet {
-        /// Why, for the claim's user.
-        why: String,
-        /// Whether it may have been saved, so that the next attempt reads first.
-        unclear: bool,
-    },
+    /// Not saved, with the text for the claim's user.
+    NotSaved(NotSaved, String),
+}
+
+/// Why a PersistentVolume is not saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotSaved {
+    /// Refused as invalid: it can never be saved as it is.
+    Invalid,
+    /// Refused for missing permissions.
+    Forbidden,
+    /// A PersistentVolume of another volume, not for this claim, has the name.
+    NameTaken,
+    /// A PersistentVolume of the name, not for this claim, has this very volume.
+    HandleInUse,
+    /// A PersistentVolume of the name exists that may have this very volume, and that this process
+    /// may not read if `refused`.
+    HandleMaybeInUse { refused: bool },
+    /// Not saved now. If `unclear`, it may have been saved, so that the next attempt reads first.
+    NotYet { unclear: bool },
+}
+
+impl NotSaved {
+    /// What this attempt has shown.
+    fn setback(self) -> Setback {
+        let (unclear, refused, may_share_handle) = match self {
+            Self::Invalid | Self::Forbidden => (false, true, false),
+            Self::NameTaken => (true, true, false),
+            Self::HandleInUse => (true, false, true),
+            Self::HandleMaybeInUse { refused } => (true, refused, true),
+            Self::NotYet { unclear } => (unclear, false, false),
+        };
+        Setback { unclear, refused, may_share_handle }
+    }
 }
 
 /// Decides what a PersistentVolume of the name means for the one to save. `None`: there is none.
@@ -223,13 +218,13 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let same = found.source_id() == Volume::source_id_of(&unsaved.volume);
     Some(match (ours, same) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
-        (true, true) => Attempt::PvTerminating { volume: Box::new(found.clone()) },
-        (true, false) => Attempt::Superseded { volume: found.source_id().to_owned() },
+        (true, true) => Attempt::PvTerminating(Box::new(found.clone())),
+        (true, false) => Attempt::Superseded(found.source_id().to_owned()),
         (false, true) if is_of_same_driver(found, &unsaved.volume) && !is_going(found) => {
-            Attempt::HandleInUse { why: taken() }
+            Attempt::NotSaved(NotSaved::HandleInUse, taken())
         }
-        (false, true) => Attempt::HandleMaybeInUse { why: taken(), refused: false },
-        (false, false) => Attempt::NameTaken { why: taken() },
+        (false, true) => Attempt::NotSaved(NotSaved::HandleMaybeInUse { refused: false }, taken()),
+        (false, false) => Attempt::NotSaved(NotSaved::NameTaken, taken()),
     })
 }
 
@@ -308,9 +303,8 @@ impl PvStore {
             }
         });
         self.all().into_iter().for_each(|uid| self.queue.add(uid));
-        let recorded = |uid: &str| self.index.is_protected(uid);
         let left = |all: &BTreeMap<String, Arc<Unsaved>>| {
-            all.iter().all(|(uid, unsaved)| unsaved.setback.refused && recorded(uid))
+            all.iter().all(|(uid, unsaved)| unsaved.setback.refused && self.is_protected(uid))
         };
         // The sender lives as long as `self`.
         let _ = self.unsaved.subscribe().wait_for(left).await;
@@ -339,39 +333,23 @@ impl PvStore {
 
     async fn attempt_and_report(&self, uid: &str, unsaved: &Unsaved) -> Action {
         // Its PersistentVolume was seen, and may be deleted together with the volume by now.
-        if !self.index.is_saving(uid) {
+        if self.index.snapshot(uid).is_none_or(|claim| !claim.is_saving()) {
             return self.on_saved(uid, unsaved);
         }
         match self.attempt(unsaved).await {
             Attempt::Saved => self.on_saved(uid, unsaved),
-            Attempt::Superseded { volume } => self.on_superseded(uid, unsaved, &volume),
-            Attempt::PvTerminating { volume } => self.on_pv_terminating(uid, unsaved, &volume),
-            Attempt::Invalid { why } | Attempt::NameTaken { why } if self.is_hopeless(uid) => {
+            Attempt::Superseded(volume) => self.on_superseded(uid, unsaved, &volume),
+            Attempt::PvTerminating(volume) => self.on_pv_terminating(uid, unsaved, &volume),
+            Attempt::PvGone => self.on_pv_gone(uid, unsaved),
+            Attempt::NotSaved(NotSaved::Invalid | NotSaved::NameTaken, why)
+                if self.is_hopeless(uid) =>
+            {
                 self.discard_volume(uid, unsaved, &why)
             }
-            Attempt::NameTaken { why } => {
-                let setback = Setback { unclear: true, refused: true, may_share_handle: false };
-                self.not_saved(uid, unsaved, &why, setback)
-            }
-            Attempt::HandleInUse { .. } if self.index.is_gone_or_bound(uid) => {
+            Attempt::NotSaved(NotSaved::HandleInUse, _) if self.is_gone_or_bound(uid) => {
                 self.on_not_needed(uid)
             }
-            Attempt::HandleInUse { why } => {
-                let setback = Setback { unclear: true, refused: false, may_share_handle: true };
-                self.not_saved(uid, unsaved, &why, setback)
-            }
-            Attempt::HandleMaybeInUse { why, refused } => {
-                let setback = Setback { unclear: true, refused, may_share_handle: true };
-                self.not_saved(uid, unsaved, &why, setback)
-            }
-            Attempt::PvGone => self.on_pv_gone(uid, unsaved),
-            Attempt::Invalid { why } | Attempt::Forbidden { why } => {
-                let setback = Setback { refused: true, ..Setback::default() };
-                self.not_saved(uid, unsaved, &why, setback)
-            }
-            Attempt::NotYet { why, unclear } => {
-                self.not_saved(uid, unsaved, &why, Setback { unclear, ..Setback::default() })
-            }
+            Attempt::NotSaved(reason, why) => self.not_saved(uid, unsaved, &why, reason.setback()),
         }
     }
 
@@ -381,7 +359,7 @@ impl PvStore {
             handle = unsaved.handle,
             "the PersistentVolume is not saved yet"
         );
-        if self.index.should_report(uid, why, Duration::ZERO) {
+        if self.index.report(uid, Topic::Blocked(why, Duration::ZERO)) {
             self.events.blocked(&unsaved.claim, why);
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
@@ -396,12 +374,21 @@ impl PvStore {
 
     /// Whether nobody is left who could change what the API server refuses.
     fn is_hopeless(&self, uid: &str) -> bool {
-        self.index.is_gone_or_bound(uid) || mutations::is_on(Mutation::ConflictIsDelete)
+        self.is_gone_or_bound(uid) || mutations::is_on(Mutation::ConflictIsDelete)
+    }
+
+    fn is_gone_or_bound(&self, uid: &str) -> bool {
+        self.index.snapshot(uid).is_none_or(|claim| claim.is_gone_or_bound())
+    }
+
+    /// Whether the claim carries our finalizer.
+    fn is_protected(&self, uid: &str) -> bool {
+        self.index.snapshot(uid).is_some_and(|claim| claim.is_protected())
     }
 
     /// Gives the volume, which can never be saved, to `discard` (safety rule 8).
     fn discard_volume(&self, uid: &str, unsaved: &Unsaved, why: &str) -> Action {
-        self.index.on_pv_refused(uid, unsaved.unusable_volume(why));
+        self.index.update(uid, Change::PvRefused(unsaved.unusable_volume(why)));
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.claims.add(uid.to_owned());
         Action::Done
@@ -410,8 +397,8 @@ impl PvStore {
     fn on_saved(&self, uid: &str, unsaved: &Unsaved) -> Action {
         tracing::info!("volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
-        if let Some(waited) = self.index.age(uid) {
-            self.metrics.served(unsaved.class(), unsaved.source, waited);
+        if let Some(claim) = self.index.snapshot(uid) {
+            self.metrics.served(unsaved.class(), unsaved.source, claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
         if !unsaved.existence.is_over() {
@@ -429,7 +416,7 @@ impl PvStore {
         tracing::warn!(error = why, "the PersistentVolume does not stay");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         self.events.blocked(&unsaved.claim, &why);
-        self.index.on_pv_terminating(uid, volume);
+        self.index.update(uid, Change::PvTerminating(volume));
         self.forget(uid)
     }
 
@@ -456,9 +443,9 @@ impl PvStore {
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
     fn on_pv_gone(&self, uid: &str, unsaved: &Unsaved) -> Action {
-        self.index.on_pv_gone(uid, &unsaved.handle);
+        self.index.update(uid, Change::PvGone(&unsaved.handle));
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        if self.index.is_gone_or_bound(uid) {
+        if self.is_gone_or_bound(uid) {
             self.suspect_leak(uid, &unsaved.claim, &unsaved.handle);
         }
         self.claims.add(uid.to_owned());
@@ -473,16 +460,16 @@ impl PvStore {
         );
         tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        if !self.index.existence(uid).is_over() {
+        if self.index.snapshot(uid).is_none_or(|claim| !claim.existence.is_over()) {
             self.events.blocked(claim, &why);
         }
-        self.index.on_leak_suspected(uid);
+        self.index.update(uid, Change::LeakSuspected);
     }
 
     fn forget(&self, uid: &str) -> Action {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        self.index.on_saved(uid);
-        if self.index.is_protected(uid) {
+        self.index.update(uid, Change::Saved);
+        if self.is_protected(uid) {
             self.claims.add(uid.to_owned());
         }
         Action::Done
@@ -505,8 +492,9 @@ impl PvStore {
         let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
         let class = class.and_then(|class| self.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
-        let uid = unsaved.claim.uid();
-        let is_live = !self.index.is_gone_or_terminating(uid) && !self.index.is_gone_or_bound(uid);
+        let claim = self.index.snapshot(unsaved.claim.uid());
+        let is_live =
+            claim.is_some_and(|it| !it.is_gone_or_terminating() && !it.is_gone_or_bound());
         match policy(then, now, is_live) {
             policy if policy == then => Cow::Borrowed(&unsaved.volume),
             policy => {
@@ -530,12 +518,14 @@ impl PvStore {
             Err(taken)
                 if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsDelete) =>
             {
-                Attempt::Invalid { why: taken.to_string() }
+                Attempt::NotSaved(NotSaved::Invalid, taken.to_string())
             }
             Err(taken) if taken.is_already_exists() => {
                 after_conflict(self.read_taken_name(unsaved).await, &taken)
             }
-            Err(error) if error.is_invalid() => Attempt::Invalid { why: error.to_string() },
+            Err(error) if error.is_invalid() => {
+                Attempt::NotSaved(NotSaved::Invalid, error.to_string())
+            }
             Err(error) => not_saved_yet(&error),
         }
     }
@@ -543,12 +533,11 @@ impl PvStore {
     /// Reads the PersistentVolume of the name and decides what it means.
     async fn read_taken_name(&self, unsaved: &Unsaved) -> Option<Attempt> {
         let found = match Name::cluster(unsaved.name()) {
-            Ok(name) => self.client.get::<Volume>(name).await,
+            Ok(name) => self.client.get_opt::<Volume>(name).await,
             Err(error) => Err(error.into()),
         };
         match found {
-            Ok(found) => judge(Some(&found), unsaved),
-            Err(error) if error.is_not_found() => None,
+            Ok(found) => judge(found.as_ref(), unsaved),
             Err(error) => Some(not_saved_yet(&error)),
         }
     }
@@ -565,19 +554,21 @@ fn policy<'a>(then: Option<&'a str>, now: Option<&'a str>, is_live: bool) -> Opt
 /// Decides what the read of the PersistentVolume that has the name means, after a POST failed
 /// because the name is taken. A PersistentVolume that could not be read may have this very volume.
 fn after_conflict(found: Option<Attempt>, taken: &ApiError) -> Attempt {
+    let maybe_in_use =
+        |why, refused| Attempt::NotSaved(NotSaved::HandleMaybeInUse { refused }, why);
     match found {
-        None => Attempt::HandleMaybeInUse { why: taken.to_string(), refused: false },
-        Some(Attempt::NotYet { why, .. }) => Attempt::HandleMaybeInUse { why, refused: false },
-        Some(Attempt::Forbidden { why }) => Attempt::HandleMaybeInUse { why, refused: true },
+        None => maybe_in_use(taken.to_string(), false),
+        Some(Attempt::NotSaved(NotSaved::NotYet { .. }, why)) => maybe_in_use(why, false),
+        Some(Attempt::NotSaved(NotSaved::Forbidden, why)) => maybe_in_use(why, true),
         Some(attempt) => attempt,
     }
 }
 
 fn not_saved_yet(error: &ApiError) -> Attempt {
-    if error.is_forbidden() {
-        return Attempt::Forbidden { why: error.to_string() };
-    }
-    Attempt::NotYet { why: error.to_string(), unclear: error.is_unclear() }
+    let unclear = error.is_unclear();
+    let reason =
+        if error.is_forbidden() { NotSaved::Forbidden } else { NotSaved::NotYet { unclear } };
+    Attempt::NotSaved(reason, error.to_string())
 }
 
 #[cfg(test)]

@@ -57,6 +57,39 @@ pub enum ClaimState {
     Done,
 }
 
+/// What happens to the state of a claim, beside the end of a call.
+#[derive(Debug)]
+pub enum Transition<'a> {
+    /// A call starts.
+    CallStarted,
+    /// The task that worked on the claim has panicked.
+    Interrupted,
+    /// The claim carries the record of a call that an earlier process left open.
+    RecordFound,
+    /// The record has become void or is gone.
+    RecordDropped,
+    /// The open call is no longer followed.
+    GivenUp,
+    /// A PersistentVolume for the claim was seen, whose volume has this ID.
+    PvFound(&'a str),
+    /// The claim was found bound to its own volume, which may be gone by now.
+    FoundBound,
+    /// The claim's PersistentVolume is gone. A live look-up comes before the next call.
+    PvDeleted,
+    /// Saving the volume is finished. The PersistentVolume, or its deletion, may have been seen
+    /// before.
+    Saved,
+    /// Another PersistentVolume, which may have had the volume with this handle, is gone, and
+    /// perhaps the volume with it. A live look-up comes before the next call.
+    PvGone(&'a str),
+    /// The API server refuses the PersistentVolume, and nobody wants the volume.
+    PvRefused(UnusableVolume),
+    /// The unusable volume is removed, and with it whatever its calls made.
+    Discarded,
+    /// The unusable volume may be somebody's, or nobody wants the volume that may be gone.
+    LeakSuspected,
+}
+
 /// A call of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenCall {
@@ -143,21 +176,56 @@ impl ClaimState {
         }
     }
 
-    /// A call starts: `Waiting | Recorded | Background | PvGone => InFlight`. Other states do not
-    /// change, as they do not allow a call.
+    /// The state after `transition`, which concerns only some states and does not change the others.
     #[must_use]
-    pub fn call_started(self) -> Self {
-        match self {
-            Self::Waiting => Self::InFlight { earlier: None, has_pv: false },
-            Self::Background(open) => Self::InFlight { earlier: Some(open), has_pv: false },
-            Self::Recorded => {
-                let open = OpenCall { is_only_recorded: true, ..OpenCall::default() };
-                Self::InFlight { earlier: Some(open), has_pv: false }
+    pub fn after(self, transition: Transition<'_>) -> Self {
+        use Transition as T;
+        let open = OpenCall::default();
+        match (self, transition) {
+            (Self::Waiting, T::CallStarted) => Self::in_flight(None),
+            (Self::Background(open), T::CallStarted) => Self::in_flight(Some(open)),
+            (Self::Recorded, T::CallStarted) => {
+                Self::in_flight(Some(OpenCall { is_only_recorded: true, ..open }))
             }
             // Where the driver still has the volume, it is that of an earlier call.
-            Self::PvGone(_) => Self::InFlight { earlier: Some(OpenCall::default()), has_pv: false },
-            other => other,
+            (Self::PvGone(_), T::CallStarted) => Self::in_flight(Some(open)),
+            (Self::InFlight { has_pv: true, .. }, T::Interrupted) => Self::Done,
+            (Self::InFlight { .. }, T::Interrupted) => Self::Background(open),
+
+            (Self::Waiting, T::RecordFound) => Self::Recorded,
+            // The running call counts as a repeat of the recorded one.
+            (Self::InFlight { earlier: None, has_pv }, T::RecordFound) => {
+                Self::InFlight { earlier: Some(open), has_pv }
+            }
+            // Calls that this process has made are followed without a record.
+            (Self::Recorded, T::RecordDropped) | (Self::Unusable(_), T::Discarded) => Self::Waiting,
+            // A volume that this process can still save or remove is not given up.
+            (state, T::GivenUp) if state.is_outcome_unknown() => Self::SuspectedLeak,
+
+            // A running call ends first.
+            (Self::InFlight { earlier, .. }, T::PvFound(_)) => {
+                Self::InFlight { earlier, has_pv: true }
+            }
+            (Self::Saving(own), T::PvFound(found)) if own != found => Self::Saving(own),
+            // Live reads decide whether it may be removed.
+            (Self::Unusable(unusable), T::PvFound(_)) => Self::Unusable(unusable),
+            (_, T::PvFound(_))
+            | (Self::Waiting | Self::Recorded | Self::Background(_), T::FoundBound)
+            | (Self::Saving(_), T::Saved) => Self::Done,
+            (Self::InFlight { earlier, .. }, T::PvDeleted) => {
+                Self::InFlight { earlier, has_pv: false }
+            }
+            (Self::Done, T::PvDeleted) if !mutations::is_on(Mutation::DoneForEver) => Self::Waiting,
+
+            (Self::Saving(_), T::PvGone(handle)) => Self::PvGone(handle.to_owned()),
+            (Self::Saving(_), T::PvRefused(unusable)) => Self::Unusable(Box::new(unusable)),
+            (Self::Unusable(_) | Self::PvGone(_), T::LeakSuspected) => Self::SuspectedLeak,
+            (state, _) => state,
         }
+    }
+
+    fn in_flight(earlier: Option<OpenCall>) -> Self {
+        Self::InFlight { earlier, has_pv: false }
     }
 
     /// The running call ended with `outcome`: `InFlight => Waiting | Background | Saving | Unusable
@@ -263,138 +331,18 @@ impl ClaimState {
         }
     }
 
-    /// A PersistentVolume for the claim was seen, whose volume has the ID `source_id`: `Waiting |
-    /// Recorded | Background | PvGone => Done`. A running call ends first. `Saving` becomes `Done`
-    /// only if this is the volume that is being saved.
-    #[must_use]
-    pub fn volume_found(self, source_id: &str) -> Self {
-        match self {
-            Self::InFlight { earlier, .. } => Self::InFlight { earlier, has_pv: true },
-            Self::Saving(own) if own != source_id => Self::Saving(own),
-            // Live reads decide whether it may be removed.
-            Self::Unusable(unusable) => Self::Unusable(unusable),
-            _ => Self::Done,
-        }
-    }
-
-    /// The claim was found bound to its own volume, which may be gone by now: `Waiting | Recorded |
-    /// Background => Done`.
-    #[must_use]
-    pub fn found_bound(self) -> Self {
-        match self {
-            Self::Waiting | Self::Recorded | Self::Background(_) => Self::Done,
-            other => other,
-        }
-    }
-
-    /// Saving the volume is finished: `Saving => Done`. If the PersistentVolume, or its deletion,
-    /// was seen before the answer to the POST came, nothing changes.
-    #[must_use]
-    pub fn saved(self) -> Self {
-        match self {
-            Self::Saving(_) => Self::Done,
-            other => other,
-        }
-    }
-
-    /// Another PersistentVolume, which may have had the volume, is gone, and perhaps the volume
-    /// with it: `Saving => PvGone`. A live look-up comes before the next call.
-    #[must_use]
-    pub fn pv_gone(self, handle: &str) -> Self {
-        match self {
-            Self::Saving(_) => Self::PvGone(handle.to_owned()),
-            other => other,
-        }
-    }
-
-    /// The API server refuses the PersistentVolume, and nobody wants the volume: `Saving =>
-    /// Unusable`.
-    #[must_use]
-    pub fn pv_refused(self, unusable: UnusableVolume) -> Self {
-        match self {
-            Self::Saving(_) => Self::Unusable(Box::new(unusable)),
-            other => other,
-        }
-    }
-
-    /// The unusable volume is removed, and with it whatever its calls made: `Unusable => Waiting`.
-    #[must_use]
-    pub fn discarded(self) -> Self {
-        match self {
-            Self::Unusable(_) => Self::Waiting,
-            other => other,
-        }
-    }
-
-    /// The unusable volume may be somebody's, or nobody wants the volume that may be gone: it
-    /// stays, and no call is made any more: `Unusable | PvGone => SuspectedLeak`.
-    #[must_use]
-    pub fn leak_suspected(self) -> Self {
-        match self {
-            Self::Unusable(_) | Self::PvGone(_) => Self::SuspectedLeak,
-            other => other,
-        }
-    }
-
-    /// The claim's PersistentVolume is gone: `Done => Waiting`. A live look-up comes before the
-    /// next call.
-    #[must_use]
-    pub fn pv_deleted(self) -> Self {
-        match self {
-            Self::Done if !mutations::is_on(Mutation::DoneForEver) => Self::Waiting,
-            Self::InFlight { earlier, .. } => Self::InFlight { earlier, has_pv: false },
-            other => other,
-        }
-    }
-
-    /// The claim carries the record of a call that an earlier process left open: `Waiting =>
-    /// Recorded`. A running call counts as its repeat.
-    #[must_use]
-    pub fn record_found(self) -> Self {
-        match self {
-            Self::Waiting => Self::Recorded,
-            Self::InFlight { earlier: None, has_pv } => {
-                Self::InFlight { earlier: Some(OpenCall::default()), has_pv }
-            }
-            other => other,
-        }
-    }
-
-    /// The record has become void or is gone: `Recorded => Waiting`. Calls that this process has
-    /// made are followed without a record.
-    #[must_use]
-    pub fn record_dropped(self) -> Self {
-        match self {
-            Self::Recorded => Self::Waiting,
-            other => other,
-        }
-    }
-
     /// Whether the outcome of the open call is unknown, or whether its volume still exists.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::Recorded | Self::Background(_) | Self::PvGone(_))
     }
-
-    /// The open call is no longer followed: `Recorded | Background | PvGone => SuspectedLeak`. A
-    /// volume that this process can still save or remove is not given up.
-    #[must_use]
-    pub fn given_up(self) -> Self {
-        if self.is_outcome_unknown() { Self::SuspectedLeak } else { self }
-    }
-
-    /// The task that worked on the claim has panicked: `InFlight => Background`, or `Done` if the
-    /// claim's PersistentVolume was seen.
-    #[must_use]
-    pub fn interrupted(self) -> Self {
-        match self {
-            Self::InFlight { has_pv: true, .. } => Self::Done,
-            Self::InFlight { has_pv: false, .. } => Self::Background(OpenCall::default()),
-            other => other,
-        }
-    }
 }
 
 impl OpenCall {
+    #[cfg(test)]
+    pub(crate) fn accepting(accepts_changes: bool) -> Self {
+        Self { accepts_changes, ..Self::default() }
+    }
+
     fn accepts_changes(&self) -> bool {
         self.accepts_changes
     }

@@ -16,11 +16,11 @@ use tracing::{Instrument as _, field};
 pub(crate) use super::reporting::{AT_REST, PATIENCE};
 use super::{
     call_record::{CallRecords, NotProtected, Record},
-    index::{ClaimIndex, ClaimSnapshot},
+    index::{Change, ClaimIndex, ClaimSnapshot, Effects, Topic},
     plan::{Ask, Plan, plan},
     reporting::{SETTLING, source_label},
     save::{PvStore, Unsaved},
-    state::Next,
+    state::{ClaimState, Next},
 };
 use crate::{
     controller::{
@@ -107,33 +107,28 @@ impl<P: Provisioner> ClaimWorker<P> {
             create: self.creates.attempt(Item::claim(uid)),
             delete: self.deletes.attempt(Item::claim(uid)),
         };
-        let Some(key) = self.index.key(uid) else { return self.forget(uid) };
-        let _held = self.exclusive.hold(&key).await;
-        let resynced = self.index.take_resynced(uid);
+        let Some(queued) = self.index.snapshot(uid) else { return self.forget(uid) };
+        let _held = self.exclusive.hold(queued.key()).await;
         // Taken under the lock, so that the snapshot contains what the previous holder did.
         let Some(snapshot) = self.index.snapshot(uid) else { return self.forget(uid) };
+        self.index.update(uid, Change::WorkStarted);
         let span = tracing::info_span!(
             "claim",
             claim = %claim_key(&snapshot.claim),
             uid,
-            pv = key,
+            pv = snapshot.key(),
             code = field::Empty
         );
         let work = async {
-            let action = self.step(uid, snapshot, resynced, attempts).await;
-            self.report_unfollowed(uid);
+            let action = self.step(uid, snapshot, attempts).await;
+            self.report_void_record(uid);
             self.report_superseded(uid);
             if action == Action::Done {
                 self.dependencies.forget(&Item::claim(uid));
             }
             // The outcome may have opened or closed a call.
             let is_reconciled = self.call_records.reconcile(uid).await;
-            // The index does not report attempts that ended before their call.
-            if !self.index.needs_source(uid) {
-                self.provisioner.release_source(uid);
-            } else if !self.index.may_have_open_call(uid) {
-                self.provisioner.call_ended(uid);
-            }
+            self.release_source(uid);
             if is_reconciled || action != Action::Done { action } else { Action::Retry }
         };
         work.instrument(span).await
@@ -146,11 +141,21 @@ impl<P: Provisioner> ClaimWorker<P> {
         Action::Done
     }
 
+    /// Reports to the provisioner what the claim still needs: the index does not report attempts that
+    /// ended before their call.
+    fn release_source(&self, uid: &str) {
+        let claim = self.index.snapshot(uid).filter(ClaimSnapshot::needs_source);
+        match claim {
+            None => self.provisioner.release_source(uid),
+            Some(claim) if !claim.may_have_open_call() => self.provisioner.call_ended(uid),
+            Some(_) => {}
+        }
+    }
+
     async fn step(
         self: &Arc<Self>,
         uid: &str,
         mut snapshot: ClaimSnapshot,
-        resynced: bool,
         mut attempts: Attempts,
     ) -> Action {
         match self.plan(uid, &mut snapshot) {
@@ -168,10 +173,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
-                self.provision_in_turn(uid, snapshot, request, resynced, &mut attempts).await
+                self.provision_in_turn(uid, snapshot, request, &mut attempts).await
             }
             Plan::Discard(request, unusable) => {
-                self.count_resync(resynced);
+                self.count_resync(&snapshot);
                 self.discard(uid, &request, &unusable, &mut attempts.delete).await
             }
             Plan::SuspectedLeak(handle) => {
@@ -190,15 +195,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         uid: &str,
         snapshot: ClaimSnapshot,
         request: ProvisionRequest,
-        resynced: bool,
         attempts: &mut Attempts,
     ) -> Action {
-        let repeats = snapshot.request.is_some() || snapshot.recorded.is_some();
+        let repeats = snapshot.request.is_some() || snapshot.recorded().is_some();
         // An open call belongs to the process that made it.
         if !repeats && let Some(action) = self.check_turn(&request).await {
             return action;
         }
-        self.count_resync(resynced);
+        self.count_resync(&snapshot);
         // The limiter queues the claim again when it is its turn.
         let Some(permit) = attempts.create.permit(request.class.name(), repeats) else {
             return Action::AwaitChange;
@@ -238,8 +242,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         };
         match plan(&self.identity, snapshot, class.clone(), fits) {
             Plan::Void => {
-                self.index.set_record_void(uid);
-                snapshot.recorded = None;
+                self.index.update(uid, Change::RecordVoid);
+                snapshot.void();
                 plan(&self.identity, snapshot, class, |_, _| false)
             }
             planned => planned,
@@ -247,17 +251,20 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Reports, once, a record on the claim that is void.
-    fn report_unfollowed(&self, uid: &str) {
-        if let Some(record) = self.index.take_unfollowed(uid)
-            && let Some(view) = self.index.record_view(uid)
+    fn report_void_record(&self, uid: &str) {
+        if let Some(claim) = self.index.snapshot(uid)
+            && let Some(record) = claim.void_record()
+            && self.index.report(uid, Topic::VoidRecord)
         {
-            self.call_records.report_unfollowed(uid, &view.claim, &record);
+            self.call_records.report_unfollowed(uid, &claim.claim, record);
         }
     }
 
     /// Reports, once, a call of unknown outcome that another volume has closed.
     fn report_superseded(&self, uid: &str) {
-        if let Some(request) = self.index.take_superseded(uid) {
+        if let Some(request) = self.index.snapshot(uid).and_then(|claim| claim.superseded)
+            && self.index.report(uid, Topic::Superseded)
+        {
             self.call_records.suspect_superseded(uid, &request);
         }
     }
@@ -273,7 +280,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Action {
         match self.verify_live(uid, &snapshot, &request).await {
             Ok(()) => {
-                self.report_unfollowed(uid);
+                self.report_void_record(uid);
                 self.provision(uid, request, permit, delete).await
             }
             Err(action) => action,
@@ -283,7 +290,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Makes the request for the claim.
     fn request(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
         let volume_name = || self.provisioner.volume_name(claim.uid());
-        ask.request(&self.identity, claim, self.index.is_gone_or_terminating(uid), volume_name)
+        let now = self.index.snapshot(uid);
+        let withdrawn = now.is_none_or(|now| now.is_gone_or_terminating());
+        ask.request(&self.identity, claim, withdrawn, volume_name)
     }
 
     /// Prepares the request, calls the driver, and acts on the outcome.
@@ -307,14 +316,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         if may_open_call && !self.record_before_call(uid, &request).await {
             return Action::Retry;
         }
-        if !self.index.start_call(uid, &request) {
+        if !self.index.update(uid, Change::CallStarted(&request)).is_made {
             // Something has changed since the plan was made.
             return Action::Retry;
         }
         tracing::trace!("asking the provisioner");
         let outcome = self.call_driver(uid, &request, prepared).await;
         permit.ended(outcome.congestion());
-        let (next, polls) = self.index.on_outcome(uid, &outcome);
+        let Effects { next, polls, .. } = self.index.update(uid, Change::CallEnded(&outcome));
         self.dependencies.wait(&Item::claim(uid), outcome.dependencies());
         self.report(&request, &outcome);
         tracing::debug!(?next, "the provisioner answered");
@@ -337,7 +346,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Err(NotProtected::Unwanted) => false,
             Err(error) => {
                 if matches!(error, NotProtected::Elsewhere(_)) {
-                    self.index.on_call_elsewhere(uid);
+                    self.index.update(uid, Change::CallElsewhere);
                 }
                 self.on_blocked(uid, &request.claim, &error.to_string());
                 false
@@ -348,7 +357,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Reports an attempt that ended before its call. Returns when to try again.
     async fn on_not_sent(&self, uid: &str, request: &ProvisionRequest, why: &NotSent) -> Action {
         self.give_up_unrepeatable(uid, request, why);
-        let (next, polls) = self.index.on_not_sent(uid, why);
+        let Effects { next, polls, .. } = self.index.update(uid, Change::NotSent(why));
         self.dependencies.wait(&Item::claim(uid), why.dependencies());
         match why {
             NotSent::Ignored { reason } => tracing::debug!(reason, "left to others"),
@@ -374,7 +383,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
     /// only to renew its event.
     fn retry_lasting(&self, uid: &str, why: &str) -> Action {
-        let settled = self.index.blocked_for(uid, why) >= SETTLING;
+        let settled = self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING;
         if settled { Action::RequeueAfter(AT_REST) } else { Action::Retry }
     }
 
@@ -382,11 +391,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// `--claim-protection-timeout`.
     fn give_up_unrepeatable(&self, uid: &str, request: &ProvisionRequest, why: &NotSent) {
         let is_stuck = matches!(why, NotSent::Unrepeatable(_) | NotSent::Reschedule(_));
-        if !is_stuck || !self.index.is_only_recorded(uid) {
+        let Some(now) = self.index.snapshot(uid) else { return };
+        if !is_stuck || now.state != ClaimState::Recorded {
             return;
         }
-        let waited = self.index.unrepeatable_for(uid);
-        if self.index.is_wanted(uid) && self.call_records.is_too_long(waited) {
+        let waited = self.index.update(uid, Change::Unrepeatable).lasted;
+        if now.is_wanted() && self.call_records.is_too_long(waited) {
             self.call_records.give_up_record(uid, request);
         }
     }
@@ -440,7 +450,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn save(&self, request: ProvisionRequest, outcome: Outcome, started: Instant) -> Action {
         if let Outcome::Provisioned(provisioned) = outcome {
             let source = source_label(&request.claim);
-            let existence = self.index.existence(request.claim.uid());
+            let now = self.index.snapshot(request.claim.uid());
+            let existence = now.unwrap_or_default().existence;
             self.store.save(Unsaved::new(request, *provisioned, source, started, existence)).await;
         }
         Action::Done
@@ -451,7 +462,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub fn panicked(&self, uid: &str, panic: &str) {
         tracing::error!(uid, panic, "working on a claim panicked; this is a bug");
         self.metrics.panicked(Panicked::Claims);
-        self.index.on_worker_panic(uid);
+        self.index.update(uid, Change::WorkerPanicked);
         self.store.queue.add(uid.to_owned());
         if let Some(snapshot) = self.index.snapshot(uid) {
             self.events.failed(&snapshot.claim, PANICKED);

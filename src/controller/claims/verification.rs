@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{
-    index::{ClaimSnapshot, Verification},
+    index::{Change, ClaimSnapshot, Verification},
     sync::{AT_REST, ClaimWorker, PATIENCE},
 };
 use crate::{
@@ -31,20 +31,22 @@ impl<P: Provisioner> ClaimWorker<P> {
         snapshot: &ClaimSnapshot,
         request: &ProvisionRequest,
     ) -> Result<(), Action> {
-        if snapshot.verification == Verification::None {
+        if snapshot.verification() == Verification::None {
             return Ok(());
         }
         match self.verify(uid, snapshot, request).await {
             Ok(Found::Clear) => {
-                self.index.on_verified(snapshot);
+                self.index.update(uid, Change::Verified(snapshot.required));
                 Ok(())
             }
             Ok(Found::HasVolume(volume)) => {
-                let is_served = self.index.on_volume_found(snapshot, &volume);
-                Err(if is_served { Action::Done } else { Action::Retry })
+                let read = Change::VolumeRead { volume: &volume, required: snapshot.required };
+                let is_served = self.index.update(uid, read).is_made;
+                let is_over = is_served || self.index.snapshot(uid).is_none();
+                Err(if is_over { Action::Done } else { Action::Retry })
             }
             Ok(Found::WasSaved) => {
-                self.index.on_found_bound(uid);
+                self.index.update(uid, Change::FoundBound);
                 Err(Action::Done)
             }
             // The event of the change is still to come.
@@ -80,28 +82,28 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Result<Found, ApiError> {
         let named = self.look_up_by_names(uid, request).await?;
         if matches!(named, Found::HasVolume(_))
-            || snapshot.verification < Verification::VolumeAndClaim
+            || snapshot.verification() < Verification::VolumeAndClaim
         {
             return Ok(named);
         }
-        let live = self.live_claim(request).await?.filter(|live| live.uid() == uid);
-        let is_open = snapshot.request.is_some() || snapshot.recorded.is_some();
-        if is_open
-            && snapshot.pv_gone.is_none()
+        let live = self.read_claim(request).await?.filter(|live| live.uid() == uid);
+        let is_recorded = snapshot.recorded().is_some();
+        let is_pv_gone = snapshot.pv_gone().is_some();
+        if (snapshot.request.is_some() || is_recorded)
+            && !is_pv_gone
             && live.as_ref().is_some_and(|it| is_bound_as_requested(it, request))
         {
             return Ok(Found::WasSaved);
         }
-        if snapshot.request.is_some() && snapshot.pv_gone.is_none() {
+        if snapshot.request.is_some() && !is_pv_gone {
             // An open call is repeated even if nobody wants its volume any more.
             return Ok(named);
         }
-        let is_recorded = snapshot.recorded.is_some() && self.index.adopted_node(uid).is_none();
-        let may_exist = is_recorded || snapshot.pv_gone.is_some();
+        let may_exist = is_recorded && snapshot.adopted.is_none() || is_pv_gone;
         let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
             return Ok(Found::Moot);
         };
-        let is_new = snapshot.recorded.is_none() && self.index.record_found(&live);
+        let is_new = !is_recorded && self.index.update(uid, Change::ClaimRead(&live)).is_made;
         Ok(if is_new { Found::Recorded } else { named })
     }
 
@@ -122,26 +124,23 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         // Another claim's PersistentVolume is an obstacle only under the name that will be used.
         Ok(match judge(self.read_volume(&usual).await?, uid) {
-            Found::HasVolume(volume) if self.index.is_served_by(uid, &volume) => {
-                Found::HasVolume(volume)
-            }
+            Found::HasVolume(volume) if self.is_served_by(uid, &volume) => Found::HasVolume(volume),
             _ => named,
         })
     }
 
-    async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
-        match self.client.get::<Volume>(Name::cluster(volume)?).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
-        }
+    /// Whether the claim needs no PersistentVolume beside this one.
+    fn is_served_by(&self, uid: &str, volume: &Volume) -> bool {
+        self.index.snapshot(uid).is_none_or(|claim| claim.is_served_by(volume))
     }
 
-    async fn live_claim(&self, request: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
-        let name = Name::namespaced(request.claim.namespace(), request.claim.name())?;
-        match self.client.get::<Claim>(name).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
-        }
+    async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
+        self.client.get_opt(Name::cluster(volume)?).await
+    }
+
+    async fn read_claim(&self, request: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
+        let claim = &request.claim;
+        self.client.get_opt(Name::namespaced(claim.namespace(), claim.name())?).await
     }
 }
 

@@ -56,6 +56,7 @@ pub struct DependencyIndex(Arc<SharedIndex>);
 
 #[derive(Debug, Default)]
 struct SharedIndex {
+    /// Not in the index of claims, as PersistentVolumes wait for objects as well.
     waiting: Mutex<Waiting>,
     /// Notified when [`Waiting::changes`] is not empty.
     changed: Notify,

@@ -13,6 +13,7 @@ use super::{
     sync::VolumeWorker,
 };
 use crate::{
+    controller::claims::index::{Change, claim_uid},
     kube::{
         ApiError, Name, Patch,
         objects::{Claim, View as _, Volume},
@@ -110,7 +111,8 @@ impl<P: Provisioner> VolumeWorker<P> {
             if !self.claim_waits(&live).await? {
                 return Ok(());
             }
-            self.index.wake_claim_once_gone(&live);
+            // The claim needs another PersistentVolume once this one is gone (safety rule 13).
+            self.store.index.update(claim_uid(&live), Change::PvReleased);
             match self.patch(&live, finalizer::unprotect_if_unchanged(&live)).await? {
                 Patched::Done | Patched::Gone => {
                     self.report_unprotected(&live).await;
@@ -138,11 +140,9 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Whether the volume's claim exists and is unbound, by a live read.
     async fn claim_waits(&self, volume: &Volume) -> Result<bool, ApiError> {
         let Some(claim) = &volume.spec.claim_ref else { return Ok(false) };
-        match self.client.get::<Claim>(Name::namespaced(&claim.namespace, &claim.name)?).await {
-            Err(error) if error.is_not_found() => Ok(false),
-            found => found
-                .map(|live| live.uid() == claim.uid && live.is_unbound() && !live.is_terminating()),
-        }
+        let name = Name::namespaced(&claim.namespace, &claim.name)?;
+        let live = self.client.get_opt::<Claim>(name).await?;
+        Ok(live.is_some_and(|it| it.uid() == claim.uid && it.is_unbound() && !it.is_terminating()))
     }
 
     /// Patches the PersistentVolume, unless it was replaced by another one.

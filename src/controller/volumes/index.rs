@@ -38,6 +38,7 @@ struct SharedIndex {
     claims: ClaimIndex,
     in_reach: InReach,
     handle_key: HandleKey,
+    /// Not in the index of claims, which knows PersistentVolumes only by their claims.
     inner: Mutex<Inner>,
 }
 
@@ -254,12 +255,6 @@ impl VolumeIndex {
     /// Whether another PersistentVolume may have the same volume at the driver, which `key` identifies.
     pub fn may_share_handle(&self, key: &str, volume: &Volume) -> bool {
         self.0.inner.lock().handles.may_share(key, volume.uid())
-    }
-
-    /// Records that the volume's claim needs another PersistentVolume. The claim is queued when this one
-    /// is gone (safety rule 13).
-    pub fn wake_claim_once_gone(&self, volume: &Volume) {
-        self.0.claims.requeue_when_pv_gone(volume);
     }
 
     /// Records that the deletion of the volume begins.

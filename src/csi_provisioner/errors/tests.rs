@@ -6,7 +6,7 @@ use super::*;
 use crate::controller::claims::state::{
     ClaimState, Demand,
     Demand::{Wanted, Withdrawn},
-    Next,
+    Next, Transition,
 };
 
 /// The variant's name and whether it is inconclusive.
@@ -118,7 +118,11 @@ impl Case {
 
     /// The state and next step after the failure.
     fn follows(self) -> (ClaimState, Next) {
-        self.before().call_started().call_ended(&self.outcome(), self.demand, Instant::now())
+        self.before().after(Transition::CallStarted).call_ended(
+            &self.outcome(),
+            self.demand,
+            Instant::now(),
+        )
     }
 
     /// Only the driver's own status says how a call ended, and some codes do not.
@@ -145,7 +149,7 @@ impl Case {
 
 /// A call whose end is unknown, without a final answer since.
 fn open() -> ClaimState {
-    ClaimState::Waiting.call_started().interrupted()
+    ClaimState::Waiting.after(Transition::CallStarted).after(Transition::Interrupted)
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,8 +192,11 @@ async fn an_earlier_call_is_closed_by_three_final_answers_once_the_claim_is_dele
         let mut next = Next::Poll;
         for after in [0, 60, 120].map(Duration::from_secs) {
             assert!(state.is_open(), "{case:?}: closed before {after:?}");
-            (state, next) =
-                state.call_started().call_ended(&case.outcome(), case.demand, start + after);
+            (state, next) = state.after(Transition::CallStarted).call_ended(
+                &case.outcome(),
+                case.demand,
+                start + after,
+            );
         }
         let closes = case.tells_the_end()
             && case.demand == Withdrawn
@@ -202,7 +209,7 @@ async fn an_earlier_call_is_closed_by_three_final_answers_once_the_claim_is_dele
 #[tokio::test(start_paused = true)]
 async fn no_failure_matters_once_the_claims_volume_was_seen() {
     for case in Case::all() {
-        let seen = case.before().call_started().volume_found("h");
+        let seen = case.before().after(Transition::CallStarted).after(Transition::PvFound("h"));
         let (state, next) = seen.call_ended(&case.outcome(), case.demand, Instant::now());
         assert_eq!((state, next), (ClaimState::Done, Next::Drop), "{case:?}");
     }

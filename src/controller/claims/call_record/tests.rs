@@ -1,19 +1,23 @@
 use super::*;
-use crate::controller::model::source::{Source, SourceKind};
+use crate::controller::{
+    claims::{
+        index::Interest,
+        state::{Demand, OpenCall},
+    },
+    model::source::{Source, SourceKind},
+};
 use Demand::{Wanted, Withdrawn};
 
-fn view(open: bool, record_status: Option<RecordStatus>, demand: Demand) -> RecordView {
-    RecordView {
-        claim: Arc::default(),
-        is_open: open,
-        is_outcome_unknown: open,
-        record_status,
-        is_record_known: true,
-        has_volume: false,
-        demand,
-        request: open.then(request),
-        volume_name: "v".into(),
-        terminating_for: Duration::ZERO,
+fn view(open: bool, record_status: Option<RecordStatus>, demand: Demand) -> ClaimSnapshot {
+    let background = ClaimState::Background(OpenCall::default());
+    ClaimSnapshot {
+        interest: if demand == Wanted { Interest::Unbound } else { Interest::None },
+        state: if open { background } else { ClaimState::Waiting },
+        record_status: record_status.map(Arc::new),
+        record_origin: RecordOrigin::Known,
+        request: open.then(|| Arc::new(request())),
+        volume_name: Some("v".into()),
+        ..ClaimSnapshot::default()
     }
 }
 
@@ -79,7 +83,7 @@ fn a_changed_request_is_recorded_again() {
     ] {
         let view = view(true, Some(opened()), Wanted);
         assert_eq!(due(mode, &view, false, false), expected, "{mode:?}");
-        let recorded = RecordView { request: None, ..view };
+        let recorded = ClaimSnapshot { request: None, ..view };
         assert_eq!(
             due(mode, &recorded, false, false),
             Due::Nothing,
@@ -91,8 +95,8 @@ fn a_changed_request_is_recorded_again() {
 #[test]
 fn with_always_the_finalizer_stays_until_the_claim_is_bound() {
     for record_status in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
-        let served =
-            RecordView { has_volume: true, ..view(false, Some(record_status.clone()), Wanted) };
+        let waiting = view(false, Some(record_status.clone()), Wanted);
+        let served = ClaimSnapshot { state: ClaimState::Done, ..waiting };
         assert_eq!(due(ClaimProtection::Always, &served, false, false), Due::Nothing);
         let bound = view(false, Some(record_status), Withdrawn);
         assert_eq!(due(ClaimProtection::Always, &bound, false, false), Due::Remove);
@@ -108,9 +112,10 @@ fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
         Arc::new(claim)
     };
     for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
-        let live = RecordView { is_record_known: false, ..view(false, void(), Wanted) };
+        let unknown = RecordOrigin::Unknown;
+        let live = ClaimSnapshot { record_origin: unknown, ..view(false, void(), Wanted) };
         assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
-        let over = RecordView { claim: bound(), demand: Withdrawn, ..live };
+        let over = ClaimSnapshot { claim: bound(), interest: Interest::None, ..live };
         assert_eq!(due(mode, &over, false, false), Due::Remove, "{mode:?}");
     }
 }
@@ -132,9 +137,15 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
         (true, false, true, Due::Nothing),
         (false, false, true, Due::Nothing),
     ] {
-        let request = Some(request.clone());
-        let view =
-            RecordView { is_outcome_unknown: unknown, request, ..view(open, None, Withdrawn) };
+        let view = ClaimSnapshot {
+            request: Some(Arc::new(request.clone())),
+            state: match (open, unknown) {
+                (true, true) => ClaimState::Background(OpenCall::default()),
+                (true, false) => ClaimState::Saving("h".into()),
+                (false, _) => ClaimState::Done,
+            },
+            ..view(open, None, Withdrawn)
+        };
         for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
             let got = due(mode, &view, overdue, false);
             assert_eq!(got, expected, "{mode:?} {open} {unknown} {overdue}");

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    ClaimIndex, Inner, Verification,
-    entry::{Entry, Interest},
+    ClaimIndex, Inner,
+    entry::Entry,
+    snapshot::{ClaimSnapshot, Interest, Verification},
     version,
 };
 use crate::{
@@ -66,7 +67,8 @@ impl ClaimIndex {
     pub(super) fn apply(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
         let claim = Arc::new(claim);
         self.drop_unwanted_adoption(inner, &claim);
-        let adopted = inner.entries.get(claim.uid()).and_then(|entry| entry.adopted.as_deref());
+        let entry = inner.entries.get(claim.uid());
+        let adopted = entry.and_then(|entry| entry.known.adopted.as_deref());
         let record_status = self.0.record_status_of(&claim, adopted);
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
         let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
@@ -109,7 +111,7 @@ impl ClaimIndex {
     fn keep(&self, inner: &mut Inner, kept: Kept) -> Vec<String> {
         let uid = kept.claim.uid().to_owned();
         let was_other = inner.others.remove(&uid);
-        let before = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
+        let before = inner.entries.get(&uid).filter(|entry| entry.known.interest != Interest::None);
         let is_changed = before.is_none_or(|entry| kept.is_change_of(entry));
         if !inner.entries.contains_key(&uid) {
             let is_created_since = inner.listed.is_created_since(&kept.claim);
@@ -119,7 +121,7 @@ impl ClaimIndex {
         let is_leading = inner.is_leading;
         let update = |entry: &mut Entry| {
             let is_followed = entry.update(kept, is_leading);
-            (is_changed || is_followed) && entry.verification != Verification::Unlisted
+            (is_changed || is_followed) && entry.known.required.what != Verification::Unlisted
         };
         // Our own writes must not shorten the back-off.
         let must_queue = inner.change(&uid, update).unwrap_or(false);
@@ -139,7 +141,7 @@ impl Kept {
     /// Whether the claim differs from its entry. A relist repeats unchanged claims, which must not
     /// shorten their back-off.
     fn is_change_of(&self, entry: &Entry) -> bool {
-        let is_repeated = self.is_listed && self.claim.is_same_version_as(&entry.claim);
+        let is_repeated = self.is_listed && self.claim.is_same_version_as(&entry.known.claim);
         !is_repeated && entry.is_changed(&self.claim)
     }
 }
@@ -148,37 +150,36 @@ impl Entry {
     /// Whether the claim has changed in more than our own record. A change of the record of another
     /// node or of a void record counts as well.
     fn is_changed(&self, new: &Claim) -> bool {
+        let ClaimSnapshot { claim, record_status, .. } = &self.known;
         let is_foreign = matches!(
-            self.record_status.as_deref(),
+            record_status.as_deref(),
             Some(RecordStatus::Elsewhere(_) | RecordStatus::Void(_))
         );
-        is_foreign && status::is_changed(&self.claim, new)
-            || !status::differs_only_in_record(&self.claim, new)
+        is_foreign && status::is_changed(claim, new) || !status::differs_only_in_record(claim, new)
     }
 
     /// Stores the new version of the claim. Returns whether a recorded call is followed from now
     /// on, or is not any longer.
     fn update(&mut self, new: Kept, is_leading: bool) -> bool {
         let Kept { claim, interest, record_status, .. } = new;
+        let becomes_void = self.has_unexpected_record(record_status.as_ref());
+        let known = &mut self.known;
         if claim.is_terminating() {
-            self.terminating_since.get_or_insert_with(Instant::now);
+            known.terminating_since.get_or_insert_with(Instant::now);
         }
         if status::is_held_only_by_record(&claim) {
-            self.existence.end();
+            known.existence.end();
         }
-        if let Some(RecordStatus::Elsewhere(_)) = self.record_status.as_deref()
-            && !matches!(record_status, Some(RecordStatus::Elsewhere(_)))
-        {
+        let is_elsewhere =
+            |status: Option<&RecordStatus>| matches!(status, Some(RecordStatus::Elsewhere(_)));
+        if is_elsewhere(known.record_status.as_deref()) && !is_elsewhere(record_status.as_ref()) {
             // That node's call has ended, perhaps with a PersistentVolume whose event is still to
             // come.
-            self.requires(Verification::VolumeAndClaim);
+            known.required.require(Verification::VolumeAndClaim);
         }
-        let becomes_void = matches!(record_status, Some(RecordStatus::Void(_)))
-            && !self.void_is_reported
-            && !self.record_is_known;
-        self.claim = claim;
-        self.interest = interest;
-        self.record_status = record_status.map(Box::new);
+        known.claim = claim;
+        known.interest = interest;
+        known.record_status = record_status.map(Arc::new);
         is_leading && (self.follow_record() || becomes_void)
     }
 }
@@ -194,7 +195,7 @@ impl Inner {
     /// Whether the index has a newer version of the claim. The watch may lag behind the list that
     /// runs beside it, and what that list has shown must not be undone.
     fn is_outdated(&self, claim: &Claim) -> bool {
-        let known = self.entries.get(claim.uid()).and_then(|entry| version(&entry.claim));
+        let known = self.entries.get(claim.uid()).and_then(|entry| version(&entry.known.claim));
         known.zip(version(claim)).is_some_and(|(known, it)| it < known)
     }
 
@@ -210,27 +211,26 @@ impl Inner {
     /// The claim exists but is no longer of interest: it is bound, or another driver's. Returns its
     /// UID if it must be followed all the same.
     fn on_lost_interest(&mut self, claim: &Arc<Claim>) -> Option<String> {
-        if let Some(entry) = self.entries.get_mut(claim.uid()) {
-            entry.claim = Arc::clone(claim);
-        }
-        self.drop_interest(claim.uid())
+        self.drop_interest(claim.uid(), |entry| entry.known.claim = Arc::clone(claim))
     }
 
     /// The claim does not exist any more. Returns its UID if it must be followed all the same.
     fn on_deleted(&mut self, uid: &str) -> Option<String> {
-        let entry = self.entries.get_mut(uid)?;
-        entry.existence.end();
-        entry.terminating_since.get_or_insert_with(Instant::now);
-        self.drop_interest(uid)
+        self.drop_interest(uid, |entry| {
+            entry.known.existence.end();
+            entry.known.terminating_since.get_or_insert_with(Instant::now);
+        })
     }
 
-    /// The claim is no longer of interest. Returns its UID if it must be followed all the same.
-    fn drop_interest(&mut self, uid: &str) -> Option<String> {
-        let entry = self.entries.get_mut(uid)?;
-        entry.interest = Interest::None;
-        entry.record_status = None;
-        entry.follow_record();
-        self.tidy(uid);
+    /// The claim is no longer of interest, for the reason that `note` stores. Returns its UID if it
+    /// must be followed all the same.
+    fn drop_interest(&mut self, uid: &str, note: impl FnOnce(&mut Entry)) -> Option<String> {
+        self.change(uid, |entry| {
+            note(entry);
+            entry.known.interest = Interest::None;
+            entry.known.record_status = None;
+            entry.follow_record();
+        })?;
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
 }

@@ -5,12 +5,14 @@ mod returns;
 use self::records::with_record;
 use serde_json::{Value, json};
 
+use tokio::time::Duration;
+
 use super::*;
 use crate::{
     controller::{
-        claims::{call_record::status, state::Next},
+        claims::state::{Demand, Next},
         events::EVENT_LASTS,
-        provisioner::{Failure, NotSent, Outcome},
+        provisioner::{Failure, NotSent, Outcome, ProvisionRequest},
     },
     kube::{informer::InformerEvent, objects::Volume},
 };
@@ -57,7 +59,19 @@ fn list_volumes(index: &ClaimIndex) -> Vec<String> {
 
 /// This verification of the claim is done.
 fn set_verified(index: &ClaimIndex, uid: &str, verification: Verification) {
-    index.on_verified(&ClaimSnapshot { verification, ..index.snapshot(uid).unwrap() });
+    let required = index.snapshot(uid).unwrap().required;
+    index.update(uid, Change::Verified(Required { what: verification, ..required }));
+}
+
+impl ClaimIndex {
+    fn start_call(&self, uid: &str, request: &ProvisionRequest) -> bool {
+        self.update(uid, Change::CallStarted(request)).is_made
+    }
+
+    fn on_outcome(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
+        let Effects { next, polls, .. } = self.update(uid, Change::CallEnded(outcome));
+        (next, polls)
+    }
 }
 
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
@@ -107,7 +121,7 @@ fn a_new_leader_verifies_each_claim_until_both_kinds_are_listed_again() {
     index.on_volume(&provisioned_pv("pvc-x", "x"));
     index.begin_term();
     assert_eq!(index.on_event(InformerEvent::Apply(claim("late"))), ["late"]);
-    let verification = |uid| index.snapshot(uid).unwrap().verification;
+    let verification = |uid| index.snapshot(uid).unwrap().verification();
     assert_eq!(["standby", "late"].map(verification), [Verification::VolumeAndClaim; 2]);
     set_verified(&index, "standby", Verification::VolumeAndClaim);
     assert!(index.start_call("standby", &request("standby")), "it need not wait for the lists");
@@ -152,7 +166,7 @@ fn claims_wait_for_the_list_while_volumes_may_have_unusual_names() {
         }
         index.begin_term();
         assert_eq!(
-            index.snapshot("u").unwrap().verification,
+            index.snapshot("u").unwrap().verification(),
             Verification::Unlisted,
             "{volumes:?}"
         );
@@ -164,7 +178,7 @@ fn claims_wait_for_the_list_while_volumes_may_have_unusual_names() {
         let mut waited = index.both_listed();
         waited.sort();
         assert_eq!(waited, ["u", "v"]);
-        assert_eq!(index.snapshot("u").unwrap().verification, Verification::VolumeAndClaim);
+        assert_eq!(index.snapshot("u").unwrap().verification(), Verification::VolumeAndClaim);
     }
 }
 
@@ -199,7 +213,7 @@ fn a_listed_claim_is_verified_before_its_first_call() {
     index.on_event(InformerEvent::Apply(claim("early")));
     index.both_listed();
     index.on_event(InformerEvent::Apply(claim("new")));
-    let verification = |uid| index.snapshot(uid).unwrap().verification;
+    let verification = |uid| index.snapshot(uid).unwrap().verification();
     assert_eq!(verification("listed"), Verification::VolumeAndClaim);
     assert_eq!(verification("early"), Verification::VolumeAndClaim);
     assert_eq!(verification("new"), Verification::None);
@@ -225,7 +239,7 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     for uid in ["listed", "standby", "early", "new"] {
         index.on_event(InformerEvent::Apply(claim(uid)));
     }
-    let verification = |uid| index.snapshot(uid).unwrap().verification;
+    let verification = |uid| index.snapshot(uid).unwrap().verification();
     assert_eq!(["listed", "standby", "early"].map(verification), [Verification::VolumeAndClaim; 3]);
     assert_eq!(verification("new"), Verification::None);
     index.on_event(InformerEvent::Delete(unassigned("gone")));
@@ -254,7 +268,7 @@ fn what_the_list_of_a_new_leader_shows_counts_more_than_an_older_watch_event() {
     index.claims_listed(Some(5));
     index.on_volume(&volume("of-any-name", "served"));
     index.both_listed();
-    let may_call = || index.snapshot("served").unwrap().may_call;
+    let may_call = || index.snapshot("served").unwrap().state.may_call();
     assert!(!may_call());
     index.on_event(InformerEvent::Apply(unassigned("4")));
     index.on_event(InformerEvent::Apply(claim("served")));
@@ -273,7 +287,7 @@ fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
     index.on_volume_list_start();
     index.on_volume(&volume("of-any-name", "served"));
     assert!(index.on_volume_list_done().is_empty());
-    let may_call = |uid| index.snapshot(uid).unwrap().may_call;
+    let may_call = |uid| index.snapshot(uid).unwrap().state.may_call();
     assert!(!may_call("served") && may_call("free"));
 }
 
@@ -283,7 +297,7 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
     let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let index = lead(index);
     index.on_event(InformerEvent::Apply(claim("0a1b")));
-    assert_eq!(index.snapshot("0a1b").unwrap().verification, Verification::Volume);
+    assert_eq!(index.snapshot("0a1b").unwrap().verification(), Verification::Volume);
 }
 
 #[tokio::test]
@@ -292,14 +306,14 @@ async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
     let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let index = lead(index);
     index.on_event(InformerEvent::Apply(claim("0a1b")));
-    let verification = || index.snapshot("0a1b").unwrap().verification;
+    let verification = || index.snapshot("0a1b").unwrap().verification();
     let attempt = |outcome: &Outcome| {
         set_verified(&index, "0a1b", verification());
         assert!(index.start_call("0a1b", &request("0a1b")));
         index.on_outcome("0a1b", outcome);
     };
     set_verified(&index, "0a1b", verification());
-    index.on_not_sent("0a1b", &NotSent::Failed(Failure::new("no secret")));
+    index.update("0a1b", Change::NotSent(&NotSent::Failed(Failure::new("no secret"))));
     assert_eq!(verification(), Verification::Volume, "another claim may have got it since");
     attempt(&Outcome::Final(Failure::new("no")));
     assert_eq!(verification(), Verification::Volume);
@@ -312,9 +326,9 @@ async fn a_bound_claim_is_removed_from_the_index() {
     let index = with_claim();
     assert!(index.start_call("u", &request("u")));
     index.on_outcome("u", &Outcome::Provisioned(Box::default()));
-    assert!(index.is_saving("u"));
-    index.on_saved("u");
-    assert!(!index.snapshot("u").unwrap().may_call);
+    assert!(index.snapshot("u").unwrap().is_saving());
+    index.update("u", Change::Saved);
+    assert!(!index.snapshot("u").unwrap().state.may_call());
     assert!(index.on_event(InformerEvent::Apply(bound("u"))).is_empty());
     assert!(index.is_empty());
 }
@@ -331,11 +345,14 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
         assert_eq!(index.on_outcome("u", &background()), (Next::Poll, 1));
         assert_eq!(index.on_event(event.clone()), ["u"], "{event:?}");
         let snapshot = index.snapshot("u").unwrap();
-        assert_eq!(snapshot.demand, Demand::Withdrawn);
-        assert!(snapshot.may_call && snapshot.request.is_some(), "the call is repeated unchanged");
+        assert_eq!(snapshot.demand(), Demand::Withdrawn);
+        assert!(
+            snapshot.state.may_call() && snapshot.request.is_some(),
+            "the call is repeated unchanged"
+        );
         index.start_call("u", &request("u"));
         index.on_outcome("u", &Outcome::Provisioned(Box::default()));
-        index.on_saved("u");
+        index.update("u", Change::Saved);
         assert!(index.is_empty(), "{event:?}");
     }
 }
@@ -348,7 +365,7 @@ async fn a_claim_missing_from_a_relist_is_removed_or_followed() {
     index.on_outcome("open", &background());
     index.on_event(InformerEvent::Init);
     assert_eq!(index.on_event(InformerEvent::InitDone), ["open"]);
-    assert_eq!(index.all(), ["open"]);
+    assert_eq!(index.uids(|_| true), ["open"]);
 }
 
 #[test]
@@ -361,7 +378,7 @@ fn an_unreadable_claim_is_not_removed() {
         uid: "u".into(),
     });
     assert!(index.on_event(InformerEvent::InitDone).is_empty());
-    assert_eq!(index.all(), ["u"]);
+    assert_eq!(index.uids(|_| true), ["u"]);
 }
 
 #[tokio::test]
@@ -390,7 +407,7 @@ async fn polls_are_counted_in_a_row() {
 fn a_volume_of_any_name_for_the_claim_makes_it_done() {
     let index = with_claim();
     index.on_volume(&volume("made-by-another", "u"));
-    assert!(!index.snapshot("u").unwrap().may_call);
+    assert!(!index.snapshot("u").unwrap().state.may_call());
 }
 
 #[test]
@@ -398,7 +415,7 @@ fn another_claims_volume_under_the_claims_name_requires_verification() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "stranger"));
     let snapshot = index.snapshot("u").unwrap();
-    assert_eq!((snapshot.may_call, snapshot.verification), (true, Verification::Volume));
+    assert_eq!((snapshot.state.may_call(), snapshot.verification()), (true, Verification::Volume));
 }
 
 #[test]
@@ -407,7 +424,10 @@ fn a_claim_whose_volume_is_gone_is_verified_before_it_gets_another() {
     index.on_volume(&volume("pvc-u", "u"));
     assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None, "it is not queued");
     let snapshot = index.snapshot("u").unwrap();
-    assert_eq!((snapshot.may_call, snapshot.verification), (true, Verification::VolumeAndClaim));
+    assert_eq!(
+        (snapshot.state.may_call(), snapshot.verification()),
+        (true, Verification::VolumeAndClaim)
+    );
     assert_eq!(
         index.on_volume_deleted(&volume("pvc-u", "stranger")),
         Some("u".into()),
@@ -420,30 +440,32 @@ fn a_claim_whose_volume_is_gone_is_verified_before_it_gets_another() {
 async fn after_a_worker_panic_the_call_is_open() {
     let index = with_claim();
     index.start_call("u", &request("u"));
-    index.on_worker_panic("u");
+    index.update("u", Change::WorkerPanicked);
     index.on_event(InformerEvent::Delete(claim("u")));
     assert!(
-        index.snapshot("u").is_some_and(|snapshot| snapshot.may_call && snapshot.request.is_some())
+        index
+            .snapshot("u")
+            .is_some_and(|snapshot| snapshot.state.may_call() && snapshot.request.is_some())
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_obstacle_is_reported_once_while_its_event_lasts() {
     let index = with_claim();
-    let tells = |what: &str| index.should_report("u", what, Duration::ZERO);
+    let tells = |what: &str| index.report("u", Topic::Blocked(what, Duration::ZERO));
     assert!(tells("class missing"));
     tokio::time::advance(EVENT_LASTS / 2).await;
     assert!(!tells("class missing"));
     tokio::time::advance(EVENT_LASTS / 2).await;
     assert!(tells("class missing"), "events do not last for ever");
     assert!(tells("class foreign"));
-    assert!(!index.should_report("gone", "anything", Duration::ZERO));
+    assert!(!index.report("gone", Topic::Blocked("anything", Duration::ZERO)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_obstacle_that_may_pass_is_reported_after_a_while() {
     let index = with_claim();
-    let tells = |what: &str| index.should_report("u", what, Duration::from_secs(5));
+    let tells = |what: &str| index.report("u", Topic::Blocked(what, Duration::from_secs(5)));
     assert!(!tells("class missing"));
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(!tells("class missing"));
@@ -456,8 +478,11 @@ async fn an_obstacle_that_may_pass_is_reported_after_a_while() {
 #[test]
 fn claims_are_found_by_their_class() {
     let index = with_claim();
-    assert_eq!(index.of_class("fast"), ["u"]);
-    assert!(index.of_class("slow").is_empty());
+    let of_class = |class| {
+        index.uids(|known| crate::controller::ownership::class_of_claim(&known.claim) == class)
+    };
+    assert_eq!(of_class("fast"), ["u"]);
+    assert!(of_class("slow").is_empty());
 }
 
 #[test]
@@ -488,7 +513,7 @@ async fn a_second_volume_of_a_claim_is_made_with_a_new_request() {
     index.on_volume(&volume("pvc-u", "u"));
     index.on_volume_deleted(&volume("pvc-u", "u"));
     let snapshot = index.snapshot("u").unwrap();
-    assert!(snapshot.may_call && snapshot.request.is_none(), "the open call was closed");
+    assert!(snapshot.state.may_call() && snapshot.request.is_none(), "the open call was closed");
 }
 
 #[tokio::test]
@@ -500,7 +525,7 @@ async fn no_call_starts_before_verification_or_for_a_deleted_claim() {
     index.on_volume_deleted(&volume("pvc-u", "u"));
     set_verified(&index, "u", Verification::Volume);
     assert_eq!(
-        index.snapshot("u").unwrap().verification,
+        index.snapshot("u").unwrap().verification(),
         Verification::VolumeAndClaim,
         "to be verified anew"
     );
@@ -518,11 +543,14 @@ fn a_claim_whose_volume_is_missing_from_a_list_may_get_another() {
     index.on_volume_list_start();
     index.on_volume(&volume("pvc-u", "u"));
     index.on_volume_list_done();
-    assert!(!index.snapshot("u").unwrap().may_call, "it is there");
+    assert!(!index.snapshot("u").unwrap().state.may_call(), "it is there");
     index.on_volume_list_start();
     index.on_volume_list_done();
     let snapshot = index.snapshot("u").unwrap();
-    assert_eq!((snapshot.may_call, snapshot.verification), (true, Verification::VolumeAndClaim));
+    assert_eq!(
+        (snapshot.state.may_call(), snapshot.verification()),
+        (true, Verification::VolumeAndClaim)
+    );
 }
 
 #[test]
@@ -530,7 +558,7 @@ fn the_deletion_of_another_claims_volume_does_not_affect_a_claim_with_a_volume()
     let index = with_claim();
     index.on_volume(&volume("other-name", "u"));
     index.on_volume_deleted(&volume("pvc-u", "stranger"));
-    assert!(!index.snapshot("u").unwrap().may_call);
+    assert!(!index.snapshot("u").unwrap().state.may_call());
 }
 
 #[tokio::test(start_paused = true)]
@@ -544,8 +572,8 @@ async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
     let expected =
         Census { waiting: 2, in_flight: 1, oldest: Duration::from_secs(30), ..Census::default() };
     assert_eq!(index.census(), expected);
-    assert_eq!(index.age("u"), Some(Duration::from_secs(30)));
-    assert_eq!(index.age("nobody"), None);
+    assert_eq!(index.snapshot("u").unwrap().age(), Duration::from_secs(30));
+    assert!(index.snapshot("nobody").is_none());
 
     index.on_outcome("v", &background());
     // Another event does not reset the age.
@@ -559,11 +587,13 @@ async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
 #[test]
 fn a_resynced_claim_is_reported_once() {
     let index = with_claim();
-    assert!(!index.take_resynced("u"));
-    index.set_resynced("u");
-    assert!(index.take_resynced("u") && !index.take_resynced("u"));
-    index.set_resynced("nobody");
-    assert!(!index.take_resynced("nobody"));
+    let is_resynced = || index.snapshot("u").unwrap().is_resynced;
+    assert!(!is_resynced());
+    index.update("u", Change::Resynced);
+    assert!(is_resynced());
+    index.update("u", Change::WorkStarted);
+    assert!(!is_resynced());
+    assert!(!index.update("nobody", Change::Resynced).is_made);
 }
 
 #[tokio::test]
@@ -600,7 +630,7 @@ async fn closed_is_called_when_the_source_is_no_longer_needed() {
     type Steps<'a> = &'a [&'a dyn Fn(&ClaimIndex)];
     let saved = |index: &ClaimIndex| {
         index.on_outcome("u", &Outcome::Provisioned(Box::default()));
-        index.on_saved("u");
+        index.update("u", Change::Saved);
     };
     let gone = |index: &ClaimIndex| drop(index.on_event(InformerEvent::Delete(claim("u"))));
     let refused = |index: &ClaimIndex| {
@@ -664,6 +694,6 @@ fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
     index.begin_term();
     index.on_event(InformerEvent::Apply(deleted));
     assert!(closed.lock().is_empty());
-    index.give_up_call("u");
+    index.update("u", Change::CallGivenUp);
     assert_eq!(*closed.lock(), ["u"]);
 }

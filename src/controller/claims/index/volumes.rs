@@ -3,14 +3,9 @@
 //! Each PersistentVolume that exists is compared with the claims, whatever its name and driver, as
 //! is its deletion and its absence from a complete list (safety rule 6).
 
-use super::{
-    ClaimIndex, ClaimSnapshot, Verification,
-    entry::{Entry, OnPvGone},
-};
+use super::{ClaimIndex, entry::Entry, snapshot::Verification};
 use crate::{
-    controller::{
-        claims::state::ClaimState, ownership::PROVISIONED_BY, provisioner::ProvisionRequest,
-    },
+    controller::{claims::state::ClaimState, ownership::PROVISIONED_BY},
     kube::objects::{View as _, Volume},
     mutations,
     mutations::Mutation,
@@ -27,10 +22,10 @@ impl ClaimIndex {
             named => named.as_deref().unwrap_or_default(),
         };
         let take_in = |entry: &mut Entry| {
-            let was_open = entry.state.is_open();
-            entry.volume_found(volume, self.is_local());
-            let is_due = entry.record_status.is_some() || entry.superseded.is_some();
-            was_open && !entry.state.is_open() && is_due
+            let was_open = entry.known.state.is_open();
+            entry.volume_found(volume, &self.0.identity);
+            let is_due = entry.known.is_protected() || entry.known.superseded.is_some();
+            was_open && !entry.known.state.is_open() && is_due
         };
         let closed = inner.change(for_uid, take_in);
         if self.is_named_by_us(volume) {
@@ -41,7 +36,7 @@ impl ClaimIndex {
         // Another claim's PersistentVolume has the name: the live look-up reports that to the user.
         let owner_of_name = named.as_ref().filter(|uid| *uid != for_uid);
         if let Some(entry) = owner_of_name.and_then(|uid| inner.entries.get_mut(uid)) {
-            entry.requires(Verification::Volume);
+            entry.known.required.require(Verification::Volume);
         }
         closed.unwrap_or_default().then(|| for_uid.to_owned())
     }
@@ -66,7 +61,7 @@ impl ClaimIndex {
     pub fn on_unreadable_volume(&self, name: &str) {
         let mut inner = self.0.inner.lock();
         if let Some(uid) = inner.by_volume.get(name).cloned() {
-            inner.change(&uid, |entry| entry.requires(Verification::Volume));
+            inner.change(&uid, |entry| entry.known.required.require(Verification::Volume));
         }
     }
 
@@ -80,30 +75,13 @@ impl ClaimIndex {
             return returns.then(|| own.to_owned());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
-        inner.change(&uid, |entry| entry.requires(Verification::Volume)).map(|()| uid)
-    }
-
-    /// This process removes its finalizer from the PersistentVolume: its claim is queued once it is
-    /// gone.
-    pub fn requeue_when_pv_gone(&self, volume: &Volume) {
-        self.change(claim_uid(volume), |entry| entry.on_pv_gone = OnPvGone::Requeue);
-    }
-
-    /// A live read found the PersistentVolume that was to be saved, and that it is being deleted:
-    /// its claim is queued once it is gone. If its deletion was seen meanwhile, nothing changes.
-    pub fn on_pv_terminating(&self, uid: &str, volume: &Volume) {
-        self.change(uid, |entry| {
-            if matches!(entry.state, ClaimState::Saving(_)) {
-                entry.volume_found(volume, self.is_local());
-                entry.on_pv_gone = OnPvGone::Requeue;
-            }
-        });
+        inner.change(&uid, |entry| entry.known.required.require(Verification::Volume)).map(|()| uid)
     }
 
     /// A list of all PersistentVolumes begins.
     pub fn on_volume_list_start(&self) {
         let mut inner = self.0.inner.lock();
-        inner.entries.values_mut().for_each(|entry| entry.is_pv_listed = false);
+        inner.entries.values_mut().for_each(|entry| entry.pv.is_listed = false);
     }
 
     /// The list of all PersistentVolumes is complete: a claim whose PersistentVolume is not in it
@@ -111,50 +89,14 @@ impl ClaimIndex {
     pub fn on_volume_list_done(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
-            let missing = !entry.is_pv_listed && entry.state == ClaimState::Done;
+            let missing = !entry.pv.is_listed && entry.known.state == ClaimState::Done;
             (missing && entry.pv_deleted()).then(|| uid.clone())
         });
         looked_at.collect()
     }
-
-    /// A live read found the claim bound to the volume of its open call.
-    pub fn on_found_bound(&self, uid: &str) {
-        self.change(uid, Entry::found_bound);
-    }
-
-    /// A live read after `snapshot` found a PersistentVolume of the claim. Returns false if the
-    /// claim must be verified again, because the PersistentVolume may have been deleted meanwhile.
-    pub fn on_volume_found(&self, snapshot: &ClaimSnapshot, volume: &Volume) -> bool {
-        let found = |entry: &mut Entry| {
-            let is_current = entry.verification_epoch == snapshot.verification_epoch
-                && entry.is_served_by(volume);
-            if is_current {
-                entry.verification = Verification::None;
-                entry.volume_found(volume, self.is_local());
-            }
-            is_current
-        };
-        self.change(snapshot.claim.uid(), found).unwrap_or(true)
-    }
-
-    /// Whether each node has a driver and a provisioner of its own.
-    pub(super) fn is_local(&self) -> bool {
-        self.0.identity.node.is_some()
-    }
-
-    /// Returns the request of a call of unknown outcome that another volume has closed; once.
-    pub fn take_superseded(&self, uid: &str) -> Option<ProvisionRequest> {
-        self.change(uid, |entry| entry.superseded.take()).flatten().map(|request| *request)
-    }
-
-    /// Whether the claim with this UID needs no PersistentVolume beside `volume`, which is for it.
-    pub fn is_served_by(&self, uid: &str, volume: &Volume) -> bool {
-        let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_none_or(|entry| entry.is_served_by(volume))
-    }
 }
 
 /// The UID of the claim that the PersistentVolume is for; empty if it is for none.
-fn claim_uid(volume: &Volume) -> &str {
+pub(in crate::controller) fn claim_uid(volume: &Volume) -> &str {
     volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default()
 }

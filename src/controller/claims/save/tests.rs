@@ -62,17 +62,10 @@ fn judged(found: Option<Value>) -> String {
     match judge(found.as_ref(), &unsaved) {
         None => "post".into(),
         Some(Attempt::Saved) => "saved".into(),
-        Some(Attempt::PvTerminating { volume }) => format!("{} is terminating", volume.name()),
-        Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
-        Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
-        Some(Attempt::HandleInUse { why }) => format!("handle in use: {why}"),
-        Some(Attempt::HandleMaybeInUse { why, refused }) => {
-            format!("handle maybe in use: {why} ({refused})")
-        }
+        Some(Attempt::PvTerminating(volume)) => format!("{} is terminating", volume.name()),
+        Some(Attempt::Superseded(volume)) => format!("superseded by {volume}"),
         Some(Attempt::PvGone) => "PvGone".into(),
-        Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
-        Some(Attempt::Forbidden { why }) => format!("forbidden: {why}"),
-        Some(Attempt::Invalid { why }) => format!("invalid: {why}"),
+        Some(Attempt::NotSaved(reason, why)) => format!("{reason:?}: {why}"),
     }
 }
 
@@ -92,17 +85,20 @@ async fn the_persistent_volume_under_the_name_decides() {
     assert_eq!(judged(found("u", "h", true)), "pvc-u is terminating");
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
     let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
-    assert_eq!(judged(found("x", "h", false)), format!("handle in use: {stranger}"));
+    assert_eq!(judged(found("x", "h", false)), format!("HandleInUse: {stranger}"));
     // Its volume may be deleted already, and ours made since.
-    assert_eq!(judged(found("x", "h", true)), format!("handle maybe in use: {stranger} (false)"));
+    assert_eq!(
+        judged(found("x", "h", true)),
+        format!("HandleMaybeInUse {{ refused: false }}: {stranger}")
+    );
     let mut released = found("x", "h", false);
     released.as_mut().unwrap()["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
     released.as_mut().unwrap()["status"] = json!({"phase": "Released"});
-    assert_eq!(judged(released), format!("handle maybe in use: {stranger} (false)"));
+    assert_eq!(judged(released), format!("HandleMaybeInUse {{ refused: false }}: {stranger}"));
     let mut elsewhere = found("x", "h", false);
     elsewhere.as_mut().unwrap()["spec"]["csi"]["driver"] = json!("another");
-    assert_eq!(judged(elsewhere), format!("handle maybe in use: {stranger} (false)"));
-    let taken = format!("name taken: {stranger}");
+    assert_eq!(judged(elsewhere), format!("HandleMaybeInUse {{ refused: false }}: {stranger}"));
+    let taken = format!("NameTaken: {stranger}");
     assert_eq!(judged(found("x", "other", true)), taken);
     assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), taken);
 }
@@ -110,15 +106,15 @@ async fn the_persistent_volume_under_the_name_decides() {
 #[tokio::test]
 async fn an_unread_persistent_volume_under_the_name_may_have_this_volume() {
     let taken = ApiError::NoAnswer("taken".into());
-    let not_saved_yet = |unclear| Some(Attempt::NotYet { why: "503".into(), unclear });
+    let not_saved = |reason| Some(Attempt::NotSaved(reason, "why".into()));
     let after = |found| match after_conflict(found, &taken) {
-        Attempt::HandleMaybeInUse { refused, .. } => Some(refused),
+        Attempt::NotSaved(NotSaved::HandleMaybeInUse { refused }, _) => Some(refused),
         _ => None,
     };
     assert_eq!(after(None), Some(false), "it came and went");
-    assert_eq!(after(not_saved_yet(false)), Some(false));
-    assert_eq!(after(Some(Attempt::Forbidden { why: "403".into() })), Some(true));
-    assert_eq!(after(Some(Attempt::NameTaken { why: "a stranger's".into() })), None);
+    assert_eq!(after(not_saved(NotSaved::NotYet { unclear: false })), Some(false));
+    assert_eq!(after(not_saved(NotSaved::Forbidden)), Some(true));
+    assert_eq!(after(not_saved(NotSaved::NameTaken)), None);
     assert_eq!(after(Some(Attempt::Saved)), None);
 }
 

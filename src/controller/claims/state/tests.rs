@@ -1,6 +1,10 @@
 use super::*;
 use crate::controller::provisioner::{Failure, ProvisionedVolume};
 use Demand::{Wanted, Withdrawn};
+use Transition::{
+    CallStarted, Discarded, FoundBound, GivenUp, Interrupted, LeakSuspected, PvDeleted, PvFound,
+    PvGone, PvRefused, RecordDropped, RecordFound, Saved,
+};
 
 fn failure() -> Failure {
     Failure::new("why")
@@ -94,7 +98,7 @@ async fn a_volume_is_saved_even_if_its_claim_is_withdrawn() {
             ..ProvisionedVolume::default()
         }));
         let (state, next) =
-            ClaimState::Waiting.call_started().call_ended(&provisioned, demand, Instant::now());
+            ClaimState::Waiting.after(CallStarted).call_ended(&provisioned, demand, Instant::now());
         assert_eq!((state, next), (saving("h"), Next::Save));
     }
 }
@@ -125,31 +129,33 @@ async fn an_unusable_volume_is_removed_before_anything_else() {
         assert!(state.is_open() && !state.may_call());
         // Only its removal or a suspected leak changes the state.
         for other in [
-            state.clone().call_started(),
-            state.clone().volume_found("h"),
-            state.clone().pv_deleted(),
-            state.clone().interrupted(),
-            state.clone().saved(),
+            state.clone().after(CallStarted),
+            state.clone().after(PvFound("h")),
+            state.clone().after(PvDeleted),
+            state.clone().after(Interrupted),
+            state.clone().after(Saved),
         ] {
             assert_eq!(other, state);
         }
-        assert_eq!(state.clone().discarded(), ClaimState::Waiting);
-        let suspect = state.leak_suspected();
+        assert_eq!(state.clone().after(Discarded), ClaimState::Waiting);
+        let suspect = state.after(LeakSuspected);
         assert!(
-            !suspect.is_open() && !suspect.may_call() && suspect.clone().pv_deleted() == suspect
+            !suspect.is_open()
+                && !suspect.may_call()
+                && suspect.clone().after(PvDeleted) == suspect
         );
     }
 }
 
 #[test]
 fn only_an_unusable_volume_is_discarded_or_suspected() {
-    assert_eq!(saving("h").pv_refused(unusable_volume()), unusable());
+    assert_eq!(saving("h").after(PvRefused(unusable_volume())), unusable());
     for state in [ClaimState::Waiting, background(), ClaimState::Done] {
-        assert_eq!(state.clone().pv_refused(unusable_volume()), state);
+        assert_eq!(state.clone().after(PvRefused(unusable_volume())), state);
     }
     for state in [ClaimState::Waiting, background(), saving("h"), ClaimState::Done] {
-        assert_eq!(state.clone().discarded(), state);
-        assert_eq!(state.clone().leak_suspected(), state);
+        assert_eq!(state.clone().after(Discarded), state);
+        assert_eq!(state.clone().after(LeakSuspected), state);
     }
 }
 
@@ -158,7 +164,7 @@ async fn three_final_answers_over_two_minutes_close_the_call_of_a_withdrawn_clai
     let mut state = background();
     let mut step = |after: u64| {
         let now = Instant::now() + Duration::from_secs(after);
-        let (next_state, next) = std::mem::take(&mut state).call_started().call_ended(
+        let (next_state, next) = std::mem::take(&mut state).after(CallStarted).call_ended(
             &Outcome::Final(failure()),
             Withdrawn,
             now,
@@ -190,13 +196,13 @@ async fn the_call_of_a_wanted_claim_stays_open_and_its_node_may_be_given_back() 
     for (after, expected) in answers {
         let now = start + Duration::from_secs(after);
         let outcome = Outcome::Reschedule(failure());
-        let (after_answer, next) = state.call_started().call_ended(&outcome, Wanted, now);
+        let (after_answer, next) = state.after(CallStarted).call_ended(&outcome, Wanted, now);
         assert_eq!((next, after_answer.accepts_changes()), (expected, after == 120));
         assert!(after_answer.is_open());
         state = after_answer;
     }
     let interrupted = Outcome::Background(failure());
-    let (state, _) = state.call_started().call_ended(&interrupted, Wanted, start);
+    let (state, _) = state.after(CallStarted).call_ended(&interrupted, Wanted, start);
     assert!(!state.accepts_changes(), "the next call is open in its turn");
 }
 
@@ -207,7 +213,7 @@ async fn final_answers_are_counted_from_the_deletion_on() {
     let later = start + Duration::from_secs(3600);
     let refused = || Outcome::Final(failure());
     let state = finals(Wanted, 7, start);
-    let (state, next) = state.call_started().call_ended(&refused(), Withdrawn, later);
+    let (state, next) = state.after(CallStarted).call_ended(&refused(), Withdrawn, later);
     assert_eq!((state, next), (finals(Withdrawn, 1, later), Next::Retry));
 }
 
@@ -217,15 +223,15 @@ async fn inconclusive_codes_neither_count_nor_reset_the_count() {
     let two = || finals(Withdrawn, 2, start);
     let silent = Outcome::Final(failure().inconclusive());
     let late = start + CLOSING_TIME;
-    assert_eq!(two().call_started().call_ended(&silent, Withdrawn, late), (two(), Next::Retry));
-    let third = two().call_started().call_ended(&Outcome::Final(failure()), Withdrawn, late);
+    assert_eq!(two().after(CallStarted).call_ended(&silent, Withdrawn, late), (two(), Next::Retry));
+    let third = two().after(CallStarted).call_ended(&Outcome::Final(failure()), Withdrawn, late);
     assert_eq!(third, (ClaimState::Waiting, Next::ClosedByErrors));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_resets_the_count_of_final_answers() {
     let counted = finals(Withdrawn, 2, Instant::now());
-    let (state, _) = counted.call_started().call_ended(
+    let (state, _) = counted.after(CallStarted).call_ended(
         &Outcome::Background(failure()),
         Withdrawn,
         Instant::now(),
@@ -235,14 +241,14 @@ async fn an_unknown_outcome_resets_the_count_of_final_answers() {
 
 #[test]
 fn other_transitions_change_only_the_states_they_concern() {
-    let in_flight = ClaimState::Waiting.call_started();
-    assert_eq!(in_flight.clone().call_started(), in_flight);
-    assert_eq!(in_flight.clone().volume_found("h").pv_deleted(), in_flight);
-    assert_eq!(in_flight.interrupted(), background());
-    assert_eq!(background().volume_found("h"), ClaimState::Done);
-    assert_eq!(ClaimState::Done.pv_deleted(), ClaimState::Waiting);
-    assert_eq!(background().pv_deleted(), background());
-    assert_eq!(ClaimState::Done.call_started(), ClaimState::Done);
+    let in_flight = ClaimState::Waiting.after(CallStarted);
+    assert_eq!(in_flight.clone().after(CallStarted), in_flight);
+    assert_eq!(in_flight.clone().after(PvFound("h")).after(PvDeleted), in_flight);
+    assert_eq!(in_flight.after(Interrupted), background());
+    assert_eq!(background().after(PvFound("h")), ClaimState::Done);
+    assert_eq!(ClaimState::Done.after(PvDeleted), ClaimState::Waiting);
+    assert_eq!(background().after(PvDeleted), background());
+    assert_eq!(ClaimState::Done.after(CallStarted), ClaimState::Done);
     assert!(
         !ClaimState::Done.may_call() && background().may_call() && ClaimState::Waiting.may_call()
     );
@@ -251,28 +257,32 @@ fn other_transitions_change_only_the_states_they_concern() {
 #[tokio::test(start_paused = true)]
 async fn a_record_opens_a_waiting_claim_and_giving_up_ends_an_unknown_call() {
     let others = || [saving("h"), unusable(), ClaimState::SuspectedLeak, ClaimState::Done];
-    let recorded = || ClaimState::Waiting.record_found();
+    let recorded = || ClaimState::Waiting.after(RecordFound);
     assert_eq!(recorded(), ClaimState::Recorded);
     assert!(recorded().is_open() && recorded().may_call());
-    assert_eq!(recorded().record_dropped(), ClaimState::Waiting, "the record is gone");
-    assert_eq!(ClaimState::Waiting.call_started().record_found(), background().call_started());
-    assert_eq!(background().record_dropped(), background(), "this process has made the call");
-    let ended = |outcome| recorded().call_started().call_ended(&outcome, Wanted, Instant::now()).0;
+    assert_eq!(recorded().after(RecordDropped), ClaimState::Waiting, "the record is gone");
+    assert_eq!(
+        ClaimState::Waiting.after(CallStarted).after(RecordFound),
+        background().after(CallStarted)
+    );
+    assert_eq!(background().after(RecordDropped), background(), "this process has made the call");
+    let ended =
+        |outcome| recorded().after(CallStarted).call_ended(&outcome, Wanted, Instant::now()).0;
     assert_eq!(ended(Outcome::Unsent(failure())), recorded(), "nothing was sent");
     let inconclusive = Outcome::Final(failure().inconclusive());
     for outcome in [Outcome::Background(failure()), inconclusive] {
         assert_eq!(ended(outcome), background(), "this process has made the call now");
     }
     for state in [recorded(), background()] {
-        assert_eq!(state.given_up(), ClaimState::SuspectedLeak);
+        assert_eq!(state.after(GivenUp), ClaimState::SuspectedLeak);
     }
     for state in others() {
-        let [again, given_up] = [state.clone().record_found(), state.clone().given_up()];
+        let [again, given_up] = [state.clone().after(RecordFound), state.clone().after(GivenUp)];
         assert_eq!((again, given_up), (state.clone(), state));
     }
-    assert_eq!(ClaimState::Waiting.given_up(), ClaimState::Waiting);
+    assert_eq!(ClaimState::Waiting.after(GivenUp), ClaimState::Waiting);
     let counted = finals(Withdrawn, 2, Instant::now());
-    assert_eq!(counted.clone().record_found(), counted, "its finals still count");
+    assert_eq!(counted.clone().after(RecordFound), counted, "its finals still count");
 }
 
 fn saving(handle: &str) -> ClaimState {
@@ -281,14 +291,14 @@ fn saving(handle: &str) -> ClaimState {
 
 #[test]
 fn only_its_own_persistent_volume_saves_a_volume() {
-    assert_eq!(saving("h").volume_found("h"), ClaimState::Done);
-    assert_eq!(saving("h").volume_found("other"), saving("h"));
-    assert_eq!(saving("h").interrupted(), saving("h"));
-    assert_eq!(saving("h").saved(), ClaimState::Done);
-    assert_eq!(saving("h").pv_gone("h"), pv_gone());
-    assert_eq!(ClaimState::Done.pv_gone("h"), ClaimState::Done);
-    let seen_and_gone = saving("h").volume_found("h").pv_deleted();
-    assert_eq!(seen_and_gone.saved(), ClaimState::Waiting, "a late answer to the POST");
+    assert_eq!(saving("h").after(PvFound("h")), ClaimState::Done);
+    assert_eq!(saving("h").after(PvFound("other")), saving("h"));
+    assert_eq!(saving("h").after(Interrupted), saving("h"));
+    assert_eq!(saving("h").after(Saved), ClaimState::Done);
+    assert_eq!(saving("h").after(PvGone("h")), pv_gone());
+    assert_eq!(ClaimState::Done.after(PvGone("h")), ClaimState::Done);
+    let seen_and_gone = saving("h").after(PvFound("h")).after(PvDeleted);
+    assert_eq!(seen_and_gone.after(Saved), ClaimState::Waiting, "a late answer to the POST");
 }
 
 fn pv_gone() -> ClaimState {
@@ -299,20 +309,22 @@ fn pv_gone() -> ClaimState {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_may_be_gone_is_requested_again_or_suspected() {
     assert!(pv_gone().may_call() && pv_gone().is_open());
-    assert_eq!(pv_gone().volume_found("h"), ClaimState::Done);
-    assert_eq!(pv_gone().found_bound(), pv_gone(), "which may not be that one");
+    assert_eq!(pv_gone().after(PvFound("h")), ClaimState::Done);
+    assert_eq!(pv_gone().after(FoundBound), pv_gone(), "which may not be that one");
     for state in [ClaimState::Waiting, background()] {
-        assert_eq!(state.found_bound(), ClaimState::Done);
+        assert_eq!(state.after(FoundBound), ClaimState::Done);
     }
-    assert_eq!(pv_gone().leak_suspected(), ClaimState::SuspectedLeak);
-    assert_eq!(pv_gone().given_up(), ClaimState::SuspectedLeak);
-    for other in [pv_gone().pv_deleted(), pv_gone().record_found(), pv_gone().interrupted()] {
+    assert_eq!(pv_gone().after(LeakSuspected), ClaimState::SuspectedLeak);
+    assert_eq!(pv_gone().after(GivenUp), ClaimState::SuspectedLeak);
+    for other in
+        [pv_gone().after(PvDeleted), pv_gone().after(RecordFound), pv_gone().after(Interrupted)]
+    {
         assert_eq!(other, pv_gone());
     }
     let reschedule = NotSent::Reschedule(failure());
     assert_eq!(pv_gone().after_not_sent(&reschedule, Wanted), Next::Retry);
     let refused = Outcome::Final(failure());
-    let ended = pv_gone().call_started().call_ended(&refused, Wanted, Instant::now());
+    let ended = pv_gone().after(CallStarted).call_ended(&refused, Wanted, Instant::now());
     assert_eq!(ended, (finals(Wanted, 1, Instant::now()), Next::Retry));
 }
 
@@ -321,12 +333,12 @@ async fn a_persistent_volume_seen_during_a_call_makes_the_claim_done_after_the_c
     for outcome in
         [Outcome::Background(failure()), Outcome::Final(failure()), Outcome::Reschedule(failure())]
     {
-        let seen = background().call_started().volume_found("h");
+        let seen = background().after(CallStarted).after(PvFound("h"));
         let ended = seen.call_ended(&outcome, Wanted, Instant::now());
         assert_eq!(ended, (ClaimState::Done, Next::Drop), "{outcome:?}");
     }
-    let seen = ClaimState::Waiting.call_started().volume_found("h");
-    assert_eq!(seen.clone().interrupted(), ClaimState::Done);
+    let seen = ClaimState::Waiting.after(CallStarted).after(PvFound("h"));
+    assert_eq!(seen.clone().after(Interrupted), ClaimState::Done);
     let provisioned = Outcome::Provisioned(Box::default());
     assert_eq!(seen.call_ended(&provisioned, Wanted, Instant::now()).1, Next::Save);
 }

@@ -3,7 +3,10 @@ use serde_json::json;
 use super::*;
 use crate::{
     controller::{
-        claims::{fuzz::snapshot, node::remove_node, reporting::is_failed_attempt, state::Demand},
+        claims::{
+            call_record::RecordStatus, fuzz::snapshot, index::Interest, node::remove_node,
+            reporting::is_failed_attempt, state::OpenCall,
+        },
         model::unusable_volume::UnusableVolume,
         ownership::SELECTED_NODE,
         provisioner::{Congestion, Failure},
@@ -73,9 +76,9 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
         foreign,
         r#"storage class "fast" is for the provisioner "other", but the claim is annotated for "d.example.com""#
     );
-    let withdrawn = ClaimSnapshot { demand: Demand::Withdrawn, ..here.clone() };
+    let withdrawn = ClaimSnapshot { interest: Interest::None, ..here.clone() };
     assert_eq!(planned(&withdrawn, Some(immediate.clone())), "drop");
-    let in_flight = ClaimSnapshot { may_call: false, ..here.clone() };
+    let in_flight = ClaimSnapshot { state: ClaimState::Done, ..here.clone() };
     assert_eq!(planned(&in_flight, Some(immediate.clone())), "drop");
     let mut handed_on = (*here.claim).clone();
     handed_on.metadata.annotations = None;
@@ -97,16 +100,17 @@ fn request() -> ProvisionRequest {
 #[test]
 fn an_open_call_is_repeated_unchanged_whatever_has_changed() {
     let open = ClaimSnapshot {
-        demand: Demand::Withdrawn,
-        request: Some(request()),
+        interest: Interest::None,
+        state: ClaimState::Background(OpenCall::default()),
+        request: Some(Arc::new(request())),
         ..snapshot(claim(None))
     };
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
         assert_eq!(planned(&open, class), "again");
     }
-    let pv_gone = ClaimSnapshot { pv_gone: Some("h".into()), ..open };
+    let pv_gone = ClaimSnapshot { state: ClaimState::PvGone("h".into()), ..open };
     assert_eq!(planned(&pv_gone, None), "suspect h", "it may be gone, and nobody wants it");
-    let wanted = ClaimSnapshot { demand: Demand::Wanted, ..pv_gone };
+    let wanted = ClaimSnapshot { interest: Interest::Unbound, ..pv_gone };
     assert_eq!(planned(&wanted, None), "again");
 }
 
@@ -118,8 +122,8 @@ fn after_enough_refusals_another_node_and_a_changed_class_are_accepted() {
         Some(Arc::new(class))
     };
     let open = |node: Option<&str>, accepts_changes| ClaimSnapshot {
-        request: Some(request()),
-        accepts_changes,
+        request: Some(Arc::new(request())),
+        state: ClaimState::Background(OpenCall::accepting(accepts_changes)),
         ..snapshot(claim(node))
     };
     let same = || Some(class(DRIVER, "Immediate"));
@@ -133,7 +137,7 @@ fn after_enough_refusals_another_node_and_a_changed_class_are_accepted() {
     ] {
         assert_eq!(planned(&open(node, false), class.clone()), firm, "{node:?}");
         assert_eq!(planned(&open(node, true), class.clone()), accepts_changes, "{node:?}");
-        let withdrawn = ClaimSnapshot { demand: Demand::Withdrawn, ..open(node, true) };
+        let withdrawn = ClaimSnapshot { interest: Interest::None, ..open(node, true) };
         assert_eq!(planned(&withdrawn, class), "again", "{node:?}");
     }
 }
@@ -146,7 +150,12 @@ fn a_recorded_call_is_repeated_only_with_its_class() {
         class.metadata.uid = Some(uid.into());
         Some(Arc::new(class))
     };
-    let recorded = |node| ClaimSnapshot { recorded: Some(record.clone()), ..snapshot(claim(node)) };
+    let status = Arc::new(RecordStatus::Open(record));
+    let recorded = |node| ClaimSnapshot {
+        state: ClaimState::Recorded,
+        record_status: Some(Arc::clone(&status)),
+        ..snapshot(claim(node))
+    };
     let late = "WaitForFirstConsumer";
     for (node, class, expected) in [
         (None, of("1", DRIVER, "Immediate"), "as recorded"),
@@ -156,8 +165,8 @@ fn a_recorded_call_is_repeated_only_with_its_class() {
         (None, of("2", DRIVER, "Immediate"), "was replaced by another"),
         (None, None, "is gone"),
     ] {
-        for demand in [Demand::Wanted, Demand::Withdrawn] {
-            let snapshot = ClaimSnapshot { demand, ..recorded(node) };
+        for interest in [Interest::Unbound, Interest::Protected] {
+            let snapshot = ClaimSnapshot { interest, ..recorded(node) };
             let planned = planned(&snapshot, class.clone());
             let restore = "restore the class, and the call is followed to its end";
             assert!(
@@ -172,9 +181,11 @@ fn a_recorded_call_is_repeated_only_with_its_class() {
 fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
     let on_node = ProvisionerIdentity { node: Some("n1".into()), ..identity() };
     let class = || Some(class(DRIVER, "Immediate"));
-    let record =
-        |node: Option<&str>| Some(Record { node: node.map(str::to_owned), ..Record::default() });
-    let live = |node| ClaimSnapshot { elsewhere: record(node), ..snapshot(claim(Some("n1"))) };
+    let record = |node: Option<&str>| {
+        let record = Record { node: node.map(str::to_owned), ..Record::default() };
+        Some(Arc::new(RecordStatus::Elsewhere(record)))
+    };
+    let live = |node| ClaimSnapshot { record_status: record(node), ..snapshot(claim(Some("n1"))) };
     assert_eq!(planned_by(&on_node, &live(Some("n2")), class()), "elsewhere Some(\"n2\")");
     assert_eq!(
         planned_by(&on_node, &live(None), class()),
@@ -184,11 +195,13 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
     let mut deleted = (*claim(Some("n2"))).clone();
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    for (node, may_call) in [(Some("n2"), true), (None, true), (None, false)] {
+    let waiting = ClaimState::Waiting;
+    for (node, state) in [(Some("n2"), waiting.clone()), (None, waiting), (None, ClaimState::Done)]
+    {
         let deleted = ClaimSnapshot {
-            elsewhere: record(node),
-            demand: Demand::Withdrawn,
-            may_call,
+            record_status: record(node),
+            interest: Interest::Protected,
+            state,
             ..snapshot(Arc::new(deleted.clone()))
         };
         let planned = planned_by(&on_node, &deleted, class());

@@ -24,9 +24,9 @@ async fn a_node_keeps_no_claims_of_other_nodes() {
     assert!(index.is_empty());
     index.on_event(InformerEvent::Apply(on_node("free", None, None)));
     index.on_event(InformerEvent::Apply(on_node("ours", Some("n1"), None)));
-    assert_eq!(index.all(), ["free", "ours"]);
+    assert_eq!(index.uids(|_| true), ["free", "ours"]);
     index.on_event(InformerEvent::Apply(on_node("free", Some("n2"), None)));
-    assert_eq!(index.all(), ["ours"], "the scheduler chose another node");
+    assert_eq!(index.uids(|_| true), ["ours"], "the scheduler chose another node");
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn a_claim_that_returns_from_another_node_is_verified() {
         index.on_event(InformerEvent::Apply(on_node(uid, Some("n2"), None)));
         index.on_event(InformerEvent::Apply(on_node(uid, Some("n1"), None)));
         assert_eq!(
-            index.snapshot(uid).unwrap().verification,
+            index.snapshot(uid).unwrap().verification(),
             Verification::VolumeAndClaim,
             "{uid}"
         );
@@ -52,9 +52,9 @@ async fn a_node_follows_its_own_open_calls_and_no_others() {
     // Whichever node is selected since: the call belongs to the node that made it.
     index.on_event(InformerEvent::Apply(on_node("made-here", Some("n2"), Some("n1"))));
     index.on_event(InformerEvent::Apply(on_node("made-there", Some("n1"), Some("n2"))));
-    let open = |uid| index.record_view(uid).unwrap().is_open;
+    let open = |uid| index.snapshot(uid).unwrap().state.is_open();
     assert!(open("made-here") && !open("made-there"));
-    assert_eq!(index.record_view("made-here").unwrap().demand, Demand::Withdrawn);
+    assert_eq!(index.snapshot("made-here").unwrap().demand(), Demand::Withdrawn);
     let woken = index.on_event(InformerEvent::Apply(on_node("made-there", Some("n1"), None)));
     assert_eq!(woken, ["made-there"], "the other node's call is over");
 }
@@ -69,21 +69,21 @@ async fn any_node_keeps_a_deleted_claim_with_the_record_of_another_node() {
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(index.on_event(InformerEvent::Apply(claim)), ["u"]);
     let snapshot = index.snapshot("u").unwrap();
-    assert_eq!(snapshot.elsewhere.unwrap().node.as_deref(), Some("n2"));
-    assert!(!index.record_view("u").unwrap().is_open);
+    assert_eq!(snapshot.elsewhere().unwrap().node.as_deref(), Some("n2"));
+    assert!(!index.snapshot("u").unwrap().state.is_open());
 }
 
 #[tokio::test]
 async fn the_call_of_a_gone_node_is_followed_by_the_selected_node() {
     let index = lead(index_of_node(Some("n1")));
     index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-    index.adopt("u", "n2");
+    index.update("u", Change::Adopted("n2"));
     let snapshot = index.snapshot("u").unwrap();
-    assert!(snapshot.recorded.is_some() && snapshot.elsewhere.is_none());
-    assert_eq!(index.adopted_node("u").as_deref(), Some("n2"));
+    assert!(snapshot.recorded().is_some() && snapshot.elsewhere().is_none());
+    assert_eq!(index.snapshot("u").unwrap().adopted.as_deref(), Some("n2"));
     let changed = on_node("u", Some("n1"), Some("n2"));
     index.on_event(InformerEvent::Apply(changed));
-    assert!(index.record_view("u").unwrap().is_open, "its next event changes nothing of that");
+    assert!(index.snapshot("u").unwrap().state.is_open(), "its next event changes nothing of that");
 }
 
 /// Each node has a driver of its own, so another's volume says nothing about what ours has made.
@@ -92,7 +92,7 @@ async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
     let observed_during_call = |node, answer: &dyn Fn(&ClaimIndex)| {
         let index = lead(index_of_node(node));
         index.on_event(InformerEvent::Apply(on_node("u", node, None)));
-        set_verified(&index, "u", index.snapshot("u").unwrap().verification);
+        set_verified(&index, "u", index.snapshot("u").unwrap().verification());
         assert!(index.start_call("u", &request("u")));
         answer(&index);
         index
@@ -104,16 +104,16 @@ async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
     let index = observed_during_call(Some("n1"), &answered);
     index.on_event(InformerEvent::Delete(on_node("u", Some("n1"), None)));
     assert_eq!(observe(&index).as_deref(), Some("u"), "queued to be reported");
-    assert!(index.take_superseded("u").is_some() && index.take_superseded("u").is_none());
+    assert!(index.report("u", Topic::Superseded) && !index.report("u", Topic::Superseded));
     assert!(index.is_empty());
 
     let index = observed_during_call(Some("n1"), &|index| drop(observe(index)));
     answered(&index);
-    assert!(index.take_superseded("u").is_some(), "seen before the answer came");
+    assert!(index.report("u", Topic::Superseded), "seen before the answer came");
 
     let index = observed_during_call(None, &answered);
     observe(&index);
-    assert!(index.take_superseded("u").is_none(), "one driver: it is the same volume");
+    assert!(!index.report("u", Topic::Superseded), "one driver: it is the same volume");
 }
 
 /// The claim is bound to a volume that this process has not saved.
@@ -122,8 +122,8 @@ async fn a_call_of_this_process_is_reported_if_its_claim_is_found_bound() {
     let index = with_claim();
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
-    index.on_found_bound("u");
-    assert!(index.take_superseded("u").is_some());
+    index.update("u", Change::FoundBound);
+    assert!(index.report("u", Topic::Superseded));
 }
 
 #[tokio::test]
@@ -133,6 +133,6 @@ async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
         let mut claim = on_node(uid, selected, None);
         claim.metadata.finalizers = Some(vec![status::FINALIZER.to_owned()]);
         index.on_event(InformerEvent::Apply(claim));
-        assert!(!index.record_view(uid).unwrap().is_open, "{uid}");
+        assert!(!index.snapshot(uid).unwrap().state.is_open(), "{uid}");
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of the open calls that are recorded on claims.
 
 use super::{nodes::on_node, *};
+use crate::controller::claims::call_record::Record;
 
 /// The claim with a record of this driver.
 pub(super) fn with_record(uid: &str, driver: &str) -> Claim {
@@ -14,8 +15,23 @@ fn recorded(uid: &str, record: &Value) -> Claim {
     })
 }
 
+/// The void record on the claim, if it is to be reported.
+fn reports_void_record(index: &ClaimIndex, uid: &str) -> Option<Record> {
+    index.report(uid, Topic::VoidRecord).then(|| index.snapshot(uid)?.void_record().cloned())?
+}
+
+/// The node whose call for the claim `u` this process follows.
+fn adopted(index: &ClaimIndex) -> Option<Arc<str>> {
+    index.snapshot("u").unwrap().adopted
+}
+
+/// Whether a live read of the claim finds a record that is followed from now on.
+fn record_found(index: &ClaimIndex, live: &Claim) -> bool {
+    index.update(live.uid(), Change::ClaimRead(live)).is_made
+}
+
 fn is_open(index: &ClaimIndex, uid: &str) -> bool {
-    index.record_view(uid).unwrap().is_open
+    index.snapshot(uid).unwrap().state.is_open()
 }
 
 #[tokio::test]
@@ -29,14 +45,14 @@ async fn a_recorded_call_is_open_once_this_process_leads() {
     index.on_event(InformerEvent::Init);
     index.on_event(InformerEvent::InitApply(with_record("u", DRIVER)));
     index.on_event(InformerEvent::InitDone);
-    assert_eq!(index.all(), ["u"], "what the process before has closed since is over");
+    assert_eq!(index.uids(|_| true), ["u"], "what the process before has closed since is over");
     let snapshot = index.snapshot("u").unwrap();
-    assert_eq!(snapshot.recorded.map(|record| record.volume), Some("pvc-u".into()));
-    assert!(snapshot.verification >= Verification::VolumeAndClaim);
+    assert_eq!(snapshot.recorded().map(|record| &*record.volume), Some("pvc-u"));
+    assert!(snapshot.verification() >= Verification::VolumeAndClaim);
     // A record that is found later is open at once.
     index.on_event(InformerEvent::Apply(with_record("v", DRIVER)));
     assert!(is_open(&index, "v"));
-    assert!(index.snapshot("v").unwrap().verification >= Verification::VolumeAndClaim);
+    assert!(index.snapshot("v").unwrap().verification() >= Verification::VolumeAndClaim);
 }
 
 #[tokio::test]
@@ -48,7 +64,9 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
     assert_eq!(index.on_event(InformerEvent::Apply(odd("x-u"))), ["u"]);
     assert!(!is_open(&index, "u"), "its user has written something else");
     let snapshot = index.snapshot("u").unwrap();
-    assert!(snapshot.may_call && snapshot.recorded.is_none() && snapshot.request.is_none());
+    assert!(
+        snapshot.state.may_call() && snapshot.recorded().is_none() && snapshot.request.is_none()
+    );
 }
 
 #[tokio::test]
@@ -60,12 +78,16 @@ async fn an_event_older_than_the_close_confirms_no_record() {
     else {
         panic!("a record of this driver counts");
     };
-    index.set_record_status("u", Some(RecordStatus::Open(record.clone())));
-    assert!(index.has_record("u", &record));
-    index.set_record_status("u", Some(RecordStatus::Closed));
+    index.update("u", Change::RecordWriteStarted);
+    index.update("u", Change::RecordWritten(Some(RecordStatus::Open(record.clone()))));
+    assert!(index.snapshot("u").unwrap().has_record(&record));
+    index.update("u", Change::RecordWritten(Some(RecordStatus::Closed)));
     // The watch lags behind: this is the claim as it was before.
     index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
-    assert!(!index.has_record("u", &record), "the next call must be recorded again");
+    assert!(
+        !index.snapshot("u").unwrap().has_record(&record),
+        "the next call must be recorded again"
+    );
 }
 
 #[tokio::test]
@@ -74,20 +96,23 @@ async fn a_void_record_is_reported_once() {
     let void = || recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
     assert_eq!(index.on_event(InformerEvent::Apply(void())), ["u"]);
     assert!(!is_open(&index, "u"));
-    assert_eq!(index.take_unfollowed("u").unwrap().volume, "x-u");
+    assert_eq!(reports_void_record(&index, "u").unwrap().volume, "x-u");
     index.on_event(InformerEvent::Apply(claim("u")));
     index.on_event(InformerEvent::Apply(void()));
-    assert_eq!(index.take_unfollowed("u"), None);
+    assert_eq!(reports_void_record(&index, "u"), None);
     // The claim has its volume, so the recorded call is closed.
     index
         .on_event(InformerEvent::Apply(recorded("v", &json!({"driver": DRIVER, "volume": "x-v"}))));
     index.on_volume(&volume("pvc-v", "v"));
-    assert_eq!(index.take_unfollowed("v"), None);
+    assert_eq!(reports_void_record(&index, "v"), None);
     // A PersistentVolume made by hand does not close a call.
     index
         .on_event(InformerEvent::Apply(recorded("w", &json!({"driver": DRIVER, "volume": "x-w"}))));
     index.on_volume(&volume("by-hand", "w"));
-    assert!(!index.snapshot("w").unwrap().may_call && index.take_unfollowed("w").is_some());
+    assert!(
+        !index.snapshot("w").unwrap().state.may_call()
+            && reports_void_record(&index, "w").is_some()
+    );
 }
 
 /// The record is about to be overwritten (seed 602628).
@@ -95,20 +120,20 @@ async fn a_void_record_is_reported_once() {
 async fn a_void_record_found_by_a_live_read_is_reported() {
     let index = with_claim();
     let void = recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
-    assert!(!index.record_found(&void), "nothing to follow");
-    assert_eq!(index.take_unfollowed("u").unwrap().volume, "x-u");
-    assert!(!index.record_found(&void));
-    assert_eq!(index.take_unfollowed("u"), None);
+    assert!(!record_found(&index, &void), "nothing to follow");
+    assert_eq!(reports_void_record(&index, "u").unwrap().volume, "x-u");
+    assert!(!record_found(&index, &void));
+    assert_eq!(reports_void_record(&index, "u"), None);
 }
 
 #[tokio::test]
 async fn a_record_that_its_class_makes_void_is_no_obstacle() {
     let index = leading_index();
     index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
-    index.set_record_void("u");
+    index.update("u", Change::RecordVoid);
     assert!(!is_open(&index, "u"));
-    assert!(index.take_unfollowed("u").is_some());
-    assert!(index.snapshot("u").unwrap().may_call);
+    assert!(reports_void_record(&index, "u").is_some());
+    assert!(index.snapshot("u").unwrap().state.may_call());
 }
 
 /// This process follows its own calls, whatever anybody writes.
@@ -117,11 +142,11 @@ async fn a_call_of_this_process_needs_no_record() {
     let index = with_claim();
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
-    index.before_record_write("u");
+    index.update("u", Change::RecordWriteStarted);
     let void = recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
     index.on_event(InformerEvent::Apply(void));
     assert!(is_open(&index, "u") && index.snapshot("u").unwrap().request.is_some());
-    assert_eq!(index.take_unfollowed("u"), None);
+    assert_eq!(reports_void_record(&index, "u"), None);
 }
 
 #[tokio::test]
@@ -138,8 +163,8 @@ async fn a_bound_claim_has_no_open_call_whatever_is_recorded() {
     bound.spec.volume_name = Some("pvc-u".into());
     let index = leading_index();
     index.on_event(InformerEvent::InitApply(bound));
-    let view = index.record_view("u").unwrap();
-    assert!(view.record_status.is_some() && !view.is_open);
+    let view = index.snapshot("u").unwrap();
+    assert!(view.is_protected() && !view.state.is_open());
 }
 
 #[tokio::test]
@@ -150,7 +175,7 @@ async fn another_drivers_record_is_ignored() {
     assert!(index.on_event(InformerEvent::Apply(foreign)).is_empty() && index.is_empty());
     index.on_event(InformerEvent::Apply(with_record("ours", "other.example.com")));
     let snapshot = index.snapshot("ours").unwrap();
-    assert!(snapshot.may_call && snapshot.recorded.is_none(), "it is no obstacle");
+    assert!(snapshot.state.may_call() && snapshot.recorded().is_none(), "it is no obstacle");
 }
 
 #[tokio::test]
@@ -165,8 +190,8 @@ async fn a_bound_claim_is_kept_until_its_record_is_removed() {
     );
     claim.spec.volume_name = Some("pvc-u".into());
     assert_eq!(index.on_event(InformerEvent::Apply(claim.clone())), ["u"]);
-    let view = index.record_view("u").unwrap();
-    assert!(view.record_status.is_some() && !view.is_open && view.demand == Demand::Withdrawn);
+    let view = index.snapshot("u").unwrap();
+    assert!(view.is_protected() && !view.state.is_open() && !view.is_wanted());
     claim.metadata.finalizers = None;
     index.on_event(InformerEvent::Apply(claim));
     assert!(index.is_empty());
@@ -176,7 +201,7 @@ async fn a_bound_claim_is_kept_until_its_record_is_removed() {
 async fn our_own_record_queues_nothing() {
     let index = leading_index();
     index.on_event(InformerEvent::Apply(claim("u")));
-    index.before_record_write("u");
+    index.update("u", Change::RecordWriteStarted);
     assert!(index.on_event(InformerEvent::Apply(with_record("u", DRIVER))).is_empty());
     assert!(!is_open(&index, "u"), "it says nothing new of the call");
     assert!(index.on_event(InformerEvent::Apply(claim("u"))).is_empty());
@@ -190,9 +215,9 @@ async fn a_late_record_of_another_process_is_followed() {
     assert_eq!(index.on_event(InformerEvent::Apply(with_record("u", DRIVER))), ["u"]);
     assert!(is_open(&index, "u"));
     assert!(!index.start_call("u", &request("u")), "it is verified first");
-    assert!(!index.record_found(&with_record("u", DRIVER)), "it is followed already");
+    assert!(!record_found(&index, &with_record("u", DRIVER)), "it is followed already");
     index.on_event(InformerEvent::Apply(claim("v")));
-    assert!(index.record_found(&with_record("v", DRIVER)), "a live read has found it");
+    assert!(record_found(&index, &with_record("v", DRIVER)), "a live read has found it");
     assert!(is_open(&index, "v"));
 }
 
@@ -202,7 +227,7 @@ async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
     let taken_over = || {
         let index = lead(index_of_node(Some("n1")));
         index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-        index.adopt("u", "n2");
+        index.update("u", Change::Adopted("n2"));
         index
     };
     let index = taken_over();
@@ -211,29 +236,25 @@ async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     index.on_event(InformerEvent::Apply(deleted));
     let snapshot = index.snapshot("u").unwrap();
-    assert!(snapshot.recorded.is_none() && snapshot.elsewhere.is_some());
-    assert_eq!(index.adopted_node("u"), None);
+    assert!(snapshot.recorded().is_none() && snapshot.elsewhere().is_some());
+    assert_eq!(adopted(&index), None);
 
     let index = taken_over();
     index.on_event(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
     assert!(index.is_empty(), "moved back");
 
     let index = taken_over();
-    set_verified(&index, "u", index.snapshot("u").unwrap().verification);
+    set_verified(&index, "u", index.snapshot("u").unwrap().verification());
     assert!(index.start_call("u", &request("u")));
     index.on_event(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
-    assert_eq!(
-        index.adopted_node("u").as_deref(),
-        Some("n2"),
-        "this process has called the driver"
-    );
+    assert_eq!(adopted(&index).as_deref(), Some("n2"), "this process has called the driver");
 }
 
 /// The call may have left a PersistentVolume of which no event has come.
 #[tokio::test]
 async fn a_claim_is_verified_after_another_nodes_call() {
     let index = lead(index_of_node(Some("n1")));
-    let verification = || index.snapshot("u").unwrap().verification;
+    let verification = || index.snapshot("u").unwrap().verification();
     index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
     set_verified(&index, "u", verification());
     assert_eq!(verification(), Verification::None);
@@ -244,13 +265,13 @@ async fn a_claim_is_verified_after_another_nodes_call() {
         "the call and its end were in the watch"
     );
     set_verified(&index, "u", verification());
-    index.on_call_elsewhere("u");
+    index.update("u", Change::CallElsewhere);
     assert_eq!(verification(), Verification::VolumeAndClaim, "a live read found the call");
 }
 
 #[tokio::test]
 async fn a_possible_release_is_reported_once() {
     let index = with_claim();
-    assert!(index.should_report_release("u") && !index.should_report_release("u"));
-    assert!(index.should_report_release("gone"), "nothing is known of it any more");
+    assert!(index.report("u", Topic::Release) && !index.report("u", Topic::Release));
+    assert!(index.report("gone", Topic::Release), "nothing is known of it any more");
 }

@@ -13,8 +13,14 @@ fn nobodys(uid: &str) -> Claim {
     claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}))
 }
 
+/// A live read after `snapshot` found the PersistentVolume. Returns whether that counts.
+fn volume_found(index: &ClaimIndex, snapshot: &ClaimSnapshot, volume: &Volume) -> bool {
+    let read = Change::VolumeRead { volume, required: snapshot.required };
+    index.update(snapshot.claim.uid(), read).is_made
+}
+
 fn verification(index: &ClaimIndex, uid: &str) -> Verification {
-    index.snapshot(uid).unwrap().verification
+    index.snapshot(uid).unwrap().verification()
 }
 
 /// Another driver may have made a volume for it of which no event has come.
@@ -49,13 +55,13 @@ fn a_deletion_seen_during_a_live_read_overrides_it() {
     let snapshot = index.snapshot("u").unwrap();
     let volume = volume("pvc-u", "u");
     index.on_volume(&volume);
-    index.requeue_when_pv_gone(&volume);
+    index.update("u", Change::PvReleased);
     assert_eq!(index.on_volume_deleted(&volume).as_deref(), Some("u"));
-    assert!(!index.on_volume_found(&snapshot, &volume));
+    assert!(!volume_found(&index, &snapshot, &volume));
     let now = index.snapshot("u").unwrap();
-    assert_eq!((now.verification, now.may_call), (Verification::VolumeAndClaim, true));
-    assert!(index.on_volume_found(&now, &volume));
-    assert!(!index.snapshot("u").unwrap().may_call, "it has its volume");
+    assert_eq!((now.verification(), now.state.may_call()), (Verification::VolumeAndClaim, true));
+    assert!(volume_found(&index, &now, &volume));
+    assert!(!index.snapshot("u").unwrap().state.may_call(), "it has its volume");
 }
 
 /// Also if the same verification was required before.
@@ -64,9 +70,9 @@ fn a_name_taken_during_a_live_read_requires_another_one() {
     let index = working_on_a_claim_in_doubt();
     let snapshot = index.snapshot("u").unwrap();
     index.on_volume(&volume("pvc-u", "somebody"));
-    index.on_verified(&snapshot);
+    index.update("u", Change::Verified(snapshot.required));
     assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
-    index.on_verified(&index.snapshot("u").unwrap());
+    index.update("u", Change::Verified(index.snapshot("u").unwrap().required));
     assert_eq!(verification(&index, "u"), Verification::None);
 }
 
@@ -77,12 +83,12 @@ async fn a_volume_made_by_hand_does_not_verify_an_open_call() {
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
     let by_hand = volume("by-hand", "u");
-    assert!(!index.is_served_by("u", &by_hand));
-    assert!(!index.on_volume_found(&index.snapshot("u").unwrap(), &by_hand));
+    assert!(!index.snapshot("u").unwrap().is_served_by(&by_hand));
+    assert!(!volume_found(&index, &index.snapshot("u").unwrap(), &by_hand));
     let own = volume("pvc-u", "u");
-    assert!(index.is_served_by("u", &own));
-    assert!(index.on_volume_found(&index.snapshot("u").unwrap(), &own));
-    assert!(!index.snapshot("u").unwrap().may_call);
+    assert!(index.snapshot("u").unwrap().is_served_by(&own));
+    assert!(volume_found(&index, &index.snapshot("u").unwrap(), &own));
+    assert!(!index.snapshot("u").unwrap().state.may_call());
 }
 
 /// An unchanged claim in a relist does not shorten a back-off.
@@ -103,7 +109,7 @@ fn a_relist_of_an_unchanged_claim_queues_nothing() {
 /// The index of a leader with the claim `u`, whose node was given back.
 fn working_on_a_claim_in_doubt() -> ClaimIndex {
     let index = with_claim();
-    index.on_node_given_back("u");
+    index.update("u", Change::NodeGivenBack);
     assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
     index
 }

@@ -1,0 +1,136 @@
+//! What was reported to the users of a claim.
+//!
+//! Decides when something is reported. Nothing is reported twice in a row while its event lasts.
+
+use std::collections::BTreeSet;
+
+use tokio::time::{Duration, Instant};
+
+use super::entry::Entry;
+use crate::controller::events::EVENT_LASTS;
+
+/// Something about a claim that is to be reported.
+#[derive(Debug, Clone, Copy)]
+pub enum Topic<'a> {
+    /// The claim waits for this. Reported once it has lasted for the given time, and again before
+    /// its event expires.
+    Blocked(&'a str, Duration),
+    /// The claim waits for something that is not reported yet, and no report is scheduled. The
+    /// caller schedules one.
+    BlockedLater,
+    /// The outcome of the open call is unknown, and this is the kind of failure. Reported once while
+    /// the call is open.
+    UnknownOutcome(&'static str),
+    /// The record on the claim is void. Reported once.
+    VoidRecord,
+    /// The claim was released, or may have been, while its call was open. Reported once.
+    Release,
+    /// Another volume has closed a call of unknown outcome. Reported once for each call.
+    Superseded,
+}
+
+impl Topic<'_> {
+    /// Whether to report it for a claim that is not in the index.
+    pub(super) fn is_due_without_claim(self) -> bool {
+        matches!(self, Self::UnknownOutcome(_) | Self::Release)
+    }
+}
+
+/// What was reported about one claim.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// What the claim waits for, apart from the driver.
+    obstacle: Option<Obstacle>,
+    /// The kinds of unknown outcomes of which the user was warned since the call was opened.
+    unknown_outcomes: BTreeSet<&'static str>,
+    /// Whether the void record was reported.
+    pub(super) void_record: bool,
+    /// Whether the release was reported.
+    release: bool,
+}
+
+/// Something that keeps a claim from getting its volume.
+#[derive(Debug)]
+struct Obstacle {
+    what: String,
+    since: Instant,
+    report: Report,
+}
+
+/// The report of an obstacle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    /// There was none.
+    None,
+    /// A task will report the obstacle if it lasts.
+    Scheduled,
+    /// The last one was at this time.
+    At(Instant),
+}
+
+impl Reports {
+    /// The claim waits for `what`. Returns for how long it has.
+    pub(super) fn blocked_for(&mut self, what: &str) -> Duration {
+        self.obstacle(what).since.elapsed()
+    }
+
+    /// An attempt ended, and the call is not repeated soon: whatever happens next is reported.
+    pub(super) fn attempt_ended(&mut self) {
+        self.unknown_outcomes.clear();
+        self.obstacle = None;
+    }
+
+    /// Returns the present obstacle if it is `what`, else a new one.
+    fn obstacle(&mut self, what: &str) -> &mut Obstacle {
+        let same = self.obstacle.take().filter(|obstacle| obstacle.what == what);
+        let new =
+            || Obstacle { what: what.to_owned(), since: Instant::now(), report: Report::None };
+        self.obstacle.insert(same.unwrap_or_else(new))
+    }
+
+    /// Whether no report of the present obstacle was made or scheduled. It counts as scheduled from
+    /// now on.
+    fn schedule(&mut self) -> bool {
+        let unreported = self.obstacle.as_mut().filter(|it| it.report == Report::None);
+        unreported.map(|obstacle| obstacle.report = Report::Scheduled).is_some()
+    }
+}
+
+impl Obstacle {
+    fn is_due(&self, patience: Duration) -> bool {
+        match self.report {
+            Report::None | Report::Scheduled => self.since.elapsed() >= patience,
+            Report::At(last) => last.elapsed() >= EVENT_LASTS,
+        }
+    }
+
+    fn take_report(&mut self, patience: Duration) -> bool {
+        let is_due = self.is_due(patience);
+        if is_due {
+            self.report = Report::At(Instant::now());
+        }
+        is_due
+    }
+}
+
+impl Entry {
+    /// Returns whether to report this now, and assumes that it is reported then.
+    pub(super) fn report(&mut self, topic: Topic<'_>) -> bool {
+        match topic {
+            Topic::Blocked(what, patience) => self.reports.obstacle(what).take_report(patience),
+            Topic::BlockedLater => self.reports.schedule(),
+            Topic::UnknownOutcome(kind) => self.reports.unknown_outcomes.insert(kind),
+            Topic::VoidRecord => self.report_void_record(),
+            Topic::Release => !std::mem::replace(&mut self.reports.release, true),
+            Topic::Superseded => self.known.superseded.take().is_some(),
+        }
+    }
+
+    fn report_void_record(&mut self) -> bool {
+        let status = self.known.record_status.as_deref();
+        // A saved volume closes the call.
+        let is_due = self.has_unexpected_record(status) && !self.pv.is_provisioned;
+        self.reports.void_record |= is_due;
+        is_due
+    }
+}

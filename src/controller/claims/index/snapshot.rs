@@ -1,0 +1,340 @@
+//! What is known of one claim, and what follows from it: pure functions.
+//!
+//! The index keeps a [`ClaimSnapshot`] of each claim and returns copies of it, which are cheap.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::time::{Duration, Instant};
+
+use crate::{
+    controller::{
+        claims::{
+            call_record::{Record, RecordStatus},
+            state::{ClaimState, Demand, Transition},
+        },
+        model::unusable_volume::UnusableVolume,
+        ownership::PROVISIONED_BY,
+        provisioner::ProvisionRequest,
+    },
+    kube::objects::{Claim, View as _, Volume},
+};
+
+/// What the index knows of one claim.
+#[derive(Debug, Clone, Default)]
+pub struct ClaimSnapshot {
+    /// The newest version of the claim. It is kept after the claim is gone while a call is open.
+    pub claim: Arc<Claim>,
+    /// Whether the claim still exists.
+    pub existence: Existence,
+    /// Why the claim is kept.
+    pub interest: Interest,
+    /// The name of the claim's PersistentVolume. `None`: no name can be made of its UID.
+    pub volume_name: Option<Arc<str>>,
+    /// The state of the claim's volume.
+    pub state: ClaimState,
+    /// The request of the call that this process has open, which is repeated unchanged (safety rule
+    /// 4).
+    pub request: Option<Arc<ProvisionRequest>>,
+    /// The request of a call of unknown outcome that another volume of the claim has closed. To be
+    /// reported.
+    pub superseded: Option<Arc<ProvisionRequest>>,
+    /// The live reads that are required, apart from those that the name requires
+    /// ([`ClaimSnapshot::verification`]).
+    pub required: Required,
+    /// What the finalizer and the record on the claim mean. `None`: there are none, or not ours.
+    pub record_status: Option<Arc<RecordStatus>>,
+    /// What this process has to do with the record.
+    pub record_origin: RecordOrigin,
+    /// The node that is gone and whose call for the claim this process follows.
+    pub adopted: Option<Arc<str>>,
+    /// When this process first saw that the claim is being deleted.
+    pub terminating_since: Option<Instant>,
+    /// When the claim was added to the index.
+    pub known_since: Option<Instant>,
+    /// Whether only the resync has queued the claim.
+    pub is_resynced: bool,
+}
+
+/// Whether a claim still exists. A claim that only our own finalizer keeps counts as gone. The
+/// handle stays valid after the claim has left the index.
+#[derive(Debug, Clone, Default)]
+pub struct Existence(Arc<AtomicBool>);
+
+impl Existence {
+    /// Whether the claim is gone.
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Why a claim that exists is kept in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Interest {
+    /// It is not: it is bound, not ours, or gone.
+    #[default]
+    None,
+    /// It is bound or not ours, and carries our finalizer.
+    Protected,
+    /// It is unbound and ours.
+    Unbound,
+}
+
+/// What this process has to do with the record on a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum RecordOrigin {
+    /// Nothing: if there is a record, another process has written it.
+    #[default]
+    Unknown,
+    /// This process has written the record, has tried to, or follows it.
+    Known,
+    /// The same, and the API server has confirmed the record of an open call to this process. No
+    /// later write of this process may have removed it.
+    Confirmed,
+}
+
+impl RecordOrigin {
+    /// This process writes the record, or follows it.
+    pub(super) fn known(self) -> Self {
+        self.max(Self::Known)
+    }
+
+    /// The API server has confirmed the record. That of another process is not known before it is
+    /// followed.
+    pub(super) fn confirmed(self) -> Self {
+        if self == Self::Unknown { self } else { Self::Confirmed }
+    }
+
+    /// The record may have been removed.
+    pub(super) fn unconfirmed(self) -> Self {
+        self.min(Self::Known)
+    }
+}
+
+/// What a worker must read live before the first call for a claim (safety rule 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Verification {
+    /// Nothing: this process has seen every event of the claim since it was created.
+    #[default]
+    None,
+    /// Whether the claim has a PersistentVolume already.
+    Volume,
+    /// Whether the claim has a PersistentVolume already, and whether it is still unbound.
+    VolumeAndClaim,
+    /// The claim may have a PersistentVolume under a name that no look-up tries. Only the list of
+    /// all PersistentVolumes shows it, so no call is made before that list is complete.
+    Unlisted,
+}
+
+/// The verification that is required. Only live reads that began after the last requirement satisfy
+/// it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Required {
+    /// What must be read live.
+    pub what: Verification,
+    /// How often something required a verification.
+    pub(super) epoch: u32,
+}
+
+impl Required {
+    /// What is required of a claim that is added to the index.
+    pub(super) fn first(what: Verification) -> Self {
+        Self { what, epoch: 0 }
+    }
+
+    /// Requires a verification. Live reads from before this do not satisfy it.
+    pub(super) fn require(&mut self, what: Verification) {
+        self.what = self.what.max(what);
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    /// Requires only this verification from now on.
+    pub(super) fn require_anew(&mut self, what: Verification) {
+        self.what = Verification::None;
+        self.require(what);
+    }
+
+    /// The live reads that were required at the time of `then` are done. Returns false if others
+    /// are required since.
+    pub(super) fn satisfy(&mut self, then: Self) -> bool {
+        let is_current = self.epoch == then.epoch && self.what <= then.what;
+        if is_current {
+            self.what = Verification::None;
+        }
+        is_current
+    }
+}
+
+impl ClaimSnapshot {
+    /// The key of the lock under which one worker at a time works for the claim: the name of its
+    /// PersistentVolume, or its UID if no name can be made of it.
+    pub fn key(&self) -> &str {
+        self.volume_name.as_deref().unwrap_or_else(|| self.claim.uid())
+    }
+
+    /// Whether anybody still wants the claim's volume.
+    pub fn demand(&self) -> Demand {
+        if self.is_wanted() { Demand::Wanted } else { Demand::Withdrawn }
+    }
+
+    /// Whether the claim is unbound, not being deleted, and ours.
+    pub fn is_wanted(&self) -> bool {
+        self.interest == Interest::Unbound && !self.claim.is_terminating()
+    }
+
+    /// Whether the claim is being deleted or gone, so that nobody can use its volume.
+    pub fn is_gone_or_terminating(&self) -> bool {
+        self.existence.is_over() || self.claim.is_terminating()
+    }
+
+    /// Whether the claim is deleted or bound.
+    pub fn is_gone_or_bound(&self) -> bool {
+        self.existence.is_over() || !self.claim.is_unbound()
+    }
+
+    /// What must be read live before the next call. A name that holds only a part of the UID may be
+    /// another claim's as well, and that claim may have got its volume since the last attempt. So
+    /// such a name is looked up before each call, except before a repeat of an open call.
+    pub fn verification(&self) -> Verification {
+        let is_whole =
+            self.volume_name.as_ref().is_some_and(|name| name.contains(self.claim.uid()));
+        let is_first = matches!(self.state, ClaimState::Waiting | ClaimState::Recorded);
+        let by_name = if is_first && !is_whole { Verification::Volume } else { Verification::None };
+        self.required.what.max(by_name)
+    }
+
+    /// Whether a call may start now: nothing must be verified first, and the claim is wanted or the
+    /// call repeats an open one.
+    pub(super) fn may_start_call(&self) -> bool {
+        let is_due = self.is_wanted() || self.state.is_open();
+        self.state.may_call() && self.required.what == Verification::None && is_due
+    }
+
+    /// Whether the source of the volume is still needed: a call is open or will be made, or its
+    /// volume could still be lost. A record stands for an open call, also before this process
+    /// follows it.
+    pub fn needs_source(&self) -> bool {
+        match self.state {
+            ClaimState::Waiting => self.is_wanted() || self.may_have_open_call(),
+            ClaimState::SuspectedLeak | ClaimState::Done => false,
+            _ => true,
+        }
+    }
+
+    /// Whether this process has a call open, or a record says that another one has.
+    pub fn may_have_open_call(&self) -> bool {
+        use RecordStatus::{Elsewhere, Open};
+        let is_recorded = matches!(self.record_status.as_deref(), Some(Open(_) | Elsewhere(_)));
+        self.state.is_open() || is_recorded
+    }
+
+    /// Whether the index keeps the claim: it is ours, or a call is open or to be reported.
+    pub(super) fn is_kept(&self) -> bool {
+        self.interest != Interest::None || self.superseded.is_some() || self.state.is_open()
+    }
+
+    /// Whether the claim carries our finalizer.
+    pub fn is_protected(&self) -> bool {
+        self.record_status.is_some()
+    }
+
+    /// The record of the call that the claim carries, if it counts.
+    pub fn open_record(&self) -> Option<&Record> {
+        match self.record_status.as_deref() {
+            Some(RecordStatus::Open(record)) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// The record on the claim, if it is void.
+    pub fn void_record(&self) -> Option<&Record> {
+        match self.record_status.as_deref() {
+            Some(RecordStatus::Void(record)) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// The record of a call that an earlier process left open and that this process has not
+    /// repeated yet.
+    pub fn recorded(&self) -> Option<&Record> {
+        self.open_record().filter(|_| self.state == ClaimState::Recorded)
+    }
+
+    /// The record of a call of another node's process, unless this process has a call open itself.
+    pub fn elsewhere(&self) -> Option<&Record> {
+        match self.record_status.as_deref() {
+            Some(RecordStatus::Elsewhere(record)) if !self.state.is_open() => Some(record),
+            _ => None,
+        }
+    }
+
+    /// Whether the API server has confirmed to this process that the claim carries exactly this
+    /// record. An event does not confirm it: it may be older than the last write.
+    pub fn has_record(&self, record: &Record) -> bool {
+        self.record_origin == RecordOrigin::Confirmed && self.open_record() == Some(record)
+    }
+
+    /// The class of the claim is another provisioner's: its record is void.
+    pub fn void(&mut self) {
+        if let Some(record) = self.open_record() {
+            self.record_status = Some(Arc::new(RecordStatus::Void(record.clone())));
+        }
+        self.record_origin = RecordOrigin::Unknown;
+        self.advance(Transition::RecordDropped);
+    }
+
+    pub(super) fn advance(&mut self, transition: Transition<'_>) {
+        self.state = std::mem::take(&mut self.state).after(transition);
+    }
+
+    /// Whether the claim needs no PersistentVolume beside `volume`, which is for it. One that an
+    /// admin made says nothing about the volume that an open call may have made.
+    pub fn is_served_by(&self, volume: &Volume) -> bool {
+        let may_be_open = self.state.awaits_answer() || self.open_record().is_some();
+        self.is_provisioned(volume) || !may_be_open
+    }
+
+    /// Whether a provisioner has made the PersistentVolume, which is for this claim.
+    pub(super) fn is_provisioned(&self, volume: &Volume) -> bool {
+        let is_named = self.volume_name.as_deref() == Some(volume.name());
+        is_named || volume.annotation(PROVISIONED_BY).is_some()
+    }
+
+    /// The unusable volume that the call made. It must be removed before the next call.
+    pub fn unusable(&self) -> Option<&UnusableVolume> {
+        match &self.state {
+            ClaimState::Unusable(unusable) => Some(unusable),
+            _ => None,
+        }
+    }
+
+    /// The handle of a volume that may have been deleted together with another claim's
+    /// PersistentVolume.
+    pub fn pv_gone(&self) -> Option<&str> {
+        match &self.state {
+            ClaimState::PvGone(handle) => Some(handle),
+            _ => None,
+        }
+    }
+
+    /// Whether the claim's volume waits to be saved.
+    pub fn is_saving(&self) -> bool {
+        matches!(self.state, ClaimState::Saving(_))
+    }
+
+    /// For how long this process has seen the claim being deleted.
+    pub fn terminating_for(&self) -> Duration {
+        self.terminating_since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+
+    /// How long ago the claim was added to the index.
+    pub fn age(&self) -> Duration {
+        self.known_since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+}
