@@ -6,7 +6,7 @@
 //!
 //! - A failure counts only if more than half of the limit was in use: one hanging call of a single claim
 //!   says nothing about concurrency. Nor does a call that began before the last fall.
-//! - The limit falls if calls succeed and a quarter of those that ran beside a failing call fails. It falls to
+//! - The limit falls if calls succeed and an eighth of those that ran beside a failing call fails. It falls to
 //!   its value before the last rise; otherwise by a quarter, or further if fewer calls than half of the limit
 //!   were served within the deadline.
 //! - While no call succeeds, there is nothing to compare with: the claims may be bad, or the driver is not
@@ -23,11 +23,12 @@ use tokio::time::{Duration, Instant};
 /// The shortest and the longest rest between two calls during an outage.
 const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
-/// The number of rounds for which a limit stays below its ceiling.
-const PLATEAU: usize = 8;
+/// The number of rounds for which a limit stays below its ceiling: at first, and at most. It doubles whenever
+/// the ceiling holds.
+const PLATEAU: (usize, usize) = (8, 64);
 
 /// A limit falls at most to one of so many.
-const FARTHEST: usize = 8;
+const FARTHEST: usize = 32;
 
 /// A limit whose last fall was so long ago starts over when no call is running.
 const SIGNAL_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -43,6 +44,8 @@ pub(super) struct AdaptiveLimit {
     before_rise: Option<usize>,
     /// By how much the limit rises next.
     step: usize,
+    /// The number of rounds for which the limit stays below its ceiling.
+    plateau: usize,
     /// The number of calls that have succeeded since the limit last changed.
     successes: usize,
     /// The number of calls that have failed since then or since the first success.
@@ -67,7 +70,7 @@ struct Rest {
 pub(super) struct FailedCall {
     /// Its place in the order of calls.
     pub(super) number: u64,
-    /// The number of calls that ran when it began, including itself.
+    /// The number of calls that ran when it began or when it ended, including itself.
     pub(super) rank: usize,
     /// The number of calls that succeeded while it waited for its answer.
     pub(super) served: usize,
@@ -85,6 +88,7 @@ impl AdaptiveLimit {
             ceiling: None,
             before_rise: None,
             step: 1,
+            plateau: PLATEAU.0,
             successes: 0,
             failures: 0,
             patience: 2 * max,
@@ -173,14 +177,14 @@ impl AdaptiveLimit {
         match self.successes {
             _ if self.is_probing() => true,
             0 => self.failures >= self.patience,
-            _ => self.failures * 4 >= rank,
+            _ => self.failures * 8 >= rank,
         }
     }
 
     /// The number of calls that must succeed before the limit rises.
     fn round_length(&self) -> usize {
         let below_ceiling = self.ceiling == Some(self.limit + 1);
-        if below_ceiling { self.limit * PLATEAU } else { self.limit }
+        if below_ceiling { self.limit * self.plateau } else { self.limit }
     }
 
     fn rise(&mut self) {
@@ -201,6 +205,7 @@ impl AdaptiveLimit {
                 self.limit = risen;
                 self.step = self.step.saturating_mul(2).min(self.max);
                 self.ceiling = None;
+                self.plateau = PLATEAU.0;
             }
         }
         self.limit = self.limit.min(self.max);
@@ -238,15 +243,21 @@ impl AdaptiveLimit {
     }
 
     fn fall(&mut self, served: usize) {
-        let is_far = (1..self.limit / 2).contains(&served);
-        let lowered = if is_far {
-            served.max(self.limit / FARTHEST)
-        } else {
-            self.limit - (self.limit / 4).max(1).min(self.limit - 1)
-        };
-        self.ceiling = Some(if is_far { 2 * lowered } else { self.limit.max(2) });
+        if self.is_probing() {
+            self.plateau = (self.plateau * 2).min(PLATEAU.1);
+        }
         let before_rise = self.before_rise.take().filter(|before| *before < self.limit);
-        self.limit = before_rise.unwrap_or(lowered);
+        let quarter = (self.limit / 4).max(1);
+        let (limit, ceiling) = match before_rise {
+            Some(before) => (before, self.limit),
+            None if (1..self.limit / 2).contains(&served) => {
+                let served = served.max(self.limit / FARTHEST);
+                (served, 2 * served)
+            }
+            None => (self.limit.saturating_sub(quarter).max(1), self.limit.max(2)),
+        };
+        self.limit = limit;
+        self.ceiling = Some(ceiling);
     }
 
     /// Rests during an outage. How many calls the driver can take is unknown afterwards.

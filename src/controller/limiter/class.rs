@@ -167,10 +167,12 @@ impl Class {
         let failed = |rank| FailedCall { number, rank, served, begun };
         let is_repeat = call.lane == Lane::Repeat;
         let counts = !is_repeat || (may_be_own && self.limit.is_probing());
-        let falls = counts && self.limit.on_failure(failed(call.rank), now);
+        let falls = counts && self.limit.on_failure(failed(call.rank.max(self.running() + 1)), now);
         let counts = is_repeat && (!may_be_own || self.repeats_limit.is_probing());
-        let repeats_fall =
-            counts && self.repeats_limit.on_failure(failed(call.rank_of_repeats), now);
+        let repeats_fall = counts
+            && self
+                .repeats_limit
+                .on_failure(failed(call.rank_of_repeats.max(self.calls.repeats() + 1)), now);
         falls || repeats_fall
     }
 
@@ -190,3 +192,6 @@ impl Class {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
