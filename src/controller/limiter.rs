@@ -1,10 +1,10 @@
 //! Limits the concurrent calls to the driver.
 //!
 //! A [`ConcurrencyLimiter`] grants permits for one kind of call (CreateVolume or DeleteVolume): at most
-//! `--worker-threads`, fewer for a class whose calls show that the driver is overloaded (`adaptive`),
-//! shared fairly among classes (`fair_queue`). An item without a permit waits in the fair queue only: it
-//! occupies no worker, holds no volume's key, and has no call open. When a permit is reserved for it, it
-//! is added to its work queue.
+//! `--worker-threads`, shared fairly among classes (`fair_queue`). In a class, first attempts and repeats wait
+//! in two lanes (`class`). Calls whose failures show that the driver is overloaded (`calls`) lower the class's
+//! limit (`adaptive`). An item without a permit waits in the fair queue only: it occupies no worker, holds no
+//! volume's key, and has no call open. When a permit is reserved for it, it is added to its work queue.
 //!
 //! The provisioner decides what the end of a call says about the load ([`Congestion`]).
 
