@@ -25,7 +25,7 @@ const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 
 /// The number of rounds for which a limit stays below its ceiling: at first, and at most. It doubles whenever
 /// the ceiling holds.
-const PLATEAU: (usize, usize) = (8, 64);
+const PLATEAU: (usize, usize) = (8, 32);
 
 /// A limit falls at most to one of so many.
 const FARTHEST: usize = 32;

@@ -66,6 +66,11 @@ impl Class {
         self.calls.running()
     }
 
+    /// The number of running repeats.
+    pub(super) fn repeats(&self) -> usize {
+        self.calls.repeats()
+    }
+
     /// The number of waiting keys.
     pub(super) fn waiting(&self) -> usize {
         self.first.len() + self.repeats.len()

@@ -167,7 +167,8 @@ impl FairQueue {
     /// with the fewest running calls.
     fn next(&self, now: Instant) -> Option<(Arc<str>, Lane)> {
         let free = self.total.saturating_sub(self.taken);
-        let allows_repeats = free > self.total / KEPT_FOR_FIRST;
+        let repeats: usize = self.classes.values().map(Class::repeats).sum();
+        let allows_repeats = repeats < self.total - self.total / KEPT_FOR_FIRST;
         let may_call = |(name, class): (&Arc<str>, &Class)| {
             let lane = class.next_lane(allows_repeats, now)?;
             Some(((class.running(), class.last_granted()), (Arc::clone(name), lane)))

@@ -98,7 +98,7 @@ async fn failing_repeats_lower_their_own_limit_only() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_first_attempts_lower_the_limit_of_all() {
-    let mut class = class(16, &[First; 100]);
+    let mut class = class(16, &[First; 60]);
     drain(&mut class, TimedOut);
     assert!(class.limit() < 16);
     assert!(!class.is_idle());
@@ -106,7 +106,7 @@ async fn failing_first_attempts_lower_the_limit_of_all() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_of_a_lowered_class_need_not_wait_for_older_first_attempts() {
-    let mut class = class(16, &[First; 100]);
+    let mut class = class(16, &[First; 60]);
     drain(&mut class, TimedOut);
     for (arrival, lane) in [(200, First), (201, First), (202, Repeat)] {
         class.enqueue(lane, arrival, Item::claim(&arrival.to_string()), Instant::now());
