@@ -201,3 +201,15 @@ async fn in_somebodys_cluster_the_programs_own_counts_are_told_and_nothing_is_le
         assert_eq!(somebodys.0.api().count(kind), 0, "{kind}");
     }
 }
+
+/// With `--timeout=3s` nothing becomes of claims whose CreateVolume takes five seconds.
+#[tokio::test]
+async fn claims_that_hang_are_beside_the_measured_ones() {
+    let line = line(&["--hanging", "5", "--driver-slots", "8", "--", "--timeout=3s"]).await;
+    assert_eq!(line.pointer("/setting/hanging"), Some(&json!(5)));
+    assert_eq!(line.pointer("/setting/driver_slots"), Some(&json!(8)));
+    is_pace(&line, "/provision/saved");
+    let calls = number(&line, "/provision/driver_calls/CreateVolume");
+    assert!(calls >= 20.0, "{calls}");
+    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
+}

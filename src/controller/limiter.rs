@@ -1,14 +1,16 @@
 //! Limits the concurrent calls to the driver.
 //!
 //! A [`ConcurrencyLimiter`] grants permits for one kind of call (CreateVolume or DeleteVolume): at most
-//! `--worker-threads`, fewer for a class whose calls show that the driver is overloaded (`adaptive`),
-//! shared fairly among classes (`fair_queue`). An item without a permit waits in the fair queue only: it
-//! occupies no worker, holds no volume's key, and has no call open. When a permit is reserved for it, it
-//! is added to its work queue.
+//! `--worker-threads`, shared fairly among classes (`fair_queue`). In a class, first attempts and repeats wait
+//! in two lanes (`class`). Calls whose failures show that the driver is overloaded (`calls`) lower the class's
+//! limit (`adaptive`). An item without a permit waits in the fair queue only: it occupies no worker, holds no
+//! volume's key, and has no call open. When a permit is reserved for it, it is added to its work queue.
 //!
 //! The provisioner decides what the end of a call says about the load ([`Congestion`]).
 
 mod adaptive;
+mod calls;
+mod class;
 mod fair_queue;
 
 use std::sync::Arc;
@@ -19,7 +21,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use self::fair_queue::{ClassLoad, FairQueue, Ticket};
+use self::{
+    calls::Lane,
+    fair_queue::{ClassLoad, FairQueue, Ticket},
+};
 use super::{item::Item, provisioner::Congestion};
 use crate::metrics::LimiterMetrics;
 
@@ -75,7 +80,7 @@ impl ConcurrencyLimiter {
         loop {
             // Created before the read, so that no change in between is missed.
             let changed = self.0.next_time_changed.notified();
-            let next = self.0.queue.lock().next_time();
+            let (_, next) = self.change(|_, _| ());
             match next {
                 None => changed.await,
                 Some(next) => {
@@ -83,26 +88,26 @@ impl ConcurrencyLimiter {
                     let _ = timeout_at(next, changed).await;
                 }
             }
-            self.change(|_, _| ());
         }
     }
 
-    /// Applies `change`, and wakes the items for which permits became free.
-    fn change<T>(&self, change: impl FnOnce(&mut FairQueue, Instant) -> T) -> T {
+    /// Applies `change`, and wakes the items for which permits became free. Returns when the next one
+    /// becomes free if nothing else happens.
+    fn change<T>(&self, change: impl FnOnce(&mut FairQueue, Instant) -> T) -> (T, Option<Instant>) {
         let now = Instant::now();
         let mut queue = self.0.queue.lock();
-        let before = queue.next_time();
+        let before = queue.next_time(now);
         let changed = change(&mut queue, now);
         let woken = queue.reserve_free(now);
-        let is_time_changed = queue.next_time() != before;
+        let next = queue.next_time(now);
         drop(queue);
         for key in woken {
             (self.0.wake)(key);
         }
-        if is_time_changed {
+        if next != before {
             self.0.next_time_changed.notify_waiters();
         }
-        changed
+        (changed, next)
     }
 }
 
@@ -120,8 +125,10 @@ impl Attempt {
     /// earlier call for the same volume may still run.
     pub fn permit(&mut self, class: &str, repeats: bool) -> Option<Permit> {
         self.wants_permit = true;
-        let ticket = self.limiter.change(|queue, now| queue.enter(&self.key, class, now))?;
-        Some(Permit { limiter: self.limiter.clone(), ticket: Some(ticket), repeats })
+        let lane = if repeats { Lane::Repeat } else { Lane::First };
+        let enter = |queue: &mut FairQueue, now| queue.enter(&self.key, class, lane, now);
+        let (ticket, _) = self.limiter.change(enter);
+        ticket.map(|ticket| Permit { limiter: self.limiter.clone(), ticket: Some(ticket), repeats })
     }
 }
 
@@ -153,9 +160,7 @@ impl Permit {
 
     fn end(&mut self, congestion: Congestion) {
         let Some(ticket) = self.ticket.take() else { return };
-        let repeats = self.repeats;
-        let is_signal =
-            self.limiter.change(|queue, now| queue.end(&ticket, congestion, repeats, now));
+        let (is_signal, _) = self.limiter.change(|queue, now| queue.end(&ticket, congestion, now));
         if is_signal {
             tracing::debug!(class = ticket.class(), ?congestion, "the driver is overloaded");
             self.limiter.0.metrics.sign(ticket.class());

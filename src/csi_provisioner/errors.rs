@@ -41,7 +41,8 @@ pub(super) fn call_failure(error: &CallError) -> Failure {
 /// volume is pending (CSI spec, "Operation pending for volume").
 fn strain(code: Code) -> Congestion {
     match code {
-        Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Congestion::Overload,
+        Code::DeadlineExceeded | Code::Cancelled => Congestion::TimedOut,
+        Code::Unavailable => Congestion::Refused,
         Code::Aborted => Congestion::Locked,
         _ => Congestion::Bearable,
     }

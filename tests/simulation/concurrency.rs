@@ -1,7 +1,7 @@
 //! How many calls a driver is given at once, with drivers that can do only so many.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::{Range, RangeFrom},
     sync::Arc,
     time::Duration,
@@ -21,7 +21,7 @@ use testkit::{
 };
 use tokio::{
     sync::Semaphore,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use support::{
@@ -38,12 +38,33 @@ enum Beyond {
     Refuse,
 }
 
+/// What comes of calls for bad volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    Hangs,
+    Aborted,
+    Unavailable,
+}
+
+impl Trouble {
+    const ALL: [Self; 3] = [Self::Hangs, Self::Aborted, Self::Unavailable];
+
+    async fn strikes(self) -> Status {
+        match self {
+            Self::Hangs => std::future::pending().await,
+            Self::Aborted => Status::aborted("an operation is pending"),
+            Self::Unavailable => Status::unavailable("the backend is gone"),
+        }
+    }
+}
+
 /// A driver that does so much at once.
 struct Busy {
     scripted: Scripted,
     slots: Arc<Semaphore>,
     takes: Duration,
     beyond: Beyond,
+    trouble: Trouble,
     state: Mutex<State>,
 }
 
@@ -55,6 +76,8 @@ struct State {
     made: BTreeMap<String, Instant>,
     /// Volumes that are locked by work on them until then, by name.
     locked: BTreeMap<String, Instant>,
+    /// Volumes for which calls fail, by name or handle.
+    bad: BTreeSet<String>,
     /// When each CreateVolume came.
     asked: Vec<Instant>,
     /// How many volumes were deleted.
@@ -65,7 +88,13 @@ impl Busy {
     fn new(slots: usize, takes: Duration, beyond: Beyond) -> Self {
         let scripted = Scripted::new(Script { name: Some(DRIVER.into()), ..Script::default() });
         let slots = Arc::new(Semaphore::new(slots));
-        Self { scripted, slots, takes, beyond, state: Mutex::default() }
+        let trouble = Trouble::Hangs;
+        Self { scripted, slots, takes, beyond, trouble, state: Mutex::default() }
+    }
+
+    /// One that is quick, but not for bad volumes.
+    fn quick(trouble: Trouble) -> Self {
+        Self { trouble, ..Self::new(1000, QUICK, Beyond::Wait) }
     }
 
     fn made(&self) -> usize {
@@ -92,7 +121,10 @@ impl Busy {
         self.state.lock().made.values().copied().max().unwrap()
     }
 
-    async fn work(&self) -> Result<(), Status> {
+    async fn work(&self, volume: &str) -> Result<(), Status> {
+        if self.state.lock().bad.contains(volume) {
+            return Err(self.trouble.strikes().await);
+        }
         let hangs = self.state.lock().hangs_until;
         if hangs.is_some_and(|until| Instant::now() < until) {
             std::future::pending::<()>().await;
@@ -122,14 +154,14 @@ impl Around for Busy {
             return Err(Status::aborted("an operation with the given Volume ID already exists"));
         }
         if !self.state.lock().made.contains_key(&name) {
-            self.work().await?;
+            self.work(&name).await?;
             self.state.lock().made.insert(name, Instant::now());
         }
         self.scripted.create_volume(call).await
     }
 
     async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
-        self.work().await?;
+        self.work(&call.request.volume_id).await?;
         self.state.lock().deleted += 1;
         self.scripted.delete_volume(call).await
     }
@@ -227,6 +259,21 @@ async fn a_driver_that_could_not_serve_all_within_the_deadline_does_not_collapse
     assert!(share(200, 0.8, took) >= 0.9, "{took:?}");
 }
 
+/// However short the deadline is beside the time that calls would wait in the driver.
+#[tokio::test(start_paused = true)]
+async fn an_overloaded_driver_does_what_it_can() {
+    for (takes, flags) in [
+        (ms(500), &["--timeout=3s"][..]),
+        (ms(500), &["--timeout=10s"]),
+        (secs(5), &["--timeout=10s"]),
+    ] {
+        let took = time_to_make(Busy::new(4, takes, Beyond::Wait), flags, 2000).await;
+        let share = share(2000, 4.0 / takes.as_secs_f64(), took);
+        println!("4 slots of {takes:?}, {flags:?}: {share:.3} of what the driver can do");
+        assert!(share >= 0.95, "{takes:?} {flags:?}: {took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_is_only_slow_gets_all_calls() {
     let slow = Busy::new(1000, secs(30), Beyond::Wait);
@@ -280,6 +327,110 @@ fn released(simulation: &Simulation, number: usize, class: &str) {
     volume["spec"]["storageClassName"] = json!(class);
     simulation.api.create(&volume).unwrap();
     simulation.phase(&format!("pvc-{uid}"), "Released");
+}
+
+/// The time that a quick driver takes for a call.
+const QUICK: Duration = ms(100);
+
+/// In which order bad and healthy volumes come.
+#[derive(Debug, Clone, Copy)]
+enum Mix {
+    /// 150 bad ones, then 300 healthy ones.
+    BadFirst,
+    /// 250 of each, in turn.
+    InTurn,
+}
+
+impl Mix {
+    const ALL: [Self; 2] = [Self::BadFirst, Self::InTurn];
+
+    /// Whether each volume is bad.
+    fn volumes(self) -> Vec<bool> {
+        match self {
+            Self::BadFirst => (0..450).map(|number| number < 150).collect(),
+            Self::InTurn => (0..500).map(|number| number % 2 == 0).collect(),
+        }
+    }
+}
+
+/// How long external-provisioner takes for the healthy volumes: a hundred workers, first come, first
+/// served; a failed call is repeated after one second, then two, then four.
+async fn external_provisioner(trouble: Trouble, mix: Mix) -> Duration {
+    let (workers, start) = (Semaphore::new(100), Instant::now());
+    let workers = &workers;
+    let calls = mix.volumes().into_iter().map(|is_bad| async move {
+        for attempt in 0..5 {
+            let worker = workers.acquire().await.unwrap();
+            if !is_bad {
+                sleep(QUICK).await;
+                return Some(start.elapsed());
+            }
+            let _ = timeout(secs(3), trouble.strikes()).await;
+            drop(worker);
+            sleep(secs(1 << attempt)).await;
+        }
+        None
+    });
+    join_all(calls).await.into_iter().flatten().max().unwrap()
+}
+
+/// Checks how long the healthy volumes took, from `start` on.
+async fn compare(what: &str, trouble: Trouble, mix: Mix, took: Duration) {
+    let external = external_provisioner(trouble, mix).await;
+    println!("{what}, {trouble:?}, {mix:?}: {took:?}, external-provisioner {external:?}");
+    assert!(took <= external.mul_f64(1.2) + ms(20), "{what} {trouble:?} {mix:?}: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_claims_do_not_slow_the_healthy_ones_of_their_class() {
+    for (trouble, mix) in Trouble::ALL.into_iter().flat_map(|t| Mix::ALL.map(|mix| (t, mix))) {
+        let (simulation, driver) = cluster(Busy::quick(trouble));
+        simulation.start_with(&["--timeout=3s"]);
+        sleep(secs(1)).await;
+        let bad = mix.volumes();
+        let uids = claims(&simulation, "fast", 0..bad.len());
+        let start = Instant::now();
+        let bad_uids = uids.iter().zip(&bad).filter(|(_, is_bad)| **is_bad);
+        let names = bad_uids.map(|(uid, _)| format!("pvc-{uid}"));
+        driver.backend().state.lock().bad.extend(names);
+        made(&driver, bad.iter().filter(|is_bad| !**is_bad).count()).await;
+        compare("claims", trouble, mix, driver.backend().last_made() - start).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_deletions_do_not_slow_the_healthy_ones_of_their_class() {
+    for (trouble, mix) in Trouble::ALL.into_iter().flat_map(|t| Mix::ALL.map(|mix| (t, mix))) {
+        let (simulation, driver) = cluster(Busy::quick(trouble));
+        simulation.start_with(&["--timeout=3s"]);
+        sleep(secs(1)).await;
+        let bad = mix.volumes();
+        for (number, _) in bad.iter().enumerate().filter(|(_, is_bad)| **is_bad) {
+            driver.backend().state.lock().bad.insert(format!("gone-{number}"));
+        }
+        (0..bad.len()).for_each(|number| released(&simulation, number, "fast"));
+        let start = Instant::now();
+        let healthy = bad.iter().filter(|is_bad| !**is_bad).count();
+        simulation
+            .until("the healthy are deleted", |_| driver.backend().deleted() == healthy)
+            .await;
+        compare("deletions", trouble, mix, start.elapsed()).await;
+    }
+}
+
+/// A minute after bad claims came, a new one is served at once.
+#[tokio::test(start_paused = true)]
+async fn repeats_of_bad_claims_do_not_hold_up_a_new_claim() {
+    for trouble in Trouble::ALL {
+        let (simulation, driver) = cluster(Busy::quick(trouble));
+        simulation.start_with(&["--timeout=3s"]);
+        sleep(secs(1)).await;
+        let names = claims(&simulation, "fast", 1000..1300);
+        driver.backend().state.lock().bad.extend(names.iter().map(|uid| format!("pvc-{uid}")));
+        sleep(secs(60)).await;
+        let waited = longest_wait(&simulation, &driver, 0..20).await;
+        assert!(waited <= QUICK + ms(20), "{trouble:?}: {waited:?}");
+    }
 }
 
 /// How long it takes, for each of 200 that begin 50 a second, from its begin until it `ended`; the

@@ -1,55 +1,59 @@
-//! The adaptive limit of concurrent calls of one kind for one class.
+//! An adaptive limit of concurrent calls.
 //!
-//! The limit is at its maximum until calls signal that the driver is overloaded. It then falls, to no less
-//! than half per round of calls, and rises again by probing. It is always between 1 and the maximum, and
-//! reaches the maximum again after a bounded number of successful calls. Pure: callers pass the time.
+//! The limit is at its maximum until the driver shows that it is overloaded. It then falls, and rises again by
+//! probing. It is always between 1 and the maximum, and reaches the maximum again after a bounded number of
+//! successful calls. Which failures count is decided by `calls` and `class`. Pure: callers pass the time.
 //!
-//! - A *signal* is a call that ended with [`Congestion::Overload`] while more than half of the limit was in
-//!   use: one hanging call of a single claim says nothing about concurrency. [`Congestion::Locked`] is
-//!   also a signal if that many concurrent calls have not succeeded before. Calls that began before the
-//!   last fall ended are no signals.
-//! - After a fall the limit has a *ceiling*, the value at which the signals began. It rises to one below,
-//!   stays there for [`PLATEAU`] rounds, and then tries the ceiling. Without a ceiling it doubles per round.
-//! - A signal at a limit of 1 is an outage: the class *rests*, that is, makes no call for some time, and
-//!   then makes one call at a time until one succeeds.
-//! - A repeated call that ends with [`Congestion::Locked`] has met its own earlier call. That is a signal
-//!   only if the limit has fallen and that many concurrent calls have not succeeded since.
+//! - A failure counts only if more than half of the limit was in use: one hanging call of a single claim
+//!   says nothing about concurrency. Nor does a call that began before the last fall.
+//! - The limit falls if calls succeed and an eighth of those that ran beside a failing call fails. It falls to
+//!   its value before the last rise; otherwise by a quarter, or further if fewer calls than half of the limit
+//!   were served within the deadline.
+//! - While no call succeeds, there is nothing to compare with: the claims may be bad, or the driver is not
+//!   available. The limit then falls by a quarter for each round of failures, but not for the first round
+//!   after a success.
+//! - A failure at a limit of 1 after which no call succeeds is an outage: the limit *rests*, that is, admits no
+//!   call for some time, and then admits one call at a time until one succeeds.
+//! - After a fall the limit has a *ceiling*, at which calls failed. It rises to one below, stays there for
+//!   [`PLATEAU`] rounds, and then probes the ceiling, where one failure makes it fall. Without a ceiling it
+//!   doubles per round.
 
 use tokio::time::{Duration, Instant};
-
-use crate::controller::provisioner::Congestion;
 
 /// The shortest and the longest rest between two calls during an outage.
 const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
-/// The number of rounds for which a limit stays below its ceiling.
-const PLATEAU: usize = 8;
+/// The number of rounds for which a limit stays below its ceiling: at first, and at most. It doubles whenever
+/// the ceiling holds.
+const PLATEAU: (usize, usize) = (8, 32);
 
-/// A class without calls for this long after its last signal starts over.
+/// A limit falls at most to one of so many.
+const FARTHEST: usize = 32;
+
+/// A limit whose last fall was so long ago starts over when no call is running.
 const SIGNAL_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-/// The limit of one class.
+/// The limit of one kind of calls.
 #[derive(Debug, Clone)]
 pub(super) struct AdaptiveLimit {
     max: usize,
-    /// The limit.
     limit: usize,
-    /// The number of running calls.
-    running: usize,
-    /// The number of calls begun so far.
-    begun: u64,
-    /// Calls up to this number are no signals any more.
-    ignored_up_to: u64,
-    /// While the limit falls: the value to which this round's signals may lower it.
-    floor: Option<usize>,
-    /// The limit at which the last signals began.
+    /// A limit at which calls have failed.
     ceiling: Option<usize>,
-    /// The highest number of concurrent calls that succeeded since the last fall; at least 1.
-    proven: usize,
-    /// The number of calls that succeeded since the limit last changed.
-    successes: usize,
+    /// The limit before the last rise.
+    before_rise: Option<usize>,
     /// By how much the limit rises next.
     step: usize,
+    /// The number of rounds for which the limit stays below its ceiling.
+    plateau: usize,
+    /// The number of calls that have succeeded since the limit last changed.
+    successes: usize,
+    /// The number of calls that have failed since then or since the first success.
+    failures: usize,
+    /// The number of failures without a success at which the limit falls.
+    patience: usize,
+    /// Failures of calls up to this number do not count.
+    ignored_up_to: u64,
     rest: Option<Rest>,
     last_signal: Option<Instant>,
 }
@@ -61,12 +65,17 @@ struct Rest {
     length: Duration,
 }
 
-/// A running call.
+/// A call that has failed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Call {
-    number: u64,
-    /// The number of running calls when it began, including itself.
-    rank: usize,
+pub(super) struct FailedCall {
+    /// Its place in the order of calls.
+    pub(super) number: u64,
+    /// The number of calls that ran when it began or when it ended, including itself.
+    pub(super) rank: usize,
+    /// The number of calls that succeeded while it waited for its answer.
+    pub(super) served: usize,
+    /// The number of calls begun so far.
+    pub(super) begun: u64,
 }
 
 impl AdaptiveLimit {
@@ -76,14 +85,14 @@ impl AdaptiveLimit {
         Self {
             max,
             limit: max,
-            running: 0,
-            begun: 0,
-            ignored_up_to: 0,
-            floor: None,
             ceiling: None,
-            proven: 1,
-            successes: 0,
+            before_rise: None,
             step: 1,
+            plateau: PLATEAU.0,
+            successes: 0,
+            failures: 0,
+            patience: 2 * max,
+            ignored_up_to: 0,
             rest: None,
             last_signal: None,
         }
@@ -94,99 +103,94 @@ impl AdaptiveLimit {
         self.limit
     }
 
-    /// The number of running calls.
-    pub(super) fn running(&self) -> usize {
-        self.running
+    /// Whether it is below its maximum.
+    pub(super) fn is_lowered(&self) -> bool {
+        self.limit < self.max || self.rest.is_some()
     }
 
-    /// Whether it behaves as a new one, so that it need not be kept.
-    pub(super) fn is_reset(&self) -> bool {
-        self.running == 0 && self.limit == self.max && self.rest.is_none()
+    /// Whether it tries a limit at which calls have failed.
+    pub(super) fn is_probing(&self) -> bool {
+        self.ceiling.is_some_and(|ceiling| self.limit >= ceiling)
     }
 
-    /// Whether another call may begin.
-    pub(super) fn admits(&self, now: Instant) -> bool {
+    /// Whether another call may begin beside so many.
+    pub(super) fn admits(&self, running: usize, now: Instant) -> bool {
         match self.rest {
-            None => self.running < self.limit,
-            Some(rest) => self.running == 0 && rest.until <= now,
+            None => running < self.limit,
+            Some(rest) => running == 0 && rest.until <= now,
         }
     }
 
-    /// The time at which it admits a call if nothing else happens.
+    /// The time at which the rest ends.
     pub(super) fn rests_until(&self) -> Option<Instant> {
-        self.rest.filter(|_| self.running == 0).map(|rest| rest.until)
+        self.rest.map(|rest| rest.until)
     }
 
-    /// Starts over if the last signal was long ago and no call is running.
+    /// Starts over if the limit last fell long ago. No call may be running.
     pub(super) fn expire_signals(&mut self, now: Instant) {
         let is_old = |signal| now.duration_since(signal) >= SIGNAL_LIFETIME;
-        if self.last_signal.is_some_and(is_old) && self.running == 0 {
+        if self.last_signal.is_some_and(is_old) {
             *self = Self::new(self.max);
         }
     }
 
-    /// Records that a call begins.
-    pub(super) fn begin(&mut self) -> Call {
-        self.begun += 1;
-        self.running += 1;
-        Call { number: self.begun, rank: self.running }
-    }
-
-    /// Records that a call ended. `repeats` says that it repeated one whose result was unknown. Returns
-    /// whether this was a signal.
-    pub(super) fn end(
-        &mut self,
-        call: Call,
-        congestion: Congestion,
-        repeats: bool,
-        now: Instant,
-    ) -> bool {
-        self.running = self.running.saturating_sub(1);
-        let is_signal = self.is_signal(call, congestion, repeats);
-        match congestion {
-            Congestion::Unknown => {}
-            Congestion::Bearable => self.on_success(call),
-            Congestion::Locked | Congestion::Overload if is_signal => self.on_signal(now),
-            Congestion::Locked | Congestion::Overload => {
-                self.rest = self.rest.map(|rest| Rest { until: now + rest.length, ..rest });
-            }
+    /// Sets the maximum. A limit that is at its maximum stays there.
+    pub(super) fn set_max(&mut self, max: usize) {
+        if self.limit == self.max || self.limit > max {
+            self.limit = max;
         }
-        is_signal
+        self.max = max;
     }
 
-    /// Whether the end of this call signals that the driver is overloaded.
-    fn is_signal(&self, call: Call, congestion: Congestion, repeats: bool) -> bool {
-        let mostly_in_use = call.rank * 2 > self.limit;
-        let is_unproven = call.rank > self.proven;
-        let is_signal = match congestion {
-            Congestion::Unknown | Congestion::Bearable => false,
-            Congestion::Overload => mostly_in_use,
-            Congestion::Locked if repeats => is_unproven && self.ceiling.is_some(),
-            Congestion::Locked => mostly_in_use || is_unproven,
-        };
-        is_signal && call.number > self.ignored_up_to
-    }
-
-    fn on_success(&mut self, call: Call) {
+    /// Records that a call succeeded.
+    pub(super) fn on_success(&mut self, is_repeat: bool) {
         self.rest = None;
-        if call.number > self.ignored_up_to {
-            self.proven = self.proven.max(call.rank);
+        if self.successes == 0 {
+            self.failures = 0;
         }
+        // The failure of the volume's earlier call was none of the driver's.
+        self.failures -= usize::from(is_repeat).min(self.failures);
         self.successes += 1;
+        self.patience = 2 * self.limit;
         if self.successes >= self.round_length() {
             self.rise();
+        }
+    }
+
+    /// Records that a call failed. Returns whether the limit falls, or rests.
+    pub(super) fn on_failure(&mut self, call: FailedCall, now: Instant) -> bool {
+        if call.number <= self.ignored_up_to || call.rank * 2 <= self.limit {
+            self.rest = self.rest.map(|rest| Rest { until: now + rest.length, ..rest });
+            return false;
+        }
+        self.failures += 1;
+        let falls = self.are_failures_many(call.rank);
+        if falls {
+            self.fall_or_rest(call.served, now);
+            self.start_round(call.begun, now);
+        }
+        falls
+    }
+
+    /// Whether the failures of this round lower the limit, the last one of a call of this rank.
+    fn are_failures_many(&self, rank: usize) -> bool {
+        match self.successes {
+            _ if self.is_probing() => true,
+            0 => self.failures >= self.patience,
+            _ => self.failures * 8 >= rank,
         }
     }
 
     /// The number of calls that must succeed before the limit rises.
     fn round_length(&self) -> usize {
         let below_ceiling = self.ceiling == Some(self.limit + 1);
-        if below_ceiling { self.limit * PLATEAU } else { self.limit }
+        if below_ceiling { self.limit * self.plateau } else { self.limit }
     }
 
     fn rise(&mut self) {
         let ceiling = self.ceiling.filter(|ceiling| self.limit < *ceiling);
-        let risen = (self.limit + self.step).min(self.max);
+        let risen = self.limit.saturating_add(self.step);
+        self.before_rise = Some(self.limit);
         match ceiling {
             Some(ceiling) if self.limit + 1 == ceiling => {
                 self.limit = ceiling;
@@ -201,37 +205,59 @@ impl AdaptiveLimit {
                 self.limit = risen;
                 self.step = self.step.saturating_mul(2).min(self.max);
                 self.ceiling = None;
+                self.plateau = PLATEAU.0;
             }
         }
+        self.limit = self.limit.min(self.max);
         self.successes = 0;
-        self.floor = None;
+        self.failures = 0;
     }
 
-    fn on_signal(&mut self, now: Instant) {
-        self.last_signal = Some(now);
-        self.successes = 0;
-        self.step = 1;
-        if self.limit == 1 {
+    /// Records that the driver accepts no more calls than these at once. Returns whether the limit falls.
+    pub(super) fn lower_to(&mut self, accepted: usize, begun: u64, now: Instant) -> bool {
+        let falls = accepted < self.limit;
+        if falls {
+            self.limit = accepted;
+            self.ceiling = Some(accepted + 1);
+            self.start_round(begun, now);
+        }
+        falls
+    }
+
+    fn fall_or_rest(&mut self, served: usize, now: Instant) {
+        if self.limit == 1 && self.successes == 0 {
             self.rest(now);
         } else {
-            self.fall();
+            self.fall(served);
         }
     }
 
-    /// Lowers the limit by one. After it has fallen to half of its value before this round's first
-    /// signal, calls that are running already are no signals any more.
-    fn fall(&mut self) {
-        let floor = self.floor.unwrap_or_else(|| {
-            self.ceiling = Some(self.limit);
-            self.limit / 2
-        });
-        self.limit -= 1;
-        self.floor = Some(floor).filter(|floor| self.limit > *floor);
-        self.proven = self.proven.min(self.limit);
-        if self.floor.is_none() {
-            self.ignored_up_to = self.begun;
-            self.proven = 1;
+    /// Starts to count anew after a fall.
+    fn start_round(&mut self, begun: u64, now: Instant) {
+        self.last_signal = Some(now);
+        self.successes = 0;
+        self.failures = 0;
+        self.step = 1;
+        self.patience = self.limit;
+        self.ignored_up_to = begun;
+    }
+
+    fn fall(&mut self, served: usize) {
+        if self.is_probing() {
+            self.plateau = (self.plateau * 2).min(PLATEAU.1);
         }
+        let before_rise = self.before_rise.take().filter(|before| *before < self.limit);
+        let quarter = (self.limit / 4).max(1);
+        let (limit, ceiling) = match before_rise {
+            Some(before) => (before, self.limit),
+            None if (1..self.limit / 2).contains(&served) => {
+                let served = served.max(self.limit / FARTHEST);
+                (served, 2 * served)
+            }
+            None => (self.limit.saturating_sub(quarter).max(1), self.limit.max(2)),
+        };
+        self.limit = limit;
+        self.ceiling = Some(ceiling);
     }
 
     /// Rests during an outage. How many calls the driver can take is unknown afterwards.
@@ -239,9 +265,6 @@ impl AdaptiveLimit {
         let length = self.rest.map_or(REST.0, |rest| (rest.length * 2).min(REST.1));
         self.rest = Some(Rest { until: now + length, length });
         self.ceiling = None;
-        self.floor = None;
-        self.proven = 1;
-        self.ignored_up_to = self.begun;
     }
 }
 

@@ -1,18 +1,25 @@
 //! Shares the permits fairly among classes.
 //!
-//! The next permit goes to the class with the fewest running calls, and within a class to the key that has
-//! waited longest. No permit is lost: each is in use, reserved for a key that was returned to the caller,
-//! or free, and none is free while a key may use it. Pure: callers pass the time.
+//! The next permit goes to the class with the fewest running calls; the class decides which of its keys gets
+//! it. An eighth of the permits is kept for first attempts, so that repeats of failing calls never have all.
+//! No permit is lost: each is in use, reserved for a key that was returned to the caller, or free, and none is
+//! free while a key may use it. Pure: callers pass the time.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::time::Instant;
 
-use super::adaptive::{AdaptiveLimit, Call};
+use super::{
+    calls::{Call, Lane},
+    class::Class,
+};
 use crate::{
     controller::{item::Item, provisioner::Congestion},
     table::Table,
 };
+
+/// One of so many permits is kept for first attempts.
+const KEPT_FOR_FIRST: usize = 8;
 
 /// The calls of one kind, shared among classes.
 #[derive(Debug)]
@@ -29,18 +36,9 @@ pub(super) struct FairQueue {
 }
 
 #[derive(Debug)]
-struct Class {
-    limit: AdaptiveLimit,
-    /// The waiting keys, by arrival.
-    waiting: BTreeMap<u64, Item>,
-    /// When the class last got a permit.
-    last_granted: u64,
-}
-
-#[derive(Debug)]
 enum Position {
-    /// Waits in this class, since this arrival.
-    Waiting(Arc<str>, u64),
+    /// Waits in this lane of this class, since this arrival.
+    Waiting(Arc<str>, Lane, u64),
     /// A permit is reserved.
     Reserved(Ticket),
 }
@@ -83,22 +81,28 @@ impl FairQueue {
     }
 
     /// Requests a permit for `key` and a call of `class`. Returns `None` if the key has to wait.
-    pub(super) fn enter(&mut self, key: &Item, class: &str, now: Instant) -> Option<Ticket> {
+    pub(super) fn enter(
+        &mut self,
+        key: &Item,
+        class: &str,
+        lane: Lane,
+        now: Instant,
+    ) -> Option<Ticket> {
         match self.positions.remove(key) {
             Some(Position::Reserved(ticket)) if &*ticket.class == class => return Some(ticket),
-            Some(position) if position.class() == class => {
+            Some(position) if position.is_in(class, lane) => {
                 self.positions.insert(key.clone(), position);
                 return None;
             }
-            Some(in_other_class) => self.release(in_other_class, now),
+            Some(elsewhere) => self.release(elsewhere, now),
             None => {}
         }
-        let class = self.ensure_class(class, now);
-        if self.is_free(&class, now) {
-            return self.grant(&class);
-        }
-        self.enqueue(key, class);
-        None
+        self.enqueue(key, class, lane, now);
+        let (class, lane) = self.next(now).filter(|(class, lane)| {
+            self.classes.get(class).is_some_and(|class| class.front(*lane) == Some(key))
+        })?;
+        self.positions.remove(key);
+        self.grant(&class, lane, now).map(|(_, ticket)| ticket)
     }
 
     /// Removes the key: it wants no permit any more.
@@ -110,16 +114,10 @@ impl FairQueue {
 
     /// Returns a permit after its call ended or was not made. Returns whether the end was a signal of
     /// overload.
-    pub(super) fn end(
-        &mut self,
-        ticket: &Ticket,
-        congestion: Congestion,
-        repeats: bool,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn end(&mut self, ticket: &Ticket, congestion: Congestion, now: Instant) -> bool {
         self.taken = self.taken.saturating_sub(1);
         let Some(class) = self.classes.get_mut(&ticket.class) else { return false };
-        let is_signal = class.limit.end(ticket.call, congestion, repeats, now);
+        let is_signal = class.end(ticket.call, congestion, now);
         self.remove_if_idle(&ticket.class);
         is_signal
     }
@@ -127,18 +125,17 @@ impl FairQueue {
     /// Reserves free permits for waiting keys, and returns those keys.
     pub(super) fn reserve_free(&mut self, now: Instant) -> Vec<Item> {
         let mut reserved = Vec::new();
-        while let Some(class) = self.next_class(now) {
-            let Some((key, ticket)) = self.reserve(&class) else { break };
+        while let Some((class, lane)) = self.next(now) {
+            let Some((key, ticket)) = self.grant(&class, lane, now) else { break };
             reserved.push(key.clone());
             self.positions.insert(key, Position::Reserved(ticket));
         }
         reserved
     }
 
-    /// The time at which a waiting key gets a permit if nothing else happens.
-    pub(super) fn next_time(&self) -> Option<Instant> {
-        let waited_for = self.classes.values().filter(|class| !class.waiting.is_empty());
-        waited_for.filter_map(|class| class.limit.rests_until()).min()
+    /// The time after `now` at which a waiting key gets a permit if nothing else happens.
+    pub(super) fn next_time(&self, now: Instant) -> Option<Instant> {
+        self.classes.values().filter_map(|class| class.next_time(now)).min()
     }
 
     /// Whether the key waits for a permit, or has one reserved.
@@ -150,101 +147,69 @@ impl FairQueue {
     pub(super) fn loads(&self) -> Vec<ClassLoad> {
         let load = |(name, class): (&Arc<str>, &Class)| ClassLoad {
             class: Arc::clone(name),
-            limit: class.limit.limit(),
-            waiting: class.waiting.len(),
+            limit: class.limit(),
+            waiting: class.waiting(),
         };
         self.classes.iter().map(load).collect()
     }
 
-    /// Adds the class if it is missing, and returns its shared name.
-    fn ensure_class(&mut self, name: &str, now: Instant) -> Arc<str> {
-        if let Some((name, _)) = self.classes.get_key_value(name) {
-            let name = Arc::clone(name);
-            if let Some(class) = self.classes.get_mut(&name) {
-                class.limit.expire_signals(now);
-            }
-            return name;
-        }
-        let name: Arc<str> = name.into();
-        let limit = AdaptiveLimit::new(self.total);
-        let class = Class { limit, waiting: BTreeMap::new(), last_granted: 0 };
-        self.classes.insert(Arc::clone(&name), class);
-        name
-    }
-
-    /// Whether a new key of the class gets a permit at once.
-    fn is_free(&self, class: &str, now: Instant) -> bool {
-        let class = self.classes.get(class);
-        self.taken < self.total
-            && class.is_some_and(|class| class.waiting.is_empty() && class.limit.admits(now))
-    }
-
-    fn grant(&mut self, class: &Arc<str>) -> Option<Ticket> {
-        let state = self.classes.get_mut(class)?;
+    fn enqueue(&mut self, key: &Item, class: &str, lane: Lane, now: Instant) {
         self.sequence += 1;
+        let name = self.classes.get_key_value(class).map(|(name, _)| Arc::clone(name));
+        let name = name.unwrap_or_else(|| class.into());
+        let class = self.classes.entry(Arc::clone(&name));
+        let class = class.or_insert_with(|| Class::new(self.total));
+        class.enqueue(lane, self.sequence, key.clone(), now);
+        self.positions.insert(key.clone(), Position::Waiting(name, lane, self.sequence));
+    }
+
+    /// The class and lane whose oldest key gets the next permit: of the classes that admit a call, the one
+    /// with the fewest running calls.
+    fn next(&self, now: Instant) -> Option<(Arc<str>, Lane)> {
+        let free = self.total.saturating_sub(self.taken);
+        let repeats: usize = self.classes.values().map(Class::repeats).sum();
+        let allows_repeats = repeats < self.total - self.total / KEPT_FOR_FIRST;
+        let may_call = |(name, class): (&Arc<str>, &Class)| {
+            let lane = class.next_lane(allows_repeats, now)?;
+            Some(((class.running(), class.last_granted()), (Arc::clone(name), lane)))
+        };
+        let next = self.classes.iter().filter(|_| free > 0).filter_map(may_call);
+        next.min_by_key(|(load, _)| *load).map(|(_, next)| next)
+    }
+
+    /// Takes the oldest key from the lane, and a permit for it.
+    fn grant(&mut self, name: &Arc<str>, lane: Lane, now: Instant) -> Option<(Item, Ticket)> {
+        self.sequence += 1;
+        let (key, call) = self.classes.get_mut(name)?.begin(lane, self.sequence, now)?;
         self.taken += 1;
-        state.last_granted = self.sequence;
-        Some(Ticket { class: Arc::clone(class), call: state.limit.begin() })
-    }
-
-    fn enqueue(&mut self, key: &Item, class: Arc<str>) {
-        self.sequence += 1;
-        if let Some(state) = self.classes.get_mut(&class) {
-            state.waiting.insert(self.sequence, key.clone());
-            self.positions.insert(key.clone(), Position::Waiting(class, self.sequence));
-        }
-    }
-
-    /// The class whose waiting key gets the next permit: of those whose limits admit a call, the one with
-    /// the fewest running calls.
-    fn next_class(&self, now: Instant) -> Option<Arc<str>> {
-        if self.taken >= self.total {
-            return None;
-        }
-        let may_call =
-            |(_, class): &(_, &Class)| !class.waiting.is_empty() && class.limit.admits(now);
-        let next = self
-            .classes
-            .iter()
-            .filter(may_call)
-            .min_by_key(|(_, class)| (class.limit.running(), class.last_granted));
-        next.map(|(name, _)| Arc::clone(name))
-    }
-
-    fn reserve(&mut self, class: &Arc<str>) -> Option<(Item, Ticket)> {
-        let (_, key) = self.classes.get_mut(class)?.waiting.pop_first()?;
-        Some((key, self.grant(class)?))
+        Some((key, Ticket { class: Arc::clone(name), call }))
     }
 
     fn release(&mut self, position: Position, now: Instant) {
         match position {
             Position::Reserved(ticket) => {
-                self.end(&ticket, Congestion::Unknown, false, now);
+                self.end(&ticket, Congestion::Unknown, now);
             }
-            Position::Waiting(class, since) => {
-                if let Some(state) = self.classes.get_mut(&class) {
-                    state.waiting.remove(&since);
+            Position::Waiting(name, lane, since) => {
+                if let Some(class) = self.classes.get_mut(&name) {
+                    class.remove(lane, since);
                 }
-                self.remove_if_idle(&class);
+                self.remove_if_idle(&name);
             }
         }
     }
 
-    /// Removes a class without waiting keys whose limit is reset.
-    fn remove_if_idle(&mut self, class: &str) {
-        let idle = |class: &Class| class.waiting.is_empty() && class.limit.is_reset();
-        if self.classes.get(class).is_some_and(idle) {
-            self.classes.remove(class);
+    fn remove_if_idle(&mut self, name: &str) {
+        if self.classes.get(name).is_some_and(Class::is_idle) {
+            self.classes.remove(name);
         }
     }
 }
 
 impl Position {
-    fn class(&self) -> &str {
-        match self {
-            Self::Waiting(class, _) => class,
-            Self::Reserved(ticket) => &ticket.class,
-        }
+    /// Whether it is one in the queue of this lane and class.
+    fn is_in(&self, class: &str, lane: Lane) -> bool {
+        matches!(self, Self::Waiting(name, waits_in, _) if &**name == class && *waits_in == lane)
     }
 }
 

@@ -14,8 +14,10 @@ pub enum Congestion {
     Bearable,
     /// The driver already works on this volume, or on as many as it can.
     Locked,
-    /// The driver did not answer in time, or could not.
-    Overload,
+    /// The driver could not serve the call.
+    Refused,
+    /// The driver did not answer in time.
+    TimedOut,
 }
 
 /// A failure, with the message that the user reads in an event.

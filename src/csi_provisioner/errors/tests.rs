@@ -50,7 +50,8 @@ fn driver_codes_have_external_provisioners_outcomes() {
 fn only_timeouts_and_aborted_indicate_load() {
     for code in (1..=16).map(Code::from) {
         let expected = match code {
-            Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Congestion::Overload,
+            Code::DeadlineExceeded | Code::Cancelled => Congestion::TimedOut,
+            Code::Unavailable => Congestion::Refused,
             Code::Aborted => Congestion::Locked,
             _ => Congestion::Bearable,
         };

@@ -4,13 +4,27 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::sleep,
 };
 
 use super::options::{Options, Store};
 use crate::driver::{
-    Host, Rule, Script, Scripted,
+    Answer, Around, Backend, Call, Host, Script, Scripted,
     disk::{DiskDriver, Settings},
+    proto::{CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse},
 };
+
+/// What claims request whose CreateVolume hangs, and the same in bytes.
+pub(super) const HANGING: &str = "13Gi";
+const HANGING_BYTES: i64 = 13 << 30;
+
+/// How long it hangs.
+const HANGS: Duration = Duration::from_secs(5);
 
 /// A driver on a unix socket.
 #[derive(Debug)]
@@ -21,7 +35,7 @@ pub(super) struct Driver {
 
 #[derive(Debug)]
 enum Backing {
-    Memory(Host<Scripted>),
+    Memory(Host<Slow>),
     Disk(Host<DiskDriver>),
 }
 
@@ -31,7 +45,7 @@ impl Driver {
         let (name, socket) = (name.to_owned(), directory.join("csi.sock"));
         let host = match options.driver {
             Store::Memory => {
-                let host = Host::new(Scripted::new(script(name, options)));
+                let host = Host::new(Slow::new(name, options));
                 host.listen(&socket)?;
                 Backing::Memory(host)
             }
@@ -61,24 +75,66 @@ impl Driver {
     /// How many volumes there are.
     pub(super) fn volumes(&self) -> io::Result<usize> {
         match &self.host {
-            Backing::Memory(host) => Ok(host.backend().volumes().len()),
+            Backing::Memory(host) => Ok(host.backend().scripted.volumes().len()),
             Backing::Disk(host) => host.backend().volumes().map(|volumes| volumes.len()),
         }
     }
 }
 
-/// A driver that takes its time over volumes and nothing else.
+/// A driver that takes its time over volumes, so many at once, and hangs over some.
+#[derive(Debug)]
+struct Slow {
+    scripted: Scripted,
+    takes: Duration,
+    slots: Semaphore,
+}
+
+impl Slow {
+    fn new(name: String, options: &Options) -> Self {
+        let slots = options.driver_slots.unwrap_or(Semaphore::MAX_PERMITS);
+        Self {
+            scripted: Scripted::new(script(name, options)),
+            takes: Duration::from_millis(options.driver_latency),
+            slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    /// Works in one of the slots. The slot is free when what it returns is dropped.
+    async fn work(&self) -> Option<SemaphorePermit<'_>> {
+        let slot = self.slots.acquire().await.ok();
+        if !self.takes.is_zero() {
+            sleep(self.takes).await;
+        }
+        slot
+    }
+}
+
+impl Around for Slow {
+    fn scripted(&self) -> &Scripted {
+        &self.scripted
+    }
+
+    async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
+        let bytes = call.request.capacity_range.as_ref().map(|range| range.required_bytes);
+        if bytes == Some(HANGING_BYTES) {
+            sleep(HANGS).await;
+        }
+        let _slot = self.work().await;
+        Backend::create_volume(&self.scripted, call).await
+    }
+
+    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
+        let _slot = self.work().await;
+        Backend::delete_volume(&self.scripted, call).await
+    }
+}
+
 fn script(name: String, options: &Options) -> Script {
-    let latency = options.driver_latency;
-    let slowly = || vec![Rule { delay_ms: Some(latency), ..Rule::default() }];
-    let rules = || (latency > 0).then(slowly);
     let attaches = (options.residents.attachments > 0).then_some("PUBLISH_UNPUBLISH_VOLUME");
     let capabilities = ["CREATE_DELETE_VOLUME"].into_iter().chain(attaches);
     Script {
         name: Some(name),
         controller_capabilities: Some(capabilities.map(str::to_owned).collect()),
-        create_volume: rules(),
-        delete_volume: rules(),
         ..Script::default()
     }
 }

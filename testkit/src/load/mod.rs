@@ -222,6 +222,7 @@ impl Bench {
         self.cluster.bind();
         let first = self.warm_up().await?;
         let idle = self.memory()?;
+        self.create_hanging().await?;
         let traffic = self.traffic("claim", self.options.claims);
         let cost = self.half(&traffic, traffic.create(), Milestone::Bound).await?;
         let provision = Provision::of(&self.progress.lock(), cost);
@@ -237,6 +238,14 @@ impl Bench {
             memory: MemoryUse::of(idle, provisioned, self.memory()?),
             volumes_left_at_driver: self.left_at_driver()?,
         })
+    }
+
+    /// Creates the claims that are never served (`--hanging`). Nothing counts them.
+    async fn create_hanging(&self) -> Result<(), LoadError> {
+        let hanging = self.traffic("hanging", self.options.hanging);
+        Traffic { storage: driver::HANGING, rate: None, ..hanging }.create().await?;
+        *self.progress.lock() = Progress::default();
+        Ok(())
     }
 
     /// The second half: all claims are deleted.
@@ -313,6 +322,7 @@ impl Bench {
             family: self.cluster.family(what),
             progress: Shared::clone(&self.progress),
             count,
+            storage: "1Gi",
             rate: self.options.rate,
             concurrency: self.options.concurrency,
         }

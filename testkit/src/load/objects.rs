@@ -80,6 +80,13 @@ impl Family {
         with_managers(self.claim(number), &["kubectl-create", "kube-controller-manager"])
     }
 
+    /// The same that requests this much storage.
+    pub fn waiting_claim_of(&self, number: usize, storage: &str) -> Value {
+        let mut claim = self.waiting_claim(number);
+        merge(&mut claim, &["spec", "resources", "requests"], "storage", storage.into());
+        claim
+    }
+
     /// A claim that has its volume.
     pub fn bound_claim(&self, number: usize) -> Value {
         let mut claim = self.claim(number);

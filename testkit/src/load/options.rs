@@ -31,6 +31,14 @@ pub struct Options {
     /// How long the driver takes to create or delete a volume, in milliseconds.
     #[arg(long, default_value_t = 0, value_name = "MS")]
     pub driver_latency: u64,
+    /// How many volumes the driver creates or deletes at once; further calls wait. Without it there is no
+    /// limit.
+    #[arg(long, value_name = "SLOTS", value_parser = at_least_1)]
+    pub driver_slots: Option<usize>,
+    /// Claims that are created before the others, and whose CreateVolume takes five seconds: with a shorter
+    /// `--timeout` of the program they are never served.
+    #[arg(long, default_value_t = 0, value_name = "CLAIMS", conflicts_with = "backlog")]
+    pub hanging: usize,
     /// Start etcd and kube-apiserver from this directory and run against them.
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "kubeconfig")]
     pub assets: Option<PathBuf>,
@@ -41,7 +49,7 @@ pub struct Options {
     #[arg(long, requires = "kubeconfig")]
     pub namespace: Option<String>,
     /// Measure the cluster's own provisioner, by claims of this class; no program is started.
-    #[arg(long, requires = "kubeconfig", conflicts_with_all = ["program", "driver", "driver_latency", "arguments"])]
+    #[arg(long, requires = "kubeconfig", conflicts_with_all = ["program", "driver", "driver_latency", "driver_slots", "hanging", "arguments"])]
     pub class: Option<String>,
     /// Bind claims, for a cluster that has no kube-controller-manager.
     #[arg(long, requires = "kubeconfig")]
@@ -174,7 +182,8 @@ mod tests {
     fn the_clusters_own_provisioner_takes_neither_program_nor_driver() {
         let own = "--kubeconfig f --namespace n --class c";
         assert!(parse(own).is_ok());
-        for more in ["--program p", "--driver disk", "--driver-latency 3", "-- -v=5"] {
+        for more in ["--program p", "--driver disk", "--driver-latency 3", "--hanging 1", "-- -v=5"]
+        {
             let refused = parse(&format!("{own} {more}")).unwrap_err();
             assert_eq!(refused, ErrorKind::ArgumentConflict, "{more}");
         }

@@ -59,6 +59,10 @@ pub struct Setting {
     pub driver: Option<&'static str>,
     /// What the driver waits before it answers.
     pub driver_latency_ms: Option<u64>,
+    /// How many volumes the driver works on at once, if that is limited.
+    pub driver_slots: Option<usize>,
+    /// Claims beside the others that are never served.
+    pub hanging: usize,
 }
 
 impl Setting {
@@ -75,6 +79,8 @@ impl Setting {
             residents: options.residents,
             driver: ours.then(|| options.driver.name()),
             driver_latency_ms: ours.then_some(options.driver_latency),
+            driver_slots: options.driver_slots,
+            hanging: options.hanging,
         }
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Traffic {
     pub(super) family: Family,
     pub(super) progress: Shared,
     pub(super) count: usize,
+    /// What each claim requests.
+    pub(super) storage: &'static str,
     /// Claims a second; `None` as many as `concurrency` allows.
     pub(super) rate: Option<f64>,
     /// Requests at once.
@@ -41,7 +43,7 @@ impl Traffic {
     }
 
     async fn create_one(&self, number: usize) -> Result<(), LoadError> {
-        let claim = for_creation(self.family.waiting_claim(number))?;
+        let claim = for_creation(self.family.waiting_claim_of(number, self.storage))?;
         self.progress.lock().asked(&self.family.claim_name(number), Instant::now());
         self.claims.create(&PostParams::default(), &claim).await?;
         Ok(())

@@ -6,11 +6,11 @@ use super::*;
 
 /// Requests a permit for the claim `key`.
 fn enter(queue: &mut FairQueue, key: &str, class: &str) -> Option<Ticket> {
-    queue.enter(&Item::claim(key), class, Instant::now())
+    queue.enter(&Item::claim(key), class, Lane::First, Instant::now())
 }
 
 fn end(queue: &mut FairQueue, ticket: &Ticket, congestion: Congestion) -> Vec<String> {
-    queue.end(ticket, congestion, false, Instant::now());
+    queue.end(ticket, congestion, Instant::now());
     reserve_free(queue)
 }
 
@@ -52,15 +52,67 @@ async fn the_class_with_the_fewest_calls_is_next() {
 #[tokio::test(start_paused = true)]
 async fn a_class_that_fails_leaves_its_permits_to_others() {
     let mut queue = FairQueue::new(4);
-    let keys = ["a", "b", "c", "d"];
-    let calls: Vec<_> = keys.iter().map(|key| enter(&mut queue, key, "bad").unwrap()).collect();
-    for call in &calls {
-        end(&mut queue, call, Congestion::Overload);
+    let mut begun: Vec<_> =
+        (0..4).filter_map(|n| enter(&mut queue, &n.to_string(), "bad")).collect();
+    for number in 4..100 {
+        assert!(enter(&mut queue, &number.to_string(), "bad").is_none());
     }
-    let bad = ["a", "b", "c", "d"].iter().filter(|key| enter(&mut queue, key, "bad").is_some());
-    assert_eq!(bad.count(), 2);
+    while queue.loads()[0].limit > 2 {
+        for key in end(&mut queue, &begun.remove(0), Congestion::TimedOut) {
+            begun.extend(enter(&mut queue, &key, "bad"));
+        }
+    }
     let good = ["e", "f", "g"].iter().filter(|key| enter(&mut queue, key, "good").is_some());
     assert_eq!(good.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeats_leave_an_eighth_to_first_attempts() {
+    for (total, expected) in [(1, 1), (7, 7), (8, 7), (100, 88)] {
+        let (mut queue, now) = (FairQueue::new(total), Instant::now());
+        let repeat = |number: &usize| {
+            let key = Item::claim(&number.to_string());
+            queue.enter(&key, "bad", Lane::Repeat, now).is_some()
+        };
+        assert_eq!((0..200).filter(repeat).count(), expected, "{total}");
+        let first =
+            (0..200).filter(|key| enter(&mut queue, &format!("new-{key}"), "good").is_some());
+        assert_eq!(first.count(), total - expected, "{total}");
+    }
+}
+
+/// First attempts arrive without end, and the calls of all repeats hang.
+#[tokio::test(start_paused = true)]
+async fn no_repeat_waits_for_ever() {
+    for total in [1, 2, 8, 100] {
+        let (mut queue, mut now) = (FairQueue::new(total), Instant::now());
+        let mut running: Vec<_> =
+            (0..total).filter_map(|n| enter(&mut queue, &n.to_string(), "a")).collect();
+        let repeats: Vec<_> = (0..20).map(|n| Item::claim(&format!("repeat-{n}"))).collect();
+        for repeat in &repeats {
+            assert!(queue.enter(repeat, "a", Lane::Repeat, now).is_none());
+        }
+        let (mut called, mut arrivals, start) = (0, 0, now);
+        while called < repeats.len() {
+            arrivals += 1;
+            enter(&mut queue, &format!("later-{arrivals}"), "a");
+            now += tokio::time::Duration::from_millis(10);
+            let ended: Ticket = running.remove(0);
+            let is_repeat = ended.call.lane == Lane::Repeat;
+            let congestion = if is_repeat { Congestion::TimedOut } else { Congestion::Bearable };
+            queue.end(&ended, congestion, now);
+            for key in queue.reserve_free(now) {
+                called += usize::from(repeats.contains(&key));
+                let Some(Position::Reserved(ticket)) = queue.positions.remove(&key) else {
+                    continue;
+                };
+                running.push(ticket);
+            }
+            // The longest rest between two calls, and the calls in between.
+            let bound = tokio::time::Duration::from_secs(6) * 20;
+            assert!(now - start <= bound, "{total}: {called} called after {:?}", now - start);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,12 +133,12 @@ async fn leaving_releases_a_position_or_a_reserved_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_and_a_volume_of_the_same_name_are_different_keys() {
     let (mut queue, now) = (FairQueue::new(2), Instant::now());
-    let first = queue.enter(&Item::claim("a"), "fast", now).unwrap();
-    assert!(queue.enter(&Item::volume("a"), "fast", now).is_some());
-    assert!(queue.enter(&Item::volume("b"), "fast", now).is_none());
-    assert!(queue.enter(&Item::claim("b"), "fast", now).is_none());
+    let first = queue.enter(&Item::claim("a"), "fast", Lane::First, now).unwrap();
+    assert!(queue.enter(&Item::volume("a"), "fast", Lane::First, now).is_some());
+    assert!(queue.enter(&Item::volume("b"), "fast", Lane::First, now).is_none());
+    assert!(queue.enter(&Item::claim("b"), "fast", Lane::First, now).is_none());
     queue.leave(&Item::claim("b"), now);
-    queue.end(&first, Congestion::Bearable, false, now);
+    queue.end(&first, Congestion::Bearable, now);
     assert_eq!(queue.reserve_free(now), [Item::volume("b")]);
 }
 
@@ -113,7 +165,7 @@ async fn an_idle_class_is_removed() {
 /// An operation on the key or call with this number.
 #[derive(Debug, Clone)]
 enum Step {
-    Enter(u8, u8),
+    Enter(u8, u8, Lane),
     Leave(u8),
     End(usize, Congestion),
 }
@@ -123,10 +175,12 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Congestion::Unknown),
         Just(Congestion::Bearable),
         Just(Congestion::Locked),
-        Just(Congestion::Overload)
+        Just(Congestion::Refused),
+        Just(Congestion::TimedOut)
     ];
+    let lane = prop_oneof![Just(Lane::First), Just(Lane::Repeat)];
     prop_oneof![
-        (0_u8..12, 0_u8..3).prop_map(|(key, class)| Step::Enter(key, class)),
+        (0_u8..12, 0_u8..3, lane).prop_map(|(key, class, lane)| Step::Enter(key, class, lane)),
         (0_u8..12).prop_map(Step::Leave),
         (0_usize..6, congestion).prop_map(|(call, congestion)| Step::End(call, congestion)),
     ]
@@ -143,13 +197,13 @@ proptest! {
         for (step, wait) in steps {
             now += tokio::time::Duration::from_millis(wait);
             match step {
-                Step::Enter(key, class) => {
-                    calls.extend(queue.enter(&Item::claim(&key.to_string()), &class.to_string(), now));
+                Step::Enter(key, class, lane) => {
+                    calls.extend(queue.enter(&Item::claim(&key.to_string()), &class.to_string(), lane, now));
                 }
                 Step::Leave(key) => queue.leave(&Item::claim(&key.to_string()), now),
                 Step::End(call, congestion) if call < calls.len() => {
                     let ticket = calls.remove(call);
-                    queue.end(&ticket, congestion, false, now);
+                    queue.end(&ticket, congestion, now);
                 }
                 Step::End(..) => {}
             }
@@ -158,18 +212,18 @@ proptest! {
             let reserved = reserved.filter(|position| matches!(position, Position::Reserved(_))).count();
             prop_assert_eq!(queue.taken, calls.len() + reserved);
             prop_assert!(queue.taken <= total);
-            prop_assert!(queue.next_class(now).is_none(), "a permit is free for a waiting key");
+            prop_assert!(queue.next(now).is_none(), "a permit is free for a waiting key");
         }
         // All calls end: every waiting key gets a permit in time, and nothing is kept.
         for ticket in calls {
-            queue.end(&ticket, Congestion::Bearable, false, now);
+            queue.end(&ticket, Congestion::Bearable, now);
         }
         let mut served = 0;
         while !queue.positions.is_empty() {
             queue.reserve_free(now);
             let key = queue.positions.iter().find(|(_, position)| matches!(position, Position::Reserved(_)));
             let Some(key) = key.map(|(key, _)| key.clone()) else {
-                now = queue.next_time().expect("a key waits, and no time is set");
+                now = queue.next_time(now).expect("a key waits, and no time is set");
                 continue;
             };
             queue.leave(&key, now);
