@@ -80,7 +80,7 @@ impl ConcurrencyLimiter {
         loop {
             // Created before the read, so that no change in between is missed.
             let changed = self.0.next_time_changed.notified();
-            let (_, next) = self.change(|_, _| ());
+            let ((), next) = self.change(|_, _| ());
             match next {
                 None => changed.await,
                 Some(next) => {

@@ -117,15 +117,10 @@ impl Class {
         }
         let first = self.first.keys().next();
         let may_repeat = allows_repeats && self.repeats_limit.admits(self.calls.repeats(), now);
-        match (first, self.repeats.keys().next().filter(|_| may_repeat)) {
-            (None, None) => None,
-            (Some(_), None) => Some(Lane::First),
-            (None, Some(_)) => Some(Lane::Repeat),
-            (Some(first), Some(repeat)) if self.is_repeats_turn(repeat < first) => {
-                Some(Lane::Repeat)
-            }
-            (Some(_), Some(_)) => Some(Lane::First),
-        }
+        let repeat = self.repeats.keys().next().filter(|_| may_repeat);
+        let Some(first) = first else { return repeat.map(|_| Lane::Repeat) };
+        let is_repeats_turn = repeat.is_some_and(|repeat| self.is_repeats_turn(repeat < first));
+        Some(if is_repeats_turn { Lane::Repeat } else { Lane::First })
     }
 
     /// Whether a repeat is next while first attempts wait.
