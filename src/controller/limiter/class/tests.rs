@@ -66,7 +66,9 @@ async fn with_one_permit_the_lanes_alternate() {
     while class.waiting() > 0 {
         let calls = fill(&mut class);
         order.extend(lanes(&calls));
-        calls.iter().for_each(|call| _ = class.end(*call, Bearable, Instant::now()));
+        for call in calls {
+            _ = class.end(call, Bearable, Instant::now());
+        }
     }
     assert_eq!(order, [Repeat, First, Repeat, First, Repeat, First]);
 }
@@ -76,7 +78,9 @@ fn drain(class: &mut Class, congestion: Congestion) {
     while class.waiting() > 0 {
         let calls = fill(class);
         assert!(!calls.is_empty());
-        calls.iter().for_each(|call| _ = class.end(*call, congestion, Instant::now()));
+        for call in calls {
+            _ = class.end(call, congestion, Instant::now());
+        }
     }
 }
 
@@ -122,7 +126,9 @@ async fn a_class_whose_repeats_rest_still_admits_first_attempts() {
         if calls.is_empty() {
             break;
         }
-        calls.iter().for_each(|call| _ = class.end(*call, TimedOut, Instant::now()));
+        for call in calls {
+            _ = class.end(call, TimedOut, Instant::now());
+        }
     }
     let rest = class.next_time(Instant::now()).unwrap() - Instant::now();
     assert_eq!(rest, Duration::from_secs(1));
