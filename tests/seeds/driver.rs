@@ -292,6 +292,7 @@ impl Inner {
         }
         if self.core.storage.remove(image) {
             self.core.ledger.log(&format!("storage: {image} is removed"));
+            self.core.ledger.emptied(&request.volume_id);
         }
         sleep(fate.after).await;
         fate.end().map(|()| DeleteVolumeResponse {})

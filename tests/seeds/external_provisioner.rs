@@ -19,7 +19,7 @@ use super::{
     ledger::{is_attached, text},
     naming::Naming,
     nodes,
-    process::Life,
+    process::{EXTERNAL_PROVISIONER, Life},
     replica::Replica,
     storage::{image_of, node_of},
 };
@@ -43,7 +43,11 @@ struct ExternalProvisioner<'a> {
 
 /// Works for some time in the place of our program.
 pub(crate) async fn take_turn(core: &Arc<Core>, replica: &Replica, number: u64, dice: &Dice) {
-    let life = Life::of(&core.plan, &replica.host, &format!("original {}#{number}", replica.host));
+    let life = Life::of(
+        &core.plan,
+        &replica.host,
+        &format!("{EXTERNAL_PROVISIONER} {}#{number}", replica.host),
+    );
     core.ledger.log(&format!("{} starts", life.name()));
     replica.driver.backend().called_by(&life);
     let naming = Naming::of(core.plan.names, dice);

@@ -24,6 +24,7 @@ use self::queries::View;
 use super::{
     looks::FRESH,
     naming::may_be_of,
+    process::EXTERNAL_PROVISIONER,
     storage::{Storage, image_of, name_of, node_of},
     watching::{self, Lists, Watching},
 };
@@ -59,6 +60,8 @@ struct Inner {
     lease: Option<LeaseTruth>,
     calls: BTreeMap<String, CallsTruth>,
     removals: BTreeMap<String, Removal>,
+    /// When a driver removed the volume of each handle.
+    emptied: BTreeMap<String, Instant>,
     suspects: Vec<String>,
     /// Those of claims that nobody wanted any more.
     let_go: BTreeSet<String>,
@@ -135,13 +138,15 @@ struct LeaseTruth {
 struct CallsTruth {
     /// When the first of them since the last that left nothing began.
     first: Option<Instant>,
+    /// For how long each process that sent one since then could have recorded it on the claim.
+    senders: BTreeMap<String, Sender>,
     /// How many began since then.
     since: usize,
     /// The process that sent the last one, while its end is not known.
     open: Option<String>,
-    /// The processes whose calls for the volume have made it or did not end, since one was saved: a
-    /// PersistentVolume closes every call (safety rule 3), also when it goes again (rule 13).
-    unfinished: BTreeSet<String>,
+    /// The processes whose calls for the volume have made it or did not end, and since when, since one was
+    /// saved: a PersistentVolume closes every call (safety rule 3), also when it goes again (rule 13).
+    unfinished: BTreeMap<String, Instant>,
     /// A process ended and left this open, or unsaved.
     abandoned: Option<Abandoned>,
     /// When the final answers came since the last one of another kind.
@@ -149,6 +154,15 @@ struct CallsTruth {
     /// The other names under which calls for the same claim were under way when one of these began,
     /// and its sender does not know.
     beside: BTreeSet<String>,
+}
+
+/// A process that has sent calls for a claim.
+#[derive(Debug, Clone, Copy)]
+struct Sender {
+    /// When its first one began.
+    first: Instant,
+    /// When it was killed, or stood still until another process had sent one.
+    until: Option<Instant>,
 }
 
 /// How a claim's volume was left by a process that ended.
@@ -269,12 +283,19 @@ impl Ledger {
         self.inner.lock().went_by_another_handle(handle)
     }
 
-    /// Whether the claim of this volume was deleted, or bound to another, within that time after the first
-    /// call for it: no record is put on it then.
+    /// Whether the claim of this volume was deleted, or bound to another, before any process had had that
+    /// time after its first call for it: no record is put on it then.
     pub(crate) fn was_deleted_within(&self, name: &str, time: Duration) -> bool {
         let inner = self.inner.lock();
-        let Some(first) = inner.calls.get(name).and_then(|calls| calls.first) else { return false };
-        let soon = |deleted: Instant| inner.recordable(first, deleted) < time;
+        let Some(calls) = inner.calls.get(name).filter(|calls| calls.first.is_some()) else {
+            return false;
+        };
+        let soon = |deleted: Instant| {
+            calls.senders.values().all(|sender| {
+                let until = sender.until.map_or(deleted, |until| until.min(deleted));
+                inner.recordable(sender.first, until) < time
+            })
+        };
         let bound = |uid: &String| {
             let named = inner.named.get(uid).filter(|(_, named)| named != name);
             named.map(|(since, _)| *since)
@@ -308,7 +329,7 @@ impl Ledger {
         };
         let open = inner.calls.iter().filter(|(name, calls)| {
             calls.open.as_deref() == Some(process)
-                || calls.unfinished.contains(process) && names_another(name)
+                || calls.unfinished.contains_key(process) && names_another(name)
         });
         open.count() as u64
     }
@@ -431,13 +452,18 @@ impl Ledger {
         let before = inner.calls.get(name).and_then(|calls| calls.open.clone());
         if let Some(before) = before.filter(|before| before != process) {
             inner.abandon(&before, name, false);
+            let still = self.watching.still(&before);
+            inner.sends_no_more(&before, name, still.unwrap_or_else(Instant::now));
         }
         let calls = inner.calls.entry(name.to_owned()).or_default();
         calls.beside.extend(beside);
         calls.since += 1;
-        calls.first.get_or_insert_with(Instant::now);
+        let first = Instant::now();
+        calls.first.get_or_insert(first);
+        calls.senders.entry(process.to_owned()).or_insert(Sender { first, until: None });
         calls.open = Some(process.to_owned());
-        let repeats = !calls.unfinished.insert(process.to_owned());
+        let repeats = calls.unfinished.contains_key(process);
+        calls.unfinished.entry(process.to_owned()).or_insert(first);
         drop(inner);
         if let Some(volume) = bound {
             self.wrong(&format!("{process} asks for {name}, which {volume} had and was bound"));
@@ -457,6 +483,7 @@ impl Ledger {
                     && !inner.began_beside(name, other)
                     && !inner.was_given_up(other)
                     && !inner.was_saved_beside(other, name)
+                    && !inner.began_before_forgery(process, name, other, uid)
             };
             others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))
         });
@@ -498,13 +525,20 @@ impl Ledger {
         }
         if nothing_left {
             (calls.open, calls.first, calls.since) = (None, None, 0);
+            calls.senders.clear();
         }
     }
 
-    /// The driver's answer to a CreateVolume which repeats none is one that is believed.
+    /// The driver's answer to a CreateVolume which repeats none is one that is believed. Nobody asks again
+    /// for what external-provisioner alone has left before.
     pub(crate) fn create_refused(&self, process: &str, name: &str) {
         if let Some(calls) = self.inner.lock().calls.get_mut(name) {
             calls.unfinished.remove(process);
+            let mut senders = calls.senders.keys();
+            let is_first = senders.all(|it| it == process || it.starts_with(EXTERNAL_PROVISIONER));
+            if is_first && calls.abandoned == Some(Abandoned::ByOriginal) {
+                calls.open = None;
+            }
         }
     }
 
@@ -528,17 +562,24 @@ impl Ledger {
         self.inner.lock().owner(handle)
     }
 
+    /// A driver has removed the volume of this handle, whatever it answers.
+    pub(crate) fn emptied(&self, handle: &str) {
+        self.inner.lock().emptied.insert(handle.to_owned(), Instant::now());
+    }
+
     /// The driver has removed the volume, and answers the process so.
     pub(crate) fn removed(&self, handle: &str, removal: Removal) {
         self.inner.lock().removals.insert(handle.to_owned(), removal);
     }
 
-    /// Whether the PersistentVolume was to be kept only once its volume was being removed.
+    /// Whether the PersistentVolume was to be kept only once its volume was being removed, or once it
+    /// was removed by a call that has failed.
     pub(crate) fn was_kept_too_late(&self, uid: &str) -> bool {
         let inner = self.inner.lock();
         let Some(volume) = inner.volumes.get(uid) else { return false };
-        let removal = inner.removals.get(&volume.handle);
-        removal.is_some_and(|removal| volume.kept.is_none_or(|kept| removal.began < kept))
+        let removal = inner.removals.get(&volume.handle).map(|removal| removal.began);
+        let removed = removal.or_else(|| inner.emptied.get(&volume.handle).copied());
+        removed.is_some_and(|removed| volume.kept.is_none_or(|kept| removed < kept))
     }
 
     /// A process has ended: what it had open nobody knows of any more.
@@ -549,6 +590,9 @@ impl Ledger {
             inner.calls.iter().filter(is_open).map(|(name, _)| name.clone()).collect();
         for name in open {
             inner.abandon(process, &name, killed);
+            if killed {
+                inner.sends_no_more(process, &name, Instant::now());
+            }
         }
         inner.ended.insert(process.to_owned());
         inner.ends_jobs_of(process);
@@ -585,7 +629,7 @@ impl Ledger {
             let mut jobs = inner.jobs.values();
             let running = jobs.any(|job| job.what == **name && known(&job.process));
             // Of a volume whose PersistentVolume has come and gone no call is open, whoever saved it.
-            let made = calls.unfinished.iter().any(known)
+            let made = calls.unfinished.keys().any(known)
                 && storage.get(name).is_some()
                 && !inner.was_saved_and_is_gone(name);
             // Three final answers in two minutes are believed (safety rule 3).
@@ -631,7 +675,7 @@ impl Ledger {
         let sole = inner.sole_claim(image_of(handle)).is_some();
         if let Some(calls) = inner.calls.get_mut(image_of(handle)) {
             calls.open = None;
-            calls.unfinished.retain(|_| !sole);
+            calls.unfinished.retain(|_, _| !sole);
         }
         // KNOWN: a driver's removal that outlasts its deadline and its process (646545): nobody can know of it.
         let removal = inner.removals.get(handle);

@@ -25,6 +25,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{core::Core, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire};
 
+/// What the names of external-provisioner's processes begin with.
+pub(crate) const EXTERNAL_PROVISIONER: &str = "original";
+
 /// What keeps a process's tasks running, stands still with it and ends with it.
 #[derive(Default)]
 pub(crate) struct Life {
@@ -64,7 +67,7 @@ impl Life {
 
     /// Whether it is external-provisioner's.
     pub(crate) fn is_external_provisioner(&self) -> bool {
-        self.name.starts_with("original")
+        self.name.starts_with(EXTERNAL_PROVISIONER)
     }
 
     pub(crate) fn elected_host(&self) -> Option<&str> {

@@ -210,7 +210,7 @@ impl Watching {
     }
 
     /// When it began to, if that lasts or has only just ended.
-    fn still(&self, process: &str) -> Option<Instant> {
+    pub(crate) fn still(&self, process: &str) -> Option<Instant> {
         start_of(&self.0.lock().still.get(process).into_iter().flatten())
     }
 

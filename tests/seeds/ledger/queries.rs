@@ -88,6 +88,20 @@ impl Inner {
         asks.is_some_and(|other| other != process) && !is_recorded
     }
 
+    /// Whether the process's call for the volume began before any for the other one, whose record a tenant
+    /// may have written: a process repeats its own open call, whatever such a record says.
+    pub(super) fn began_before_forgery(
+        &self,
+        process: &str,
+        name: &str,
+        other: &str,
+        claim: &str,
+    ) -> bool {
+        let own = self.calls.get(name).and_then(|calls| calls.unfinished.get(process));
+        let others = self.calls.get(other).and_then(|calls| calls.first);
+        self.tampered.contains(claim) && own < others.as_ref() && own.is_some()
+    }
+
     /// Whether the volume of this handle was removed by another handle, which somebody gave a
     /// PersistentVolume by hand.
     pub(super) fn went_by_another_handle(&self, handle: &str) -> bool {
@@ -123,7 +137,7 @@ impl Inner {
     pub(super) fn waits_behind_another(&self, uid: &str, process: &str) -> bool {
         let is_known = self.ever_recorded.contains(uid);
         let followed = |(_, calls): &(&String, &CallsTruth)| {
-            is_known && calls.abandoned.is_some() || calls.unfinished.contains(process)
+            is_known && calls.abandoned.is_some() || calls.unfinished.contains_key(process)
         };
         let mut names = self.calls.iter().filter(followed).map(|(name, _)| name);
         let is_taken = |name: &String| {
@@ -259,6 +273,14 @@ impl Inner {
             (calls.open, calls.abandoned) = (None, Some(how));
         }
         let _ = writeln!(self.lines, "          {process} leaves {name} open");
+    }
+
+    /// From then on the process cannot record its call for the volume.
+    pub(super) fn sends_no_more(&mut self, process: &str, name: &str, then: Instant) {
+        let calls = self.calls.get_mut(name);
+        if let Some(sender) = calls.and_then(|calls| calls.senders.get_mut(process)) {
+            sender.until.get_or_insert(then);
+        }
     }
 
     /// The process has ended: the next of its identity knows nothing of what its driver goes on with.

@@ -201,7 +201,8 @@ impl Entry {
         let demand = self.known.demand();
         let state = std::mem::take(&mut self.known.state);
         let accepted_changes = state.accepts_changes();
-        let is_unknown = identity.node.is_some() && state.is_outcome_unknown_after(outcome);
+        let is_unknown =
+            self.may_be_of_another_call(identity) && state.is_outcome_unknown_after(outcome);
         let (state, next) = state.call_ended(outcome, demand, Instant::now());
         self.known.state = state;
         self.supersede(is_unknown);

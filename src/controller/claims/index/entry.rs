@@ -14,9 +14,9 @@ use crate::{
             call_record::RecordStatus,
             state::{ClaimState, Transition},
         },
-        ownership::ProvisionerIdentity,
+        ownership::{PROVISIONED_BY, ProvisionerIdentity},
     },
-    kube::objects::Volume,
+    kube::objects::{View as _, Volume},
     mutations,
     mutations::Mutation,
 };
@@ -109,16 +109,21 @@ impl Entry {
         is_void && self.known.record_origin == RecordOrigin::Unknown && !self.reports.void_record
     }
 
-    /// A PersistentVolume for the claim was seen. Where each node has a driver of its own, a volume
-    /// which this process has not saved says nothing about what its own call has made.
+    /// A PersistentVolume for the claim was seen.
     pub(super) fn volume_found(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {
         self.pv.is_listed = true;
-        self.pv.is_provisioned |= self.known.is_provisioned(volume);
+        self.pv.is_provisioned |= volume.annotation(PROVISIONED_BY).is_some();
         if self.known.is_served_by(volume) {
             let is_background = matches!(self.known.state, ClaimState::Background(_));
             self.known.advance(Transition::PvFound(volume.source_id()));
-            self.supersede(is_background && identity.node.is_some());
+            self.supersede(is_background && self.may_be_of_another_call(identity));
         }
+    }
+
+    /// Whether the claim's PersistentVolume may have another volume than the one that a call of this
+    /// process has made: an admin made it, or each node has a driver of its own.
+    pub(super) fn may_be_of_another_call(&self, identity: &ProvisionerIdentity) -> bool {
+        identity.node.is_some() || !self.pv.is_provisioned
     }
 
     /// If the claim got its volume while the outcome of the call was unknown, keeps the request in

@@ -294,16 +294,12 @@ impl ClaimSnapshot {
     }
 
     /// Whether the claim needs no PersistentVolume beside `volume`, which is for it. One that an
-    /// admin made says nothing about the volume that an open call may have made.
+    /// admin made says nothing about the volume that an open call may have made, except under the
+    /// name of that volume: it may be for the very volume.
     pub fn is_served_by(&self, volume: &Volume) -> bool {
         let may_be_open = self.state.awaits_answer() || self.open_record().is_some();
-        self.is_provisioned(volume) || !may_be_open
-    }
-
-    /// Whether a provisioner has made the PersistentVolume, which is for this claim.
-    pub(super) fn is_provisioned(&self, volume: &Volume) -> bool {
         let is_named = self.volume_name.as_deref() == Some(volume.name());
-        is_named || volume.annotation(PROVISIONED_BY).is_some()
+        is_named || volume.annotation(PROVISIONED_BY).is_some() || !may_be_open
     }
 
     /// The unusable volume that the call made. It must be removed before the next call.

@@ -501,7 +501,7 @@ async fn a_volume_for_a_withdrawn_open_call_removes_the_claim_from_the_index() {
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
     index.on_event(InformerEvent::Delete(claim("u")));
-    index.on_volume(&volume("pvc-u", "u"));
+    index.on_volume(&provisioned_pv("pvc-u", "u"));
     assert!(index.is_empty(), "nothing is left open");
 }
 
@@ -597,10 +597,12 @@ fn a_resynced_claim_is_reported_once() {
 }
 
 #[tokio::test]
-async fn a_volume_made_by_hand_closes_no_open_call() {
-    for (state, name, kept) in
-        [("open", "by-hand", true), ("open", "pvc-u", false), ("none", "by-hand", false)]
-    {
+async fn a_volume_made_by_hand_closes_an_open_call_only_under_its_name_and_with_a_report() {
+    for (state, name, kept, reported) in [
+        ("open", "by-hand", true, false),
+        ("open", "pvc-u", false, true),
+        ("none", "by-hand", false, false),
+    ] {
         let index = with_claim();
         if state == "open" {
             assert!(index.start_call("u", &request("u")));
@@ -608,6 +610,7 @@ async fn a_volume_made_by_hand_closes_no_open_call() {
         }
         index.on_volume(&volume(name, "u"));
         index.on_event(InformerEvent::Apply(bound("u")));
+        assert_eq!(index.report("u", Topic::Superseded), reported, "{state} {name}");
         assert_eq!(index.snapshot("u").is_some(), kept, "{state} {name}");
     }
 }

@@ -98,6 +98,7 @@ async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
         index
     };
     let observe = |index: &ClaimIndex| index.on_volume(&provisioned_pv("pvc-u", "u"));
+    let observe_by_hand = |index: &ClaimIndex| index.on_volume(&volume("pvc-u", "u"));
     let answered = |index: &ClaimIndex| {
         index.on_outcome("u", &background());
     };
@@ -114,6 +115,14 @@ async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
     let index = observed_during_call(None, &answered);
     observe(&index);
     assert!(!index.report("u", Topic::Superseded), "one driver: it is the same volume");
+
+    let index = observed_during_call(None, &answered);
+    assert_eq!(observe_by_hand(&index).as_deref(), Some("u"));
+    assert!(index.report("u", Topic::Superseded), "an admin made it under the same name");
+
+    let index = observed_during_call(None, &|index| drop(observe_by_hand(index)));
+    answered(&index);
+    assert!(index.report("u", Topic::Superseded), "seen before the answer came");
 }
 
 /// The claim is bound to a volume that this process has not saved.

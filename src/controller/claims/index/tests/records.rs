@@ -103,16 +103,16 @@ async fn a_void_record_is_reported_once() {
     // The claim has its volume, so the recorded call is closed.
     index
         .on_event(InformerEvent::Apply(recorded("v", &json!({"driver": DRIVER, "volume": "x-v"}))));
-    index.on_volume(&volume("pvc-v", "v"));
+    index.on_volume(&provisioned_pv("pvc-v", "v"));
     assert_eq!(reports_void_record(&index, "v"), None);
-    // A PersistentVolume made by hand does not close a call.
-    index
-        .on_event(InformerEvent::Apply(recorded("w", &json!({"driver": DRIVER, "volume": "x-w"}))));
-    index.on_volume(&volume("by-hand", "w"));
-    assert!(
-        !index.snapshot("w").unwrap().state.may_call()
-            && reports_void_record(&index, "w").is_some()
-    );
+    // A PersistentVolume made by hand does not close a call, whatever its name (seed 1310680).
+    for (uid, by_hand) in [("w", "by-hand"), ("z", "pvc-z")] {
+        let record = json!({"driver": DRIVER, "volume": format!("x-{uid}")});
+        index.on_event(InformerEvent::Apply(recorded(uid, &record)));
+        index.on_volume(&volume(by_hand, uid));
+        assert!(!index.snapshot(uid).unwrap().state.may_call());
+        assert!(reports_void_record(&index, uid).is_some(), "{by_hand}");
+    }
 }
 
 /// The record is about to be overwritten (seed 602628).
