@@ -45,6 +45,8 @@ pub(crate) struct Asking(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     revision: u64,
+    /// When the API server was last looked at.
+    seen: Option<Instant>,
     /// Every claim that is or was, by UID.
     claims: BTreeMap<String, Claim>,
     /// Every class that is or was, by name.
@@ -207,6 +209,17 @@ impl Inner {
     }
 
     /// What claims and snapshots are at the driver now.
+    /// What was so when the API server was last looked at was so until now, when that is done again.
+    fn nothing_changed_until(&mut self, now: Instant) {
+        let held = self.handles.values_mut().flatten().map(|held| &mut held.until);
+        for until in held.chain(self.grants.values_mut()) {
+            if Some(*until) == self.seen {
+                *until = now;
+            }
+        }
+        self.seen = Some(now);
+    }
+
     fn see_sources(&mut self, api: &ApiServer, claims: &[Arc<Object>], now: Instant) {
         let volumes = api.objects("PersistentVolume");
         for claim in claims {
@@ -339,6 +352,7 @@ impl Asking {
     pub(crate) fn catch_up(&self, api: &ApiServer, copies: bool) {
         let now = Instant::now();
         let mut inner = self.0.lock();
+        inner.nothing_changed_until(now);
         let revision = api.revision();
         if inner.revision == revision {
             return;
