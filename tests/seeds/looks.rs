@@ -39,7 +39,10 @@ impl Looks {
 
     fn read(&self, process: &str, name: &str, asked: Instant) {
         let mut all = self.0.lock();
-        all.entry(process.to_owned()).or_default().reads.insert(name.to_owned(), asked);
+        let reads = &mut all.entry(process.to_owned()).or_default().reads;
+        // A slow answer may come after one that was asked for later.
+        let last = reads.entry(name.to_owned()).or_insert(asked);
+        *last = asked.max(*last);
     }
 
     /// Whether a list of the kind came whole that was asked for since.

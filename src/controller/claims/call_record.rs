@@ -163,8 +163,8 @@ pub type Digest = Box<dyn Fn(&ProvisionRequest) -> String + Send + Sync>;
 /// Why a claim is not protected by a record.
 #[derive(Debug, thiserror::Error)]
 pub enum NotProtected {
-    /// The claim is gone, bound or being deleted.
-    #[error("the claim is gone, bound or being deleted")]
+    /// The claim is gone, bound, being deleted or for another node.
+    #[error("the claim is gone, bound, being deleted or for another node")]
     Unwanted,
     /// The claim carries the record of an open call of another driver.
     #[error("the claim carries the record of an open call of another driver")]
@@ -312,8 +312,13 @@ impl CallRecords {
         }
         let text = record.encode().ok_or(NotProtected::TooLong)?;
         let this_process = self.this_process(snapshot.adopted.as_deref());
+        // Nothing is open yet, so another node that was selected meanwhile provisions for the claim.
+        let is_first = !snapshot.state.is_open();
+        let mut is_moved = false;
         let add_record = |object: &mut Value| {
-            let edit = status::add(object, this_process, &text);
+            is_moved = is_first && this_process.is_for_other_node(object);
+            let edit =
+                if is_moved { Edit::Nothing } else { status::add(object, this_process, &text) };
             if edit == Edit::Write {
                 self.index.update(uid, Change::RecordWriteStarted);
             }
@@ -324,7 +329,7 @@ impl CallRecords {
             Edited::Gone => return Err(NotProtected::Unwanted),
         };
         match status::read(&live) {
-            _ if is_over(&live) => Err(NotProtected::Unwanted),
+            _ if is_moved || is_over(&live) => Err(NotProtected::Unwanted),
             Some(written) if written == record => {
                 let status = Some(RecordStatus::Open(record));
                 self.index.update(uid, Change::RecordWritten(status));

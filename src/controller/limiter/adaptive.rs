@@ -142,6 +142,11 @@ impl AdaptiveLimit {
         self.max = max;
     }
 
+    /// Records that the driver answers a call for which it had no work to do.
+    pub(super) fn on_answer(&mut self) {
+        self.rest = None;
+    }
+
     /// Records that a call succeeded.
     pub(super) fn on_success(&mut self, is_repeat: bool) {
         self.rest = None;

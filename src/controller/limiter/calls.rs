@@ -7,17 +7,26 @@
 //!   overloaded driver serves the calls that wait for it first, or few of all.
 //! - It was refused, and a call that began beside as many others has succeeded a short time ago.
 //!
+//! A repeat that is answered far faster than other calls finds the volume made already: the driver worked for
+//! the earlier call. It shows neither that the driver has time nor that it overtakes others.
+//!
 //! Pure.
 
 use std::collections::BTreeMap;
 
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::controller::provisioner::Congestion;
 
 /// So many times as many calls must have been refused as were accepted to show an overload, and so many times
 /// as many must still wait as have succeeded.
 const MANY: usize = 4;
+
+/// A repeat that takes less than one of so many parts of the usual time did no work.
+const QUICK: u32 = 8;
+
+/// The weight of the calls before the last one in the usual time of a call, which has the weight 1.
+const BEFORE: u32 = 7;
 
 /// Whether a call is the first for its volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +59,8 @@ pub(super) struct Call {
 pub(super) enum Verdict {
     /// Nothing.
     Unknown,
+    /// The driver answers. It had done the work before.
+    AlreadyDone,
     /// The driver had time for the call. While it worked, it refused many others: it accepted only so many.
     Success { accepted: Option<usize> },
     /// The call failed although the driver had time for others.
@@ -77,6 +88,8 @@ pub(super) struct RunningCalls {
     running: BTreeMap<u64, Running>,
     /// The number of running repeats.
     repeats: usize,
+    /// The average time of the calls that succeed, the last ones above all.
+    usual: Option<Duration>,
     proven: Proven,
 }
 
@@ -119,6 +132,7 @@ impl RunningCalls {
         let is_refusal = matches!(congestion, Congestion::Locked | Congestion::Refused);
         let verdict = match congestion {
             Congestion::Unknown => return Verdict::Unknown,
+            Congestion::Bearable if self.is_quick_repeat(call, now) => return Verdict::AlreadyDone,
             Congestion::Bearable => self.on_success(call, now),
             _ if self.is_overtaken(call, overtaken, now) => Verdict::OwnTrouble,
             _ if is_refusal && call.rank <= self.proven.rank() => Verdict::OwnTrouble,
@@ -127,6 +141,14 @@ impl RunningCalls {
         };
         self.proven.count(call, verdict);
         verdict
+    }
+
+    /// Whether the call is a repeat that took far less than the usual time. Takes its time into that.
+    fn is_quick_repeat(&mut self, call: Call, now: Instant) -> bool {
+        let took = now.duration_since(call.began);
+        let usual = self.usual.unwrap_or(took);
+        self.usual = Some((usual * BEFORE + took) / (BEFORE + 1));
+        call.lane == Lane::Repeat && took * QUICK < usual
     }
 
     /// Whether a good part of the calls that began after this one has succeeded.

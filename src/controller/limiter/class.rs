@@ -141,6 +141,11 @@ impl Class {
     pub(super) fn end(&mut self, call: Call, congestion: Congestion, now: Instant) -> bool {
         let falls = match self.calls.end(call, congestion, now) {
             Verdict::Unknown | Verdict::OwnTrouble => false,
+            Verdict::AlreadyDone => {
+                self.limit.on_answer();
+                self.repeats_limit.on_answer();
+                false
+            }
             Verdict::Success { accepted } => self.on_success(call.lane, accepted, now),
             Verdict::Failure { served } => {
                 // A repeat may have met its own earlier call.

@@ -7,7 +7,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    controller::{model::record::Record, ownership::ProvisionerIdentity},
+    controller::{
+        model::record::Record,
+        ownership::{ProvisionerIdentity, SELECTED_NODE},
+    },
     kube::{
         Edit,
         client::finalizers,
@@ -141,6 +144,16 @@ impl ThisProcess<'_> {
         other_driver || self.is_of_other_node(&record)
     }
 
+    /// Whether another node than that of this process is selected for the claim.
+    pub(super) fn is_for_other_node(self, claim: &Value) -> bool {
+        let annotations = claim.pointer("/metadata/annotations");
+        let selected = annotations.and_then(|it| it.get(SELECTED_NODE)?.as_str());
+        let is_other = |node: &str| {
+            !node.is_empty() && !self.identity.is_on(node) && self.adopted != Some(node)
+        };
+        self.identity.node.is_some() && selected.is_some_and(is_other)
+    }
+
     /// Whether our driver's process on another node has written this record.
     pub(super) fn is_of_other_node(self, record: &Record) -> bool {
         let is_ours = record.driver.is_empty() || record.driver == self.identity.driver;
@@ -256,6 +269,22 @@ mod tests {
         assert!(!of_other(Some("n1"), None, &record("d", None)));
         assert!(!of_other(Some("n1"), None, &record("other", Some("n2"))));
         assert!(!of_other(None, None, &record("d", Some("n2"))), "one process for all nodes");
+    }
+
+    #[test]
+    fn a_claim_for_which_another_node_is_selected_is_recognised() {
+        for (own, adopted, selected, is_other) in [
+            (Some("n1"), None, Some("n2"), true),
+            (Some("n1"), None, Some("n1"), false),
+            (Some("n1"), None, None, false),
+            (Some("n1"), Some("n2"), Some("n2"), false),
+            (None, None, Some("n2"), false),
+        ] {
+            let object = claim(&json!({"annotations": {NODE: selected}}), None);
+            let identity = identity(own);
+            let this_process = ThisProcess { identity: &identity, adopted };
+            assert_eq!(this_process.is_for_other_node(&object), is_other, "{own:?} {selected:?}");
+        }
     }
 
     fn claim(metadata: &Value, volume: Option<&str>) -> Value {

@@ -1,7 +1,5 @@
 //! Which failures are a claim's own, and which show an overload.
 
-use tokio::time::Duration;
-
 use super::*;
 use Congestion::{Bearable, Locked, Refused, TimedOut, Unknown};
 
@@ -119,4 +117,25 @@ async fn refused_repeats_and_unused_permits_say_nothing() {
     calls.wait(1);
     assert_eq!(calls.end(good, Bearable), Verdict::Success { accepted: None });
     assert_eq!((calls.calls.running(), calls.calls.repeats()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_that_is_answered_at_once_says_nothing_unless_all_are() {
+    let mut calls = Calls::new();
+    let slow = calls.begin(1).remove(0);
+    calls.wait(5);
+    assert_eq!(calls.end(slow, Bearable), Verdict::Success { accepted: None });
+    let waits = calls.begin(9)[0];
+    let mut repeat = || {
+        let call = calls.calls.begin(Lane::Repeat, calls.now);
+        calls.now += Duration::from_millis(10);
+        calls.end(call, Bearable)
+    };
+    let quick = (0..100).take_while(|_| repeat() == Verdict::AlreadyDone).count();
+    assert_eq!(quick, 32, "the usual time is less than eight times as long then");
+    assert_eq!(
+        calls.end(waits, TimedOut),
+        Verdict::Failure { served: 1 },
+        "one overtakes it, and not 33"
+    );
 }
