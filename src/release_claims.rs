@@ -109,7 +109,7 @@ fn command() -> Command {
             "Where the Leases of the replicas are; outside a pod --release needs it [default: the pod's namespace]",
         ))
         .arg(switch("release", "Take finalizer and record off the claims"))
-        .arg(switch("force", "Even while a replica leads, or when that can't be told"))
+        .arg(switch("force", "Even while a replica leads, or when that is unknown"))
 }
 
 fn claim_key(claim: &Claim) -> String {

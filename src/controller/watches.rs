@@ -168,7 +168,7 @@ impl<P: Provisioner> Controller<P> {
         let dependencies = self.claims.dependencies.clone();
         let watched_kinds = self.watched_kinds.clone();
         let watcher = DependencyWatcher::new(client, dependencies, wake, watched_kinds);
-        self.tasks.spawn_critical("watch of awaited objects", watcher.run());
+        self.tasks.spawn_critical("watch of dependencies", watcher.run());
     }
 
     fn watch_classes(&self) {

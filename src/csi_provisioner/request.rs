@@ -227,10 +227,10 @@ async fn attributes_class(
     settings: &ProvisionerSettings,
     name: &str,
 ) -> Result<Arc<VolumeAttributesClass>, Failure> {
-    let awaited = Dependency::object::<VolumeAttributesClass>(None, name);
+    let dependency = Dependency::object::<VolumeAttributesClass>(None, name);
     let unread = |error: Arc<ApiError>| {
         let is_missing = error.is_not_found();
-        Failure::new(error).unread(awaited.clone(), is_missing)
+        Failure::new(error).unread(dependency.clone(), is_missing)
     };
     let class = reads.attributes_classes.get(None, name).await.map_err(unread)?;
     if class.driver_name == settings.driver_name {
@@ -242,7 +242,7 @@ async fn attributes_class(
         class.driver_name,
         settings.driver_name
     ));
-    Err(foreign.finished().lasting().awaiting([awaited.observed_as(&class.metadata)]))
+    Err(foreign.finished().lasting().awaiting([dependency.observed_as(&class.metadata)]))
 }
 
 #[cfg(test)]

@@ -223,13 +223,13 @@ impl Unreadable {
 
 impl From<Unreadable> for Failure {
     fn from(unreadable: Unreadable) -> Self {
-        let secret = awaited(&unreadable.reference);
+        let secret = dependency_on(&unreadable.reference);
         let is_missing = unreadable.is_missing();
         Self::new(unreadable).unread(secret, is_missing)
     }
 }
 
-fn awaited(reference: &SecretReference) -> Dependency {
+fn dependency_on(reference: &SecretReference) -> Dependency {
     Dependency::object::<Secret>(Some(&reference.namespace), &reference.name)
 }
 
@@ -242,7 +242,7 @@ pub(super) async fn read(
     let unreadable = |source| Unreadable { reference: reference.clone(), source };
     let (namespace, name) = (&reference.namespace, &reference.name);
     let secret = secrets.get(Some(namespace), name).await.map_err(unreadable)?;
-    let source = Some(awaited(reference).observed_as(&secret.metadata));
+    let source = Some(dependency_on(reference).observed_as(&secret.metadata));
     Ok(SecretValues { values: secret.data.clone(), source })
 }
 

@@ -493,15 +493,15 @@ fn retired_flags_go_on_meaning_what_they_meant() {
 /// Two leaders at work is what an upgrade from v1 must not lead to.
 #[test]
 fn who_comes_from_endpoints_is_told_to_stop_the_old_replicas_first() {
-    let told = |args: &[&str]| {
+    let warnings = |args: &[&str]| {
         let warnings = parse(args).unwrap().warnings;
         warnings.iter().filter(|warning| warning.contains("scale it to 0")).count()
     };
-    assert_eq!(told(&["--enable-leader-election"]), 1);
-    assert_eq!(told(&["--enable-leader-election=false"]), 0);
-    assert_eq!(told(&["--enable-leader-election", "--leader-election-type=leases"]), 0);
-    assert_eq!(told(&["--enable-leader-election", "--leader-election-type=endpoints"]), 1);
-    assert_eq!(told(&["--leader-election"]), 0);
+    assert_eq!(warnings(&["--enable-leader-election"]), 1);
+    assert_eq!(warnings(&["--enable-leader-election=false"]), 0);
+    assert_eq!(warnings(&["--enable-leader-election", "--leader-election-type=leases"]), 0);
+    assert_eq!(warnings(&["--enable-leader-election", "--leader-election-type=endpoints"]), 1);
+    assert_eq!(warnings(&["--leader-election"]), 0);
 }
 
 #[test]

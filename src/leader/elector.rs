@@ -230,7 +230,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         let lease = &self.settings.lease_name;
         if let LeaseError::Forbidden(_) = error {
             self.may_watch = false;
-            tracing::warn!(lease, %error, "The Lease cannot be watched and is looked at from time to time, which makes a hand-over slower: grant the verb watch on leases in coordination.k8s.io");
+            tracing::warn!(lease, %error, "The Lease cannot be watched and is looked at from time to time, which makes a change of the leader slower: grant the verb watch on leases in coordination.k8s.io");
         } else {
             tracing::info!(lease, %error, "The watch of the Lease broke");
         }

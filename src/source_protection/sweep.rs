@@ -141,7 +141,7 @@ fn log_list_error(error: &ApiError, logged: &AtomicBool) {
     } else if !logged.swap(true, Ordering::Relaxed) {
         tracing::info!(
             %error,
-            "What a crash leaves of our finalizers on snapshots stays: grant \"list\" on volumesnapshots.snapshot.storage.k8s.io; told once"
+            "What a crash leaves of our finalizers on snapshots stays: grant \"list\" on volumesnapshots.snapshot.storage.k8s.io; logged once"
         );
     }
 }

@@ -148,7 +148,7 @@ impl Writer {
         if lacks && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %error,
-                "Snapshots cannot be protected while volumes are made from them: grant \"patch\" (or \"update\") on volumesnapshots.snapshot.storage.k8s.io. Restores go on without; told once"
+                "Snapshots cannot be protected while volumes are made from them: grant \"patch\" (or \"update\") on volumesnapshots.snapshot.storage.k8s.io. Restores go on without; logged once"
             );
         }
         lacks

@@ -154,6 +154,8 @@ struct CallsTruth {
     /// The other names under which calls for the same claim were under way when one of these began,
     /// and its sender does not know.
     beside: BTreeSet<String>,
+    /// Until when the sender of the last one was shown PersistentVolumes.
+    shown: Option<Instant>,
 }
 
 /// A process that has sent calls for a claim.
@@ -457,6 +459,7 @@ impl Ledger {
         }
         let calls = inner.calls.entry(name.to_owned()).or_default();
         calls.beside.extend(beside);
+        calls.shown = Some(shown);
         calls.since += 1;
         let first = Instant::now();
         calls.first.get_or_insert(first);
@@ -483,6 +486,7 @@ impl Ledger {
                     && !inner.began_beside(name, other)
                     && !inner.was_given_up(other)
                     && !inner.was_saved_beside(other, name)
+                    && !inner.was_saved_unseen(other, name)
                     && !inner.began_before_forgery(process, name, other, uid)
             };
             others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))

@@ -91,12 +91,12 @@ async fn a_driver_that_is_away_is_looked_for_once_a_second_at_most() {
     let before = simulation.connection_attempts();
     simulation.driver.stop();
     sleep(HOUR).await;
-    let dials = simulation.connection_attempts() - before;
-    assert!((3590..=3610).contains(&dials), "{dials}");
+    let attempts = simulation.connection_attempts() - before;
+    assert!((3590..=3610).contains(&attempts), "{attempts}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_hangs_up_at_once_is_not_dialled_in_a_frenzy() {
+async fn a_driver_that_hangs_up_at_once_is_dialed_with_pauses() {
     let simulation = at_work().await;
     let before = simulation.connection_attempts();
     for _ in 0..600 {
@@ -104,8 +104,8 @@ async fn a_driver_that_hangs_up_at_once_is_not_dialled_in_a_frenzy() {
         simulation.driver.start();
         sleep(Duration::from_millis(100)).await;
     }
-    let dials = simulation.connection_attempts() - before;
-    assert!(dials <= 65, "{dials} in a minute");
+    let attempts = simulation.connection_attempts() - before;
+    assert!(attempts <= 65, "{attempts} in a minute");
 }
 
 /// How the process ends when a driver with this script comes back.

@@ -53,7 +53,7 @@ async fn a_stopped_leader_hands_over_in_under_a_second_to_warm_caches() {
     let simulation = Simulation::new(1);
     let (first, _second) = two(&simulation).await;
     let looks = lists_and_watches(&simulation);
-    // Nobody works on it until the hand-over.
+    // Nobody works on it until the leader changes.
     simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
     simulation.create_claim("old");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;

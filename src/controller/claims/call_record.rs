@@ -248,7 +248,7 @@ impl CallRecords {
         } else {
             tracing::warn!(
                 %error,
-                "An open call is not protected: if its claim is deleted while no replica runs, its volume may be left at the driver. Told once"
+                "An open call is not protected: if its claim is deleted while no replica runs, its volume may be left at the driver. Logged once"
             );
         }
     }

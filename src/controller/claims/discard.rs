@@ -8,7 +8,7 @@
 //! * the claim is unbound or gone.
 //!
 //! No call is made for the claim before the volume is removed. A volume that may be somebody's is
-//! left alone and reported as a suspected leak (safety rule 14). The user is told what became of
+//! left alone and reported as a suspected leak (safety rule 14). An event says what became of
 //! it. An unusable volume is known only to the process that made it, so the volume is always of
 //! this process's term.
 

@@ -13,6 +13,7 @@ use super::{
     },
     call_record::Record,
     index::{ClaimSnapshot, Verification},
+    state::ClaimState,
     sync::seeded,
 };
 use crate::{
@@ -24,6 +25,10 @@ use crate::{
     mutations,
     mutations::Mutation,
 };
+
+/// Why a claim gets no volume after a suspected leak (safety rule 14).
+const SUSPECTED_LEAK: &str = "a volume that was made for the claim may be left at the driver, and no other is made \
+    while this provisioner runs: see its log for the volume, then delete the claim and create it again";
 
 /// What to do with a claim now.
 #[derive(Debug, Clone)]
@@ -110,6 +115,9 @@ pub(crate) fn plan(
     // Another node's record keeps a deleted claim, whatever is known of its volume.
     if let (true, Some(record)) = (snapshot.claim.is_terminating(), snapshot.elsewhere()) {
         return Plan::Elsewhere(record.clone());
+    }
+    if snapshot.state == ClaimState::SuspectedLeak && snapshot.is_wanted() {
+        return Plan::Blocked { why: SUSPECTED_LEAK.to_owned(), is_failure: false };
     }
     // A claim that waits for the list of PersistentVolumes is queued once that is complete.
     if !snapshot.state.may_call() || snapshot.verification() == Verification::Unlisted {

@@ -458,7 +458,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The task that worked on the claim has panicked. Saves what the driver has made, and leaves
-    /// the claim alone until it changes or until the next resync. Its user is told.
+    /// the claim alone until it changes or until the next resync. An event says so.
     pub fn panicked(&self, uid: &str, panic: &str) {
         tracing::error!(uid, panic, "working on a claim panicked; this is a bug");
         self.metrics.panicked(Panicked::Claims);

@@ -1,7 +1,7 @@
 //! Live reads before the first call for a claim (safety rule 6).
 //!
 //! A claim that may have its PersistentVolume already is verified before its first call: its
-//! PersistentVolume is looked up by name, and the claim is read again. The user is told what
+//! PersistentVolume is looked up by name, and the claim is read again. An event says what
 //! prevents it. The [index](super::index) decides what must be verified.
 
 use std::time::Duration;

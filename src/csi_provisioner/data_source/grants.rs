@@ -1,6 +1,6 @@
 //! Sources in other namespaces: whether a ReferenceGrant allows their use.
 //!
-//! Returns what the claim's user is told. Without a grant nothing of another namespace is used, and
+//! Returns the message for the claim's user. Without a grant nothing of another namespace is used, and
 //! a grant that cannot be read does not count. Reading and evaluating grants belongs to
 //! `source_protection`.
 

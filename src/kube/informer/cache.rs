@@ -170,20 +170,20 @@ mod tests {
 
     /// What happens on the server: objects are written (odd content is of interest) or deleted.
     #[derive(Debug, Clone)]
-    enum Deed {
+    enum Step {
         Write(u8, u8),
         Delete(u8),
-        /// The watch is lost for the deeds of this gap; then the list is told, after a first try
+        /// The watch is lost for the writes of this gap; then a list follows, after a first try
         /// that breaks off after some objects.
         Gap(Vec<(u8, Option<u8>)>, usize),
     }
 
-    fn deed() -> impl Strategy<Value = Deed> {
+    fn step() -> impl Strategy<Value = Step> {
         let gap = (vec((0..6_u8, proptest::option::of(any::<u8>())), 0..8), 0..6_usize);
         prop_oneof![
-            4 => (0..6_u8, any::<u8>()).prop_map(|(key, content)| Deed::Write(key, content)),
-            2 => (0..6_u8).prop_map(Deed::Delete),
-            1 => gap.prop_map(|(deeds, seen)| Deed::Gap(deeds, seen)),
+            4 => (0..6_u8, any::<u8>()).prop_map(|(key, content)| Step::Write(key, content)),
+            2 => (0..6_u8).prop_map(Step::Delete),
+            1 => gap.prop_map(|(steps, seen)| Step::Gap(steps, seen)),
         ]
     }
 
@@ -225,23 +225,23 @@ mod tests {
 
     proptest! {
         /// Whatever happens, seen or not, after each step the store holds exactly what exists and
-        /// is of interest, and the changes told lead an observer to the same.
+        /// is of interest, and its changes lead an observer to the same.
         #[test]
-        fn the_store_follows_the_server(deeds in vec(deed(), 0..60)) {
+        fn the_store_follows_the_server(steps in vec(step(), 0..60)) {
             let (mut server, mut cache, mut known) = (BTreeMap::new(), Cache::default(), Known::default());
-            for deed in deeds {
-                match deed {
-                    Deed::Write(key, content) => {
+            for step in steps {
+                match step {
+                    Step::Write(key, content) => {
                         server.insert(key, content);
                         known.show(&mut cache, key, content);
                     }
-                    Deed::Delete(key) => {
+                    Step::Delete(key) => {
                         if server.remove(&key).is_some() {
                             let change = cache.remove(&key.to_string());
                             known.learn(&key.to_string(), &change, false);
                         }
                     }
-                    Deed::Gap(unseen, first_try) => {
+                    Step::Gap(unseen, first_try) => {
                         cache.begin_list();
                         let old = server.clone();
                         for (key, content) in old.iter().take(first_try) {

@@ -111,7 +111,7 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
         assert_eq!(
             names(holders.on_event(&bound)),
             ["s"],
-            "and is told when it needs it no longer"
+            "and is released when it needs it no longer"
         );
         assert_eq!(holders.due(&s), Due::RemoveUnlessNamed("s1".into()));
     }
@@ -213,7 +213,7 @@ fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() 
     let leaves = InformerEvent::Apply(source_claim("o", true, true));
     assert_eq!(names(holders.on_event(&leaves)), ["origin"]);
     assert_eq!(holders.due(&origin()), Due::Remove("o".into()));
-    assert!(holders.on_event(&leaves).is_empty(), "told once");
+    assert!(holders.on_event(&leaves).is_empty(), "reported once");
     holders.on_event(&InformerEvent::Apply(source_claim("o", true, false)));
     assert_eq!(holders.due(&origin()), Due::Nothing, "it wears it no longer");
 }
@@ -331,7 +331,7 @@ fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_op
     assert_eq!(holders.due(&origin()), Due::Keep);
     assert_eq!(names(holders.claim_finished("a")), ["origin"]);
     assert_eq!(holders.due(&origin()), Due::Release("o".into()));
-    assert!(look(&mut holders).is_empty(), "told once");
+    assert!(look(&mut holders).is_empty(), "reported once");
     holders.set_overdue(SourceKind::Snapshot, BTreeMap::new());
     assert_eq!(holders.due(&origin()), Due::Release("o".into()), "of another kind");
     assert_eq!(names(holders.set_overdue(SourceKind::Claim, BTreeMap::new())), [""; 0]);
@@ -372,7 +372,7 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
         assert!(!holders.begin_call("a", &s), "it is no new one");
         assert_eq!(holders.due(&s), Due::Keep, "it is open again");
         assert_eq!(holders.call_ended("a"), Some(s.clone()));
-        assert_eq!(holders.call_ended("a"), None, "told once");
+        assert_eq!(holders.call_ended("a"), None, "reported once");
         holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending")));
         assert_eq!(holders.due(&s), Due::Keep, "the end of its call is reported later");
         assert!(!holders.is_orphan(&s));

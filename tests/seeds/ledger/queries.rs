@@ -183,6 +183,15 @@ impl Inner {
         volumes.any(|volume| volume.created.is_some_and(|created| created + STALE > first))
     }
 
+    /// Whether the volume was saved under a name that no process looks up but by a list, and no watch had
+    /// shown it to the sender of the last call for the other.
+    pub(super) fn was_saved_unseen(&self, image: &str, other: &str) -> bool {
+        let Some(shown) = self.calls.get(other).and_then(|calls| calls.shown) else { return false };
+        let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
+        !image.starts_with("pvc-")
+            && volumes.any(|volume| volume.created.is_some_and(|created| created > shown))
+    }
+
     /// The PersistentVolume that has the handle now; of several, one whose volume may be deleted.
     pub(super) fn owner(&self, handle: &str) -> Option<String> {
         let has_it = |(_, volume): &(&String, &VolumeTruth)| {

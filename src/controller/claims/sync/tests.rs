@@ -80,6 +80,10 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     assert_eq!(planned(&withdrawn, Some(immediate.clone())), "drop");
     let in_flight = ClaimSnapshot { state: ClaimState::Done, ..here.clone() };
     assert_eq!(planned(&in_flight, Some(immediate.clone())), "drop");
+    let suspect = ClaimSnapshot { state: ClaimState::SuspectedLeak, ..here.clone() };
+    assert!(planned(&suspect, Some(immediate.clone())).starts_with("a volume that was made"));
+    let unwanted = ClaimSnapshot { interest: Interest::None, ..suspect };
+    assert_eq!(planned(&unwanted, Some(immediate.clone())), "drop");
     let mut handed_on = (*here.claim).clone();
     handed_on.metadata.annotations = None;
     assert_eq!(planned(&snapshot(Arc::new(handed_on)), Some(immediate)), "drop");

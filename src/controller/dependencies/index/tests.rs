@@ -213,9 +213,9 @@ fn who_saw_an_object_as_it_is_shown_is_not_woken() {
             json!({"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": version});
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     };
-    let awaited = Dependency::object::<Claim>(Some("ns"), "a");
-    index.wait(&one(), &[awaited.clone().observed_as(&claim("5").metadata)]);
-    index.wait(&two(), &[awaited]);
+    let dependency = Dependency::object::<Claim>(Some("ns"), "a");
+    index.wait(&one(), &[dependency.clone().observed_as(&claim("5").metadata)]);
+    index.wait(&two(), &[dependency]);
     let woken = |version| index.waiting_for_event(&InformerEvent::InitApply(claim(version)));
     assert_eq!(woken("5"), [two()], "without an observation it may have missed the change");
     assert_eq!(woken("6"), [one(), two()]);
