@@ -145,9 +145,12 @@ impl Inner {
                 .values()
                 .any(|volume| volume.name == name_of(name) && volume.gone.is_none())
         };
-        // One made by hand says nothing of the call.
+        // One made by hand says nothing of the call, nor does one from a backup that has come and gone
+        // during the call.
         let is_own = |volume: &VolumeTruth| {
-            volume.claim == uid && (volume.provisioned || may_be_of(&volume.name, uid))
+            let came_and_went = volume.by_hand && volume.gone.is_some();
+            let is_named = volume.provisioned || may_be_of(&volume.name, uid);
+            volume.claim == uid && is_named && !came_and_went
         };
         let is_in_the_way = |volume: &VolumeTruth| {
             volume.claim != uid && volume.gone.is_none() && may_be_of(&volume.name, uid)
