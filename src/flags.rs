@@ -29,6 +29,7 @@ use self::{
 };
 pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
+    command::RELEASE_CLAIMS,
     gates::Gates,
 };
 
