@@ -29,8 +29,8 @@ use self::{
 };
 pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
-    command::RELEASE_CLAIMS,
     gates::Gates,
+    syntax::RELEASE_CLAIMS,
 };
 
 /// This program's version.

@@ -194,8 +194,8 @@ fn rows() -> Vec<Row> {
 
 fn row(line: &'static str) -> Option<Row> {
     let (anchor, rest) = line.strip_prefix("| <a id=\"")?.split_once("\"></a>[§](#")?;
-    let (link, rest) = rest.split_once(") | ")?;
-    assert_eq!(anchor, link, "the row's sign leads to the row");
+    let (target, rest) = rest.split_once(") | ")?;
+    assert_eq!(anchor, target, "the row's sign leads to the row");
     let cell = rest.split(" | ").next()?;
     Some(Row { anchor, texts: cell.split('`').skip(1).step_by(2).collect() })
 }
@@ -303,7 +303,9 @@ fn each_reason_of_a_suspected_leak_is_explained() {
 #[test]
 fn anchors_are_unique_and_links_lead_somewhere() {
     let mut count = BTreeMap::new();
-    anchors(PAGE).into_iter().for_each(|anchor| *count.entry(anchor).or_insert(0) += 1);
+    for anchor in anchors(PAGE) {
+        *count.entry(anchor).or_insert(0) += 1;
+    }
     let doubled: Vec<_> = count.iter().filter(|(_, count)| **count > 1).collect();
     assert!(doubled.is_empty(), "{doubled:?}");
     let broken: Vec<_> =

@@ -12,13 +12,10 @@ use clap::{
 use super::{
     arguments::Arguments,
     retired::{RETIRED, Retired, Takes},
-    syntax::{self, Given, Stop},
+    syntax::{self, Given, RELEASE_CLAIMS, Stop},
     values::boolean,
 };
 use crate::go_fmt::quote;
-
-/// The subcommand's name, which is the first argument.
-pub const RELEASE_CLAIMS: &str = "release-claims";
 
 /// The parsed command line.
 #[derive(Debug)]

@@ -4,8 +4,11 @@
 //! a switch, the shorthand `-v`, words (ignored, but not the subcommand) and `--` (the end). Stops at the first error, with
 //! pflag's text. The values are parsed by [`command`](super::command).
 
-use super::{command::RELEASE_CLAIMS, retired::Takes};
+use super::retired::Takes;
 use crate::go_fmt::quote;
+
+/// The subcommand's name, which is the first argument.
+pub const RELEASE_CLAIMS: &str = "release-claims";
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
