@@ -30,6 +30,7 @@ use self::{
 pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
     gates::Gates,
+    syntax::RELEASE_CLAIMS,
 };
 
 /// This program's version.

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     controller::{claims::call_record::status, model::record::dns_name_or_empty},
+    flags::RELEASE_CLAIMS,
     kube::{
         ApiError, Client, Edited, Name, Scope,
         objects::{Claim, View as _},
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// The subcommand's name: the first argument.
-pub const NAME: &str = "release-claims";
+pub const NAME: &str = RELEASE_CLAIMS;
 
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

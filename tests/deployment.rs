@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // helpers panic, as tests do
 
-use csi_provisioner::{flags::Flags, http};
+use csi_provisioner::{flags::Flags, http, release_claims};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
+    batch::v1::Job,
     core::v1::ServiceAccount,
     networking::v1::NetworkPolicy,
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
@@ -189,6 +190,26 @@ fn it_acts_as_the_account_that_the_rights_are_for() {
     assert_eq!(pod()["serviceAccountName"], account["metadata"]["name"]);
 }
 
+/// The Job that prepares the way back to external-provisioner.
+const RELEASE: &str = include_str!("../deploy/kubernetes/release-claims-job.yaml");
+
+#[test]
+fn the_job_on_the_way_back_runs_the_subcommand_of_this_version_as_the_account_with_its_rights() {
+    let all = objects(RELEASE);
+    let account = &all[0]["metadata"]["name"];
+    let pod = &all[all.len() - 1]["spec"]["template"]["spec"];
+    assert_eq!(&pod["serviceAccountName"], account);
+    for binding in all.iter().filter(|it| it["kind"].as_str().unwrap().ends_with("Binding")) {
+        assert_eq!(&binding["subjects"][0]["name"], account);
+    }
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], IMAGE);
+    let mut args = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
+    assert_eq!(args.next(), Some(release_claims::NAME));
+    let request = release_claims::Request::parse(args).expect("the arguments are valid");
+    assert!(request.release && !request.force);
+}
+
 /// What is left of an object when only the fields of its kind are kept.
 fn known<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
     let typed: T = serde_json::from_value(object.clone()).expect("the fields have their types");
@@ -201,12 +222,14 @@ fn its_objects_have_no_field_that_kubernetes_does_not_know() {
     all.extend(objects(include_str!("../deploy/kubernetes/deployment.yaml")));
     all.extend(objects(include_str!("../deploy/kubernetes/daemonset.yaml")));
     all.extend(objects(POLICY));
+    all.extend(objects(RELEASE));
     for object in all {
         let known = match object["kind"].as_str().unwrap() {
             "ClusterRole" => known::<ClusterRole>(&object),
             "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
             "DaemonSet" => known::<DaemonSet>(&object),
             "Deployment" => known::<Deployment>(&object),
+            "Job" => known::<Job>(&object),
             "NetworkPolicy" => known::<NetworkPolicy>(&object),
             "Role" => known::<Role>(&object),
             "RoleBinding" => known::<RoleBinding>(&object),

@@ -9,7 +9,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command};
 use serde_json::{Value, json};
 use support::process::{Directory, Provisioner};
 use testkit::{
-    apiserver::serve::{Served, Settings},
+    apiserver::serve::{Served, Settings, manifests},
     driver::{Host, Script, Scripted},
 };
 
@@ -215,6 +215,37 @@ async fn without_rights_it_says_which_are_missing_and_fails() {
     cluster.served.stop().await;
 }
 
+/// What the Job in deploy/kubernetes may do.
+fn rules_of_the_job() -> Value {
+    let manifest = include_str!("../deploy/kubernetes/release-claims-job.yaml");
+    let objects = manifests::parse(manifest).unwrap();
+    let roles = objects.iter().filter_map(|object| object["rules"].as_array());
+    Value::Array(roles.flatten().cloned().collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_of_the_job_are_enough_and_each_is_needed() {
+    let rules = rules_of_the_job();
+    let release = ["--release", "--driver", DRIVER, LEASES];
+    let verbs = [(0, "get"), (0, "list"), (0, "update"), (1, "get")];
+    for (rule, verb) in verbs {
+        let cluster = some_claims().await;
+        let mut fewer = rules.clone();
+        fewer[rule]["verbs"].as_array_mut().unwrap().retain(|it| it != verb);
+        cluster.grant_only(&fewer);
+        assert_eq!(cluster.run("sa", &release).await.code, 1, "without {verb} of {rule}");
+        cluster.served.stop().await;
+    }
+    let granted = rules.as_array().unwrap().iter().map(|rule| rule["verbs"].as_array().unwrap());
+    assert_eq!(granted.map(Vec::len).sum::<usize>(), verbs.len());
+    let cluster = some_claims().await;
+    cluster.grant_only(&rules);
+    let ran = cluster.run("sa", &release).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    assert!(!cluster.is_marked("alive") && !cluster.is_marked("deleted"));
+    cluster.served.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_right_to_list_alone_each_claim_is_told_and_stays() {
     let cluster = some_claims().await;
@@ -348,6 +379,10 @@ fn each_option_is_explained_and_others_are_refused() {
         let explanation = lines.next().unwrap_or_default();
         assert!(found && explanation.split_whitespace().count() >= 3, "{option}: {explanation:?}");
     }
+    let program =
+        Command::new(env!("CARGO_BIN_EXE_csi-provisioner")).arg("--help").output().unwrap();
+    let usage = String::from_utf8(program.stderr).unwrap();
+    assert!(usage.contains("\n  release-claims  Lists the claims"), "{usage}");
     let wrong = run(&["--relaese"]);
     assert_eq!((wrong.code, wrong.stdout.as_str()), (2, ""));
     assert!(wrong.stderr.contains("--relaese"), "{}", wrong.stderr);

@@ -12,9 +12,10 @@ use clap::{
 use super::{
     arguments::Arguments,
     retired::{RETIRED, Retired, Takes},
-    syntax::{self, Given, Stop},
+    syntax::{self, Given, RELEASE_CLAIMS, Stop},
     values::boolean,
 };
+use crate::go_fmt::quote;
 
 /// The parsed command line.
 #[derive(Debug)]
@@ -35,6 +36,7 @@ pub(super) enum NoArguments {
 
 /// Parses `args`, which do not include the program's name.
 pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
+    check_words(args.first())?;
     let command = command();
     let (given, stop) = syntax::read(args, |name| {
         let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
@@ -49,10 +51,22 @@ pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
     }
 }
 
+/// Refuses a first argument that is neither a flag nor empty: a misspelled subcommand must not start the
+/// controller.
+fn check_words(first: Option<&String>) -> Result<(), NoArguments> {
+    match first.filter(|first| !first.is_empty() && !first.starts_with('-')) {
+        None => Ok(()),
+        Some(word) => Err(NoArguments::Error(format!(
+            "unknown command {}: the only one is {RELEASE_CLAIMS}, and without one the controller starts",
+            quote(word)
+        ))),
+    }
+}
+
 /// The usage, as printed for help and before errors.
 pub(super) fn usage(program: &str) -> String {
     format!(
-        "Usage of {program}:\n{}\n\nFlags and feature gates of earlier releases are accepted with a warning.\n",
+        "Usage of {program}:\n{}\n\nSubcommand, as the first argument:\n  {RELEASE_CLAIMS}  Lists the claims with an open CreateVolume, and releases them ({RELEASE_CLAIMS} --help)\n\nFlags and feature gates of earlier releases are accepted with a warning.\n",
         with_values(command()).render_help().to_string().trim_end()
     )
 }

@@ -40,7 +40,7 @@ Names, types and defaults are those of the original's v6.3.0. `--name=value` and
 work; a bool without a value is true, and another value needs the `=`. The only short flag is `-v`.
 Durations need a unit (`1m30s`). Of a flag that is repeated the last one counts; `--feature-gates`,
 `--leader-election-labels` and `--vmodule` add up (of patterns that fit a file the first one counts).
-What is no flag is ignored.
+A word that is no flag is ignored, but not as the first argument: there it is a subcommand.
 ";
 
 const EXIT_CODES: &str = "\

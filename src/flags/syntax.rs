@@ -1,11 +1,14 @@
 //! The syntax of the command line, as in pflag.
 //!
 //! Splits the arguments into flags with their values: `--name=value`, `--name value`, `--name` alone for
-//! a switch, the shorthand `-v`, words (ignored) and `--` (the end). Stops at the first error, with
+//! a switch, the shorthand `-v`, words (ignored, but not the subcommand) and `--` (the end). Stops at the first error, with
 //! pflag's text. The values are parsed by [`command`](super::command).
 
 use super::retired::Takes;
 use crate::go_fmt::quote;
+
+/// The subcommand's name, which is the first argument.
+pub const RELEASE_CLAIMS: &str = "release-claims";
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +48,9 @@ impl<F: Fn(&str) -> Option<Takes>> Reader<'_, F> {
             let read = match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
                 (Some(""), _) => return Stop::End,
                 (Some(long), _) => self.long(long, arg),
+                (None, None) if arg == RELEASE_CLAIMS => {
+                    Err(Stop::Error(format!("{RELEASE_CLAIMS} must be the first argument")))
+                }
                 (None, None | Some("")) => Ok(()),
                 (None, Some(short)) => self.short(short),
             };

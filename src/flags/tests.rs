@@ -192,10 +192,21 @@ fn flags_without_effect_are_accepted() {
         "--automaxprocs=false",
         "--log-flush-frequency=1s",
         "--log-text-info-buffer-size=0Ki",
-        "word",
+        "",
     ] {
         assert_eq!(parse(&[arg]), parse(&[]), "{arg}");
     }
+    assert_eq!(parse(&["--automaxprocs", "word"]), parse(&[]), "words after the first argument");
+}
+
+#[test]
+fn a_misspelled_or_misplaced_subcommand_does_not_start_the_controller() {
+    let unknown = r#"unknown command "release-claim": the only one is release-claims, and without one the controller starts"#;
+    assert_eq!(refusal(&["release-claim", "--kubeconfig=k"]), (2, unknown.to_owned()));
+    let misplaced = "release-claims must be the first argument";
+    assert_eq!(refusal(&["--kubeconfig=k", "release-claims"]), (2, misplaced.to_owned()));
+    // It is the value of a flag here.
+    assert!(parse(&["--kubeconfig", "release-claims"]).is_ok());
 }
 
 #[test]
