@@ -12,7 +12,7 @@
 mod cluster;
 mod nodes;
 
-use std::{alloc::System, collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+use std::{alloc::System, collections::BTreeMap, env, fmt::Write as _, sync::Arc, time::Duration};
 
 use cluster::{Maker, Show};
 use csi_provisioner::{
@@ -174,6 +174,19 @@ fn loads() -> Vec<Load> {
     ]
 }
 
+/// What is measured: all loads with the usual number of objects, or with `MEMORY_OBJECTS` objects those
+/// that are only listed; with `MEMORY_OF` the load of this name.
+fn chosen() -> (Vec<Load>, usize) {
+    let objects = env::var("MEMORY_OBJECTS").map_or(OBJECTS, |text| text.parse().unwrap());
+    let name = env::var("MEMORY_OF").ok();
+    let mut loads = loads();
+    loads.retain(|load| {
+        let fits = objects == OBJECTS || load.events == (1, 1);
+        fits && name.as_deref().is_none_or(|name| name == load.name)
+    });
+    (loads, objects)
+}
+
 // === The program ===
 
 /// One CSINode, for which the labels of nodes are kept.
@@ -225,12 +238,12 @@ async fn held(load: &Load, objects: usize) -> u64 {
 async fn memory_follows_the_work_and_not_the_cluster() {
     let mut table = String::new();
     let mut fat = Vec::new();
-    let loads = loads();
+    let (loads, objects) = chosen();
     // What is made once in a process belongs to no load.
     held(&loads[0], OBJECTS).await;
     for load in loads {
-        let (none, all) = (held(&load, 0).await, held(&load, OBJECTS).await);
-        let each = all.saturating_sub(none) / OBJECTS as u64;
+        let (none, all) = (held(&load, 0).await, held(&load, objects).await);
+        let each = all.saturating_sub(none) / objects as u64;
         let Load { name, at_most, .. } = load;
         writeln!(table, "{name:34} {each:6} bytes each, at most {at_most}").unwrap();
         if each > at_most {
