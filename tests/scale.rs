@@ -7,10 +7,9 @@
 // Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::{alloc::System, collections::BTreeMap, env, time::Duration};
+use std::{collections::BTreeMap, env, time::Duration};
 
 use serde_json::{Value, json};
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use support::{
     capacity,
     nodes::share_with,
@@ -20,26 +19,11 @@ use testkit::{
     apiserver::faults::{Effect, Rule},
     load::objects::{Family, IN_USE},
 };
-use tokio::{
-    sync::Mutex,
-    time::{Instant, sleep},
-};
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
-
-/// One test at a time: the allocator counts whatever runs.
-static ALONE: Mutex<()> = Mutex::const_new(());
+use tokio::time::{Instant, sleep};
 
 /// The size that this variable sets.
 fn size(variable: &str, usual: usize) -> usize {
     env::var(variable).map_or(usual, |text| text.parse().unwrap())
-}
-
-/// Live bytes on the heap.
-fn live() -> u64 {
-    let stats = ALLOCATOR.stats();
-    (stats.bytes_allocated - stats.bytes_deallocated) as u64
 }
 
 /// How long it takes until `holds`.
@@ -79,7 +63,6 @@ fn answer_capacity(simulation: &Simulation, gib: u64) {
 /// One object for each class and segment.
 #[tokio::test(start_paused = true)]
 async fn capacity_of_many_classes_and_segments() {
-    let _alone = ALONE.lock().await;
     let (classes, segments) = (size("SCALE_CLASSES", 20), size("SCALE_SEGMENTS", 10));
     let objects = classes * segments;
     let simulation = capacity::cluster(1);
@@ -90,7 +73,7 @@ async fn capacity_of_many_classes_and_segments() {
     for class in 0..classes {
         capacity::add_class(&simulation, &format!("class-{class}"));
     }
-    let process = simulation.start_with(&[
+    simulation.start_with(&[
         "--enable-capacity",
         "--capacity-ownerref-level=-1",
         "--capacity-threads=20",
@@ -127,12 +110,6 @@ async fn capacity_of_many_classes_and_segments() {
             println!("{what}: {count} requests, {bytes} bytes of answers");
         }
     }
-    let all = live();
-    process.kill();
-    drop(process);
-    sleep(Duration::from_secs(1)).await;
-    let held = all.saturating_sub(live());
-    println!("memory: {held} bytes, {} an object", held / objects as u64);
 }
 
 /// A volume is created for a claim of the first class.
@@ -182,7 +159,6 @@ fn add_pairs(simulation: &Simulation, pairs: usize) {
 /// Claims are served at once, each after live reads; volumes are deleted once the lists are complete.
 #[tokio::test(start_paused = true)]
 async fn a_take_over_among_many_pairs() {
-    let _alone = ALONE.lock().await;
     let pairs = size("SCALE_PAIRS", 1_000);
     let simulation = Simulation::new(1);
     add_pairs(&simulation, pairs);
@@ -228,7 +204,6 @@ async fn a_take_over_among_many_pairs() {
 /// How many nodes share claims, and what their watches cost.
 #[tokio::test(start_paused = true)]
 async fn watches_and_bids_of_many_nodes() {
-    let _alone = ALONE.lock().await;
     let (nodes, claims) = (size("SCALE_NODES", 20), size("SCALE_CLAIMS", 20));
     // One more node each 65 ms on average: a try takes about as long. The default is 20 s.
     let base = (nodes * 65).div_ceil(1000).max(20);
@@ -238,12 +213,9 @@ async fn watches_and_bids_of_many_nodes() {
     let defaults = &[][..];
     let runs = if base > 20 { vec![defaults, &wider] } else { vec![defaults] };
     for flags in runs {
-        let before = live();
         let (cluster, cost) = share_with(1, nodes, claims, flags).await;
-        let held = live().saturating_sub(before);
         println!("{nodes} nodes, {claims} claims, flags {flags:?}: {cost}");
         println!("median and last volume after {:?}", waits(&cluster.simulation));
-        println!("server and processes: {} bytes a node", held / nodes as u64);
         for (what, (count, bytes)) in requests(&cluster.simulation) {
             println!("  {what}: {count} requests, {bytes} bytes of answers");
             if what.starts_with("watch ") {
