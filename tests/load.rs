@@ -132,6 +132,9 @@ async fn two_programs_do_the_same_work_in_turn() {
     let arguments = ["--against-argument", "--worker-threads=50"];
     let options = options(&[&other[..], &arguments].concat());
     let pairs = pairs::run(options).await.unwrap_or_else(|error| panic!("{error}"));
+    let table = pairs.markdown().unwrap();
+    assert!(table.starts_with("| 20 claims at once, rounds: 2, server: "), "{table}");
+    assert!(table.lines().skip(2).take(9).all(|row| !row.contains("| - |")), "{table}");
     let line = serde_json::to_value(pairs).unwrap();
     for round in [0, 1] {
         for side in [0, 1] {

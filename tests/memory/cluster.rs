@@ -94,7 +94,9 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::
         whole(&lease())
     } else if path == "/apis/storage.k8s.io/v1" {
         whole(
-            &json!({"kind": "APIResourceList", "groupVersion": "storage.k8s.io/v1", "resources": []}),
+            &json!({"kind": "APIResourceList", "groupVersion": "storage.k8s.io/v1", "resources": [
+                {"name": "csistoragecapacities", "kind": "CSIStorageCapacity", "namespaced": true},
+            ]}),
         )
     } else if plural == "selfsubjectrulesreviews" {
         whole(&all_rights())

@@ -12,7 +12,7 @@
 mod cluster;
 mod nodes;
 
-use std::{alloc::System, collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+use std::{alloc::System, collections::BTreeMap, env, fmt::Write as _, sync::Arc, time::Duration};
 
 use cluster::{Maker, Show};
 use csi_provisioner::{
@@ -21,7 +21,7 @@ use csi_provisioner::{
     runtime::Generator,
 };
 use futures::FutureExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use support::{
     connector::connector,
@@ -123,6 +123,21 @@ fn volume(family: &Family, number: usize, standing: Standing) -> Value {
     family.volume(number, &family.uid("claim", number), standing)
 }
 
+/// What is published for one of 200 classes in a zone.
+fn capacity(number: usize, driver: &str) -> Value {
+    let (class, zone) = (number % 200, number / 200);
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+        "metadata": {
+            "name": format!("csisc-{number:016x}"), "namespace": "csi", "uid": format!("u-{number:034}"),
+            "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"csi.storage.k8s.io/drivername": driver, "csi.storage.k8s.io/managed-by": "external-provisioner"},
+        },
+        "storageClassName": format!("class-{class:03}"), "capacity": "100Gi", "maximumVolumeSize": "10Gi",
+        "nodeTopology": {"matchLabels": {"topology.kubernetes.io/zone": format!("eu-central-1-{zone:03}")}},
+    })
+}
+
 const RELEASED: Standing = Standing { phase: "Released", policy: "Delete" };
 
 /// Everything that a cluster can be full of.
@@ -170,11 +185,36 @@ fn loads() -> Vec<Load> {
         ),
         // The one that is always there has the keys, and is counted in both runs.
         Load::listed("CSINodes", "csinodes", 250, |n| nodes::csi_node(n + 1)),
+        Load::listed("capacity objects of ours", "csistoragecapacities", 2_000, |n| {
+            capacity(n, DRIVER)
+        }),
         Load::listed("classes", "storageclasses", 1_600, |n| foreign().storage_class(n)),
     ]
 }
 
+/// What is measured: all loads with the usual number of objects, or with `MEMORY_OBJECTS` objects those
+/// that are only listed; with `MEMORY_OF` the load of this name.
+fn chosen() -> (Vec<Load>, usize) {
+    let objects = env::var("MEMORY_OBJECTS").map_or(OBJECTS, |text| text.parse().unwrap());
+    let name = env::var("MEMORY_OF").ok();
+    let mut loads = loads();
+    loads.retain(|load| {
+        let fits = objects == OBJECTS || load.events == (1, 1);
+        fits && name.as_deref().is_none_or(|name| name == load.name)
+    });
+    (loads, objects)
+}
+
 // === The program ===
+
+/// A standby, which watches everything that this program can watch.
+const ARGUMENTS: [&str; 5] = [
+    "csi-provisioner",
+    "--leader-election",
+    "--leader-election-lease-duration=1h",
+    "--enable-capacity",
+    "--capacity-ownerref-level=-1",
+];
 
 /// One CSINode, for which the labels of nodes are kept.
 fn a_csi_node() -> Show {
@@ -196,8 +236,8 @@ fn demanding_driver() -> driver::Host<Scripted> {
 /// The bytes that the program holds once it has taken in `objects` of a load.
 async fn held(load: &Load, objects: usize) -> u64 {
     let before = live();
-    let arguments = ["csi-provisioner", "--leader-election", "--leader-election-lease-duration=1h"];
-    let flags = Flags::parse(arguments.into_iter().map(Into::into), |_| None).unwrap().flags;
+    let namespace = |variable: &str| (variable == "NAMESPACE").then(|| "csi".into());
+    let flags = Flags::parse(ARGUMENTS.into_iter().map(Into::into), namespace).unwrap().flags;
     let tasks = Tasks::default();
     let env = Env {
         transport: cluster::transport(
@@ -225,12 +265,12 @@ async fn held(load: &Load, objects: usize) -> u64 {
 async fn memory_follows_the_work_and_not_the_cluster() {
     let mut table = String::new();
     let mut fat = Vec::new();
-    let loads = loads();
+    let (loads, objects) = chosen();
     // What is made once in a process belongs to no load.
     held(&loads[0], OBJECTS).await;
     for load in loads {
-        let (none, all) = (held(&load, 0).await, held(&load, OBJECTS).await);
-        let each = all.saturating_sub(none) / OBJECTS as u64;
+        let (none, all) = (held(&load, 0).await, held(&load, objects).await);
+        let each = all.saturating_sub(none) / objects as u64;
         let Load { name, at_most, .. } = load;
         writeln!(table, "{name:34} {each:6} bytes each, at most {at_most}").unwrap();
         if each > at_most {

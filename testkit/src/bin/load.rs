@@ -1,26 +1,30 @@
-//! The load bench: one line of JSON on stdout, everything else on stderr.
+//! The load bench: one line of JSON or a table in Markdown on stdout, everything else on stderr.
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use serde::Serialize;
 use testkit::load::{self, LoadError, options::Options, pairs};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    if options.against.is_some() {
-        print(pairs::run(options).await)
+    let markdown = options.markdown;
+    let text = if options.against.is_some() {
+        let pairs = pairs::run(options).await;
+        pairs.map(|pairs| match pairs.markdown().filter(|_| markdown) {
+            Some(table) => Ok(table),
+            None => serde_json::to_string(&pairs),
+        })
     } else {
-        print(load::run(options).await)
-    }
+        load::run(options).await.map(|report| serde_json::to_string(&report))
+    };
+    print(text)
 }
 
-fn print(outcome: Result<impl Serialize, LoadError>) -> ExitCode {
-    let line = outcome.map(|report| serde_json::to_string(&report));
-    match line {
-        Ok(Ok(line)) => {
-            println!("{line}");
+fn print(text: Result<serde_json::Result<String>, LoadError>) -> ExitCode {
+    match text {
+        Ok(Ok(text)) => {
+            println!("{text}");
             ExitCode::SUCCESS
         }
         Ok(Err(error)) => {

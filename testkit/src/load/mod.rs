@@ -14,7 +14,7 @@
 //! | [`objects`] | claims and volumes as large as real ones |
 //! | `program`, `driver` | the measured process; what it calls |
 //! | [`backlog`], `bare` | a backlog, compared with a client that only writes |
-//! | [`pairs`] | two programs in turn |
+//! | [`pairs`], [`markdown`] | two programs in turn; their comparison as a table |
 //! | `traffic`, `watches` | making and deleting claims; seeing how far they come |
 //! | [`progress`], [`latency`] | when what happened, and how long it took |
 //! | [`usage`], [`requests`] | processor and memory from `/proc`; requests from audit or metrics |
@@ -26,6 +26,7 @@ mod cluster;
 mod driver;
 mod error;
 pub mod latency;
+pub mod markdown;
 pub mod objects;
 pub mod options;
 pub mod pairs;

@@ -64,6 +64,9 @@ pub struct Options {
     /// Run this program as well, in turn with the other on the same server, and compare.
     #[arg(long, value_name = "PROGRAM", conflicts_with = "class")]
     pub against: Option<PathBuf>,
+    /// Print the comparison as a table in Markdown instead of one line of JSON.
+    #[arg(long, requires = "against")]
+    pub markdown: bool,
     /// One more argument for the program of `--against` alone; may be repeated.
     #[arg(
         long = "against-argument",
@@ -196,6 +199,12 @@ mod tests {
         assert_eq!(parsed.arguments, ["-v=1"]);
         let refused = parse("--against-argument -v=1").unwrap_err();
         assert_eq!(refused, ErrorKind::MissingRequiredArgument);
+    }
+
+    #[test]
+    fn a_table_compares_two_programs() {
+        assert!(parse("--against p --markdown").unwrap().markdown);
+        assert_eq!(parse("--markdown").unwrap_err(), ErrorKind::MissingRequiredArgument);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::{
     Interrupts,
     error::LoadError,
-    latency::rounded,
+    latency::{Latency, rounded},
+    markdown::Comparison,
     options::Options,
     report::{Cost, Report},
     run_on,
@@ -57,6 +58,14 @@ pub struct Summary {
     pub claim_to_saved_p99_ms: Option<f64>,
     /// Claims a second: the median over the rounds.
     pub saved_per_second: Option<f64>,
+    /// Deletions a second, in the same way.
+    pub gone_per_second: Option<f64>,
+    /// Seconds from the program's start until its first volume was saved, in the same way.
+    pub first_volume_seconds: Option<f64>,
+    /// Resident memory with nothing to do, before the claims: the median over the rounds, in MiB.
+    pub idle_rss_mib: Option<f64>,
+    /// The most that was ever resident, in the same way.
+    pub peak_rss_mib: Option<f64>,
 }
 
 /// The program's figures over the other one's.
@@ -117,21 +126,35 @@ impl Pairs {
         };
         Self { program, against, ratio, rounds }
     }
+
+    /// The comparison as a table in Markdown; none where there was no round.
+    pub fn markdown(&self) -> Option<String> {
+        let [program, other] = self.rounds.first()?;
+        let comparison = Comparison {
+            settings: [&program.setting, &other.setting],
+            summaries: [&self.program, &self.against],
+            rounds: self.rounds.len(),
+        };
+        Some(comparison.table())
+    }
 }
 
 impl Summary {
     fn of(runs: &[&Report]) -> Self {
-        let latency = |of: fn(super::latency::Latency) -> f64| {
-            median(runs.iter().filter_map(|run| run.provision.claim_to_saved.map(of)))
+        let over = |figure: &dyn Fn(&Report) -> Option<f64>| {
+            median(runs.iter().filter_map(|run| figure(run)))
         };
+        let latency = |of: fn(Latency) -> f64| over(&|run| run.provision.claim_to_saved.map(of));
         Self {
             provision: PerClaim::of(runs, |run| &run.provision.cost),
             delete: PerClaim::of(runs, |run| &run.delete.cost),
             claim_to_saved_p50_ms: latency(|latency| latency.p50_ms),
             claim_to_saved_p99_ms: latency(|latency| latency.p99_ms),
-            saved_per_second: median(
-                runs.iter().filter_map(|run| Some(run.provision.saved?.per_second)),
-            ),
+            saved_per_second: over(&|run| Some(run.provision.saved?.per_second)),
+            gone_per_second: over(&|run| Some(run.delete.gone?.per_second)),
+            first_volume_seconds: over(&|run| run.first_volume_seconds),
+            idle_rss_mib: over(&|run| mib(run.memory?.idle.rss_kib)),
+            peak_rss_mib: over(&|run| mib(run.memory?.peak_rss_kib)),
         }
     }
 }
@@ -154,6 +177,10 @@ impl PerClaim {
         let (of, to) = (of?.total_ms, to?.total_ms);
         (to > 0.0).then(|| rounded(of / to))
     }
+}
+
+fn mib(kib: u64) -> Option<f64> {
+    Some(rounded(f64::from(u32::try_from(kib).ok()?) / 1024.0))
 }
 
 /// The one in the middle.

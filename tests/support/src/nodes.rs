@@ -165,7 +165,12 @@ impl fmt::Display for Cost {
 
 /// Creates so many claims at once and lets so many nodes share them, on a slow network.
 pub async fn share(seed: u64, nodes: usize, claims: usize) -> Cost {
-    let cluster = Cluster::new(seed, &vec![i64::try_from(claims).unwrap(); nodes]);
+    share_with(seed, nodes, claims, &[]).await.1
+}
+
+/// Like [`share`], with these flags. Returns the cluster as well.
+pub async fn share_with(seed: u64, nodes: usize, claims: usize, flags: &[&str]) -> (Cluster, Cost) {
+    let cluster = Cluster::with(seed, &vec![i64::try_from(claims).unwrap(); nodes], flags);
     let faults = cluster.simulation.faults();
     let milliseconds = |n| Effect::Delay(Duration::from_millis(n));
     faults.add(Rule::on("get", "persistentvolumeclaims", milliseconds(5)));
@@ -185,10 +190,11 @@ pub async fn share(seed: u64, nodes: usize, claims: usize) -> Cost {
     assert_eq!(cluster.all_calls("CreateVolume"), claims);
     let requests = &cluster.simulation.api.requests();
     let puts = requests.matching("update", "persistentvolumeclaims");
-    Cost {
+    let cost = Cost {
         gets: requests.count("get", "persistentvolumeclaims"),
         conflicts: puts.iter().filter(|put| put.code == 409).count(),
         puts: puts.len(),
         capacity_calls: cluster.all_calls("GetCapacity"),
-    }
+    };
+    (cluster, cost)
 }
