@@ -64,7 +64,7 @@ const OTHERS: [&str; 34] = [
     "watch of PersistentVolumeClaims",
     "watch of PersistentVolumes",
     "watch of StorageClasses",
-    "watch of awaited objects",
+    "watch of dependencies",
     "{apiGroups: […], resources: […], verbs: […]}",
     "… (at line … column …)",
     "… to be deleted",
