@@ -87,13 +87,13 @@ impl Metrics {
         })
     }
 
-    /// Adds the metrics of a process that is scraped: figures of the process itself, its version, and counts
-    /// of scrapes.
+    /// Adds the metrics of a process that is scraped: figures of the process itself, its version and
+    /// driver, and counts of scrapes.
     ///
     /// # Errors
     /// Those of [`Metrics::new`]; also if called twice.
-    pub fn serve(&self) -> Result<ScrapeMetrics, Error> {
-        process::register(&self.families)?;
+    pub fn serve(&self, driver: &str) -> Result<ScrapeMetrics, Error> {
+        process::register(&self.families, driver)?;
         ScrapeMetrics::new(&self.families)
     }
 
