@@ -122,14 +122,7 @@ impl ControllerMetrics {
                 "Claims in work, by state: waiting, in_flight (CreateVolume under way), background (its end is not known), saving, unusable (its volume is removed again), suspect (its volume may be somebody's).",
                 &["state"],
             )?,
-            oldest_claim: {
-                let gauge = Gauge::new(
-                    "provisioner_oldest_claim_age_seconds",
-                    "Seconds since the first sight of the claim that has waited longest for its volume; 0 when none waits.",
-                )?;
-                families.register("gauge", &gauge)?;
-                gauge
-            },
+            oldest_claim: oldest_claim(families)?,
             overdue_claims: families.int_gauge(
                 "provisioner_overdue_claims",
                 "Claims that have waited for their volume for more than 10 minutes since their first sight, without those that are being deleted, by class.",
@@ -278,4 +271,13 @@ impl ControllerMetrics {
     pub fn panicked(&self, queue: Panicked) {
         self.panics.with_label_values(&[queue.label()]).inc();
     }
+}
+
+fn oldest_claim(families: &Families) -> Result<Gauge, Error> {
+    let gauge = Gauge::new(
+        "provisioner_oldest_claim_age_seconds",
+        "Seconds since the first sight of the claim that has waited longest for its volume; 0 when none waits.",
+    )?;
+    families.register("gauge", &gauge)?;
+    Ok(gauge)
 }
