@@ -315,7 +315,7 @@ impl<'a> Program<'a> {
         let Some(http) = &self.flags.http else { return Ok(None) };
         let metrics = self.metrics.clone();
         let health = self.health.clone();
-        let scrapes = metrics.serve()?;
+        let scrapes = metrics.serve(self.driver.name())?;
         let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
             .check("/healthz", || Ok(()))
             .check("/readyz", self.readiness());

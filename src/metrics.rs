@@ -3,8 +3,8 @@
 //! The registry and its typed handles are passed as values, never global. Metrics without the prefix
 //! `provisioner_` have the names, labels and buckets of external-provisioner, so that its dashboards and
 //! alerts keep working; those with the prefix are our own. A scrape is in the Prometheus text format
-//! 0.0.4. Label values other than those of `class` are from fixed sets (`known`; series that alerts use
-//! are served from the start). The cost of a scrape depends on the work in progress, not on the size of
+//! 0.0.4. Label values other than those of `class` are from fixed sets (`known`; our own counters that
+//! alerts use are served from the start). The cost of a scrape depends on the work in progress, not on the size of
 //! the cluster. `class` is the class that claims and volumes name, as in external-provisioner, but the
 //! number of unknown classes is limited (`classes`). docs/metrics.md describes each metric.
 
@@ -87,13 +87,13 @@ impl Metrics {
         })
     }
 
-    /// Adds the metrics of a process that is scraped: figures of the process itself, its version, and counts
-    /// of scrapes.
+    /// Adds the metrics of a process that is scraped: figures of the process itself, its version and
+    /// driver, and counts of scrapes.
     ///
     /// # Errors
     /// Those of [`Metrics::new`]; also if called twice.
-    pub fn serve(&self) -> Result<ScrapeMetrics, Error> {
-        process::register(&self.families)?;
+    pub fn serve(&self, driver: &str) -> Result<ScrapeMetrics, Error> {
+        process::register(&self.families, driver)?;
         ScrapeMetrics::new(&self.families)
     }
 

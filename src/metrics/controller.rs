@@ -30,6 +30,7 @@ pub struct ControllerMetrics {
     wait_seconds: HistogramVec,
     claims: IntGaugeVec,
     oldest_claim: Gauge,
+    overdue_claims: IntGaugeVec,
     dependencies: IntGaugeVec,
     attached: IntGauge,
     resync_found: IntCounterVec,
@@ -40,7 +41,7 @@ pub struct ControllerMetrics {
 }
 
 /// The claims in work at one moment, by state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Census {
     /// No call is open.
     pub waiting: usize,
@@ -56,6 +57,13 @@ pub struct Census {
     pub suspect: usize,
     /// The time since the longest waiting claim was first observed; zero if none waits.
     pub oldest: Duration,
+    /// How many claims have waited for longer than [`Census::OVERDUE_AFTER`], by class.
+    pub overdue: BTreeMap<String, usize>,
+}
+
+impl Census {
+    /// After this time without a volume a claim is overdue.
+    pub const OVERDUE_AFTER: Duration = Duration::from_secs(10 * 60);
 }
 
 impl ControllerMetrics {
@@ -114,14 +122,12 @@ impl ControllerMetrics {
                 "Claims in work, by state: waiting, in_flight (CreateVolume under way), background (its end is not known), saving, unusable (its volume is removed again), suspect (its volume may be somebody's).",
                 &["state"],
             )?,
-            oldest_claim: {
-                let gauge = Gauge::new(
-                    "provisioner_oldest_claim_age_seconds",
-                    "Seconds since the first sight of the claim that has waited longest for its volume; 0 when none waits.",
-                )?;
-                families.register("gauge", &gauge)?;
-                gauge
-            },
+            oldest_claim: oldest_claim(families)?,
+            overdue_claims: families.int_gauge(
+                "provisioner_overdue_claims",
+                "Claims that have waited for their volume for more than 10 minutes since their first sight, without those that are being deleted, by class.",
+                &["class"],
+            )?,
             dependencies: families.int_gauge(
                 "provisioner_awaited_objects",
                 "Objects that claims or volumes wait for beside the driver (secrets, classes and so on), by resource.",
@@ -202,8 +208,18 @@ impl ControllerMetrics {
     }
 
     /// The claims in work now.
-    #[allow(clippy::cast_possible_wrap)] // counts of things in memory
     pub fn in_work(&self, census: &Census) {
+        self.set_claims(census);
+        self.overdue_claims.reset();
+        for (class, count) in &census.overdue {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            // Unknown classes share one value.
+            self.overdue_claims.with_label_values(&[self.classes.label(class)]).add(count);
+        }
+    }
+
+    #[allow(clippy::cast_possible_wrap)] // counts of things in memory
+    fn set_claims(&self, census: &Census) {
         for (state, count) in [
             ("waiting", census.waiting),
             ("in_flight", census.in_flight),
@@ -255,4 +271,13 @@ impl ControllerMetrics {
     pub fn panicked(&self, queue: Panicked) {
         self.panics.with_label_values(&[queue.label()]).inc();
     }
+}
+
+fn oldest_claim(families: &Families) -> Result<Gauge, Error> {
+    let gauge = Gauge::new(
+        "provisioner_oldest_claim_age_seconds",
+        "Seconds since the first sight of the claim that has waited longest for its volume; 0 when none waits.",
+    )?;
+    families.register("gauge", &gauge)?;
+    Ok(gauge)
 }

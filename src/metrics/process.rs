@@ -12,15 +12,16 @@ use prometheus::{
 
 use super::families::Families;
 
-pub(super) fn register(families: &Families) -> Result<(), Error> {
+/// `driver` is the name of the CSI driver.
+pub(super) fn register(families: &Families, driver: &str) -> Result<(), Error> {
     families.register("counter", &Totals::new()?)?;
     families.register("gauge", &Levels::new()?)?;
     let build: IntGaugeVec = families.int_gauge(
         "provisioner_build_info",
-        "The running version, as a label; always 1.",
-        &["version"],
+        "The running version and the name of the CSI driver, as labels; always 1.",
+        &["version", "driver_name"],
     )?;
-    build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    build.with_label_values(&[env!("CARGO_PKG_VERSION"), driver]).set(1);
     Ok(())
 }
 
@@ -257,7 +258,7 @@ mod tests {
     #[test]
     fn all_values_of_this_process_can_be_read() {
         let families = Families::default();
-        register(&families).unwrap();
+        register(&families, "disk.example.com").unwrap();
         let served = families.registry.gather();
         assert_eq!(served.len(), families.definitions().len());
         let value = |name: &str| {

@@ -201,9 +201,41 @@ fn gauges_are_refreshed_before_each_scrape() {
 }
 
 #[test]
+fn overdue_claims_are_counted_by_class_and_replace_those_set_before() {
+    let metrics = metrics();
+    metrics.controller.class_exists("fast", true);
+    let in_work = |overdue: &[(&str, usize)]| {
+        let overdue = overdue.iter().map(|(class, count)| ((*class).to_owned(), *count));
+        metrics.controller.in_work(&Census { overdue: overdue.collect(), ..Census::default() });
+    };
+    in_work(&[("slow", 1)]);
+    (0..300).for_each(|n| metrics.controller.provision_failed(&format!("wrong-{n}"), ""));
+    in_work(&[("fast", 2), ("no-place-left", 3), ("nor-here", 4)]);
+    assert_lines(
+        &metrics,
+        &[
+            "provisioner_overdue_claims{class=\"fast\"} 2",
+            "provisioner_overdue_claims{class=\"unknown\"} 7",
+        ],
+    );
+    assert!(!metrics.text().contains("provisioner_overdue_claims{class=\"slow\"}"));
+}
+
+#[test]
+fn the_driver_is_a_label_of_the_build() {
+    let metrics = metrics();
+    metrics.serve("disk.example.com").unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let line = format!(
+        "provisioner_build_info{{driver_name=\"disk.example.com\",version=\"{version}\"}} 1"
+    );
+    assert_lines(&metrics, &[&line]);
+}
+
+#[test]
 fn scrapes_are_counted_as_gos_client_counts_them() {
     let metrics = metrics();
-    let scrapes = metrics.serve().unwrap();
+    let scrapes = metrics.serve("disk.example.com").unwrap();
     let during = scrapes.count(|| metrics.text());
     assert!(during.contains("promhttp_metric_handler_requests_in_flight 1\n"));
     assert_lines(
@@ -219,7 +251,7 @@ fn scrapes_are_counted_as_gos_client_counts_them() {
 #[test]
 fn our_own_names_have_a_prefix() {
     let metrics = metrics();
-    metrics.serve().unwrap();
+    metrics.serve("disk.example.com").unwrap();
     let prefixes = [
         "controller_persistentvolume",
         "csi_sidecar_",

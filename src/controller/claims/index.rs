@@ -244,6 +244,9 @@ impl ClaimIndex {
             };
             *count += 1;
             census.oldest = census.oldest.max(known.age());
+            if known.is_overdue() {
+                *census.overdue.entry(known.class().to_owned()).or_default() += 1;
+            }
         }
         census
     }

@@ -20,6 +20,7 @@ use crate::{
         provisioner::ProvisionRequest,
     },
     kube::objects::{Claim, View as _, Volume},
+    metrics::Census,
 };
 
 /// What the index knows of one claim.
@@ -332,5 +333,17 @@ impl ClaimSnapshot {
     /// How long ago the claim was added to the index.
     pub fn age(&self) -> Duration {
         self.known_since.map(|since| since.elapsed()).unwrap_or_default()
+    }
+
+    /// Whether the claim has waited too long for its volume. A claim that is being deleted waits for
+    /// none.
+    pub(super) fn is_overdue(&self) -> bool {
+        let is_ending = self.existence.is_over() || self.terminating_since.is_some();
+        !is_ending && self.age() > Census::OVERDUE_AFTER
+    }
+
+    /// The class that the claim names, as metrics count it; empty without one.
+    pub(super) fn class(&self) -> &str {
+        self.claim.spec.storage_class_name.as_deref().unwrap_or_default()
     }
 }

@@ -584,6 +584,20 @@ async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
     assert_eq!(index.census(), Census { waiting: 1, ..Census::default() }, "done is out of work");
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_census_counts_claims_that_wait_too_long_by_class() {
+    let index = with_claim();
+    tokio::time::advance(Census::OVERDUE_AFTER).await;
+    assert!(index.census().overdue.is_empty());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    index.on_event(InformerEvent::Apply(claim("v")));
+    let class = claim("u").spec.storage_class_name.unwrap_or_default();
+    assert_eq!(index.census().overdue, [(class, 1)].into());
+
+    index.on_event(InformerEvent::Apply(bound("u")));
+    assert!(index.census().overdue.is_empty(), "it has its volume");
+}
+
 #[test]
 fn a_resynced_claim_is_reported_once() {
     let index = with_claim();
