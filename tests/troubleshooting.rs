@@ -11,7 +11,7 @@ use std::{
 use csi_provisioner::metrics::Metrics;
 
 const PAGE: &str = include_str!("../docs/troubleshooting.md");
-const METRICS: &str = include_str!("../docs/metrics.md");
+const RULES: &str = include_str!("../deploy/monitoring/rules.yaml");
 
 /// Where texts of events, and of the ends of the process, are made.
 const SOURCES: [&str; 14] = [
@@ -271,17 +271,14 @@ fn each_reason_of_an_event_has_a_section() {
 
 #[test]
 fn each_alert_has_a_section_and_each_such_section_an_alert() {
-    let rules = METRICS.split("- alert: ").skip(1).filter_map(|rule| rule.lines().next());
+    let rules = RULES.split("- alert: ").skip(1).filter_map(|rule| rule.lines().next());
     let rules: BTreeSet<_> = rules.collect();
     let headings = headings();
     let sections: BTreeSet<_> =
         headings.iter().filter_map(|it| it.strip_prefix("Alert ")).collect();
     assert!(rules.len() >= 8, "the rules were not found: {rules:?}");
     assert_eq!(rules.difference(&sections).collect::<Vec<_>>(), Vec::<&&str>::new());
-    // A rule for it needs the name of the Lease.
-    let others = sections.difference(&rules).filter(|alert| **alert != "NoLeader");
-    assert_eq!(others.collect::<Vec<_>>(), Vec::<&&str>::new());
-    assert!(sections.contains("NoLeader"));
+    assert_eq!(sections.difference(&rules).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
 
 #[test]
