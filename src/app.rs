@@ -270,8 +270,8 @@ impl<'a> Program<'a> {
 
     fn watch_nodes(&self, nodes: Nodes, tasks: &Tasks) {
         let waker = Arc::new(self.controller.claim_waker());
-        let wake = move |news: NodeChange<'_>| {
-            waker(&match news {
+        let wake = move |change: NodeChange<'_>| {
+            waker(&match change {
                 NodeChange::CsiNode(name) => Dependency::object::<CsiNode>(None, name),
                 NodeChange::Node(name) => Dependency::object::<Node>(None, name),
             });

@@ -55,7 +55,7 @@ const OTHERS: [&str; 34] = [
     "snapshot restore",
     "take the finalizer … off",
     "take the record of a closed call off",
-    "telling of a claim that waits",
+    "report of a claim that waits",
     "the ClusterRole",
     "the Role in namespace …",
     "the claim …/…",

@@ -23,7 +23,7 @@ use crate::{
 pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
     if flags.kubernetes.rate.is_none() {
         tracing::info!(
-            "no client-side limit on API requests; --kube-api-qps=5 gives the original's"
+            "no client-side limit on API requests; --kube-api-qps=5 gives external-provisioner's"
         );
     }
     let defaults = LaneSettings::default();

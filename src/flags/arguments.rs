@@ -67,7 +67,7 @@ pub(super) struct KubernetesArguments {
     #[arg(long, value_name = "string")]
     pub(super) master: Option<String>,
     /// Requests a second to the API server. Not given: no limit of our own, the server's flow
-    /// control decides (the original: 5)
+    /// control decides (external-provisioner: 5)
     #[arg(long, value_name = "float", value_parser = goflag(float))]
     pub(super) kube_api_qps: Option<f64>,
     /// Requests to the API server that may come at once, with --kube-api-qps
@@ -271,16 +271,16 @@ pub(super) struct LoggingArguments {
     /// Accepted; logs are not held back
     #[arg(long, value_name = "duration", default_value = "5s", value_parser = nanos)]
     pub(super) log_flush_frequency: i64,
-    /// Cannot be turned on, as in the original
+    /// Cannot be turned on, as in external-provisioner
     #[arg(long, value_name = "bool", default_value = "false", value_parser = boolean)]
     pub(super) log_text_split_stream: bool,
-    /// Cannot be turned on, as in the original
+    /// Cannot be turned on, as in external-provisioner
     #[arg(long, value_name = "bool", default_value = "false", value_parser = boolean)]
     pub(super) log_json_split_stream: bool,
-    /// Cannot be set, as in the original
+    /// Cannot be set, as in external-provisioner
     #[arg(long, value_name = "quantity", action = Set, default_value = "0", value_parser = bytes)]
     pub(super) log_text_info_buffer_size: bool,
-    /// Cannot be set, as in the original
+    /// Cannot be set, as in external-provisioner
     #[arg(long, value_name = "quantity", action = Set, default_value = "0", value_parser = bytes)]
     pub(super) log_json_info_buffer_size: bool,
 }
@@ -300,7 +300,7 @@ pub(super) struct MiscellaneousArguments {
 
 /// Safety.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
-#[command(next_help_heading = "Safety (not in the original)")]
+#[command(next_help_heading = "Safety (not in external-provisioner)")]
 pub struct Safety {
     /// After SIGTERM, how long work under way may take to end
     #[arg(long, value_name = "duration", default_value = "20s", value_parser = duration)]

@@ -15,7 +15,6 @@ use super::{
     syntax::{self, Given, RELEASE_CLAIMS, Stop},
     values::boolean,
 };
-use crate::go_fmt::quote;
 
 /// The parsed command line.
 #[derive(Debug)]
@@ -36,7 +35,6 @@ pub(super) enum NoArguments {
 
 /// Parses `args`, which do not include the program's name.
 pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
-    check_words(args.first())?;
     let command = command();
     let (given, stop) = syntax::read(args, |name| {
         let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
@@ -48,18 +46,6 @@ pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
         Stop::End => Ok(CommandLine { arguments, retired: retired(&given) }),
         Stop::Help => Err(NoArguments::Help),
         Stop::Error(error) => Err(NoArguments::Error(error)),
-    }
-}
-
-/// Refuses a first argument that is neither a flag nor empty: a misspelled subcommand must not start the
-/// controller.
-fn check_words(first: Option<&String>) -> Result<(), NoArguments> {
-    match first.filter(|first| !first.is_empty() && !first.starts_with('-')) {
-        None => Ok(()),
-        Some(word) => Err(NoArguments::Error(format!(
-            "unknown command {}: the only one is {RELEASE_CLAIMS}, and without one the controller starts",
-            quote(word)
-        ))),
     }
 }
 

@@ -36,7 +36,7 @@ const INTRODUCTION: &str = "\
 Written from the tables in `src/flags` by a test, which fails where this page says anything else:
 `UPDATE_DOCS=1 cargo test --lib docs_flags` writes it anew.
 
-Names, types and defaults are those of the original's v6.3.0. `--name=value` and `--name value` both
+Names, types and defaults are those of external-provisioner v6.3.0. `--name=value` and `--name value` both
 work; a bool without a value is true, and another value needs the `=`. The only short flag is `-v`.
 Durations need a unit (`1m30s`). Of a flag that is repeated the last one counts; `--feature-gates`,
 `--leader-election-labels` and `--vmodule` add up (of patterns that fit a file the first one counts).
@@ -46,7 +46,7 @@ A word that is no flag is ignored, but not as the first argument: there it is a 
 const EXIT_CODES: &str = "\
 ## Exit codes
 
-They are the original's, but for what [differences.md](differences.md#start-stop-the-driver-and-the-lease) lists: SIGTERM and SIGINT end with 0, and `--enable-capacity` without rights ends nothing. The last error also stands in `/dev/termination-log`, where that is.
+They are external-provisioner's, but for what [differences.md](differences.md#start-stop-the-driver-and-the-lease) lists: SIGTERM and SIGINT end with 0, and `--enable-capacity` without rights ends nothing. The last error also stands in `/dev/termination-log`, where that is.
 
 | code | when |
 |---|---|
@@ -108,12 +108,12 @@ fn gates() -> String {
         let _ = writeln!(text, "| `{name}` | {stage} | {default} |");
     }
     text.push_str(
-        "\n`CephRBDExtensions` is not in the original ([ceph-rbd.md](ceph-rbd.md)). \
+        "\n`CephRBDExtensions` is not in external-provisioner ([ceph-rbd.md](ceph-rbd.md)). \
          `VolumeAttributesClass` is switched off where the API server does not have the kind, unless it is set. \
          `CSIMigrationRBD` lets ceph's driver serve classes and volumes of the in-tree plugin `kubernetes.io/rbd`, \
-         as Kubernetes 1.23 to 1.30 had it do; the original no longer knows the gate. \
+         as Kubernetes 1.23 to 1.30 had it do; external-provisioner no longer knows the gate. \
          `AllAlpha` and `AllBeta` set what is not set by name. Gates of Kubernetes 1.36's server library are \
-         accepted, as the original accepts them, and mean nothing here. Retired ones are accepted with a warning, \
+         accepted, as external-provisioner accepts them, and mean nothing here. Retired ones are accepted with a warning, \
          whatever their value:\n\n| gate | what became of it |\n|---|---|\n",
     );
     for (name, fate) in gates::RETIRED {
@@ -123,7 +123,7 @@ fn gates() -> String {
 }
 
 fn retired() -> String {
-    let mut text = "\n## Flags of earlier releases\n\nAccepted with one warning each; the original ends \
+    let mut text = "\n## Flags of earlier releases\n\nAccepted with one warning each; external-provisioner ends \
                     with \"unknown flag\" and code 2.\n\n| flag | releases | what to do |\n|---|---|---|\n"
         .to_owned();
     for flag in &RETIRED {

@@ -1,8 +1,8 @@
 //! The syntax of the command line, as in pflag.
 //!
 //! Splits the arguments into flags with their values: `--name=value`, `--name value`, `--name` alone for
-//! a switch, the shorthand `-v`, words (ignored, but not the subcommand) and `--` (the end). Stops at the first error, with
-//! pflag's text. The values are parsed by [`command`](super::command).
+//! a switch, the shorthand `-v`, words (ignored, except where a subcommand may be meant) and `--` (the end).
+//! Stops at the first error, with pflag's text. The values are parsed by [`command`](super::command).
 
 use super::retired::Takes;
 use crate::go_fmt::quote;
@@ -44,19 +44,19 @@ struct Reader<'a, F> {
 
 impl<F: Fn(&str) -> Option<Takes>> Reader<'_, F> {
     fn run(&mut self) -> Stop {
+        let mut is_first = true;
         while let Some(arg) = self.args.next() {
             let read = match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
                 (Some(""), _) => return Stop::End,
                 (Some(long), _) => self.long(long, arg),
-                (None, None) if arg == RELEASE_CLAIMS => {
-                    Err(Stop::Error(format!("{RELEASE_CLAIMS} must be the first argument")))
-                }
-                (None, None | Some("")) => Ok(()),
+                (None, None) => word(arg, is_first),
+                (None, Some("")) => Ok(()),
                 (None, Some(short)) => self.short(short),
             };
             if let Err(stop) = read {
                 return stop;
             }
+            is_first = false;
         }
         Stop::End
     }
@@ -117,6 +117,21 @@ pub(super) fn invalid_value(name: &str, value: &str, cause: &str) -> String {
     format!("invalid argument {} for {} flag: {cause}", quote(value), quote(&shown))
 }
 
+/// A word is ignored, as in external-provisioner, but a misspelled or misplaced subcommand must not start the
+/// controller.
+fn word(word: &str, is_first: bool) -> Result<(), Stop> {
+    let error = match word {
+        "" => return Ok(()),
+        _ if is_first => format!(
+            "unknown command {}: the only one is {RELEASE_CLAIMS}, and without one the controller starts",
+            quote(word)
+        ),
+        RELEASE_CLAIMS => format!("{RELEASE_CLAIMS} must be the first argument"),
+        _ => return Ok(()),
+    };
+    Err(Stop::Error(error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +166,7 @@ mod tests {
             (&["-v", "5"], "v", "5"),
             (&["-v="], "v", "="),
             (&["--v=5"], "v", "5"),
-            (&["word", "-", "-v5", "more"], "v", "5"),
+            (&["-", "word", "-v5", "more"], "v", "5"),
             (&["-v5", "--", "--nosuch"], "v", "5"),
         ] {
             assert_eq!(

@@ -21,7 +21,7 @@ use crate::{
     metrics::ResyncQueue,
 };
 
-/// How long something that often passes by itself may keep a claim waiting before its user is told.
+/// How long something that often passes by itself may keep a claim waiting before an event says so.
 /// A class may be created right after its claims, or be replaced.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(900);
 
@@ -32,7 +32,7 @@ pub(crate) const AT_REST: Duration = EVENT_LASTS.saturating_add(PATIENCE);
 /// How long a claim with a lasting failure is tried again with back-off.
 pub(crate) const SETTLING: Duration = Duration::from_secs(60);
 
-/// How long a call may be open before its user is told that it still is. Until then the warning of
+/// How long a call may be open before an event says that it still is. Until then the warning of
 /// the unknown outcome is enough.
 const STILL_OPEN: Duration = Duration::from_secs(20);
 
@@ -67,7 +67,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let worker = Arc::clone(self);
         let uid = uid.to_owned();
         let why = why.to_owned();
-        self.tasks.spawn("telling of a claim that waits", async move {
+        self.tasks.spawn("report of a claim that waits", async move {
             sleep(PATIENCE).await;
             let Some(mut snapshot) = worker.index.snapshot(&uid) else { return };
             let plan = worker.plan(&uid, &mut snapshot);

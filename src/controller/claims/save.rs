@@ -2,7 +2,7 @@
 //!
 //! Keeps each volume that the driver has made until its PersistentVolume exists (safety rule 7). A
 //! save is a POST. If its answer is unclear, the next attempt reads first; if the name is taken,
-//! the object that has it decides. The user is told why a save waits. Nothing is deleted here: a
+//! the object that has it decides. An event says why a save waits. Nothing is deleted here: a
 //! volume whose PersistentVolume is invalid and whose claim is gone goes to
 //! `discard`.
 

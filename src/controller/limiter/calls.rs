@@ -56,7 +56,7 @@ pub(super) struct Call {
 
 /// What the end of a call says about the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Signal {
     /// Nothing.
     Unknown,
     /// The driver answers. It had done the work before.
@@ -126,21 +126,21 @@ impl RunningCalls {
     }
 
     /// Records that a call ended.
-    pub(super) fn end(&mut self, call: Call, congestion: Congestion, now: Instant) -> Verdict {
+    pub(super) fn end(&mut self, call: Call, congestion: Congestion, now: Instant) -> Signal {
         let overtaken = self.running.remove(&call.number).map_or(0, |running| running.overtaken);
         self.repeats -= usize::from(call.lane == Lane::Repeat).min(self.repeats);
         let is_refusal = matches!(congestion, Congestion::Locked | Congestion::Refused);
-        let verdict = match congestion {
-            Congestion::Unknown => return Verdict::Unknown,
-            Congestion::Bearable if self.is_quick_repeat(call, now) => return Verdict::AlreadyDone,
+        let signal = match congestion {
+            Congestion::Unknown => return Signal::Unknown,
+            Congestion::Bearable if self.is_quick_repeat(call, now) => return Signal::AlreadyDone,
             Congestion::Bearable => self.on_success(call, now),
-            _ if self.is_overtaken(call, overtaken, now) => Verdict::OwnTrouble,
-            _ if is_refusal && call.rank <= self.proven.rank() => Verdict::OwnTrouble,
+            _ if self.is_overtaken(call, overtaken, now) => Signal::OwnTrouble,
+            _ if is_refusal && call.rank <= self.proven.rank() => Signal::OwnTrouble,
             _ if is_refusal => self.on_refusal(call),
-            _ => Verdict::Failure { served: self.succeeded - call.succeeded },
+            _ => Signal::Failure { served: self.succeeded - call.succeeded },
         };
-        self.proven.count(call, verdict);
-        verdict
+        self.proven.count(call, signal);
+        signal
     }
 
     /// Whether the call is a repeat that took far less than the usual time. Takes its time into that.
@@ -156,14 +156,14 @@ impl RunningCalls {
         overtaken > 0 && overtaken * MANY >= self.waiting(call, call.number, now)
     }
 
-    fn on_success(&mut self, call: Call, now: Instant) -> Verdict {
+    fn on_success(&mut self, call: Call, now: Instant) -> Signal {
         self.succeeded += 1;
         for (_, running) in self.running.range_mut(..call.number) {
             running.overtaken += 1;
         }
         let accepted = self.waiting(call, 0, now) + self.succeeded - call.succeeded;
         let refused = self.refused - call.refused;
-        Verdict::Success { accepted: Some(accepted).filter(|accepted| refused >= accepted * MANY) }
+        Signal::Success { accepted: Some(accepted).filter(|accepted| refused >= accepted * MANY) }
     }
 
     /// The number of running calls from this number on. Those that began in the second half of the time of
@@ -173,9 +173,9 @@ impl RunningCalls {
         self.running.range(from..).filter(|(_, running)| running.began < half_time).count()
     }
 
-    fn on_refusal(&mut self, call: Call) -> Verdict {
+    fn on_refusal(&mut self, call: Call) -> Signal {
         self.refused += usize::from(call.lane == Lane::First);
-        Verdict::Failure { served: 0 }
+        Signal::Failure { served: 0 }
     }
 }
 
@@ -195,9 +195,9 @@ impl Proven {
     }
 
     /// A round has as many calls as run at once.
-    fn count(&mut self, call: Call, verdict: Verdict) {
+    fn count(&mut self, call: Call, signal: Signal) {
         self.ended += 1;
-        if matches!(verdict, Verdict::Success { .. }) {
+        if matches!(signal, Signal::Success { .. }) {
             self.this_round = self.this_round.max(call.rank);
         }
         if self.ended >= call.rank.max(self.this_round) {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     adaptive::{AdaptiveLimit, FailedCall},
-    calls::{Call, Lane, RunningCalls, Verdict},
+    calls::{Call, Lane, RunningCalls, Signal},
 };
 use crate::controller::{item::Item, provisioner::Congestion};
 
@@ -140,14 +140,14 @@ impl Class {
     /// Records that a call ended. Returns whether a limit falls.
     pub(super) fn end(&mut self, call: Call, congestion: Congestion, now: Instant) -> bool {
         let falls = match self.calls.end(call, congestion, now) {
-            Verdict::Unknown | Verdict::OwnTrouble => false,
-            Verdict::AlreadyDone => {
+            Signal::Unknown | Signal::OwnTrouble => false,
+            Signal::AlreadyDone => {
                 self.limit.on_answer();
                 self.repeats_limit.on_answer();
                 false
             }
-            Verdict::Success { accepted } => self.on_success(call.lane, accepted, now),
-            Verdict::Failure { served } => {
+            Signal::Success { accepted } => self.on_success(call.lane, accepted, now),
+            Signal::Failure { served } => {
                 // A repeat may have met its own earlier call.
                 let may_be_own = call.lane == Lane::Repeat && congestion == Congestion::Locked;
                 self.on_failure(call, served, may_be_own, now)

@@ -148,19 +148,18 @@ impl ThisProcess<'_> {
     pub(super) fn is_for_other_node(self, claim: &Value) -> bool {
         let annotations = claim.pointer("/metadata/annotations");
         let selected = annotations.and_then(|it| it.get(SELECTED_NODE)?.as_str());
-        let is_other = |node: &str| {
-            !node.is_empty() && !self.identity.is_on(node) && self.adopted != Some(node)
-        };
-        self.identity.node.is_some() && selected.is_some_and(is_other)
+        selected.is_some_and(|node| !node.is_empty() && self.is_other_node(node))
     }
 
     /// Whether our driver's process on another node has written this record.
     pub(super) fn is_of_other_node(self, record: &Record) -> bool {
         let is_ours = record.driver.is_empty() || record.driver == self.identity.driver;
-        let other_node = |node: &str| {
-            self.identity.node.is_some() && !self.identity.is_on(node) && self.adopted != Some(node)
-        };
-        is_ours && record.node.as_deref().is_some_and(other_node)
+        is_ours && record.node.as_deref().is_some_and(|node| self.is_other_node(node))
+    }
+
+    /// Whether this process does not act for the node.
+    fn is_other_node(self, node: &str) -> bool {
+        self.identity.node.is_some() && !self.identity.is_on(node) && self.adopted != Some(node)
     }
 }
 

@@ -18,7 +18,7 @@ impl Calls {
         (0..count).map(|_| self.calls.begin(Lane::First, self.now)).collect()
     }
 
-    fn end(&mut self, call: Call, congestion: Congestion) -> Verdict {
+    fn end(&mut self, call: Call, congestion: Congestion) -> Signal {
         self.calls.end(call, congestion, self.now)
     }
 
@@ -42,7 +42,7 @@ async fn a_call_that_others_overtake_is_its_claims_own_trouble() {
         calls.wait(1);
         calls.end_all(good, Bearable);
         calls.wait(9);
-        assert_eq!(calls.end(bad, congestion), Verdict::OwnTrouble, "{congestion:?}");
+        assert_eq!(calls.end(bad, congestion), Signal::OwnTrouble, "{congestion:?}");
     }
 }
 
@@ -54,12 +54,12 @@ async fn calls_that_time_out_behind_those_that_are_served_show_an_overload() {
     calls.end_all(served, Bearable);
     calls.begin(4);
     calls.wait(5);
-    assert_eq!(calls.end(waiting[0], TimedOut), Verdict::Failure { served: 4 });
+    assert_eq!(calls.end(waiting[0], TimedOut), Signal::Failure { served: 4 });
 }
 
 #[tokio::test(start_paused = true)]
 async fn few_that_overtake_many_prove_nothing() {
-    for (waiting, expected) in [(8, Verdict::OwnTrouble), (9, Verdict::Failure { served: 2 })] {
+    for (waiting, expected) in [(8, Signal::OwnTrouble), (9, Signal::Failure { served: 2 })] {
         let mut calls = Calls::new();
         let failing = calls.begin(1).remove(0);
         let lucky = calls.begin(2);
@@ -77,7 +77,7 @@ async fn a_refusal_beside_no_more_calls_than_succeed_is_the_claims_own_trouble()
     let mut calls = Calls::new();
     let begun = calls.begin(5);
     calls.end(begun[3], Bearable);
-    for (call, expected) in [(2, Verdict::OwnTrouble), (4, Verdict::Failure { served: 0 })] {
+    for (call, expected) in [(2, Signal::OwnTrouble), (4, Signal::Failure { served: 0 })] {
         assert_eq!(calls.end(begun[call], Refused), expected, "call {call}");
     }
     // Two rounds later that proves nothing any more.
@@ -86,7 +86,7 @@ async fn a_refusal_beside_no_more_calls_than_succeed_is_the_claims_own_trouble()
         calls.end_all(refused, Refused);
     }
     let late = calls.begin(1).remove(0);
-    assert_eq!(calls.end(late, Refused), Verdict::Failure { served: 0 });
+    assert_eq!(calls.end(late, Refused), Signal::Failure { served: 0 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,8 +98,8 @@ async fn a_driver_that_refuses_most_shows_how_many_it_accepts() {
         calls.end_all(others, Refused);
         calls.wait(1);
         let verdicts = accepted.into_iter().map(|call| calls.end(call, Bearable));
-        let expected = Verdict::Success { accepted: expected };
-        assert!(verdicts.into_iter().all(|verdict| verdict == expected), "{refused}");
+        let expected = Signal::Success { accepted: expected };
+        assert!(verdicts.into_iter().all(|signal| signal == expected), "{refused}");
     }
 }
 
@@ -112,10 +112,10 @@ async fn refused_repeats_and_unused_permits_say_nothing() {
         assert_eq!((calls.calls.running(), calls.calls.repeats()), (2, 1));
         calls.end(repeat, Locked);
         let unused = calls.begin(1).remove(0);
-        assert_eq!(calls.end(unused, Unknown), Verdict::Unknown);
+        assert_eq!(calls.end(unused, Unknown), Signal::Unknown);
     }
     calls.wait(1);
-    assert_eq!(calls.end(good, Bearable), Verdict::Success { accepted: None });
+    assert_eq!(calls.end(good, Bearable), Signal::Success { accepted: None });
     assert_eq!((calls.calls.running(), calls.calls.repeats()), (0, 0));
 }
 
@@ -124,18 +124,18 @@ async fn a_repeat_that_is_answered_at_once_says_nothing_unless_all_are() {
     let mut calls = Calls::new();
     let slow = calls.begin(1).remove(0);
     calls.wait(5);
-    assert_eq!(calls.end(slow, Bearable), Verdict::Success { accepted: None });
+    assert_eq!(calls.end(slow, Bearable), Signal::Success { accepted: None });
     let waits = calls.begin(9)[0];
     let mut repeat = || {
         let call = calls.calls.begin(Lane::Repeat, calls.now);
         calls.now += Duration::from_millis(10);
         calls.end(call, Bearable)
     };
-    let quick = (0..100).take_while(|_| repeat() == Verdict::AlreadyDone).count();
+    let quick = (0..100).take_while(|_| repeat() == Signal::AlreadyDone).count();
     assert_eq!(quick, 32, "the usual time is less than eight times as long then");
     assert_eq!(
         calls.end(waits, TimedOut),
-        Verdict::Failure { served: 1 },
+        Signal::Failure { served: 1 },
         "one overtakes it, and not 33"
     );
 }
