@@ -10,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_files};
+use testkit::player::{Cluster, Options, Played, Summary, Verdict, play_all, scenario_files};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
 const JOBS: usize = 4;
@@ -63,6 +63,17 @@ fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
 fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
     // On one thread calls that come together are noted in the order in which they came.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = |played: &Played| println!("{played}");
-    Ok(runtime.block_on(play_all(files, options, Cluster::of_environment, report)))
+    let mut failed = Vec::new();
+    let report = |played: &Played| {
+        println!("{played}");
+        if !matches!(played.verdict, Verdict::Same | Verdict::Ruled(_)) {
+            failed.push(played.name.clone());
+        }
+    };
+    let summary = runtime.block_on(play_all(files, options, Cluster::of_environment, report));
+    if !failed.is_empty() {
+        // Where only the end of the output is kept.
+        println!("\nfailed: {}", failed.join(", "));
+    }
+    Ok(summary)
 }
