@@ -2,7 +2,7 @@
 //!
 //! Events about different objects are written concurrently, because a write takes longer than a claim
 //! needs to cause the next event. Events about one object are written one after the other. While objects
-//! are written, events give way: few are written at once, and more once many of them wait.
+//! are written, events give way: one is written at a time, and more once many of them wait.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
@@ -29,12 +29,12 @@ use crate::{
     runtime::{Clock, Random, Tasks},
 };
 
-/// How many events are written at once: as many as writes of objects by default, so that the events of
-/// a backlog, two for each PersistentVolume, keep up with it.
-pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 32;
-/// How many events are written at once while they give way to objects: an eighth of what a far server, whose
-/// answers take long, could take beside them.
-const GIVE_WAY_WRITES: usize = 4;
+/// How many events are written at once: a quarter more than writes of objects by default, so that those that
+/// gave way catch up.
+pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 40;
+/// How many events are written at once while they give way to objects. Each one more costs a server that is
+/// busy, and so is slow for objects too, a tenth of the volumes that it saves (`docs/performance.md`).
+const GIVE_WAY_WRITES: usize = 1;
 /// How many events wait while they give way to objects: two for each claim of a burst, some four
 /// megabytes. Within the last quarter, more and more events are written at once.
 const GIVE_WAY_UP_TO: usize = 4000;
