@@ -74,9 +74,9 @@ impl ClaimEvents {
     }
 }
 
-/// After this time the event about something that still waits is emitted again: the API server removes
-/// events after an hour.
-pub(super) const EVENT_LASTS: Duration = Duration::from_secs(15 * 60);
+/// After this time the event about a claim that still waits is emitted again: the API server removes events
+/// after an hour.
+pub(super) const EVENT_LASTS: Duration = Duration::from_secs(45 * 60);
 
 /// Emits events about PersistentVolumes.
 #[derive(Clone)]

@@ -44,7 +44,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.report_blocked_later(uid, why);
     }
 
-    /// Tells the user what the claim waits for, once it has waited for `patience`, and again before
+    /// Reports what the claim waits for, once it has waited for `patience`, and again before
     /// the event expires.
     pub(in super::super) fn report_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
         if self.index.report(claim.uid(), Topic::Blocked(why, patience)) {
@@ -52,7 +52,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Tells the user what all claims wait for.
+    /// Reports what all claims wait for.
     pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
         if let Some(snapshot) = self.index.snapshot(uid).filter(ClaimSnapshot::is_wanted) {
             self.report_blocked(&snapshot.claim, why, Duration::ZERO);
@@ -112,7 +112,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.count_failure(&request.claim);
     }
 
-    /// Tells the user why the claim has no volume yet.
+    /// Reports why the claim has no volume yet.
     pub(crate) fn warn(&self, request: &ProvisionRequest, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&request.claim, &failure.to_string());

@@ -15,7 +15,7 @@ use super::{
     handles::HandleIndex,
 };
 use crate::{
-    controller::{claims::index::ClaimIndex, events::EVENT_LASTS, ownership::ProvisionerIdentity},
+    controller::{claims::index::ClaimIndex, ownership::ProvisionerIdentity},
     kube::{
         informer::{
             InformerEvent,
@@ -25,6 +25,9 @@ use crate::{
     },
     table::Table,
 };
+
+/// After this time the event about a volume that is still attached is emitted and counted again.
+const ATTACHED_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
 /// The age up to which a view from a watch event is fresh.
 const FRESH: Duration = Duration::from_secs(2);
@@ -91,7 +94,7 @@ impl Deletion {
     /// first, when the node has changed, and when the last event is old.
     pub fn report_attached(&self, node: &str) -> Option<Self> {
         let is_current = |reported: &ReportedAttachment| {
-            *reported.node == *node && reported.at.elapsed() < EVENT_LASTS
+            *reported.node == *node && reported.at.elapsed() < ATTACHED_INTERVAL
         };
         let is_reported = matches!(self, Self::Attached(reported) if is_current(reported));
         (!is_reported)

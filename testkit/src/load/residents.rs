@@ -53,12 +53,16 @@ pub struct Residents {
     /// that it attaches.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub attachments: usize,
+    /// Claims of the run's driver whose class does not exist.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub waiting: usize,
 }
 
 /// One or two of them.
 #[derive(Debug)]
 enum Resident<'a> {
     Pair(&'a Family, usize),
+    Claim(&'a Family, usize),
     Volume(&'a Family, usize, Standing),
     Attachment(&'a Family, usize),
 }
@@ -68,6 +72,7 @@ struct Families {
     bound: Family,
     foreign: Family,
     archived: Family,
+    waiting: Family,
 }
 
 impl Families {
@@ -80,6 +85,7 @@ impl Families {
         Self {
             bound: family("bound"),
             archived: family("archived"),
+            waiting: Family { class: "missing".to_owned(), ..family("waiting") },
             foreign: Family {
                 driver: "foreign.csi.example.com".to_owned(),
                 class: "foreign".to_owned(),
@@ -91,13 +97,14 @@ impl Families {
 
 impl Residents {
     fn all<'a>(&self, families: &'a Families) -> impl Iterator<Item = Resident<'a>> + use<'a> {
-        let Families { bound, foreign, archived } = families;
+        let Families { bound, foreign, archived, waiting } = families;
         let pairs = (0..self.bound).map(|number| Resident::Pair(bound, number));
         let foreign = (0..self.foreign).map(|number| Resident::Pair(foreign, number));
         let archived =
             (0..self.archived).map(|number| Resident::Volume(archived, number, ARCHIVED));
         let attachments = (0..self.attachments).map(|number| Resident::Attachment(bound, number));
-        pairs.chain(foreign).chain(archived).chain(attachments)
+        let waiting = (0..self.waiting).map(|number| Resident::Claim(waiting, number));
+        pairs.chain(foreign).chain(archived).chain(attachments).chain(waiting)
     }
 
     /// Puts them into the cluster.
@@ -130,6 +137,9 @@ impl Resident<'_> {
                 let uid = create(cluster, &cluster.claims(), claim).await?;
                 let volume = family.volume(number, &uid, IN_USE);
                 create(cluster, &cluster.volumes(), volume).await?;
+            }
+            Self::Claim(family, number) => {
+                create(cluster, &cluster.claims(), family.waiting_claim(number)).await?;
             }
             Self::Volume(family, number, standing) => {
                 let volume = family.volume(number, &family.uid("claim", number), standing);
