@@ -145,7 +145,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         tasks: tasks.clone(),
         settings: ControllerSettings {
             workers: 2,
-            retry: Backoff { start: Duration::from_secs(1), max: Duration::from_secs(300) },
+            retry: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
             open_calls: call_record::Settings { mode: ClaimProtection::Auto, timeout: None },
         },
     });

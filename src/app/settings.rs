@@ -59,7 +59,7 @@ pub(super) fn controller_settings(flags: &Flags) -> controller::ControllerSettin
 
 /// The back-off of failed claims, volumes and other objects.
 pub(super) fn retry(flags: &Flags) -> Backoff {
-    Backoff { start: flags.provisioning.retry_start, max: flags.provisioning.retry_max }
+    Backoff::new(flags.provisioning.retry_start, flags.provisioning.retry_max)
 }
 
 /// The settings of source protection.

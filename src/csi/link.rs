@@ -22,7 +22,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_HEADERS: u32 = 1 << 20;
 
 /// The pauses between attempts to connect.
-const BACKOFF: Backoff = Backoff { start: Duration::from_millis(50), max: Duration::from_secs(1) };
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// The interval of log messages while waiting for the driver.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

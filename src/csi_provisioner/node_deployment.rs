@@ -60,7 +60,7 @@ impl NodeDeployment {
         random: Arc<dyn Random>,
         metrics: NodeMetrics,
     ) -> Self {
-        let backoff = Backoff { start: flags.base_delay, max: flags.max_delay };
+        let backoff = Backoff::new(flags.base_delay, flags.max_delay);
         Self { flags, topology, bids: Bids::new(backoff), random, metrics }
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Delays that double from `start` up to `max`.
+/// Delays that double from `start` up to `max`. Users create it by [`Backoff::new`], so that another rule
+/// changes no other file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     /// The first delay.
@@ -12,6 +13,11 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// Delays that double from `start` up to `max`.
+    pub const fn new(start: Duration, max: Duration) -> Self {
+        Self { start, max }
+    }
+
     /// The delay after `failures` earlier failures: `start * 2^failures`, at most `max`.
     pub fn delay(self, failures: u32) -> Duration {
         if self.start.is_zero() {
@@ -39,7 +45,7 @@ mod tests {
 
     #[test]
     fn delays_double_up_to_the_maximum() {
-        let backoff = Backoff { start: secs(1), max: secs(300) };
+        let backoff = Backoff::new(secs(1), secs(300));
         let delays: Vec<u64> = (0..12).map(|n| backoff.delay(n).as_secs()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
         assert_eq!(backoff.jittered(2, 0.0), secs(4));
@@ -54,7 +60,7 @@ mod tests {
             (Duration::from_nanos(1), secs(5), u32::MAX, secs(5)),
             (Duration::MAX, Duration::MAX, 3, Duration::MAX),
         ] {
-            assert_eq!(Backoff { start, max }.delay(failures), delay);
+            assert_eq!(Backoff::new(start, max).delay(failures), delay);
         }
     }
 
@@ -62,7 +68,7 @@ mod tests {
         #[test]
         fn delays_never_shrink_and_never_exceed_the_maximum(start in 0_u64.., max in 0_u64.., n in 0_u32..2000) {
             let backoff =
-                Backoff { start: Duration::from_nanos(start), max: Duration::from_nanos(max) };
+                Backoff::new(Duration::from_nanos(start), Duration::from_nanos(max));
             let (one, next) = (backoff.delay(n), backoff.delay(n + 1));
             prop_assert!(one <= next && next <= backoff.max);
         }

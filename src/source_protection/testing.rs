@@ -23,7 +23,7 @@ pub(super) const SETTINGS: ProtectionSettings = ProtectionSettings {
     clones: true,
     workers: 1,
     sweep_interval: None,
-    retry: Backoff { start: Duration::from_secs(1), max: Duration::from_secs(1) },
+    retry: Backoff::new(Duration::from_secs(1), Duration::from_secs(1)),
     peers: false,
     cross_namespace_sources: true,
     timeout: Some(Duration::from_secs(3600)),

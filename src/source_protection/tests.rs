@@ -216,7 +216,7 @@ fn counted(server: &Server, method: &str, url: &str) -> usize {
 async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_grant_exists() {
     let server = origin_server(DRIVER, 4);
     let settings = ProtectionSettings {
-        retry: Backoff { max: Duration::from_secs(300), ..SETTINGS.retry },
+        retry: Backoff::new(SETTINGS.retry.start, Duration::from_secs(300)),
         timeout: None,
         ..SETTINGS
     };

@@ -28,7 +28,7 @@ impl Limiter {
     /// client-go's `DefaultControllerRateLimiter`: 5 ms doubling up to 1000 s per key, and 10 retries a
     /// second with bursts of 100 for all keys.
     pub fn controller_default() -> Self {
-        let per_item = Backoff { start: Duration::from_millis(5), max: Duration::from_secs(1000) };
+        let per_item = Backoff::new(Duration::from_millis(5), Duration::from_secs(1000));
         Self::max_of(Self::per_item(per_item), Bucket::new(10.0, 100))
     }
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_stricter_limiter_decides() {
-        let per_item = Limiter::per_item(Backoff { start: secs(1), max: secs(8) });
+        let per_item = Limiter::per_item(Backoff::new(secs(1), secs(8)));
         let mut limiter = Limiter::max_of(per_item, Bucket::new(0.1, 2));
         let waits: Vec<u64> =
             [0, 3, 0, 4].into_iter().map(|n| limiter.wait(n, secs(1)).as_secs()).collect();

@@ -28,7 +28,7 @@ fn metrics() -> QueueMetrics {
     Metrics::new().unwrap().workqueue.queue("test")
 }
 
-const BACKOFF: Backoff = Backoff { start: secs(1), max: secs(8) };
+const BACKOFF: Backoff = Backoff::new(secs(1), secs(8));
 
 fn queue() -> Queue<u8> {
     Queue::new(Limiter::per_item(BACKOFF), metrics())
@@ -316,7 +316,7 @@ async fn metrics_count_as_client_go_does() {
 #[tokio::test(start_paused = true)]
 async fn an_overall_bucket_slows_all_keys() {
     let limiter = Limiter::max_of(
-        Limiter::per_item(Backoff { start: Duration::from_millis(5), max: secs(1000) }),
+        Limiter::per_item(Backoff::new(Duration::from_millis(5), secs(1000))),
         Bucket::new(10.0, 2),
     );
     let queue = Queue::new(limiter, metrics());

@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// The waits before an open call is repeated.
-const POLLS: Backoff = Backoff { start: Duration::from_millis(500), max: Duration::from_secs(15) };
+const POLLS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
 
 /// Works on claims.
 pub struct ClaimWorker<P> {

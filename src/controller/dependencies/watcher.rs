@@ -78,7 +78,7 @@ struct ObjectObserver {
 /// for since `waited`: 1, 2, 4 seconds, then 5 for the rest of the first minute, then up to 15.
 fn read_delay(reads: u32, waited: Duration) -> Duration {
     let max = Duration::from_secs(if waited < EAGER_PERIOD { 5 } else { 15 });
-    Backoff { start: Duration::from_secs(1), max }.delay(reads)
+    Backoff::new(Duration::from_secs(1), max).delay(reads)
 }
 
 impl DependencyWatcher {

@@ -12,8 +12,7 @@ use crate::{
 /// A limiter with one permit, and the queue that it wakes.
 fn limiter() -> (ConcurrencyLimiter, Queue<String>) {
     let metrics = Metrics::new().unwrap();
-    let limiter =
-        Limiter::per_item(Backoff { start: Duration::from_secs(1), max: Duration::from_secs(300) });
+    let limiter = Limiter::per_item(Backoff::new(Duration::from_secs(1), Duration::from_secs(300)));
     let queue = Queue::new(limiter, metrics.workqueue.queue("claims"));
     let woken = queue.clone();
     let wake = move |item| match item {

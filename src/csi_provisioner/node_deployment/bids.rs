@@ -76,8 +76,7 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    const DEFAULT: Backoff =
-        Backoff { start: Duration::from_secs(20), max: Duration::from_secs(60) };
+    const DEFAULT: Backoff = Backoff::new(Duration::from_secs(20), Duration::from_secs(60));
 
     #[test]
     fn waits_double_up_to_the_longest_less_a_part_of_the_shortest() {
@@ -85,14 +84,14 @@ mod tests {
             assert_eq!(delay(DEFAULT, tries, 0.0), seconds(longest));
             assert_eq!(delay(DEFAULT, tries, 0.5), seconds(longest - 10));
         }
-        let short = Backoff { start: seconds(20), max: seconds(5) };
+        let short = Backoff::new(seconds(20), seconds(5));
         assert_eq!(delay(short, 0, 0.9), Duration::ZERO, "never before now");
     }
 
     proptest! {
         #[test]
         fn no_wait_is_out_of_bounds(base in 0..=u64::MAX, max in 0..=u64::MAX, tries in 0..=u32::MAX, unit in 0.0..1.0) {
-            let backoff = Backoff { start: Duration::from_millis(base), max: Duration::from_millis(max) };
+            let backoff = Backoff::new(Duration::from_millis(base), Duration::from_millis(max));
             prop_assert!(delay(backoff, tries, unit) <= backoff.max);
         }
     }

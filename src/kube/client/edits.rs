@@ -26,8 +26,7 @@ use crate::{
 const MAX_CONFLICTS: u32 = 4;
 
 /// The waits after conflicts.
-const BACKOFF: Backoff =
-    Backoff { start: Duration::from_millis(10), max: Duration::from_millis(80) };
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(80));
 
 /// The decision of the function that edits an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

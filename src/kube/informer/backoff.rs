@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 use crate::runtime::Backoff;
 
-const BACKOFF: Backoff =
-    Backoff { start: Duration::from_millis(800), max: Duration::from_secs(30) };
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(800), Duration::from_secs(30));
 const CALM: Duration = Duration::from_secs(120);
 
 /// The back-off of one informer.
