@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     grants::{GrantTarget, is_granted},
-    source::{NamedSource, SourceKind},
+    source::{NamedSource, SNAPSHOT_GROUP, SourceKind},
     writer::Unprotected,
 };
 use self::{holders::Holders, writer::Writer};

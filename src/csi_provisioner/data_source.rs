@@ -27,10 +27,8 @@ use crate::{
         objects::{Claim, MAX_NAME, View as _},
         quantity::Quantity,
     },
+    source_protection::SNAPSHOT_GROUP,
 };
-
-/// The API group of snapshots.
-const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
 /// A source as named by a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,11 +191,7 @@ fn bytes(size: &Quantity) -> i64 {
 
 /// Adds the text that users see to the failure.
 fn user_error(named: &Copyable, failure: Failure) -> Failure {
-    let kind = match named.kind {
-        SourceKind::Snapshot => "VolumeSnapshot",
-        SourceKind::Claim => "PersistentVolumeClaim",
-    };
-    let name = &named.name;
+    let (kind, name) = (named.kind.name(), &named.name);
     failure.prefixed(&format!("error getting handle for DataSource Type {kind} by Name {name}: "))
 }
 

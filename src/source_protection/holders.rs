@@ -265,10 +265,8 @@ impl Holders {
         let source = self.sources_by_claim.remove(claim)?;
         if let Some(held) = self.held.get_mut(&source) {
             held.calls.remove(claim);
-            // The finalizer of a clone's source stays until that is deleted, as in
-            // external-provisioner.
-            let stays = source.kind == SourceKind::Snapshot && held.finalized.is_some();
-            if held.calls.is_empty() && !stays {
+            let is_due = !source.kind.is_finalized_until_deleted() && held.finalized.is_some();
+            if held.calls.is_empty() && !is_due {
                 self.held.remove(&source);
             }
         }
@@ -337,7 +335,7 @@ impl Holders {
     pub(super) fn needed_by(&self, claim: &Claim) -> Option<NamedSource> {
         let finished = self.claims.get(claim.uid()).is_some_and(|entry| entry.finished);
         let names = named_by_pending(claim)?;
-        (!finished || names.kind == SourceKind::Claim).then_some(names)
+        (!finished || names.kind.is_held_until_bound()).then_some(names)
     }
 
     /// Every source whose finalizer must be removed.

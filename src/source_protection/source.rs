@@ -11,7 +11,7 @@ use super::grants::GrantTarget;
 use crate::kube::objects::{Claim, ObjectReference, View as _};
 
 /// The API group of snapshots.
-const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
+pub const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
 /// The maximum length of an object's name, in bytes.
 const MAX_NAME_LENGTH: usize = 253;
@@ -29,6 +29,8 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    const ALL: [Self; 2] = [Self::Snapshot, Self::Claim];
+
     /// The finalizer that protects sources of the kind.
     pub const fn finalizer(self) -> &'static str {
         match self {
@@ -39,8 +41,13 @@ impl SourceKind {
         }
     }
 
+    /// The kind of this name in Kubernetes, whatever its API group.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The kind's name in Kubernetes.
-    pub(super) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Snapshot => "VolumeSnapshot",
             Self::Claim => "PersistentVolumeClaim",
@@ -66,10 +73,36 @@ impl SourceKind {
     /// The kind of an object that a claim refers to. The API group of claims is ignored, as in
     /// external-provisioner.
     fn of(reference: &ObjectReference) -> Option<Self> {
-        match (reference.kind.as_str(), reference.api_group.as_deref()) {
-            ("PersistentVolumeClaim", _) => Some(Self::Claim),
-            ("VolumeSnapshot", None | Some(SNAPSHOT_GROUP)) => Some(Self::Snapshot),
-            _ => None,
+        match (Self::of_name(&reference.kind)?, reference.api_group.as_deref()) {
+            (Self::Claim, _) => Some(Self::Claim),
+            (Self::Snapshot, None | Some(SNAPSHOT_GROUP)) => Some(Self::Snapshot),
+            (Self::Snapshot, Some(_)) => None,
+        }
+    }
+
+    /// Whether a claim holds its source until it is bound, as in external-provisioner; otherwise it
+    /// holds the source until it has its volume.
+    pub(super) const fn is_held_until_bound(self) -> bool {
+        match self {
+            Self::Snapshot => false,
+            Self::Claim => true,
+        }
+    }
+
+    /// Whether the finalizer stays until the source is deleted, as in external-provisioner;
+    /// otherwise it is removed once the source is not needed.
+    pub(super) const fn is_finalized_until_deleted(self) -> bool {
+        match self {
+            Self::Snapshot => false,
+            Self::Claim => true,
+        }
+    }
+
+    /// Whether a source is used without the finalizer if we are not permitted to write it.
+    pub(super) const fn may_lack_finalizer(self) -> bool {
+        match self {
+            Self::Snapshot => true,
+            Self::Claim => false,
         }
     }
 }
@@ -131,6 +164,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn each_kind_is_found_by_its_name() {
+        for kind in [SourceKind::Snapshot, SourceKind::Claim] {
+            assert_eq!(SourceKind::of_name(kind.name()), Some(kind));
+        }
+        assert_eq!(SourceKind::of_name("Backup"), None);
+    }
 
     fn named(spec: &Value) -> Option<String> {
         let claim = json!({"metadata": {"namespace": "ns", "name": "c"}, "spec": spec});

@@ -144,7 +144,7 @@ impl Writer {
 
     /// Whether the error means that we are not permitted to write snapshots; logged once.
     fn is_missing_permission(&self, source: &NamedSource, error: &ApiError) -> bool {
-        let lacks = source.kind == SourceKind::Snapshot && error.is_forbidden();
+        let lacks = source.kind.may_lack_finalizer() && error.is_forbidden();
         if lacks && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %error,

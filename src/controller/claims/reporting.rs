@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::{
     super::{
         events::EVENT_LASTS,
+        model::source::SourceKind,
         provisioner::{Congestion, Failure, Outcome, ProvisionRequest, Provisioner},
     },
     index::{ClaimSnapshot, Topic},
@@ -168,10 +169,6 @@ pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
 
 /// The label `source` of the claim's metrics. Users choose kinds freely, so others share one value.
 pub(crate) fn source_label(claim: &Claim) -> &'static str {
-    match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
-        None => "",
-        Some("VolumeSnapshot") => "VolumeSnapshot",
-        Some("PersistentVolumeClaim") => "PersistentVolumeClaim",
-        Some(_) => "other",
-    }
+    let Some(source) = &claim.spec.data_source else { return "" };
+    SourceKind::of_name(&source.kind).map_or("other", SourceKind::name)
 }

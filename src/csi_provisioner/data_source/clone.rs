@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The finalizer of a claim whose volume is being cloned.
-const PROTECTION: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+const PROTECTION: &str = SourceKind::Claim.finalizer();
 
 /// Why a claim cannot be cloned.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The finalizer of a snapshot that volumes are being made from.
-const PROTECTION: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+const PROTECTION: &str = SourceKind::Snapshot.finalizer();
 
 /// On a VolumeSnapshotContent: whether a restore may change the volume mode.
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";

@@ -132,7 +132,7 @@ impl Holders {
     fn named_by(&self, source: &NamedSource) -> NamedBy {
         let needs = |uid: &String| {
             let finished = self.claims.get(uid).is_some_and(|entry| entry.finished);
-            !finished || source.kind == SourceKind::Claim
+            !finished || source.kind.is_held_until_bound()
         };
         let Some(namespaces) = self.named_by.get(source) else { return NamedBy::Nobody };
         if namespaces.get(&source.namespace).is_some_and(|claims| claims.iter().any(needs)) {
