@@ -28,6 +28,8 @@ mod parameters;
 mod persistent_volume;
 mod reads;
 mod request;
+#[cfg(any(test, feature = "fuzzing"))]
+mod samples;
 mod secrets;
 #[cfg(test)]
 mod testing;

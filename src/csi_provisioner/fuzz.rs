@@ -1,37 +1,26 @@
 //! The fuzz target for drivers' CreateVolume responses.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::{
-    CephRbd, ProvisionerSettings, VolumeNaming,
     defects::{self, MAX_CONTEXT, MAX_ID, MAX_TOPOLOGY},
     persistent_volume,
     request::{Prepared, draft},
+    samples::{DRIVER, request, settings, source},
     topology,
 };
 use crate::{
-    controller::{
-        model::{
-            source::{Source, SourceKind},
-            unusable_volume::Credentials,
-        },
-        provisioner::ProvisionRequest,
-    },
+    controller::model::unusable_volume::Credentials,
     csi::{
-        Capabilities, created_volume,
-        proto::{
-            CreateVolumeResponse, Volume, controller_service_capability::rpc::Type as Rpc,
-            plugin_capability::service::Type as Service,
-        },
+        created_volume,
+        proto::{CreateVolumeResponse, Volume},
     },
     kube::quantity::Quantity,
 };
-
-pub(super) const DRIVER: &str = "disk.example.com";
 
 /// Checks that every response ends as an open call, an unusable volume, or a PersistentVolume of
 /// bounded size that matches the request.
@@ -101,57 +90,6 @@ fn texts(json: &Value) -> usize {
         Value::Array(items) => items.iter().map(texts).sum(),
         Value::Object(members) => members.iter().map(|(key, value)| key.len() + texts(value)).sum(),
         _ => 0,
-    }
-}
-
-/// Settings of a driver that can only create and delete volumes. Unit tests use them, too.
-pub(super) fn settings() -> ProvisionerSettings {
-    ProvisionerSettings {
-        driver_name: DRIVER.into(),
-        capabilities: Capabilities {
-            plugin: [Service::ControllerService].into(),
-            controller: [Rpc::CreateDeleteVolume].into(),
-        },
-        identity: "me".into(),
-        naming: VolumeNaming { prefix: "pvc".into(), uuid_length: None },
-        default_fs_type: String::new(),
-        extra_create_metadata: false,
-        controller_publish_readonly: false,
-        volume_attributes_classes: true,
-        ceph_rbd: CephRbd::default(),
-        migration: None,
-        cross_namespace_sources: false,
-        prevent_volume_mode_conversion: true,
-    }
-}
-
-/// A request for a claim of 1Mi.
-fn request() -> ProvisionRequest {
-    let claim = json!({
-        "metadata": {"name": "data", "namespace": "shop", "uid": "u"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
-    });
-    let class =
-        json!({"metadata": {"name": "fast"}, "provisioner": DRIVER, "reclaimPolicy": "Retain"});
-    ProvisionRequest {
-        claim: Arc::new(serde_json::from_value(claim).unwrap_or_default()),
-        class: Arc::new(serde_json::from_value(class).unwrap_or_default()),
-        volume_name: Ok("pvc-u".into()),
-        selected_node: None,
-        withdrawn: false,
-        source: None,
-        topology: None,
-    }
-}
-
-/// A snapshot as a source. Unit tests use it, too.
-pub(super) fn source() -> Source {
-    Source {
-        kind: SourceKind::Snapshot,
-        namespace: "shop".into(),
-        name: "snap".into(),
-        uid: "snap-uid".into(),
-        handle: "snap-handle".into(),
     }
 }
 

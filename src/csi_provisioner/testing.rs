@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-pub(super) use super::fuzz::{DRIVER, source};
-use super::{ProvisionerSettings, Reads, fuzz};
+pub(super) use super::samples::{DRIVER, source};
+use super::{ProvisionerSettings, Reads, samples};
 use crate::{
     controller::provisioner::{NotSent, ProvisionRequest},
     csi::proto::controller_service_capability::rpc::Type as Rpc,
@@ -20,7 +20,7 @@ pub(super) fn reads(server: &Server) -> Reads {
 
 /// Settings of a driver with these capabilities besides creating volumes.
 pub(super) fn settings(abilities: &[Rpc]) -> ProvisionerSettings {
-    let mut settings = fuzz::settings();
+    let mut settings = samples::settings();
     settings.capabilities.controller.extend(abilities);
     settings
 }
@@ -40,11 +40,7 @@ pub(super) fn request(spec: &Value, class: &Value) -> ProvisionRequest {
     ProvisionRequest {
         claim: Arc::new(serde_json::from_value(claim).unwrap()),
         class: Arc::new(serde_json::from_value(whole).unwrap()),
-        volume_name: Ok("pvc-u".into()),
-        selected_node: None,
-        withdrawn: false,
-        source: None,
-        topology: None,
+        ..samples::request()
     }
 }
 

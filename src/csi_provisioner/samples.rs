@@ -1,0 +1,73 @@
+//! A driver's settings, a claim with its class, and a source: for the fuzz target and unit tests.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{CephRbd, ProvisionerSettings, VolumeNaming};
+use crate::{
+    controller::{
+        model::source::{Source, SourceKind},
+        provisioner::ProvisionRequest,
+    },
+    csi::{
+        Capabilities,
+        proto::{
+            controller_service_capability::rpc::Type as Rpc,
+            plugin_capability::service::Type as Service,
+        },
+    },
+};
+
+pub(super) const DRIVER: &str = "disk.example.com";
+
+/// Settings of a driver that can only create and delete volumes.
+pub(super) fn settings() -> ProvisionerSettings {
+    ProvisionerSettings {
+        driver_name: DRIVER.into(),
+        capabilities: Capabilities {
+            plugin: [Service::ControllerService].into(),
+            controller: [Rpc::CreateDeleteVolume].into(),
+        },
+        identity: "me".into(),
+        naming: VolumeNaming { prefix: "pvc".into(), uuid_length: None },
+        default_fs_type: String::new(),
+        extra_create_metadata: false,
+        controller_publish_readonly: false,
+        volume_attributes_classes: true,
+        ceph_rbd: CephRbd::default(),
+        migration: None,
+        cross_namespace_sources: false,
+        prevent_volume_mode_conversion: true,
+    }
+}
+
+/// A request for a claim of 1Mi.
+pub(super) fn request() -> ProvisionRequest {
+    let claim = json!({
+        "metadata": {"name": "data", "namespace": "shop", "uid": "u"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+    });
+    let class =
+        json!({"metadata": {"name": "fast"}, "provisioner": DRIVER, "reclaimPolicy": "Retain"});
+    ProvisionRequest {
+        claim: Arc::new(serde_json::from_value(claim).unwrap_or_default()),
+        class: Arc::new(serde_json::from_value(class).unwrap_or_default()),
+        volume_name: Ok("pvc-u".into()),
+        selected_node: None,
+        withdrawn: false,
+        source: None,
+        topology: None,
+    }
+}
+
+/// A snapshot as a source.
+pub(super) fn source() -> Source {
+    Source {
+        kind: SourceKind::Snapshot,
+        namespace: "shop".into(),
+        name: "snap".into(),
+        uid: "snap-uid".into(),
+        handle: "snap-handle".into(),
+    }
+}
