@@ -167,10 +167,21 @@ mod tests {
 
     #[test]
     fn each_kind_is_found_by_its_name() {
-        for kind in [SourceKind::Snapshot, SourceKind::Claim] {
+        for kind in SourceKind::ALL {
             assert_eq!(SourceKind::of_name(kind.name()), Some(kind));
         }
         assert_eq!(SourceKind::of_name("Backup"), None);
+    }
+
+    #[test]
+    fn each_finalizer_is_read_after_many_others() {
+        for kind in SourceKind::ALL {
+            let others = (0..1000).map(|number| format!("example.com/{number}"));
+            let finalizers: Vec<String> = others.chain([kind.finalizer().to_owned()]).collect();
+            let claim: Claim =
+                serde_json::from_value(json!({"metadata": {"finalizers": finalizers}})).unwrap();
+            assert!(claim.has_finalizer(kind.finalizer()), "add it to kube/objects/bounded.rs");
+        }
     }
 
     fn named(spec: &Value) -> Option<String> {
