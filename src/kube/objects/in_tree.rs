@@ -18,6 +18,10 @@ macro_rules! in_tree_sources {
         }
 
         impl InTreeSource {
+            /// The number of plugins: tests have a sample of each.
+            #[cfg(test)]
+            pub(super) const PLUGINS: usize = [$(stringify!($plugin)),*].len();
+
             /// The in-tree source in the spec of a complete PersistentVolume.
             pub fn of(spec: &core::PersistentVolumeSpec) -> Option<Self> {
                 $(if let Some(source) = &spec.$field {
@@ -94,7 +98,7 @@ mod tests {
     use crate::kube::objects::Volume;
 
     /// Each plugin's field and source as the API server serializes them, with the volume's id.
-    fn sources() -> [(&'static str, Value, &'static str); 8] {
+    fn sources() -> [(&'static str, Value, &'static str); InTreeSource::PLUGINS] {
         [
             ("awsElasticBlockStore", json!({"volumeID": "vol-1", "partition": 1}), "vol-1"),
             ("azureDisk", json!({"diskName": "d", "diskURI": "/uri"}), "/uri"),

@@ -7,7 +7,7 @@ use super::{
     tables::{Table, Value, embedded, list, map, plain, pointer},
     *,
 };
-use crate::kube::objects::{Claim, CloneSource, Node, View, Volume};
+use crate::kube::objects::{Claim, CloneSource, InTreeSource, Node, View, Volume};
 
 /// Reads a message as JSON.
 fn to_json(message: &[u8], table: Table) -> Result<Json, Fault> {
@@ -46,6 +46,14 @@ fn a_volume_of_any_plugin_reads_the_same_from_json_and_protobuf() {
             assert_eq!(json, protobuf, "{source}");
         }
     }
+}
+
+#[test]
+fn each_in_tree_plugin_has_a_sample() {
+    let read = |(source, part): (&str, Json)| {
+        serde_json::from_value::<Volume>(volume("n", source, &part)).unwrap().spec.in_tree
+    };
+    assert_eq!(sources().into_iter().filter_map(read).count(), InTreeSource::PLUGINS);
 }
 
 /// The paths of members of `object` that `read` lacks.
