@@ -17,9 +17,10 @@ mod roles;
 #[cfg(test)]
 mod testing;
 
-use std::{ffi::OsString, ops::ControlFlow};
+use std::{collections::BTreeMap, ffi::OsString, ops::ControlFlow};
 
 use clap::{Arg, ArgAction, Command};
+use serde_json::Value;
 
 pub use self::finding::Report;
 use self::{
@@ -34,8 +35,8 @@ use crate::{
     csi_provisioner::reads_secret,
     flags::{CHECK, Flags},
     kube::{
-        ApiError, Client, Scope, View,
-        objects::{Claim, StorageClass},
+        ApiError, Client, Kind, Scope, View,
+        objects::{Claim, Event, StorageClass},
     },
     migration::Migration,
     preflight::Namespaces,
@@ -150,6 +151,18 @@ impl<'a> Cluster<'a> {
         let (classes, claims) = (list(client).await?, list(client).await?);
         Ok(Self { client, claims, classes })
     }
+
+    /// The warnings about the claim.
+    async fn warnings(&self, claim: &Claim) -> Result<Vec<Value>, ApiError> {
+        let scope = Scope::namespace(claim.namespace())?.warnings_about(claim.uid());
+        let mut warnings = Vec::new();
+        let visit = |event| {
+            warnings.push(event);
+            ControlFlow::Continue(())
+        };
+        self.client.list_raw(&Kind::of::<Event>(), &scope, visit).await?;
+        Ok(warnings)
+    }
 }
 
 async fn list<V: View>(client: &Client) -> Result<Vec<V>, ApiError> {
@@ -187,7 +200,7 @@ impl Check<'_> {
             self.workload,
             driver.as_deref(),
         ));
-        findings.extend(self.claims(flags, driver.as_deref()));
+        findings.extend(self.claims(flags, driver.as_deref()).await);
         findings.extend(self.differences(&line, flags, driver.as_deref()));
         line.findings.into_iter().chain(findings).collect()
     }
@@ -216,11 +229,19 @@ impl Check<'_> {
         Some(classes.iter().any(|class| reads_secret(class, driver, migration)))
     }
 
-    fn claims(&self, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
+    async fn claims(&self, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
         let (Some(cluster), Some(driver)) = (self.cluster, driver) else { return Vec::new() };
         let in_tree = migration(flags, driver).map(|it| it.in_tree_name().to_owned());
         let identity = ProvisionerIdentity { driver: driver.to_owned(), in_tree, node: None };
-        claims::check(&identity, &cluster.claims, &cluster.classes)
+        let waiting = claims::waiting(&identity, &cluster.claims, &cluster.classes);
+        let mut messages = BTreeMap::new();
+        let listed = waiting.iter().take(claims::LISTED).filter(|(why, _)| why.has_events());
+        for (_, claim) in listed {
+            // Without the right to read events the reason must do.
+            let warnings = cluster.warnings(claim).await.unwrap_or_default();
+            messages.extend(claims::last_message(&warnings).map(|it| (claim.uid().to_owned(), it)));
+        }
+        claims::findings(&waiting, &messages)
     }
 
     fn differences(&self, line: &CommandLine, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {

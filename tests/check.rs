@@ -10,6 +10,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
 use serde_json::{Value, json};
 use testkit::{apiserver::serve::manifests, control_plane::ControlPlane};
 
@@ -165,6 +167,19 @@ impl Cluster {
         self.apply(&manifests::parse(&text).unwrap()).await;
     }
 
+    /// A warning about a claim.
+    async fn warn(&self, claim: &str, message: &str) {
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.plane.client("admin").await.unwrap(), "default");
+        let uid = claims.get(claim).await.unwrap().metadata.uid;
+        let event = json!({"apiVersion": "v1", "kind": "Event", "type": "Warning",
+            "metadata": {"name": "warning", "namespace": "default"}, "message": message,
+            "reason": "ProvisioningFailed", "lastTimestamp": "2026-01-01T00:00:00Z",
+            "involvedObject": {"kind": "PersistentVolumeClaim", "namespace": "default",
+                "name": claim, "uid": uid}});
+        self.apply(&[event]).await;
+    }
+
     async fn check(&self, name: &'static str, user: Option<&str>) -> Ran {
         let kubeconfig = match user {
             None => self.kubeconfig.clone(),
@@ -213,12 +228,16 @@ async fn claims_that_wait_are_counted_by_reason() {
     ];
     cluster.apply(&objects).await;
     cluster.apply_fixture("csi-driver-nfs.yaml").await;
+    cluster.warn("b", "the export is full").await;
     let ran = cluster.check("csi-driver-nfs.yaml", None).await;
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let findings = report["workloads"][0]["findings"].as_array().unwrap();
     let claims = findings.iter().filter(|it| it["section"] == "claims");
-    let subjects: Vec<&str> = claims.map(|it| it["subject"].as_str().unwrap()).collect();
+    let claims: Vec<&Value> = claims.collect();
+    let subjects: Vec<&str> = claims.iter().map(|it| it["subject"].as_str().unwrap()).collect();
     assert_eq!(subjects, ["1 in all", "2 in all", "default/c", "default/a", "default/b"]);
+    assert_eq!(claims[3]["text"], "is being provisioned, or fails");
+    assert_eq!(claims[4]["text"], "the export is full");
 }
 
 #[tokio::test(flavor = "multi_thread")]

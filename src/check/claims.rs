@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Finding, Section, Severity};
+use serde_json::Value;
+
+use super::{
+    finding::{Finding, Section, Severity},
+    manifest::text,
+};
 use crate::{
     controller::{
         claims::call_record::status,
@@ -12,11 +17,11 @@ use crate::{
 };
 
 /// How many claims are listed by name.
-const LISTED: usize = 20;
+pub(super) const LISTED: usize = 20;
 
 /// Why a claim has no volume yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Waiting {
+pub(super) enum Waiting {
     OpenCall,
     Deleted,
     NoClass,
@@ -27,6 +32,11 @@ enum Waiting {
 }
 
 impl Waiting {
+    /// Whether the claim's events say more.
+    pub(super) fn has_events(self) -> bool {
+        self == Self::Provisioning
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::OpenCall => "has the record of an open call, which is followed to its end",
@@ -35,28 +45,46 @@ impl Waiting {
             Self::ClassGone => "its class does not exist: gets an event",
             Self::OtherClass => "its class is another provisioner's: gets an event",
             Self::NoConsumer => "no node is chosen: waits for a pod that uses it",
-            Self::Provisioning => {
-                "is being provisioned, or fails: its events say which (kubectl describe pvc)"
-            }
+            Self::Provisioning => "is being provisioned, or fails",
         }
     }
 }
 
-/// The findings about the claims of the driver that have no volume.
-pub(super) fn check(
+/// The claims of the driver that have no volume, with the reason, which they are sorted by.
+pub(super) fn waiting<'a>(
     identity: &ProvisionerIdentity,
-    claims: &[Claim],
+    claims: &'a [Claim],
     classes: &[StorageClass],
-) -> Vec<Finding> {
+) -> Vec<(Waiting, &'a Claim)> {
     let class = |claim: &Claim| classes.iter().find(|class| class.name() == class_of_claim(claim));
-    let waiting = claims
-        .iter()
-        .filter(|claim| claim.is_unbound())
-        .filter_map(|claim| Some((waiting(identity, claim, class(claim))?, claim)));
-    let mut waiting: Vec<(Waiting, &Claim)> = waiting.collect();
+    let unbound = claims.iter().filter(|claim| claim.is_unbound());
+    let mut waiting: Vec<(Waiting, &Claim)> =
+        unbound.filter_map(|claim| Some((reason(identity, claim, class(claim))?, claim))).collect();
     waiting.sort_by_key(|(why, claim)| (*why, claim.namespace(), claim.name()));
+    waiting
+}
+
+/// The message of the last of some events.
+pub(super) fn last_message(events: &[Value]) -> Option<String> {
+    let time = |event: &Value| {
+        let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
+        times
+            .map(|time| text(event, time))
+            .into_iter()
+            .find(|time| !time.is_empty())
+            .map(str::to_owned)
+    };
+    let last = events.iter().max_by_key(|event| time(event))?;
+    Some(text(last, "/message").to_owned())
+}
+
+/// The findings about the waiting claims. `messages` has events by the claims' UIDs.
+pub(super) fn findings(
+    waiting: &[(Waiting, &Claim)],
+    messages: &BTreeMap<String, String>,
+) -> Vec<Finding> {
     let mut counts: BTreeMap<Waiting, usize> = BTreeMap::new();
-    for (why, _) in &waiting {
+    for (why, _) in waiting {
         *counts.entry(*why).or_default() += 1;
     }
     if counts.is_empty() {
@@ -65,7 +93,8 @@ pub(super) fn check(
     let counted =
         counts.into_iter().map(|(why, count)| finding(&format!("{count} in all"), why.text()));
     let listed = waiting.iter().take(LISTED).map(|(why, claim)| {
-        finding(&format!("{}/{}", claim.namespace(), claim.name()), why.text())
+        let message = messages.get(claim.uid()).map_or(why.text(), String::as_str);
+        finding(&format!("{}/{}", claim.namespace(), claim.name()), message)
     });
     counted.chain(listed).collect()
 }
@@ -75,7 +104,7 @@ fn finding(subject: &str, text: &str) -> Finding {
 }
 
 /// Why the unbound claim waits; `None` if another provisioner serves it.
-fn waiting(
+fn reason(
     identity: &ProvisionerIdentity,
     claim: &Claim,
     class: Option<&StorageClass>,
@@ -156,18 +185,32 @@ mod tests {
         ] {
             let classes = classes();
             let class = classes.iter().find(|class| class.name() == name);
-            let found = waiting(&identity(), &claim("a", name, annotations), class);
+            let found = reason(&identity(), &claim("a", name, annotations), class);
             assert_eq!(found, expected, "{name} {annotations}");
         }
     }
 
     #[test]
     fn all_are_counted_and_some_are_listed() {
-        let claims: Vec<Claim> =
+        let mut claims: Vec<Claim> =
             (0..50).map(|n| claim(&format!("c{n:02}"), "now", &json!({}))).collect();
-        let found = check(&identity(), &claims, &classes());
+        claims[1].metadata.uid = Some("u".to_owned());
+        let messages = BTreeMap::from([("u".to_owned(), "no space".to_owned())]);
+        let found = findings(&waiting(&identity(), &claims, &classes()), &messages);
         assert_eq!((found.len(), found[0].subject.as_str()), (1 + LISTED, "50 in all"));
-        assert_eq!(found[1].subject, "ns/c00");
-        assert_eq!(check(&identity(), &[], &classes())[0].subject, "none");
+        assert_eq!((found[2].subject.as_str(), found[2].text.as_str()), ("ns/c01", "no space"));
+        assert_eq!(findings(&[], &messages)[0].subject, "none");
+    }
+
+    #[test]
+    fn the_last_event_counts_whichever_field_has_its_time() {
+        let events = [
+            json!({"message": "a", "lastTimestamp": "2026-01-01T00:00:02Z"}),
+            json!({"message": "b", "series": {"lastObservedTime": "2026-01-01T00:00:03Z"},
+                   "lastTimestamp": "2026-01-01T00:00:01Z"}),
+            json!({"message": "c", "eventTime": "2026-01-01T00:00:01Z", "lastTimestamp": null}),
+        ];
+        assert_eq!(last_message(&events).as_deref(), Some("b"));
+        assert_eq!(last_message(&[]), None);
     }
 }

@@ -60,6 +60,11 @@ fn judged(flag: &ReviewedFlag) -> Finding {
             &format!("kept; in external-provisioner since {since}, earlier releases end"),
         ),
         Verdict::Kept(None) => finding(Severity::Ok, spelled, "kept"),
+        Verdict::Own => finding(
+            Severity::Note,
+            spelled,
+            "only here: external-provisioner ends, so remove it on the way back",
+        ),
         Verdict::Retired { releases: "none", advice } => finding(
             Severity::Note,
             spelled,

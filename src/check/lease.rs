@@ -9,6 +9,10 @@ use crate::{flags::Flags, leader};
 /// The time after the running calls within which the program ends, in seconds.
 const SHUTDOWN_REST: u64 = 5;
 
+const ENDPOINTS: &str = "external-provisioner v1 locks an Endpoints object here, which this program does not look at: scale it to 0 before the switch, or give it --leader-election-type=leases first";
+
+const NO_ELECTION: &str = "no leader election, so that old and new pods work at the same time: scale to 0 before the switch, or set the strategy Recreate";
+
 /// The namespace of the Lease.
 pub(super) fn namespace(flags: &Flags, workload: &Workload) -> String {
     let flag = flags.leader_election.as_ref().and_then(|election| election.namespace.as_deref());
@@ -26,24 +30,15 @@ pub(super) fn check(
     workload: &Workload,
     driver: Option<&str>,
 ) -> Vec<Finding> {
-    let lock = if locks_endpoints {
-        finding(
-            Severity::ToDo,
-            "lock",
-            "external-provisioner v1 locks an Endpoints object here, which this program does not look at: scale it to 0 before the switch, or give it --leader-election-type=leases first",
-        )
-    } else if flags.leader_election.is_some() {
+    let endpoints = locks_endpoints.then(|| finding(Severity::ToDo, "lock", ENDPOINTS));
+    let lease = if flags.leader_election.is_some() {
         lease(&namespace(flags, workload), driver)
     } else if flags.node_deployment.is_some() || workload.replaces_in_place {
         finding(Severity::Ok, "none", "no leader election: an old pod ends before a new one starts")
     } else {
-        finding(
-            Severity::ToDo,
-            "none",
-            "no leader election, so that old and new pods work at the same time: scale to 0 before the switch, or set the strategy Recreate",
-        )
+        finding(Severity::ToDo, "none", NO_ELECTION)
     };
-    [Some(lock), grace(flags, workload)].into_iter().flatten().collect()
+    [endpoints, Some(lease), grace(flags, workload)].into_iter().flatten().collect()
 }
 
 fn lease(namespace: &str, driver: Option<&str>) -> Finding {
@@ -113,7 +108,7 @@ mod tests {
         assert_eq!(statefulset[0].severity, Severity::Ok);
         let args = ["--enable-leader-election"];
         let v1 = check(&flags(&args), true, &workload("Deployment", &args), Some("a"));
-        assert_eq!(v1[0].severity, Severity::ToDo);
+        assert_eq!((v1[0].severity, v1[1].subject.as_str()), (Severity::ToDo, "ns/a"));
     }
 
     #[test]

@@ -33,9 +33,10 @@ pub struct ReviewedFlag {
 /// What becomes of a flag or a feature gate.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It has its meaning. With external-provisioner's first release that knows it; `None` if it is not known or
-    /// the flag is only here.
+    /// It has its meaning. With external-provisioner's first release that knows it, for flags.
     Kept(Option<&'static str>),
+    /// It is a flag of this program only.
+    Own,
     /// It is accepted with a warning.
     Retired {
         /// external-provisioner's releases with it; others end. `none` if no release has it.
@@ -71,10 +72,11 @@ fn reviewed(given: &Given, error: Option<String>) -> Vec<ReviewedFlag> {
         (None, Ok(gates)) if name == "feature-gates" => {
             return gates.iter().map(|(gate, value)| reviewed_gate(gate, *value)).collect();
         }
-        (None, _) => RETIRED.iter().find(|flag| flag.name == name).map_or_else(
-            || Verdict::Kept(since(name)),
-            |flag| Verdict::Retired { releases: flag.releases, advice: flag.advice },
-        ),
+        (None, _) => match (RETIRED.iter().find(|flag| flag.name == name), since(name)) {
+            (Some(flag), _) => Verdict::Retired { releases: flag.releases, advice: flag.advice },
+            (None, Some(since)) => Verdict::Kept(Some(since)),
+            (None, None) => Verdict::Own,
+        },
     };
     vec![ReviewedFlag { spelled, verdict }]
 }
@@ -105,11 +107,11 @@ mod tests {
         for (arg, kept) in [
             ("--timeout=5s", Some("v1.1")),
             ("-v5", Some("v0.2")),
-            ("--shutdown-timeout=5s", None),
             ("--feature-gates=Topology=true", None),
         ] {
             assert_eq!(verdict(arg), Verdict::Kept(kept), "{arg}");
         }
+        assert_eq!(verdict("--shutdown-timeout=5s"), Verdict::Own);
         for (arg, from) in [
             ("--provisioner=a", "v0.2 to v1.6"),
             ("--logtostderr", "v0.2 to v5.1"),
