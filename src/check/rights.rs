@@ -85,13 +85,13 @@ impl Uses<'_> {
     }
 }
 
-/// What is missing for `feature` only matters if this holds.
-fn condition(feature: Feature) -> &'static str {
+/// When a right that is missing for the feature matters.
+fn condition_of(feature: Feature) -> &'static str {
     match feature {
         Feature::Attachments => "only if the driver attaches volumes",
         Feature::Snapshots => "only for claims from snapshots",
         Feature::Topology => "only if the driver has topology",
-        Feature::Secrets => "only if classes name secrets",
+        Feature::Secrets => "only if classes name secrets; Roles in their namespaces do as well",
         Feature::VolumeAttributesClass => "only for claims with a VolumeAttributesClass",
         _ => "",
     }
@@ -119,10 +119,12 @@ fn of_severity(
     let alike = missing.iter().copied().filter(|need| uses.severity(need) == severity);
     let alike: Vec<&Need> = alike.collect();
     let finding = |missing: preflight::MissingRights| {
-        let needs = alike.iter().filter(|need| need.resource == missing.resource());
-        let mut conditions = needs.map(|need| condition(need.feature));
-        let condition = conditions.next().filter(|_| severity == Severity::Note);
-        let condition = condition.map(|text| format!(" ({text})")).unwrap_or_default();
+        let need = alike.iter().find(|need| need.resource == missing.resource());
+        let feature = need.map(|need| need.feature);
+        let condition = feature
+            .filter(|feature| severity == Severity::Note || *feature == Feature::Secrets)
+            .map(|feature| format!(" ({})", condition_of(feature)))
+            .unwrap_or_default();
         let text = format!("add to {}{condition}", missing.add_to());
         let subject = format!("lacks {} on {}", missing.verbs().join(", "), missing.resource());
         Finding::new(Section::Rights, severity, &subject, &text)
