@@ -142,13 +142,15 @@ pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String
 /// What is read from the cluster.
 struct Cluster<'a> {
     client: &'a Client,
+    /// The claims without a volume.
     claims: Vec<Claim>,
     classes: Vec<StorageClass>,
 }
 
 impl<'a> Cluster<'a> {
     async fn read(client: &'a Client) -> Result<Self, ApiError> {
-        let (classes, claims) = (list(client).await?, list(client).await?);
+        let classes = list(client, |_| true).await?;
+        let claims = list(client, Claim::is_unbound).await?;
         Ok(Self { client, claims, classes })
     }
 
@@ -165,14 +167,14 @@ impl<'a> Cluster<'a> {
     }
 }
 
-async fn list<V: View>(client: &Client) -> Result<Vec<V>, ApiError> {
-    let mut all = Vec::new();
+async fn list<V: View>(client: &Client, is_kept: fn(&V) -> bool) -> Result<Vec<V>, ApiError> {
+    let mut kept = Vec::new();
     let visit = |object| {
-        all.push(object);
+        kept.extend(Some(object).filter(is_kept));
         ControlFlow::Continue(())
     };
     client.list(&Scope::all(), visit).await?;
-    Ok(all)
+    Ok(kept)
 }
 
 /// The check of one workload.
@@ -230,7 +232,11 @@ impl Check<'_> {
     }
 
     async fn claims(&self, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
-        let (Some(cluster), Some(driver)) = (self.cluster, driver) else { return Vec::new() };
+        let Some(cluster) = self.cluster else { return Vec::new() };
+        let Some(driver) = driver else {
+            let text = "the manifest does not show the driver's name: give --driver";
+            return vec![Finding::new(Section::Claims, Severity::Unchecked, "claims", text)];
+        };
         let in_tree = migration(flags, driver).map(|it| it.in_tree_name().to_owned());
         let identity = ProvisionerIdentity { driver: driver.to_owned(), in_tree, node: None };
         let waiting = claims::waiting(&identity, &cluster.claims, &cluster.classes);

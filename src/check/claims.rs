@@ -50,16 +50,17 @@ impl Waiting {
     }
 }
 
-/// The claims of the driver that have no volume, with the reason, which they are sorted by.
+/// Those of some unbound claims that are the driver's, with the reason, which they are sorted by.
 pub(super) fn waiting<'a>(
     identity: &ProvisionerIdentity,
     claims: &'a [Claim],
     classes: &[StorageClass],
 ) -> Vec<(Waiting, &'a Claim)> {
     let class = |claim: &Claim| classes.iter().find(|class| class.name() == class_of_claim(claim));
-    let unbound = claims.iter().filter(|claim| claim.is_unbound());
-    let mut waiting: Vec<(Waiting, &Claim)> =
-        unbound.filter_map(|claim| Some((reason(identity, claim, class(claim))?, claim))).collect();
+    let mut waiting: Vec<(Waiting, &Claim)> = claims
+        .iter()
+        .filter_map(|claim| Some((reason(identity, claim, class(claim))?, claim)))
+        .collect();
     waiting.sort_by_key(|(why, claim)| (*why, claim.namespace(), claim.name()));
     waiting
 }
