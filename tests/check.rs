@@ -67,8 +67,11 @@ fn urgent(ran: &Ran) -> Vec<(String, String)> {
 
 const NO_SNAPSHOT_PATCH: (&str, &str) = ("to do", "lacks patch on volumesnapshots");
 
-/// Each fixture with its exit code, its Lease, and what there is to do about rights and the rest.
-const FIXTURES: [(&str, i32, Option<&str>, &[(&str, &str)]); 6] = [
+/// The severity and the subject of each urgent finding.
+type Urgent = &'static [(&'static str, &'static str)];
+
+/// Each fixture with its exit code, its Lease, and what there is to do.
+const FIXTURES: [(&str, i32, Option<&str>, Urgent); 6] = [
     ("rook.yaml", 1, Some("rook-ceph/rook-ceph-rbd-csi-ceph-com"), &[NO_SNAPSHOT_PATCH]),
     ("csi-operator.yaml", 1, Some("rook-ceph/rook-ceph-cephfs-csi-ceph-com"), &[NO_SNAPSHOT_PATCH]),
     ("ceph-csi-helm.yaml", 0, Some("ceph-csi/rbd-csi-ceph-com"), &[]),

@@ -94,7 +94,7 @@ pub(super) fn findings(
     let counted =
         counts.into_iter().map(|(why, count)| finding(&format!("{count} in all"), why.text()));
     let listed = waiting.iter().take(LISTED).map(|(why, claim)| {
-        let message = messages.get(claim.uid()).map_or(why.text(), String::as_str);
+        let message = messages.get(claim.uid()).map_or_else(|| why.text(), String::as_str);
         finding(&format!("{}/{}", claim.namespace(), claim.name()), message)
     });
     counted.chain(listed).collect()

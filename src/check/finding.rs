@@ -95,7 +95,7 @@ impl Finding {
 
     fn text(&self) -> String {
         let Self { severity, subject, text, rule, .. } = self;
-        let rule = rule.iter().map(|rule| format!("\n             {rule}")).collect::<String>();
+        let rule = rule.as_ref().map(|rule| format!("\n             {rule}")).unwrap_or_default();
         let colon = if text.is_empty() { "" } else { ": " };
         format!("  {:<9}  {subject}{colon}{text}{rule}\n", severity.name())
     }

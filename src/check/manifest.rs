@@ -139,7 +139,7 @@ impl Workload {
         self.others.iter().any(|it| it.name.contains(kind) || it.image_name().contains(kind))
     }
 
-    /// The driver's name: an argument of another container, or the manifest's only CSIDriver.
+    /// The driver's name: an argument of another container, or the manifest's only `CSIDriver`.
     pub(super) fn driver(&self, manifest: &Manifest) -> Option<String> {
         let flags = ["--drivername=", "--driver-name=", "-drivername=", "--provisioner="];
         let containers = [&self.provisioner].into_iter().chain(&self.others);
@@ -258,7 +258,7 @@ fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, String
                 match env.get(name) {
                     Some(EnvValue::Known(value)) => expanded += value,
                     Some(EnvValue::Unknown) => return Err(name.to_owned()),
-                    None => expanded += &format!("$({name})"),
+                    None => expanded += &["$(", name, ")"].concat(),
                 }
                 after
             }

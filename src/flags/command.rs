@@ -48,12 +48,11 @@ pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
 
 /// The usage, as printed for help and before errors.
 pub(super) fn usage(program: &str) -> String {
-    let subcommands: String = SUBCOMMANDS
-        .iter()
-        .map(|(name, about)| format!("  {name:14}  {about} ({name} --help)\n"))
-        .collect();
+    let lines = SUBCOMMANDS.iter().fold(String::new(), |lines, (name, about)| {
+        lines + &format!("  {name:14}  {about} ({name} --help)\n")
+    });
     format!(
-        "Usage of {program}:\n{}\n\nSubcommands, as the first argument:\n{subcommands}\nFlags and feature gates of earlier releases are accepted with a warning.\n",
+        "Usage of {program}:\n{}\n\nSubcommands, as the first argument:\n{lines}\nFlags and feature gates of earlier releases are accepted with a warning.\n",
         with_values(command()).render_help().to_string().trim_end()
     )
 }

@@ -57,7 +57,7 @@ pub(super) fn read_all(
             None | Some(Err(Stop::End)) => return (reader.given, errors),
             Some(Err(Stop::Error(error))) => errors.push(error),
             Some(Err(Stop::Help)) => {
-                errors.push("help requested: the program would end".to_owned())
+                errors.push("help requested: the program would end".to_owned());
             }
             Some(Ok(())) => {}
         }
@@ -156,7 +156,7 @@ fn word(word: &str, is_first: bool) -> Result<(), Stop> {
     let error = match word {
         "" => return Ok(()),
         _ if is_first => format!(
-            "unknown command {}: there are {}, and without one the controller starts",
+            "unknown command {}: use one of {}, or none to start the controller",
             quote(word),
             SUBCOMMANDS.map(|(name, _)| name).join(", "),
         ),

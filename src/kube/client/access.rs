@@ -78,8 +78,8 @@ impl Account<'_> {
 impl Rules {
     /// The rules of roles, each as in the role; what is no rule grants nothing.
     pub fn of_roles(rules: &[Value]) -> Self {
-        let rules = serde_json::to_vec(&json!({"resourceRules": rules})).unwrap_or_default();
-        serde_json::from_slice(&rules).unwrap_or_default()
+        let read = |rule| serde_json::from_slice(&serde_json::to_vec(rule).ok()?).ok();
+        Self { incomplete: false, resource_rules: rules.iter().filter_map(read).collect() }
     }
 
     /// Whether a rule grants the right, at least for one name.
@@ -187,6 +187,15 @@ mod tests {
         ] {
             assert_eq!(rules(&rule).grant(right("get")), granted, "{rule}");
         }
+    }
+
+    #[test]
+    fn what_is_no_rule_of_a_role_grants_nothing() {
+        let rule =
+            json!({"verbs": ["get"], "apiGroups": ["storage.k8s.io"], "resources": ["csinodes"]});
+        let broken = json!({"verbs": [false], "apiGroups": ["*"], "resources": ["*"]});
+        assert!(Rules::of_roles(&[broken.clone(), rule]).grant(right("get")));
+        assert!(!Rules::of_roles(&[broken]).grant(right("get")));
     }
 
     #[test]
