@@ -82,8 +82,8 @@ const FIXTURES: [(&str, i32, Option<&str>, Urgent); 6] = [
         2,
         None,
         &[
-            ("fatal", "lacks list, watch on storageclasses"),
             ("fatal", "lacks get, create, update on leases"),
+            ("fatal", "lacks list, watch on storageclasses"),
             ("to do", "lacks patch on persistentvolumes"),
             ("to do", "lacks watch on leases"),
             ("to do", "lock"),

@@ -190,7 +190,7 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 19] = [
+const TRIALS: [(&str, Trial); 24] = [
     ("cargo build --release", Trial::Ci),
     ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
@@ -207,6 +207,11 @@ const TRIALS: [(&str, Trial); 19] = [
     ("kubectl diff -k deploy/ceph-csi/rbd", Trial::Kustomize),
     ("kubectl apply -k deploy/ceph-csi/rbd", Trial::Kustomize),
     ("kubectl apply -f deploy/ceph-csi/rbd/", Trial::Names),
+    ("kubectl apply -f deploy/kubernetes/release-claims-job.yaml", Trial::Names),
+    ("kubectl delete -f deploy/kubernetes/release-claims-job.yaml", Trial::Names),
+    ("kubectl apply -f deploy/monitoring/", Trial::Names),
+    ("kubectl --namespace NS ", Trial::Names),
+    ("csi-provisioner release-claims ", Trial::Names),
     ("kubectl get ", Trial::Names),
     ("kubectl logs deployment/", Trial::Names),
     ("docker ", Trial::Names),

@@ -156,18 +156,21 @@ pub(super) fn by_roles(
     }
     absent.sort();
     absent.dedup();
+    let findings = findings(uses, &missing, namespaces);
+    // What an unknown role may grant cannot be called missing.
+    let is_in_doubt = findings.iter().any(|it| it.severity > Severity::Note);
     if !is_bound {
-        let text = "no binding in the manifest names it: give its roles with another --filename, or ask the cluster with --kubeconfig";
-        return vec![unchecked(account, text)];
+        vec![unchecked(account, &format!("no binding in the manifest names it: {GIVE_ROLES}"))]
+    } else if is_in_doubt && !absent.is_empty() {
+        let absent = absent.join(", ");
+        vec![unchecked(account, &format!("the manifest lacks its {absent}: {GIVE_ROLES}"))]
+    } else {
+        summed(account, findings)
     }
-    let unknown = absent.iter().map(|role| {
-        let text = format!("the manifest lacks its {role}: give it with another --filename, or ask the cluster with --kubeconfig");
-        unchecked(account, &text)
-    });
-    let unknown: Vec<Finding> = unknown.collect();
-    // What an unknown role grants cannot be called missing.
-    if unknown.is_empty() { summed(account, findings(uses, &missing, namespaces)) } else { unknown }
 }
+
+const GIVE_ROLES: &str =
+    "give its roles with another --filename, or ask the cluster with --kubeconfig";
 
 /// The findings by the cluster's authorizer.
 pub(super) async fn by_cluster(
