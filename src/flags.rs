@@ -13,7 +13,9 @@ mod command;
 mod document;
 mod duration;
 mod gates;
+mod releases;
 mod retired;
+mod review;
 mod syntax;
 mod values;
 
@@ -30,7 +32,8 @@ use self::{
 pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
     gates::Gates,
-    syntax::RELEASE_CLAIMS,
+    review::{Review, ReviewedFlag, Verdict, review},
+    syntax::{CHECK, RELEASE_CLAIMS},
 };
 
 /// This program's version.

@@ -17,6 +17,7 @@
 //! | [`migration`] | translates classes and volumes of in-tree plugins |
 //! | [`nodes`] | caches topology keys and labels from CSINodes and Nodes |
 //! | [`preflight`] | checks which RBAC permissions are missing |
+//! | [`check`] | the subcommand that checks a manifest before the switch from external-provisioner |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election with a Lease |
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
@@ -63,6 +64,7 @@
 
 pub mod app;
 pub mod capacity;
+pub mod check;
 pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;

@@ -1,10 +1,11 @@
 //! The binary: parses the flags, starts the async runtime, runs the program, and sets the exit code.
 
-use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{env, fs, io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use csi_provisioner::{
     app,
     app::{Env, Host},
+    check,
     csi::unix_connector,
     flags::{Flags, Refusal},
     kube,
@@ -36,8 +37,10 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
     logging::escape_panics();
-    if env::args_os().nth(1).is_some_and(|first| first == release_claims::NAME) {
-        return release_claims();
+    match env::args_os().nth(1) {
+        Some(first) if first == release_claims::NAME => return release_claims(),
+        Some(first) if first == check::NAME => return check(),
+        _ => {}
     }
     let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
         Ok(parsed) => parsed,
@@ -68,14 +71,7 @@ fn runtime() -> Result<Runtime, ExitCode> {
 fn release_claims() -> ExitCode {
     let request = match Request::parse(env::args_os().skip(2)) {
         Ok(request) => request,
-        Err((text, 0)) => {
-            println!("{text}");
-            return ExitCode::SUCCESS;
-        }
-        Err((text, code)) => {
-            eprintln!("{text}");
-            return ExitCode::from(code);
-        }
+        Err((text, code)) => return refuse_subcommand(&text, code),
     };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -92,18 +88,76 @@ fn release_claims() -> ExitCode {
     ExitCode::from(u8::from(!report.failures.is_empty()))
 }
 
+/// Prints why a subcommand's arguments were refused, or its help.
+fn refuse_subcommand(text: &str, code: u8) -> ExitCode {
+    if code == 0 {
+        println!("{text}");
+    } else {
+        eprintln!("{text}");
+    }
+    ExitCode::from(code)
+}
+
 async fn report(request: &Request) -> Result<Report, String> {
-    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
-    let transport = transport(request.master.as_deref(), kubeconfig).await;
-    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let gate = Gate::open(Arc::clone(&clock));
-    let metrics = Metrics::new().map_err(|error| error.to_string())?;
-    let random = Arc::new(Generator::from_entropy());
-    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random, &metrics);
+    let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
+    let lanes = lanes(master, kubeconfig, &clock).await?;
     let host = host();
     let namespace = lease_namespace(request, &host);
     Ok(release_claims::run(&lanes.objects, &*clock, request, namespace).await)
+}
+
+/// A subcommand's clients of the API server.
+async fn lanes(
+    master: Option<&str>,
+    kubeconfig: Option<&str>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Lanes, String> {
+    let transport = transport(master, kubeconfig.map(Path::new)).await;
+    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
+    let gate = Gate::open(Arc::clone(clock));
+    let metrics = Metrics::new().map_err(|error| error.to_string())?;
+    let random = Arc::new(Generator::from_entropy());
+    Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics))
+}
+
+/// Runs `csi-provisioner check`: prints the findings to stdout.
+fn check() -> ExitCode {
+    let request = match check::Request::parse(env::args_os().skip(2)) {
+        Ok(request) => request,
+        Err((text, code)) => return refuse_subcommand(&text, code),
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(code) => return code,
+    };
+    let report = match runtime.block_on(checked(&request)) {
+        Ok(report) => report,
+        Err(why) => check::Report::failure(&why),
+    };
+    print!("{}", report.text);
+    if let Some(failure) = &report.failure {
+        eprintln!("{failure}");
+    }
+    ExitCode::from(report.exit_code)
+}
+
+async fn checked(request: &check::Request) -> Result<check::Report, String> {
+    let read = |file: &String| match file.as_str() {
+        "-" => io::read_to_string(io::stdin()),
+        path => fs::read_to_string(path),
+    };
+    let read = |file| read(file).map_err(|error| format!("cannot read {file}: {error}"));
+    let manifests = request.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let lanes = if request.asks_cluster() {
+        let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Some(lanes(master, kubeconfig, &clock).await?)
+    } else {
+        None
+    };
+    let client = lanes.as_ref().map(|lanes| &lanes.objects);
+    Ok(check::run(client, request, &manifests).await)
 }
 
 /// The namespace of the Leases: the flag's value, else the pod's own namespace. Empty if neither is known,

@@ -34,7 +34,8 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    fn of(&self, scope: RightScope) -> Option<&str> {
+    /// The namespace of the scope; `None` for the whole cluster.
+    pub(crate) fn of(&self, scope: RightScope) -> Option<&str> {
         match scope {
             RightScope::Everywhere => None,
             RightScope::LeaseNamespace => Some(&self.lease),
@@ -174,7 +175,11 @@ async fn is_met(client: &Client, need: &Need, namespace: Option<&str>) -> Result
     Ok(false)
 }
 
-fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<MissingRights> {
+/// The missing permissions by resource.
+pub(crate) fn by_resource(
+    missing: &[&'static Need],
+    namespaces: &Namespaces,
+) -> Vec<MissingRights> {
     let mut by_resource: BTreeMap<(&str, &str), Vec<&'static Need>> = BTreeMap::new();
     for need in missing {
         by_resource.entry((need.group, need.resource)).or_default().push(need);
@@ -205,7 +210,23 @@ impl MissingRights {
         );
     }
 
-    fn rule(&self) -> String {
+    /// The resource's plural name.
+    pub(crate) fn resource(&self) -> &str {
+        self.resource
+    }
+
+    /// The missing verbs.
+    pub(crate) fn verbs(&self) -> &[&'static str] {
+        &self.verbs
+    }
+
+    /// The role to add the rule to.
+    pub(crate) fn add_to(&self) -> &str {
+        &self.add_to
+    }
+
+    /// The RBAC rule to add.
+    pub(crate) fn rule(&self) -> String {
         rule(self.group, self.resource, &self.verbs)
     }
 }

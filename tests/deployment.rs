@@ -9,6 +9,7 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::ServiceAccount,
     networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -156,8 +157,27 @@ fn the_network_policy_is_about_the_pods_and_the_port_of_the_program() {
 fn the_network_policy_is_applied_by_nobody_who_did_not_ask() {
     let kustomization = include_str!("../deploy/kubernetes/kustomization.yaml");
     let resources = &objects(kustomization)[0]["resources"];
-    assert_eq!(*resources, json!(["rbac.yaml", "deployment.yaml"]));
+    assert_eq!(*resources, json!(["rbac.yaml", "deployment.yaml", "poddisruptionbudget.yaml"]));
     assert!(kustomization.contains("\n  # - networkpolicy.yaml\n"));
+}
+
+/// Keeps a replica while nodes are drained.
+const BUDGET: &str = include_str!("../deploy/kubernetes/poddisruptionbudget.yaml");
+
+#[test]
+fn a_node_that_fails_or_is_drained_leaves_a_replica() {
+    let deployment = objects(include_str!("../deploy/kubernetes/deployment.yaml")).remove(0);
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    let spread = "preferredDuringSchedulingIgnoredDuringExecution";
+    let term = &pod()["affinity"]["podAntiAffinity"][spread][0]["podAffinityTerm"];
+    assert_eq!(term["topologyKey"], "kubernetes.io/hostname");
+    assert_eq!(term["labelSelector"]["matchLabels"], *labels);
+    let budget = objects(BUDGET).remove(0);
+    assert_eq!(budget["metadata"]["namespace"], deployment["metadata"]["namespace"]);
+    assert_eq!(budget["spec"]["selector"]["matchLabels"], *labels);
+    let unavailable = budget["spec"]["maxUnavailable"].as_u64();
+    assert!(unavailable < deployment["spec"]["replicas"].as_u64());
+    assert_eq!(pod()["priorityClassName"], "system-cluster-critical");
 }
 
 #[test]
@@ -222,6 +242,7 @@ fn its_objects_have_no_field_that_kubernetes_does_not_know() {
     all.extend(objects(include_str!("../deploy/kubernetes/deployment.yaml")));
     all.extend(objects(include_str!("../deploy/kubernetes/daemonset.yaml")));
     all.extend(objects(POLICY));
+    all.extend(objects(BUDGET));
     all.extend(objects(RELEASE));
     for object in all {
         let known = match object["kind"].as_str().unwrap() {
@@ -231,6 +252,7 @@ fn its_objects_have_no_field_that_kubernetes_does_not_know() {
             "Deployment" => known::<Deployment>(&object),
             "Job" => known::<Job>(&object),
             "NetworkPolicy" => known::<NetworkPolicy>(&object),
+            "PodDisruptionBudget" => known::<PodDisruptionBudget>(&object),
             "Role" => known::<Role>(&object),
             "RoleBinding" => known::<RoleBinding>(&object),
             "ServiceAccount" => known::<ServiceAccount>(&object),
@@ -255,6 +277,20 @@ fn documents_build_and_push_this_version_of_the_image() {
     let page = include_str!("../deploy/README.md");
     assert!(page.contains(&format!("$ docker build -t {IMAGE} .\n$ docker push {IMAGE}\n")));
     assert!(DOCKERFILE.contains(&format!("docker build -t {IMAGE} .\n")));
+}
+
+#[test]
+fn the_pages_about_a_switch_name_this_version_of_the_image() {
+    for page in [
+        include_str!("../docs/migration/ceph-csi-helm.md"),
+        include_str!("../docs/migration/csi-driver-host-path.md"),
+        include_str!("../docs/migration/csi-driver-nfs.md"),
+        include_str!("../docs/migration/csi-operator.md"),
+    ] {
+        let version = env!("CARGO_PKG_VERSION");
+        let named = [format!("tag: {version}\n"), format!("TAG={version} "), format!("{IMAGE}\n")];
+        assert!(named.iter().any(|line| page.contains(line)), "{page}");
+    }
 }
 
 #[test]

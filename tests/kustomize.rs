@@ -91,6 +91,11 @@ fn changes<'a>(before: &'a str, after: &'a str) -> Vec<(&'a str, &'a str)> {
     before.lines().zip(after.lines()).filter(|(old, new)| old != new).collect()
 }
 
+/// The overlay of `driver`.
+fn overlay(driver: &str) -> String {
+    fs::read_to_string(here(&format!("deploy/ceph-csi/{driver}/kustomization.yaml"))).unwrap()
+}
+
 /// What the overlay of `driver` changes in `manifest`, of what kustomize prints of it anyway.
 fn changed_by_overlay(driver: &str, manifest: &str, kubectl: &Path) -> Vec<(String, String)> {
     let file = format!("csi-{driver}plugin-provisioner.yaml");
@@ -98,8 +103,7 @@ fn changed_by_overlay(driver: &str, manifest: &str, kubectl: &Path) -> Vec<(Stri
     directory.write(&file, manifest);
     directory.write("kustomization.yaml", &format!("resources: [{file}]\n"));
     let before = directory.built(kubectl);
-    let overlay = here(&format!("deploy/ceph-csi/{driver}/kustomization.yaml"));
-    directory.write("kustomization.yaml", &fs::read_to_string(overlay).unwrap());
+    directory.write("kustomization.yaml", &overlay(driver));
     let after = directory.built(kubectl);
     let trimmed = |(old, new): (&str, &str)| (old.trim().to_owned(), new.trim().to_owned());
     changes(&before, &after).into_iter().map(trimmed).collect()
@@ -132,12 +136,28 @@ fn an_overlay_changes_the_image_line_and_nothing_else() {
     }
 }
 
+#[test]
+fn an_overlay_takes_the_namespace_of_the_installation() {
+    for kubectl in kubectls() {
+        for driver in ["rbd", "cephfs"] {
+            for manifest in manifests_of(driver) {
+                let directory = Directory::new();
+                directory.write(&format!("csi-{driver}plugin-provisioner.yaml"), &manifest);
+                let moved = overlay(driver).replace("# namespace: ceph-csi", "namespace: ceph-csi");
+                directory.write("kustomization.yaml", &moved);
+                let objects = manifests::parse(&directory.built(&kubectl)).unwrap();
+                assert!(objects.iter().all(|it| it["metadata"]["namespace"] == "ceph-csi"));
+            }
+        }
+    }
+}
+
 // === deploy/kubernetes ===
 
 /// The objects that kustomize makes of deploy/kubernetes, its kustomization changed by `edit`.
 fn installation(edit: impl Fn(&str) -> String, kubectl: &Path) -> Vec<Value> {
     let directory = Directory::new();
-    for file in ["rbac.yaml", "deployment.yaml"] {
+    for file in ["rbac.yaml", "deployment.yaml", "poddisruptionbudget.yaml"] {
         fs::copy(here("deploy/kubernetes").join(file), directory.0.join(file)).unwrap();
     }
     let kustomization = fs::read_to_string(here("deploy/kubernetes/kustomization.yaml")).unwrap();
@@ -159,6 +179,7 @@ fn the_installation_is_all_its_objects_with_the_image_set() {
             "ClusterRole",
             "ClusterRoleBinding",
             "Deployment",
+            "PodDisruptionBudget",
             "Role",
             "RoleBinding",
             "ServiceAccount",
@@ -216,7 +237,7 @@ async fn the_installation_is_applied_whole_and_again_without_a_change() {
         let said = |output: &str, what: &str| output.lines().filter(|l| l.ends_with(what)).count();
         assert_eq!(
             (said(&first, " created"), said(&second, " unchanged")),
-            (6, 6),
+            (7, 7),
             "{first}{second}"
         );
         served.stop().await;

@@ -143,9 +143,31 @@ fn the_readme_leads_to_every_page_and_nowhere_else() {
     for link in &links {
         assert!(root.join(link).exists(), "README.md leads to {link}, which is not there");
     }
-    for page in fs::read_dir(root.join("docs")).unwrap() {
-        let page = format!("docs/{}", page.unwrap().file_name().to_str().unwrap());
-        assert!(links.contains(&page.as_str()), "README.md does not lead to {page}");
+    for directory in ["docs", "docs/migration"] {
+        let pages = fs::read_dir(root.join(directory)).unwrap().map(Result::unwrap);
+        for page in pages.filter(|page| page.file_type().unwrap().is_file()) {
+            let page = format!("{directory}/{}", page.file_name().to_str().unwrap());
+            assert!(links.contains(&page.as_str()), "README.md does not lead to {page}");
+        }
+    }
+}
+
+/// The links of the pages about a switch: there is no other test of them.
+#[test]
+fn the_pages_about_a_switch_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let migration = fs::read_dir(root.join("migration")).unwrap().map(|page| page.unwrap().path());
+    for path in migration.chain([root.join("check.md")]) {
+        let page = fs::read_to_string(&path).unwrap();
+        let links = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = fs::read_to_string(path.parent().unwrap().join(file)).unwrap();
+            let heading = |line: &str| line.to_lowercase().replace(' ', "-").ends_with(anchor);
+            let found = anchor.is_empty()
+                || target.lines().any(|line| line.starts_with('#') && heading(line));
+            assert!(found, "{}: {link}", path.display());
+        }
     }
 }
 
@@ -168,7 +190,7 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 19] = [
+const TRIALS: [(&str, Trial); 24] = [
     ("cargo build --release", Trial::Ci),
     ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
@@ -185,6 +207,11 @@ const TRIALS: [(&str, Trial); 19] = [
     ("kubectl diff -k deploy/ceph-csi/rbd", Trial::Kustomize),
     ("kubectl apply -k deploy/ceph-csi/rbd", Trial::Kustomize),
     ("kubectl apply -f deploy/ceph-csi/rbd/", Trial::Names),
+    ("kubectl apply -f deploy/kubernetes/release-claims-job.yaml", Trial::Names),
+    ("kubectl delete -f deploy/kubernetes/release-claims-job.yaml", Trial::Names),
+    ("kubectl apply -f deploy/monitoring/", Trial::Names),
+    ("kubectl --namespace NS ", Trial::Names),
+    ("csi-provisioner release-claims ", Trial::Names),
     ("kubectl get ", Trial::Names),
     ("kubectl logs deployment/", Trial::Names),
     ("docker ", Trial::Names),

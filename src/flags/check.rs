@@ -192,7 +192,7 @@ pub(super) fn wants_capacity(capacity: &CapacityArguments, retired: &RetiredArgu
 }
 
 /// Whether a replica of v1 with the flag `name` locks something else than the Lease.
-fn locks_endpoints(name: &str, retired: &RetiredArguments) -> bool {
+pub(super) fn locks_endpoints(name: &str, retired: &RetiredArguments) -> bool {
     let kind = retired.leader_election_type.as_deref().filter(|kind| !kind.is_empty());
     match (name, kind) {
         (ENABLE_LEADER_ELECTION, None) => retired.enable_leader_election,

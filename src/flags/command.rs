@@ -12,7 +12,7 @@ use clap::{
 use super::{
     arguments::Arguments,
     retired::{RETIRED, Retired, Takes},
-    syntax::{self, Given, RELEASE_CLAIMS, Stop},
+    syntax::{self, Given, SUBCOMMANDS, Stop},
     values::boolean,
 };
 
@@ -36,10 +36,7 @@ pub(super) enum NoArguments {
 /// Parses `args`, which do not include the program's name.
 pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
     let command = command();
-    let (given, stop) = syntax::read(args, |name| {
-        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
-        Some(if is_switch(arg) { Takes::Switch } else { Takes::Value })
-    });
+    let (given, stop) = syntax::read(args, |name| takes(&command, name));
     // The flags before the wrong argument come first, also with their errors.
     let arguments = values(command, &given).map_err(NoArguments::Error)?;
     match stop {
@@ -51,8 +48,11 @@ pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
 
 /// The usage, as printed for help and before errors.
 pub(super) fn usage(program: &str) -> String {
+    let lines = SUBCOMMANDS.iter().fold(String::new(), |lines, (name, about)| {
+        lines + &format!("  {name:14}  {about} ({name} --help)\n")
+    });
     format!(
-        "Usage of {program}:\n{}\n\nSubcommand, as the first argument:\n  {RELEASE_CLAIMS}  Lists the claims with an open CreateVolume, and releases them ({RELEASE_CLAIMS} --help)\n\nFlags and feature gates of earlier releases are accepted with a warning.\n",
+        "Usage of {program}:\n{}\n\nSubcommands, as the first argument:\n{lines}\nFlags and feature gates of earlier releases are accepted with a warning.\n",
         with_values(command()).render_help().to_string().trim_end()
     )
 }
@@ -69,6 +69,22 @@ pub(super) fn command() -> Command {
         }
     });
     Arguments::command().args(ignored)
+}
+
+/// What the flag takes; `None` if there is no such flag.
+fn takes(command: &Command, name: &str) -> Option<Takes> {
+    let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+    Some(if is_switch(arg) { Takes::Switch } else { Takes::Value })
+}
+
+/// The flags of `args`, each with why its value is refused, if it is, and the errors about what is no flag.
+pub(super) fn parse_each(args: &[String]) -> (Vec<(Given, Option<String>)>, Vec<String>) {
+    let (given, errors) = syntax::read_all(args, |name| takes(&command(), name));
+    let judged = |given: Given| {
+        let error = values(command(), std::slice::from_ref(&given)).err();
+        (given, error)
+    };
+    (given.into_iter().map(judged).collect(), errors)
 }
 
 /// Whether the flag may be given without a value.

@@ -7,28 +7,9 @@ use clap::Arg;
 use super::{
     command::command,
     gates,
+    releases::{SINCE, since},
     retired::{self, RETIRED},
 };
-
-/// external-provisioner's first releases with each flag; our own flags are missing.
-#[rustfmt::skip] // one line a release: it is a table
-const SINCE: [(&str, &[&str]); 15] = [
-    ("v0.2", &["kubeconfig", "master", "csi-address", "volume-name-prefix", "volume-name-uuid-length", "v", "vmodule"]),
-    ("v0.3", &["version"]),
-    ("v0.4", &["feature-gates"]),
-    ("v1.1", &["timeout", "retry-interval-start", "retry-interval-max", "worker-threads"]),
-    ("v1.2", &["strict-topology", "leader-election-namespace"]),
-    ("v1.5", &["metrics-address", "metrics-path"]),
-    ("v1.6", &["cloning-protection-threads", "extra-create-metadata"]),
-    ("v2.0", &["kube-api-qps", "kube-api-burst", "default-fstype", "capacity-threads", "capacity-poll-interval", "capacity-for-immediate-binding", "capacity-ownerref-level", "leader-election"]),
-    ("v2.1", &["immediate-topology", "enable-capacity", "node-deployment", "node-deployment-immediate-binding", "node-deployment-base-delay", "node-deployment-max-delay", "http-endpoint"]),
-    ("v3.0", &["controller-publish-readonly", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period"]),
-    ("v3.2", &["kube-api-capacity-qps", "kube-api-capacity-burst", "prevent-volume-mode-conversion", "enable-pprof"]),
-    ("v5.2", &["logging-format", "log-flush-frequency", "log-text-split-stream", "log-json-split-stream", "log-text-info-buffer-size", "log-json-info-buffer-size"]),
-    ("v5.3", &["automaxprocs"]),
-    ("v6.2", &["leader-election-labels"]),
-    ("v6.3", &["snapshot-orphan-sweep-interval"]),
-];
 
 const INTRODUCTION: &str = "\
 # Command line
@@ -97,8 +78,7 @@ fn row(flag: &Arg) -> String {
     let help = flag.get_help().unwrap().to_string().replace('|', "\\|");
     // The gates have a section of their own.
     let help = help.lines().next().unwrap().trim_end_matches(':');
-    let since = SINCE.iter().find(|(_, flags)| flags.contains(&name));
-    let since = since.map_or("here only", |(release, _)| release);
+    let since = since(name).unwrap_or("here only");
     format!("| {spelled} | {kind} | {default} | {help} | {since} |")
 }
 
@@ -114,10 +94,10 @@ fn gates() -> String {
          as Kubernetes 1.23 to 1.30 had it do; external-provisioner no longer knows the gate. \
          `AllAlpha` and `AllBeta` set what is not set by name. Gates of Kubernetes 1.36's server library are \
          accepted, as external-provisioner accepts them, and mean nothing here. Retired ones are accepted with a warning, \
-         whatever their value:\n\n| gate | what became of it |\n|---|---|\n",
+         whatever their value:\n\n| gate | releases | what became of it |\n|---|---|---|\n",
     );
-    for (name, fate) in gates::RETIRED {
-        let _ = writeln!(text, "| `{name}` | {fate} |");
+    for gates::RetiredGate { name, releases, fate } in &gates::RETIRED {
+        let _ = writeln!(text, "| `{name}` | {releases} | {fate} |");
     }
     text
 }

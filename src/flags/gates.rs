@@ -118,17 +118,35 @@ const FOREIGN: [Gate; 47] = [
     gate("WatchList", Beta, true),
 ];
 
-/// The gates of earlier releases, and what became of them.
-pub(super) const RETIRED: [(&str, &str); 8] = [
-    ("CSINodeInfo", "CSINode objects are always used"),
-    ("ComponentSLIs", OF_SERVERS),
-    ("HonorPVReclaimPolicy", "the reclaim policy is always honoured"),
-    ("PreventVolumeModeConversion", "use --prevent-volume-mode-conversion"),
-    ("StrictCostEnforcementForVAP", OF_SERVERS),
-    ("StrictCostEnforcementForWebhooks", OF_SERVERS),
-    ("StructuredAuthorizationConfiguration", OF_SERVERS),
-    ("WatchFromStorageWithoutResourceVersion", OF_SERVERS),
+/// A gate of earlier releases.
+pub(super) struct RetiredGate {
+    pub(super) name: &'static str,
+    /// external-provisioner's first and last release with it.
+    pub(super) releases: &'static str,
+    /// What became of it.
+    pub(super) fate: &'static str,
+}
+
+const fn retired(name: &'static str, releases: &'static str, fate: &'static str) -> RetiredGate {
+    RetiredGate { name, releases, fate }
+}
+
+/// The gates of earlier releases. `none`: manifests have it, but no release knew it.
+pub(super) const RETIRED: [RetiredGate; 8] = [
+    retired("CSINodeInfo", "none", "CSINode objects are always used"),
+    retired("ComponentSLIs", "v3.5 to v6.1", OF_SERVERS),
+    retired("HonorPVReclaimPolicy", "v3.1 to v6.1", "the reclaim policy is always honoured"),
+    retired("PreventVolumeModeConversion", "none", "use --prevent-volume-mode-conversion"),
+    retired("StrictCostEnforcementForVAP", "v5.1 to v6.1", OF_SERVERS),
+    retired("StrictCostEnforcementForWebhooks", "v5.1 to v6.1", OF_SERVERS),
+    retired("StructuredAuthorizationConfiguration", "v4.0 to v6.2", OF_SERVERS),
+    retired("WatchFromStorageWithoutResourceVersion", "v5.0 to v6.2", OF_SERVERS),
 ];
+
+/// The retired gate with this name.
+pub(super) fn find_retired(name: &str) -> Option<&'static RetiredGate> {
+    RETIRED.iter().find(|gate| gate.name == name)
+}
 
 /// v6.0 to v6.2 took these in because they linked Kubernetes' server library of their time.
 const OF_SERVERS: &str = "it only ever meant something to Kubernetes' own servers; remove it";
@@ -183,16 +201,17 @@ impl Gates {
     }
 }
 
-enum Judgement {
+/// What is to be said of a gate that is set.
+pub(super) enum Judgement {
     Fine,
     Warn(String),
     Refuse(String),
 }
 
 /// The judgement of one gate that is set.
-fn judge(name: &str, value: bool) -> Judgement {
-    if let Some((_, instead)) = RETIRED.iter().find(|(retired, _)| *retired == name) {
-        return Judgement::Warn(format!("feature gate {name} is retired and ignored: {instead}"));
+pub(super) fn judge(name: &str, value: bool) -> Judgement {
+    if let Some(RetiredGate { fate, .. }) = find_retired(name) {
+        return Judgement::Warn(format!("feature gate {name} is retired and ignored: {fate}"));
     }
     let Some(gate) = OWN.iter().chain(&FOREIGN).find(|gate| gate.name == name) else {
         return Judgement::Refuse(format!("unrecognized feature gate: {name}"));

@@ -7,8 +7,17 @@
 use super::retired::Takes;
 use crate::go_fmt::quote;
 
-/// The subcommand's name, which is the first argument.
+/// The subcommand that lists and releases claims with open calls.
 pub const RELEASE_CLAIMS: &str = "release-claims";
+
+/// The subcommand that checks a manifest before the switch.
+pub const CHECK: &str = "check";
+
+/// The subcommands with their lines of the usage. Each is the first argument.
+pub(super) const SUBCOMMANDS: [(&str, &str); 2] = [
+    (CHECK, "Checks a manifest that runs external-provisioner before the switch"),
+    (RELEASE_CLAIMS, "Lists the claims with an open CreateVolume, and releases them"),
+];
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,34 +40,57 @@ pub(super) enum Stop {
 /// Reads `args`, which do not include the program's name. Returns the flags before the stop, and the stop.
 /// `known` says what a flag takes.
 pub(super) fn read(args: &[String], known: impl Fn(&str) -> Option<Takes>) -> (Vec<Given>, Stop) {
-    let mut reader = Reader { args: args.iter(), known, given: Vec::new() };
-    let stop = reader.run();
+    let mut reader = Reader::new(args, known);
+    let stop = reader.find_map(Result::err).unwrap_or(Stop::End);
     (reader.given, stop)
 }
 
+/// Reads all of `args`, also after errors. Returns the flags, and the errors.
+pub(super) fn read_all(
+    args: &[String],
+    known: impl Fn(&str) -> Option<Takes>,
+) -> (Vec<Given>, Vec<String>) {
+    let mut reader = Reader::new(args, known);
+    let mut errors = Vec::new();
+    loop {
+        match reader.next() {
+            None | Some(Err(Stop::End)) => return (reader.given, errors),
+            Some(Err(Stop::Error(error))) => errors.push(error),
+            Some(Err(Stop::Help)) => {
+                errors.push("help requested: the program would end".to_owned());
+            }
+            Some(Ok(())) => {}
+        }
+    }
+}
+
+/// Yields for each argument, with the value that follows it, whether it is valid.
 struct Reader<'a, F> {
     args: std::slice::Iter<'a, String>,
     known: F,
     given: Vec<Given>,
+    is_first: bool,
 }
 
-impl<F: Fn(&str) -> Option<Takes>> Reader<'_, F> {
-    fn run(&mut self) -> Stop {
-        let mut is_first = true;
-        while let Some(arg) = self.args.next() {
-            let read = match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
-                (Some(""), _) => return Stop::End,
-                (Some(long), _) => self.long(long, arg),
-                (None, None) => word(arg, is_first),
-                (None, Some("")) => Ok(()),
-                (None, Some(short)) => self.short(short),
-            };
-            if let Err(stop) = read {
-                return stop;
-            }
-            is_first = false;
-        }
-        Stop::End
+impl<F: Fn(&str) -> Option<Takes>> Iterator for Reader<'_, F> {
+    type Item = Result<(), Stop>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let arg = self.args.next()?;
+        let is_first = std::mem::take(&mut self.is_first);
+        Some(match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
+            (Some(""), _) => Err(Stop::End),
+            (Some(long), _) => self.long(long, arg),
+            (None, None) => word(arg, is_first),
+            (None, Some("")) => Ok(()),
+            (None, Some(short)) => self.short(short),
+        })
+    }
+}
+
+impl<'a, F: Fn(&str) -> Option<Takes>> Reader<'a, F> {
+    fn new(args: &'a [String], known: F) -> Self {
+        Self { args: args.iter(), known, given: Vec::new(), is_first: true }
     }
 
     fn long(&mut self, long: &str, arg: &str) -> Result<(), Stop> {
@@ -120,13 +152,15 @@ pub(super) fn invalid_value(name: &str, value: &str, cause: &str) -> String {
 /// A word is ignored, as in external-provisioner, but a misspelled or misplaced subcommand must not start the
 /// controller.
 fn word(word: &str, is_first: bool) -> Result<(), Stop> {
+    let is_subcommand = SUBCOMMANDS.iter().any(|(name, _)| *name == word);
     let error = match word {
         "" => return Ok(()),
         _ if is_first => format!(
-            "unknown command {}: the only one is {RELEASE_CLAIMS}, and without one the controller starts",
-            quote(word)
+            "unknown command {}: use one of {}, or none to start the controller",
+            quote(word),
+            SUBCOMMANDS.map(|(name, _)| name).join(", "),
         ),
-        RELEASE_CLAIMS => format!("{RELEASE_CLAIMS} must be the first argument"),
+        _ if is_subcommand => format!("{word} must be the first argument"),
         _ => return Ok(()),
     };
     Err(Stop::Error(error))

@@ -42,6 +42,12 @@ impl Scope {
         Self { fields: Some(format!("metadata.name={name}")), ..self }
     }
 
+    /// Only events of the type `Warning` about the object with `uid`.
+    #[must_use]
+    pub fn warnings_about(self, uid: &str) -> Self {
+        Self { fields: Some(format!("involvedObject.uid={uid},type=Warning")), ..self }
+    }
+
     /// The scope's query parameters, each with a leading `&`.
     pub(super) fn query(&self) -> String {
         let labels = self.labels.iter().map(|text| ("&labelSelector=", text));

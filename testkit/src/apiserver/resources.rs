@@ -336,6 +336,11 @@ fn others() -> Vec<Kind> {
             .namespaced()
             .conditional()
             .create_on_update(),
+        Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+            .short(&["pdb"])
+            .namespaced()
+            .status()
+            .generation(),
         Kind::new(EXTENSIONS, "v1", "CustomResourceDefinition", "customresourcedefinitions")
             .short(&["crd", "crds"])
             .status()

@@ -1,7 +1,7 @@
-//! Questions a client asks about itself: may I, what may I, who am I.
+//! Questions a client asks about itself, and one about others: may I, what may I, who am I, may they.
 //!
-//! Owns the answers to `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`,
-//! which are made and never stored: pure functions of the policy, the user and the question.
+//! Owns the answers to `SelfSubjectAccessReview`, `SelfSubjectRulesReview`, `SelfSubjectReview` and
+//! `SubjectAccessReview`, which are made and never stored: pure functions of the policy, the user and the question.
 
 use std::sync::Arc;
 
@@ -64,6 +64,12 @@ pub(crate) fn answer(
 ) -> Option<Value> {
     let status = match resource {
         "selfsubjectaccessreviews" => access(policy, user, at(review, &["spec"])),
+        "subjectaccessreviews" => {
+            let spec = at(review, &["spec"]);
+            let groups = at(spec, &["groups"]).as_array().into_iter().flatten();
+            let groups = groups.filter_map(Value::as_str).map(str::to_owned).collect();
+            access(policy, &User { name: text(spec, &["user"]).to_owned(), groups }, spec)
+        }
         "selfsubjectrulesreviews" => {
             rules(&policy.rules(user, text(review, &["spec", "namespace"])))
         }
@@ -165,6 +171,16 @@ mod tests {
         assert_eq!(allowed(&get("b")), json!({"allowed": false}));
         let path = json!({"nonResourceAttributes": {"verb": "get", "path": "/version"}});
         assert_eq!(allowed(&path)["allowed"], true);
+    }
+
+    #[test]
+    fn a_review_of_anothers_access_is_about_that_user() {
+        let attributes = json!({"verb": "get", "resource": "secrets", "name": "a"});
+        for (user, expected) in [("jane", true), ("joe", false)] {
+            let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
+            let answer = answer(&policy(), &User::new("joe"), "subjectaccessreviews", &review);
+            assert_eq!(answer.unwrap()["status"]["allowed"], expected, "{user}");
+        }
     }
 
     #[test]

@@ -149,6 +149,7 @@ fn questions(version: ServerVersion) -> Vec<Resource> {
     let mut all = vec![
         question(AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         question(AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+        question(AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview"),
         Resource {
             singular: String::new(),
             kind_from: Some((AUTHENTICATION.to_owned(), "v1".to_owned())),
@@ -192,7 +193,7 @@ mod tests {
         }
         assert_eq!(
             names(36, "/apis/authorization.k8s.io/v1"),
-            ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]
+            ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"]
         );
     }
 

@@ -1,0 +1,268 @@
+//! `csi-provisioner check`: says before the switch what becomes of a manifest that runs
+//! external-provisioner.
+//!
+//! Contains the subcommand's arguments, and what it reads from the cluster. Nothing is written. The
+//! parts are pure functions over what was read: `manifest` finds the container, `flags`, `rights`
+//! with `roles`, `lease`, `claims` and `differences` check one thing each, `finding` prints them.
+//! Reading files is left to `main`.
+
+mod claims;
+mod differences;
+mod finding;
+mod flags;
+mod lease;
+mod manifest;
+mod rights;
+mod roles;
+#[cfg(test)]
+mod testing;
+
+use std::{collections::BTreeMap, ffi::OsString, ops::ControlFlow};
+
+use clap::{Arg, ArgAction, Command};
+use serde_json::Value;
+
+pub use self::finding::Report;
+use self::{
+    differences::Seen,
+    finding::{Checked, Finding, NOT_CHECKED, Section, Severity},
+    flags::CommandLine,
+    manifest::{Manifest, Workload},
+    rights::Uses,
+};
+use crate::{
+    controller::ownership::ProvisionerIdentity,
+    csi_provisioner::reads_secret,
+    flags::{CHECK, Flags},
+    kube::{
+        ApiError, Client, Kind, Scope, View,
+        objects::{Claim, Event, StorageClass},
+    },
+    migration::Migration,
+    preflight::Namespaces,
+};
+
+/// The subcommand's name: the first argument.
+pub const NAME: &str = CHECK;
+
+/// The parsed arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Request {
+    /// `--filename`: the manifests; `-` is stdin.
+    pub files: Vec<String>,
+    /// `--kubeconfig`.
+    pub kubeconfig: Option<String>,
+    /// `--master`.
+    pub master: Option<String>,
+    /// `--namespace`: of objects that name none.
+    pub namespace: String,
+    /// `--driver`: the driver's name, if the manifest does not show it.
+    pub driver: Option<String>,
+    /// `--output=json`.
+    pub json: bool,
+}
+
+impl Request {
+    /// Parses the arguments after the subcommand's name.
+    ///
+    /// # Errors
+    /// The text to print and the exit code: 3, or 0 for help.
+    pub fn parse(
+        args: impl Iterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, (String, u8)> {
+        let mut matches = command().try_get_matches_from(args).map_err(|error| {
+            (error.to_string(), if error.exit_code() == 0 { 0 } else { NOT_CHECKED })
+        })?;
+        let files = matches.remove_many::<String>("filename").into_iter().flatten().collect();
+        let mut text = |name| matches.remove_one::<String>(name);
+        Ok(Self {
+            files,
+            kubeconfig: text("kubeconfig"),
+            master: text("master"),
+            namespace: text("namespace").unwrap_or_default(),
+            driver: text("driver"),
+            json: text("output").is_some_and(|output| output == "json"),
+        })
+    }
+
+    /// Whether the cluster is to be asked.
+    pub fn asks_cluster(&self) -> bool {
+        self.kubeconfig.is_some() || self.master.is_some()
+    }
+}
+
+fn command() -> Command {
+    let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
+    Command::new(NAME)
+        .bin_name("csi-provisioner check")
+        .no_binary_name(true)
+        .disable_version_flag(true)
+        .about("Says before the switch what becomes of a manifest that runs external-provisioner")
+        .after_help("Exit codes: 0 nothing to do, 1 something to do before the switch, 2 the switch would fail, 3 could not be checked")
+        .arg(
+            text("filename", "file", "The Deployment with its roles, YAML or JSON; - is stdin; may be repeated")
+                .short('f')
+                .action(ArgAction::Append)
+                .required(true),
+        )
+        .arg(text("kubeconfig", "path", "Path of a kubeconfig file: asks the cluster about rights and claims"))
+        .arg(text("master", "URL", "URL of the API server"))
+        .arg(text("namespace", "name", "Of objects that name none").short('n').default_value("default"))
+        .arg(text("driver", "name", "The CSI driver's name, where the manifest does not show it"))
+        .arg(text("output", "format", "text or json").short('o').default_value("text").value_parser(["text", "json"]))
+}
+
+/// Checks the manifests, whose texts are given; with a client also the cluster.
+pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String]) -> Report {
+    let read = Manifest::parse(manifests, &request.namespace)
+        .and_then(|manifest| manifest.workloads().map(|workloads| (manifest, workloads)));
+    let (manifest, workloads) = match read {
+        Ok(read) => read,
+        Err(error) => return Report::failure(&error.to_string()),
+    };
+    let cluster = match client {
+        None => None,
+        Some(client) => match Cluster::read(client).await {
+            Ok(cluster) => Some(cluster),
+            Err(error) => {
+                return Report::failure(&format!(
+                    "cannot read the cluster's claims and classes: {error}"
+                ));
+            }
+        },
+    };
+    let mut checked = Vec::new();
+    for workload in &workloads {
+        let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
+        checked.push(Checked { title: workload.title(), findings: check.findings().await });
+    }
+    Report::new(&checked, request.json)
+}
+
+/// What is read from the cluster.
+struct Cluster<'a> {
+    client: &'a Client,
+    /// The claims without a volume.
+    claims: Vec<Claim>,
+    classes: Vec<StorageClass>,
+}
+
+impl<'a> Cluster<'a> {
+    async fn read(client: &'a Client) -> Result<Self, ApiError> {
+        let classes = list(client, |_| true).await?;
+        let claims = list(client, Claim::is_unbound).await?;
+        Ok(Self { client, claims, classes })
+    }
+
+    /// The warnings about the claim.
+    async fn warnings(&self, claim: &Claim) -> Result<Vec<Value>, ApiError> {
+        let scope = Scope::namespace(claim.namespace())?.warnings_about(claim.uid());
+        let mut warnings = Vec::new();
+        let visit = |event| {
+            warnings.push(event);
+            ControlFlow::Continue(())
+        };
+        self.client.list_raw(&Kind::of::<Event>(), &scope, visit).await?;
+        Ok(warnings)
+    }
+}
+
+async fn list<V: View>(client: &Client, is_kept: fn(&V) -> bool) -> Result<Vec<V>, ApiError> {
+    let mut kept = Vec::new();
+    let visit = |object| {
+        kept.extend(Some(object).filter(is_kept));
+        ControlFlow::Continue(())
+    };
+    client.list(&Scope::all(), visit).await?;
+    Ok(kept)
+}
+
+/// The check of one workload.
+struct Check<'a> {
+    request: &'a Request,
+    manifest: &'a Manifest,
+    cluster: Option<&'a Cluster<'a>>,
+    workload: &'a Workload,
+}
+
+impl Check<'_> {
+    async fn findings(&self) -> Vec<Finding> {
+        let line = flags::check(&self.workload.provisioner);
+        let Some(flags) = &line.flags else {
+            let text = "checked once the program starts with the flags";
+            let rest = Finding::new(Section::Rights, Severity::Unchecked, "the rest", text);
+            return line.findings.into_iter().chain([rest]).collect();
+        };
+        let named = self.request.driver.clone();
+        let driver = named.or_else(|| self.workload.driver(self.manifest));
+        let mut findings = self.rights(flags, driver.as_deref()).await;
+        findings.extend(lease::check(
+            flags,
+            line.locks_endpoints,
+            self.workload,
+            driver.as_deref(),
+        ));
+        findings.extend(self.claims(flags, driver.as_deref()).await);
+        findings.extend(self.differences(&line, flags, driver.as_deref()));
+        line.findings.into_iter().chain(findings).collect()
+    }
+
+    async fn rights(&self, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
+        let uses = Uses {
+            flags,
+            workload: self.workload,
+            reads_secrets: driver.and_then(|driver| self.reads_secrets(flags, driver)),
+        };
+        let capacity = flags.capacity.as_ref().map(|capacity| capacity.namespace.clone());
+        let namespaces = Namespaces {
+            lease: lease::namespace(flags, self.workload),
+            capacity: capacity.unwrap_or_default(),
+        };
+        match self.cluster {
+            Some(cluster) => rights::by_cluster(cluster.client, uses, &namespaces).await,
+            None => rights::by_roles(self.manifest, uses, &namespaces),
+        }
+    }
+
+    /// Whether a class of the driver names secrets; `None` without a cluster, whose classes count.
+    fn reads_secrets(&self, flags: &Flags, driver: &str) -> Option<bool> {
+        let migration = migration(flags, driver);
+        let classes = &self.cluster?.classes;
+        Some(classes.iter().any(|class| reads_secret(class, driver, migration)))
+    }
+
+    async fn claims(&self, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
+        let Some(cluster) = self.cluster else { return Vec::new() };
+        let Some(driver) = driver else {
+            let text = "the manifest does not show the driver's name: give --driver";
+            return vec![Finding::new(Section::Claims, Severity::Unchecked, "claims", text)];
+        };
+        let in_tree = migration(flags, driver).map(|it| it.in_tree_name().to_owned());
+        let identity = ProvisionerIdentity { driver: driver.to_owned(), in_tree, node: None };
+        let waiting = claims::waiting(&identity, &cluster.claims, &cluster.classes);
+        let mut messages = BTreeMap::new();
+        let listed = waiting.iter().take(claims::LISTED).filter(|(why, _)| why.has_events());
+        for (_, claim) in listed {
+            // Without the right to read events the reason must do.
+            let warnings = cluster.warnings(claim).await.unwrap_or_default();
+            messages.extend(claims::last_message(&warnings).map(|it| (claim.uid().to_owned(), it)));
+        }
+        claims::findings(&waiting, &messages)
+    }
+
+    fn differences(&self, line: &CommandLine, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
+        differences::check(&Seen {
+            flags,
+            workload: self.workload,
+            has_retired: line.has_retired,
+            migrates: driver.and_then(|driver| migration(flags, driver)).is_some(),
+        })
+    }
+}
+
+fn migration(flags: &Flags, driver: &str) -> Option<Migration> {
+    Migration::of_driver(driver, flags.gates.csi_migration_rbd)
+}
+
+#[cfg(test)]
+mod tests;

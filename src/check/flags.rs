@@ -1,0 +1,161 @@
+//! The flags: what becomes of each, and whether the program starts with them.
+
+use std::ffi::OsString;
+
+use super::{
+    finding::{Finding, Section, Severity},
+    manifest::{Argument, Container, EnvValue},
+};
+use crate::flags::{Flags, Parsed, Refusal, ReviewedFlag, Verdict, review};
+
+/// The command line as this program reads it.
+pub(super) struct CommandLine {
+    /// `None` if the program does not start with it.
+    pub(super) flags: Option<Flags>,
+    /// Whether a flag or gate of it is retired.
+    pub(super) has_retired: bool,
+    /// Whether external-provisioner v1 with it locks an Endpoints object.
+    pub(super) locks_endpoints: bool,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Checks the command line of the provisioner.
+pub(super) fn check(provisioner: &Container) -> CommandLine {
+    let args: Vec<String> = provisioner.known_args().map(str::to_owned).collect();
+    let review = review(&args);
+    let mut findings: Vec<Finding> = review.flags.iter().map(judged).collect();
+    findings.extend(provisioner.args.iter().filter_map(unknown));
+    let flags = match parse(provisioner, args) {
+        Ok(Parsed { flags, warnings }) => {
+            // The review has what is retired.
+            let others = warnings.iter().filter(|warning| !warning.contains(" is retired"));
+            findings.extend(others.map(|it| finding(Severity::Note, "warning", it)));
+            Some(flags)
+        }
+        Err(refusal) => {
+            findings.extend(refused(&refusal, &review.flags));
+            None
+        }
+    };
+    let is_retired = |flag: &ReviewedFlag| matches!(flag.verdict, Verdict::Retired { .. });
+    CommandLine {
+        flags,
+        has_retired: review.flags.iter().any(is_retired),
+        locks_endpoints: review.locks_endpoints,
+        findings,
+    }
+}
+
+fn finding(severity: Severity, subject: &str, text: &str) -> Finding {
+    Finding::new(Section::Flags, severity, subject, text)
+}
+
+/// What becomes of one flag or gate.
+fn judged(flag: &ReviewedFlag) -> Finding {
+    let ReviewedFlag { spelled, verdict } = flag;
+    match verdict {
+        Verdict::Kept(Some(since)) => finding(
+            Severity::Ok,
+            spelled,
+            &format!("kept; in external-provisioner since {since}, earlier releases end"),
+        ),
+        Verdict::Kept(None) => finding(Severity::Ok, spelled, "kept"),
+        Verdict::Own => finding(
+            Severity::Note,
+            spelled,
+            "only here: external-provisioner ends, so remove it on the way back",
+        ),
+        Verdict::Retired { releases: "none", advice } => finding(
+            Severity::Note,
+            spelled,
+            &format!(
+                "accepted with a warning: {advice}; every release of external-provisioner ends"
+            ),
+        ),
+        Verdict::Retired { releases, advice } => finding(
+            Severity::Note,
+            spelled,
+            &format!(
+                "accepted with a warning: {advice}; external-provisioner knows it from {releases}, later releases end"
+            ),
+        ),
+        Verdict::Refused(error) => finding(
+            Severity::Fatal,
+            spelled,
+            &format!("the program ends: {error}; correct or remove it"),
+        ),
+    }
+}
+
+fn unknown(arg: &Argument) -> Option<Finding> {
+    let Argument::Unknown { spelled, variable } = arg else { return None };
+    let text = format!("the manifest has no value of {variable}: write the value in its place");
+    Some(finding(Severity::Unchecked, spelled, &text))
+}
+
+fn parse(provisioner: &Container, args: Vec<String>) -> Result<Parsed, Refusal> {
+    let args = ["csi-provisioner".to_owned()].into_iter().chain(args).map(OsString::from);
+    let env = |name: &str| match provisioner.env.get(name)? {
+        EnvValue::Known(value) => Some(OsString::from(value)),
+        EnvValue::Unknown => Some(OsString::from("unknown")),
+    };
+    Flags::parse(args, env)
+}
+
+/// Why the program ends with these flags, unless a finding about one flag says so.
+fn refused(refusal: &Refusal, flags: &[ReviewedFlag]) -> Option<Finding> {
+    let error = refusal.text.lines().last().unwrap_or_default();
+    let is_known = |flag: &ReviewedFlag| matches!(flag.verdict, Verdict::Refused(_));
+    (!flags.iter().any(is_known))
+        .then(|| finding(Severity::Fatal, "flags together", &format!("the program ends: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn container(args: &[&str]) -> Container {
+        Container {
+            name: String::new(),
+            image: String::new(),
+            args: args.iter().map(|arg| Argument::Known((*arg).to_owned())).collect(),
+            env: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn each_flag_has_its_severity() {
+        for (arg, severity, starts) in [
+            ("--leader-election", Severity::Ok, true),
+            ("--feature-gates=HonorPVReclaimPolicy=true", Severity::Note, true),
+            ("--provisioner=x", Severity::Note, true),
+            ("--metrics-address=:80", Severity::Note, true),
+            ("--nosuch", Severity::Fatal, false),
+            ("--worker-threads=0", Severity::Fatal, false),
+            ("--node-deployment", Severity::Fatal, false),
+        ] {
+            let line = check(&container(&[arg]));
+            let worst = line.findings.iter().map(|it| it.severity).max();
+            assert_eq!((worst, line.flags.is_some()), (Some(severity), starts), "{arg}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_reported_once() {
+        let line = check(&container(&["--nosuch", "--timeout=1s"]));
+        let fatal = line.findings.iter().filter(|it| it.severity == Severity::Fatal);
+        assert_eq!(fatal.count(), 1);
+    }
+
+    #[test]
+    fn a_value_that_the_manifest_does_not_have_is_not_checked() {
+        let mut container = container(&["--leader-election"]);
+        let (spelled, variable) = ("--timeout=$(T)".to_owned(), "T".to_owned());
+        container.args.push(Argument::Unknown { spelled, variable });
+        let line = check(&container);
+        assert_eq!(line.findings.last().map(|it| it.severity), Some(Severity::Unchecked));
+        assert!(line.flags.is_some());
+    }
+}

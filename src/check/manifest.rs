@@ -1,0 +1,362 @@
+//! The manifest: which of its containers run the provisioner, and how.
+//!
+//! Reads YAML or JSON of one or several objects, as `kubectl get`, `helm template` and files have it.
+//! Arguments are expanded as by the kubelet. Of Secrets nothing is read.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Why a manifest cannot be read. Without its content, which may hold secrets.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ManifestError {
+    #[error("the manifest is not valid YAML at line {line}, column {column}: correct it there")]
+    Yaml { line: u64, column: u64 },
+    #[error(
+        "no container in the manifest runs the provisioner: give the Deployment with a container or an image named csi-provisioner or external-provisioner"
+    )]
+    NoProvisioner,
+}
+
+/// The objects of the manifests.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    objects: Vec<Value>,
+    /// The namespace of objects that name none.
+    namespace: String,
+}
+
+impl Manifest {
+    pub(super) fn parse(texts: &[String], namespace: &str) -> Result<Self, ManifestError> {
+        let mut objects = Vec::new();
+        for text in texts {
+            let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
+                let at = error.location();
+                ManifestError::Yaml {
+                    line: at.map_or(0, |at| at.line()),
+                    column: at.map_or(0, |at| at.column()),
+                }
+            })?;
+            objects.extend(documents.into_iter().flat_map(flattened));
+        }
+        Ok(Self { objects, namespace: namespace.to_owned() })
+    }
+
+    pub(super) fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |object| text(object, "/kind") == kind)
+    }
+
+    /// The namespace of a namespaced object.
+    pub(super) fn namespace<'a>(&'a self, object: &'a Value) -> &'a str {
+        match text(object, "/metadata/namespace") {
+            "" => &self.namespace,
+            namespace => namespace,
+        }
+    }
+
+    /// The workloads that run the provisioner.
+    pub(super) fn workloads(&self) -> Result<Vec<Workload>, ManifestError> {
+        let workloads = self.objects.iter().filter_map(|object| {
+            let pod = if text(object, "/kind") == "Pod" { "/spec" } else { "/spec/template/spec" };
+            Workload::read(object, object.pointer(pod)?, self.namespace(object))
+        });
+        let workloads: Vec<Workload> = workloads.collect();
+        if workloads.is_empty() { Err(ManifestError::NoProvisioner) } else { Ok(workloads) }
+    }
+}
+
+/// The object, or the objects of a list.
+fn flattened(mut object: Value) -> Vec<Value> {
+    if !text(&object, "/kind").ends_with("List") {
+        return vec![object];
+    }
+    match object.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        _ => vec![object],
+    }
+}
+
+/// The text at a JSON pointer; empty if there is none.
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The list at a JSON pointer; empty if there is none.
+pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A Deployment or another object with a pod that runs the provisioner.
+#[derive(Debug)]
+pub(super) struct Workload {
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) service_account: String,
+    /// The container that runs the provisioner.
+    pub(super) provisioner: Container,
+    /// The driver and the other sidecars.
+    pub(super) others: Vec<Container>,
+    /// Whether an old pod ends before a new one starts.
+    pub(super) replaces_in_place: bool,
+    /// `terminationGracePeriodSeconds`.
+    pub(super) grace_seconds: u64,
+}
+
+impl Workload {
+    /// `None` if no container runs the provisioner.
+    fn read(object: &Value, pod: &Value, namespace: &str) -> Option<Self> {
+        let containers = list(pod, "/containers").iter();
+        let mut others: Vec<Container> =
+            containers.map(|container| Container::read(container, namespace)).collect();
+        let at = others.iter().position(Container::is_provisioner)?;
+        let kind = text(object, "/kind");
+        let or_default = |text: &str| if text.is_empty() { "default" } else { text }.to_owned();
+        Some(Self {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: text(object, "/metadata/name").to_owned(),
+            service_account: or_default(text(pod, "/serviceAccountName")),
+            provisioner: others.remove(at),
+            others,
+            replaces_in_place: kind != "Deployment"
+                || text(object, "/spec/strategy/type") == "Recreate",
+            grace_seconds: pod
+                .pointer("/terminationGracePeriodSeconds")
+                .and_then(Value::as_u64)
+                .unwrap_or(30),
+        })
+    }
+
+    pub(super) fn title(&self) -> String {
+        let Self { kind, namespace, name, provisioner, .. } = self;
+        let Container { name: container, image, .. } = provisioner;
+        format!("{kind} {namespace}/{name}, container {container}, image {image}")
+    }
+
+    /// Whether the pod has a sidecar of this kind.
+    pub(super) fn has_sidecar(&self, kind: &str) -> bool {
+        self.others.iter().any(|it| it.name.contains(kind) || it.image_name().contains(kind))
+    }
+
+    /// The driver's name: an argument of another container, or the manifest's only `CSIDriver`.
+    pub(super) fn driver(&self, manifest: &Manifest) -> Option<String> {
+        let flags = ["--drivername=", "--driver-name=", "-drivername=", "--provisioner="];
+        let containers = [&self.provisioner].into_iter().chain(&self.others);
+        let mut args = containers.flat_map(Container::known_args);
+        let named = args.find_map(|arg| flags.iter().find_map(|flag| arg.strip_prefix(flag)));
+        let mut drivers = manifest.of_kind("CSIDriver").map(|it| text(it, "/metadata/name"));
+        let only = drivers.next().filter(|_| drivers.next().is_none());
+        named.or(only).filter(|name| !name.is_empty()).map(str::to_owned)
+    }
+}
+
+/// A container with its command line.
+#[derive(Debug)]
+pub(super) struct Container {
+    pub(super) name: String,
+    pub(super) image: String,
+    /// Without the program's name.
+    pub(super) args: Vec<Argument>,
+    pub(super) env: BTreeMap<String, EnvValue>,
+}
+
+/// An argument after the kubelet's expansion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Argument {
+    Known(String),
+    /// It names a variable whose value the manifest does not have.
+    Unknown {
+        spelled: String,
+        variable: String,
+    },
+}
+
+/// The value of an environment variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum EnvValue {
+    Known(String),
+    /// The manifest does not have it: it is in a ConfigMap or a Secret.
+    Unknown,
+}
+
+impl Container {
+    fn read(container: &Value, namespace: &str) -> Self {
+        let mut env = BTreeMap::new();
+        for variable in list(container, "/env") {
+            let value = env_value(variable, namespace, &env);
+            env.insert(text(variable, "/name").to_owned(), value);
+        }
+        // The first word of the command is the program.
+        let command = list(container, "/command").iter().skip(1);
+        let args = command.chain(list(container, "/args")).filter_map(Value::as_str);
+        let args = args.map(|arg| match expand(arg, &env) {
+            Ok(arg) => Argument::Known(arg),
+            Err(variable) => Argument::Unknown { spelled: arg.to_owned(), variable },
+        });
+        Self {
+            name: text(container, "/name").to_owned(),
+            image: text(container, "/image").to_owned(),
+            args: args.collect(),
+            env,
+        }
+    }
+
+    /// The last part of the image's path, without tag and digest.
+    fn image_name(&self) -> &str {
+        let last = self.image.rsplit('/').next().unwrap_or_default();
+        last.split([':', '@']).next().unwrap_or_default()
+    }
+
+    /// Not `nfs-subdir-external-provisioner` and the like, which have nothing to do with CSI.
+    fn is_provisioner(&self) -> bool {
+        let image = self.image_name();
+        let names = ["csi-provisioner", "external-provisioner"];
+        names.contains(&self.name.as_str())
+            || names.contains(&image)
+            || image.ends_with("csi-external-provisioner")
+    }
+
+    /// The arguments whose values the manifest has.
+    pub(super) fn known_args(&self) -> impl Iterator<Item = &str> {
+        self.args.iter().filter_map(|arg| match arg {
+            Argument::Known(arg) => Some(arg.as_str()),
+            Argument::Unknown { .. } => None,
+        })
+    }
+}
+
+/// The value of a variable. What only a pod has, such as its name, reads as the field's path.
+fn env_value(variable: &Value, namespace: &str, env: &BTreeMap<String, EnvValue>) -> EnvValue {
+    let known = |text: &str| EnvValue::Known(text.to_owned());
+    let Some(source) = variable.get("valueFrom") else {
+        return expand(text(variable, "/value"), env).map_or(EnvValue::Unknown, EnvValue::Known);
+    };
+    match text(source, "/fieldRef/fieldPath") {
+        "" => EnvValue::Unknown,
+        "metadata.namespace" => known(namespace),
+        field => known(field),
+    }
+}
+
+/// Replaces `$(NAME)` as the kubelet does: `$$` stands for `$`, and a name that is not set stays.
+///
+/// # Errors
+/// The name of a variable whose value is unknown.
+fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, String> {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded += before;
+        let name = after.strip_prefix('(').and_then(|after| after.split_once(')'));
+        rest = match (after.strip_prefix('$'), name) {
+            (Some(after), _) => {
+                expanded.push('$');
+                after
+            }
+            (None, Some((name, after))) => {
+                match env.get(name) {
+                    Some(EnvValue::Known(value)) => expanded += value,
+                    Some(EnvValue::Unknown) => return Err(name.to_owned()),
+                    None => expanded += &["$(", name, ")"].concat(),
+                }
+                after
+            }
+            (None, None) => {
+                expanded.push('$');
+                after
+            }
+        };
+    }
+    Ok(expanded + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn container(container: &Value) -> Container {
+        Container::read(container, "ns")
+    }
+
+    #[test]
+    fn arguments_are_expanded_as_by_the_kubelet() {
+        let env = json!([
+            {"name": "ADDRESS", "value": "/csi/csi.sock"},
+            {"name": "URL", "value": "unix://$(ADDRESS)"},
+            {"name": "NS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}},
+        ]);
+        for (arg, expected) in [
+            ("--a=$(ADDRESS)", Some("--a=/csi/csi.sock")),
+            ("--a=$(URL)", Some("--a=unix:///csi/csi.sock")),
+            ("--a=$(NS)/$(NODE)", Some("--a=ns/spec.nodeName")),
+            ("--a=$$(NS)$(NONE)$", Some("--a=$(NS)$(NONE)$")),
+            ("--a=$(NS", Some("--a=$(NS")),
+            ("--a=$(SECRET)", None),
+        ] {
+            let found = container(&json!({"args": [arg], "env": env})).args.remove(0);
+            let expected = match expected {
+                Some(arg) => Argument::Known(arg.to_owned()),
+                None => Argument::Unknown { spelled: arg.to_owned(), variable: "SECRET".into() },
+            };
+            assert_eq!(found, expected, "{arg}");
+        }
+    }
+
+    #[test]
+    fn the_provisioner_is_found_by_the_name_of_its_container_or_image() {
+        for (name, image, expected) in [
+            ("csi-provisioner", "mirror/x:v1", true),
+            ("disk", "registry.k8s.io/sig-storage/csi-provisioner:v5.0.1", true),
+            ("p", "host:5000/ose-csi-external-provisioner@sha256:12", true),
+            ("p", "public.ecr.aws/eks/external-provisioner:v3", true),
+            ("p", "registry.k8s.io/nfs-subdir-external-provisioner:v4", false),
+            ("csi-attacher", "registry.k8s.io/sig-storage/csi-attacher:v4", false),
+        ] {
+            let found = container(&json!({"name": name, "image": image})).is_provisioner();
+            assert_eq!(found, expected, "{name} {image}");
+        }
+    }
+
+    const DEPLOYMENT: &str = "
+kind: List
+items:
+- kind: Deployment
+  metadata: {name: a}
+  spec:
+    template:
+      spec:
+        containers:
+        - {name: driver, args: [\"--drivername=d.example.com\"]}
+        - {name: csi-provisioner, command: [/csi-provisioner, --leader-election], args: [-v5]}
+---
+# empty
+---
+kind: Secret
+";
+
+    #[test]
+    fn lists_and_several_documents_are_read() {
+        let manifest = Manifest::parse(&[DEPLOYMENT.to_owned()], "ns").unwrap();
+        let workload = manifest.workloads().unwrap().remove(0);
+        assert_eq!(workload.title(), "Deployment ns/a, container csi-provisioner, image ");
+        assert_eq!(workload.service_account, "default");
+        assert_eq!(workload.driver(&manifest).as_deref(), Some("d.example.com"));
+        let args: Vec<&str> = workload.provisioner.known_args().collect();
+        assert_eq!(args, ["--leader-election", "-v5"]);
+        assert!(!workload.replaces_in_place && workload.grace_seconds == 30);
+    }
+
+    #[test]
+    fn an_error_names_the_place_and_no_content() {
+        let error = Manifest::parse(&["a: b\npassword: [s3cret".to_owned()], "ns").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("line 2") && !text.contains("s3cret"), "{text}");
+        let none = Manifest::parse(&["kind: Secret".to_owned()], "ns").unwrap();
+        assert!(matches!(none.workloads(), Err(ManifestError::NoProvisioner)));
+    }
+}
