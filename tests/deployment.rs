@@ -255,6 +255,8 @@ fn documents_build_and_push_this_version_of_the_image() {
     let page = include_str!("../deploy/README.md");
     assert!(page.contains(&format!("$ docker build -t {IMAGE} .\n$ docker push {IMAGE}\n")));
     assert!(DOCKERFILE.contains(&format!("docker build -t {IMAGE} .\n")));
+    let archive = concat!("dist/csi-provisioner-", env!("CARGO_PKG_VERSION"), ".oci.tar");
+    assert!(page.contains(&format!(" oci-archive:{archive} docker://{IMAGE}\n")));
 }
 
 #[test]

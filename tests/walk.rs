@@ -168,7 +168,7 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 19] = [
+const TRIALS: [(&str, Trial); 21] = [
     ("cargo build --release", Trial::Ci),
     ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
@@ -188,6 +188,8 @@ const TRIALS: [(&str, Trial); 19] = [
     ("kubectl get ", Trial::Names),
     ("kubectl logs deployment/", Trial::Names),
     ("docker ", Trial::Names),
+    (".ci/release", Trial::Ci),
+    ("skopeo ", Trial::Names),
 ];
 
 fn commands() -> impl Iterator<Item = &'static str> {
