@@ -30,7 +30,7 @@ pub struct Scenario {
     /// What the driver can do.
     pub ability: Ability,
     /// The objects that are there before the program starts.
-    pub cluster: &'static str,
+    pub cluster: Option<&'static str>,
     /// The objects that [`Act::Create`] creates.
     pub objects: &'static str,
     /// What happens, in this order.
@@ -117,9 +117,6 @@ const SNAPSHOT: &str = include_str!("../objects/snapshot.yaml");
 const ZONES: &str = include_str!("../objects/zones.yaml");
 const LATE_CLAIM: &str = include_str!("../objects/late-claim.yaml");
 
-/// No objects.
-const NOTHING: &str = "[]";
-
 /// The driver's calls time out after this time, where a scenario needs it.
 const SHORT_CALLS: &[&str] = &["--timeout=1s"];
 
@@ -143,7 +140,7 @@ pub const ALL: [Scenario; 6] = [
                 the driver has one volume.",
         flags: SHORT_CALLS,
         ability: Ability::None,
-        cluster: NOTHING,
+        cluster: None,
         objects: CLAIM,
         parts: &[
             part(Act::StartProgram, STARTED),
@@ -160,7 +157,7 @@ pub const ALL: [Scenario; 6] = [
                 repeated, and the driver has one volume.",
         flags: &[],
         ability: Ability::None,
-        cluster: NOTHING,
+        cluster: None,
         objects: CLAIM,
         parts: &[
             part(Act::StartProgram, STARTED),
@@ -177,7 +174,7 @@ pub const ALL: [Scenario; 6] = [
                 the same volume.",
         flags: &[],
         ability: Ability::None,
-        cluster: NOTHING,
+        cluster: None,
         objects: CLAIM,
         parts: &[
             part(Act::StartProgram, STARTED),
@@ -195,7 +192,7 @@ pub const ALL: [Scenario; 6] = [
                 the driver answers, and then its volume is deleted.",
         flags: SHORT_CALLS,
         ability: Ability::None,
-        cluster: NOTHING,
+        cluster: None,
         objects: CLAIM,
         parts: &[
             part(Act::StartProgram, STARTED),
@@ -224,7 +221,7 @@ pub const ALL: [Scenario; 6] = [
                 snapshot until the volume is there.",
         flags: &[],
         ability: Ability::Snapshots,
-        cluster: SNAPSHOT,
+        cluster: Some(SNAPSHOT),
         objects: RESTORE,
         parts: &[
             part(Act::StartProgram, STARTED),
@@ -244,7 +241,7 @@ pub const ALL: [Scenario; 6] = [
                 chooses a node in another zone.",
         flags: &["--strict-topology"],
         ability: Ability::Zones,
-        cluster: ZONES,
+        cluster: Some(ZONES),
         objects: LATE_CLAIM,
         parts: &[
             part(Act::StartProgram, STARTED),

@@ -35,7 +35,9 @@ impl Player {
     pub async fn prepare(scenario: &'static Scenario, settings: Settings) -> Result<Self, Failure> {
         let Settings { program: path, limit, size, timeline } = settings;
         let cluster = Cluster::start(cluster::Settings { size, ability: scenario.ability }).await?;
-        cluster.prepare_objects(scenario.cluster)?;
+        if let Some(manifest) = scenario.cluster {
+            cluster.prepare_objects(manifest)?;
+        }
         let mut screen = Screen::start(&cluster, timeline).await?;
         screen.say(&format!("{}: {}", scenario.name, scenario.title))?;
         Ok(Self { scenario, path, limit, screen, program: None, cluster })
