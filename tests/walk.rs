@@ -168,7 +168,7 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 21] = [
+const TRIALS: [(&str, Trial); 26] = [
     ("cargo build --release", Trial::Ci),
     ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
@@ -187,6 +187,11 @@ const TRIALS: [(&str, Trial); 21] = [
     ("kubectl apply -f deploy/ceph-csi/rbd/", Trial::Names),
     ("kubectl get ", Trial::Names),
     ("kubectl logs deployment/", Trial::Names),
+    ("kubectl --namespace NS ", Trial::Names),
+    ("csi-provisioner release-claims ", Trial::Names),
+    ("kubectl apply -f deploy/kubernetes/", Trial::Names),
+    ("kubectl delete -f deploy/kubernetes/", Trial::Names),
+    ("kubectl apply -f deploy/monitoring/", Trial::Names),
     ("docker ", Trial::Names),
     (".ci/release", Trial::Ci),
     ("skopeo ", Trial::Names),
