@@ -1,14 +1,17 @@
 # The program alone, statically linked, in an otherwise empty image: no shell, no package, no library.
 #   docker build -t registry.example.com/csi-provisioner:0.1.0 .
-# It is built for the machine's own architecture (amd64, arm64). For a build that can be repeated, name the
-# build image by digest: --build-arg RUST=rust@sha256:...; no layer of it comes into the result.
-ARG RUST=rust:1.89-bookworm
+# It is built for the machine's own architecture (amd64, arm64). `.ci/release` makes the same image without a daemon,
+# and takes from the last stage below what is in it.
+#
+# The build image is the one that this command prints; no layer of it comes into the result:
+#   docker buildx imagetools inspect rust:1.89-bookworm --format '{{.Manifest.Digest}}'
+ARG RUST=rust:1.89-bookworm@sha256:948f9b08a66e7fe01b03a98ef1c7568292e07ec2e4fe90d88c07bb14563c84ff
 FROM ${RUST} AS build
 WORKDIR /source
 COPY . .
-# The very command of CI, which plays a scenario with what it makes, in an empty root (.ci/empty-root).
+# The command of CI, which plays a scenario with its result in an empty root (.ci/empty-root).
 RUN .ci/static
-RUN .ci/notices >target/shipped/THIRD-PARTY-NOTICES
+RUN .ci/contents notices >target/shipped/THIRD-PARTY-NOTICES
 
 FROM scratch
 LABEL org.opencontainers.image.title="csi-provisioner" \
@@ -20,8 +23,8 @@ COPY --from=build /source/target/shipped/csi-provisioner /csi-provisioner
 # No certificates of public authorities: in a cluster, the API server's authority comes with the
 # service account (deploy/README.md).
 #
-# Root, as in the original's image, so that exchanging the image line is enough: the socket of a
-# driver that runs as root is root's alone. A pod's securityContext decides otherwise where the
-# driver allows it: deploy/kubernetes runs as 65532, with no capability and a read-only root.
+# Root, as in external-provisioner's image, so that exchanging the image line is enough: only root can
+# open the socket of a driver that runs as root. Where the driver allows another user, a pod's
+# securityContext names it: deploy/kubernetes runs as 65532, with no capability and a read-only root.
 USER 0:0
 ENTRYPOINT ["/csi-provisioner"]

@@ -16,7 +16,9 @@ use std::{
 
 use demo::{
     cluster,
+    observations::Source,
     play::{Demo, Failure, LIMIT, Settings},
+    scenarios::{self, Part, Scenario, Sign, player::Player},
     steps::{Act, Step},
     timeline::Timeline,
 };
@@ -121,6 +123,97 @@ async fn no_secret_is_shown_logged_or_written() {
         }
     }
     demo.stop().await;
+}
+
+// === Scenarios ===
+
+/// Plays a scenario with the real program; returns what it printed.
+async fn played_scenario(scenario: &'static Scenario) -> (Result<(), Failure>, String) {
+    let output = Output::default();
+    let mut player = Player::prepare(scenario, settings(LIMIT, &output)).await.unwrap();
+    let directory = player.cluster().volumes_directory().parent().unwrap().to_owned();
+    let outcome = player.play().await;
+    player.stop().await;
+    assert!(!directory.exists(), "files are left in {}", directory.display());
+    (outcome, output.text())
+}
+
+/// Plays the scenario of this name to its end, at which nothing is lost.
+async fn nothing_is_lost(name: &str) {
+    let (outcome, text) = played_scenario(scenarios::find(name).unwrap()).await;
+    assert!(outcome.is_ok(), "{}\n{text}", outcome.unwrap_err());
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.starts_with("Nothing is lost: "), "{text}");
+}
+
+#[tokio::test]
+async fn with_a_slow_driver_nothing_is_lost() {
+    nothing_is_lost("slow-driver").await;
+}
+
+#[tokio::test]
+async fn with_a_driver_that_is_killed_in_mid_call_nothing_is_lost() {
+    nothing_is_lost("driver-killed").await;
+}
+
+#[tokio::test]
+async fn with_a_provisioner_that_is_killed_in_mid_call_nothing_is_lost() {
+    nothing_is_lost("provisioner-killed").await;
+}
+
+#[tokio::test]
+async fn with_a_claim_that_is_deleted_meanwhile_nothing_is_lost() {
+    nothing_is_lost("claim-deleted").await;
+}
+
+#[tokio::test]
+async fn with_a_snapshot_that_is_deleted_during_its_restore_nothing_is_lost() {
+    nothing_is_lost("restore").await;
+}
+
+#[tokio::test]
+async fn with_a_zone_that_is_full_nothing_is_lost() {
+    nothing_is_lost("zones").await;
+}
+
+#[test]
+fn the_page_describes_each_scenario_and_no_other() {
+    let page = include_str!("../docs/demo.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let names = scenarios::ALL.iter().map(|scenario| scenario.name);
+    assert!(rows.eq(names));
+}
+
+/// The driver makes a volume, and the scenario ends before its PersistentVolume is saved.
+static LOST: Scenario = Scenario {
+    name: "lost",
+    parts: &[
+        Part { act: scenarios::Act::StartProgram, signs: &[] },
+        Part { act: scenarios::Act::Silence, signs: &[] },
+        Part { act: scenarios::Act::Create, signs: &[Sign(Source::Disk, ": holds")] },
+    ],
+    ..scenarios::ALL[0]
+};
+
+#[tokio::test]
+async fn a_volume_without_a_persistent_volume_is_named() {
+    let (outcome, text) = played_scenario(&LOST).await;
+    match outcome {
+        Err(Failure::Lost(balance)) => {
+            assert!(balance.to_string().contains("without a PersistentVolume: vol-pvc-"));
+        }
+        other => panic!("{other:?}\n{text}"),
+    }
+}
+
+#[tokio::test]
+async fn a_scenario_without_one_of_its_signs_fails_and_names_it() {
+    let mut settings = settings(Duration::from_secs(1), &Output::default());
+    settings.program = stub("idle");
+    let mut player = Player::prepare(&scenarios::ALL[0], settings).await.unwrap();
+    let outcome = player.play().await.unwrap_err().to_string();
+    player.stop().await;
+    assert!(outcome.contains("no line of Driver says \"GetPluginInfo\""), "{outcome}");
 }
 
 // === Without one step ===

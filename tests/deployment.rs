@@ -277,6 +277,8 @@ fn documents_build_and_push_this_version_of_the_image() {
     let page = include_str!("../deploy/README.md");
     assert!(page.contains(&format!("$ docker build -t {IMAGE} .\n$ docker push {IMAGE}\n")));
     assert!(DOCKERFILE.contains(&format!("docker build -t {IMAGE} .\n")));
+    let archive = concat!("dist/csi-provisioner-", env!("CARGO_PKG_VERSION"), ".oci.tar");
+    assert!(page.contains(&format!(" oci-archive:{archive} docker://{IMAGE}\n")));
 }
 
 #[test]
@@ -316,8 +318,10 @@ fn instructions(name: &str) -> Vec<String> {
 
 #[test]
 fn the_image_is_built_with_the_oldest_rust_that_is_promised() {
-    let promised = format!("RUST=rust:{}-bookworm", env!("CARGO_PKG_RUST_VERSION"));
-    assert_eq!(instructions("ARG"), [promised]);
+    let promised = format!("RUST=rust:{}-bookworm@sha256:", env!("CARGO_PKG_RUST_VERSION"));
+    let [base] = instructions("ARG").try_into().unwrap();
+    let digest = base.strip_prefix(&promised).expect(&base);
+    assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
     assert_eq!(instructions("FROM"), ["${RUST} AS build", "scratch"]);
 }
 
@@ -325,7 +329,7 @@ fn the_image_is_built_with_the_oldest_rust_that_is_promised() {
 fn the_image_is_built_by_the_command_that_ci_tries() {
     assert_eq!(
         instructions("RUN"),
-        [".ci/static", ".ci/notices >target/shipped/THIRD-PARTY-NOTICES"]
+        [".ci/static", ".ci/contents notices >target/shipped/THIRD-PARTY-NOTICES"]
     );
     let calls = |script: &str, other: &str| script.lines().any(|line| line.trim() == other);
     assert!(calls(include_str!("../.ci/run"), ".ci/empty-root"));

@@ -190,7 +190,7 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 24] = [
+const TRIALS: [(&str, Trial); 26] = [
     ("cargo build --release", Trial::Ci),
     ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
@@ -215,6 +215,8 @@ const TRIALS: [(&str, Trial); 24] = [
     ("kubectl get ", Trial::Names),
     ("kubectl logs deployment/", Trial::Names),
     ("docker ", Trial::Names),
+    (".ci/release", Trial::Ci),
+    ("skopeo ", Trial::Names),
 ];
 
 fn commands() -> impl Iterator<Item = &'static str> {

@@ -14,12 +14,14 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use kube::{
-    Client, Config,
+    Api, Client, Config,
+    api::{DynamicObject, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    core::{ApiResource, GroupVersionKind},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{
     apiserver::{
         ApiServer,
@@ -27,6 +29,7 @@ use testkit::{
             ServeError, Served, Settings as ServerSettings,
             manifests::{self, ManifestError},
         },
+        status::Status,
     },
     binder,
     driver::{
@@ -36,11 +39,22 @@ use testkit::{
 };
 use tokio::task::JoinSet;
 
-/// The driver's name, which the class names too.
+use crate::driver::{Ability, Driver};
+
+/// The driver's name, which the classes name too.
 const DRIVER: &str = "disk.example.com";
 
 /// Class, secret and claim.
-const OBJECTS: &str = include_str!("../objects.yaml");
+const OBJECTS: &str = include_str!("../objects/claim.yaml");
+
+/// The name of the claim in all files of `objects/`.
+pub const CLAIM: &str = "data";
+
+/// The name of the snapshot in `objects/snapshot.yaml`.
+const SNAPSHOT: &str = "monday";
+
+/// The node that the scheduler has chosen for a claim.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Why there is no cluster, or why it refuses something.
 #[derive(Debug, thiserror::Error)]
@@ -65,12 +79,24 @@ pub enum ClusterError {
     /// An object can't be created.
     #[error(transparent)]
     Objects(#[from] ManifestError),
+    /// An object that must be there before the program starts can't be stored.
+    #[error("can't store an object of the scenario: {0}")]
+    Store(Status),
+}
+
+/// How a cluster is set up.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings {
+    /// Bytes that the driver gives out; what the disk has, if `None`.
+    pub size: Option<i64>,
+    /// What the driver can do.
+    pub ability: Ability,
 }
 
 /// What stands around the program.
 pub struct Cluster {
     served: Served,
-    driver: Host<DiskDriver>,
+    driver: Host<Driver>,
     client: Client,
     /// The binder.
     _tasks: JoinSet<()>,
@@ -79,16 +105,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster with nothing in it, whose driver gives out `size` bytes (what the disk has, if
-    /// `None`).
+    /// A cluster with nothing in it.
     ///
     /// # Errors
     /// Whatever is not to be had.
-    pub async fn start(size: Option<i64>) -> Result<Self, ClusterError> {
+    pub async fn start(settings: Settings) -> Result<Self, ClusterError> {
         let directory = Directory::new()?;
         let served = Served::start(ServerSettings::new(directory.path())).await?;
         let client = client(&served.layout().kubeconfig("admin")).await?;
-        let driver = driver(&directory, size)
+        let driver = driver(&directory, settings)
             .map_err(|source| ClusterError::Directory { path: directory.path().into(), source })?;
         let mut tasks = JoinSet::new();
         tasks.spawn(binder::run(client.clone(), binder::Settings::default()));
@@ -100,7 +125,86 @@ impl Cluster {
     /// # Errors
     /// What the API server refuses.
     pub async fn create_objects(&self) -> Result<(), ClusterError> {
-        Ok(manifests::apply(&self.client, &objects()?).await?)
+        self.create(OBJECTS).await
+    }
+
+    /// Creates the objects of a manifest.
+    ///
+    /// # Errors
+    /// What the API server refuses.
+    pub async fn create(&self, manifest: &str) -> Result<(), ClusterError> {
+        Ok(manifests::apply(&self.client, &manifests::parse(manifest)?).await?)
+    }
+
+    /// Stores the objects of a manifest with their status, as the controllers of a cluster would leave
+    /// them.
+    ///
+    /// # Errors
+    /// What can't be stored.
+    pub fn prepare_objects(&self, manifest: &str) -> Result<(), ClusterError> {
+        for object in manifests::parse(manifest)? {
+            self.api().create(&object).map_err(ClusterError::Store)?;
+        }
+        self.api().list("VolumeSnapshot", "").iter().try_for_each(|it| self.bind_snapshot(it))
+    }
+
+    /// Writes a snapshot's UID into its content.
+    fn bind_snapshot(&self, snapshot: &Value) -> Result<(), ClusterError> {
+        let text = |pointer| snapshot.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let content = text("/status/boundVolumeSnapshotContentName");
+        let bound = json!({"spec": {"volumeSnapshotRef": {"uid": text("/metadata/uid")}}});
+        let merged = self.api().merge("VolumeSnapshotContent", "", content, &bound);
+        merged.map(|_| ()).map_err(ClusterError::Store)
+    }
+
+    /// Deletes the claim.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn delete_claim(&self) -> kube::Result<()> {
+        self.claims().delete(CLAIM, &<_>::default()).await.map(|_| ())
+    }
+
+    /// Deletes the snapshot.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn delete_snapshot(&self) -> kube::Result<()> {
+        let snapshots =
+            Api::<DynamicObject>::default_namespaced_with(self.client.clone(), &snapshots());
+        snapshots.delete(SNAPSHOT, &<_>::default()).await.map(|_| ())
+    }
+
+    /// Chooses a node for the claim.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn choose_node(&self, node: &str) -> kube::Result<()> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {SELECTED_NODE: node}}}));
+        self.claims().patch(CLAIM, &PatchParams::default(), &patch).await.map(|_| ())
+    }
+
+    fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// Cuts the driver's connections and running calls, and removes its socket.
+    pub fn kill_driver(&self) {
+        self.driver.stop();
+    }
+
+    /// Starts the driver again: it answers, on its socket.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn start_driver(&self) -> io::Result<()> {
+        self.silence_driver(false);
+        self.driver.listen(&self.socket())
+    }
+
+    /// Whether the driver makes volumes without an answer.
+    pub fn silence_driver(&self, silent: bool) {
+        self.driver.backend().silence(silent);
     }
 
     /// The API server, for faults.
@@ -151,7 +255,7 @@ impl Cluster {
     /// # Errors
     /// What the file system says.
     pub fn volumes_at_driver(&self) -> io::Result<Vec<String>> {
-        Ok(self.driver.backend().volumes()?.into_iter().map(|volume| volume.id).collect())
+        Ok(self.driver.backend().disk().volumes()?.into_iter().map(|volume| volume.id).collect())
     }
 
     /// Closes everything.
@@ -172,9 +276,10 @@ pub fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-fn driver(directory: &Directory, size: Option<i64>) -> io::Result<Host<DiskDriver>> {
+fn driver(directory: &Directory, settings: Settings) -> io::Result<Host<Driver>> {
+    let Settings { size, ability } = settings;
     let settings = disk::Settings { name: DRIVER.to_owned(), root: directory.volumes(), size };
-    let driver = Host::new(DiskDriver::open(settings)?);
+    let driver = Host::new(Driver::new(DiskDriver::open(settings)?, ability));
     driver.listen(&directory.socket())?;
     Ok(driver)
 }
@@ -186,6 +291,11 @@ async fn client(kubeconfig: &Path) -> Result<Client, ClusterError> {
 }
 
 // === Objects ===
+
+/// The kind VolumeSnapshot.
+pub fn snapshots() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("snapshot.storage.k8s.io", "v1", "VolumeSnapshot"))
+}
 
 fn objects() -> Result<Vec<Value>, ManifestError> {
     manifests::parse(OBJECTS)

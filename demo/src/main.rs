@@ -2,10 +2,11 @@
 
 use std::{io, path::PathBuf, process::ExitCode};
 
-use clap::Parser;
+use clap::{Parser, builder::PossibleValuesParser};
 use demo::{
     play::{self, Demo, Failure, Settings},
     program,
+    scenarios::{self, Scenario, player::Player},
     steps::Act,
     timeline::Timeline,
 };
@@ -25,6 +26,13 @@ struct Arguments {
     /// Leave the claim and its volume, and the cluster running until Ctrl-C, for kubectl.
     #[arg(long)]
     keep: bool,
+    /// Play a scenario in which something goes wrong, and check that nothing is lost.
+    #[arg(long, value_name = "NAME", conflicts_with = "keep", value_parser = names())]
+    scenario: Option<String>,
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(scenarios::ALL.iter().map(|scenario| scenario.name))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -40,37 +48,77 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let Arguments { program, keep, scenario } = arguments;
     let mut interrupts = Interrupts::new()?;
-    let demo = tokio::select! {
-        demo = prepare(arguments.program) => demo?,
+    let scenario = scenario.and_then(|name| scenarios::find(&name));
+    let running = tokio::select! {
+        running = prepare(program, scenario) => running?,
         () = interrupts.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    Ok(played(demo, arguments.keep, &mut interrupts).await)
+    Ok(played(running, keep, &mut interrupts).await)
 }
 
-async fn prepare(program: Option<PathBuf>) -> Result<Demo, Failure> {
+/// What is played.
+enum Running {
+    /// A claim comes and goes.
+    Demo(Box<Demo>),
+    /// A scenario.
+    Scenario(Box<Player>),
+}
+
+impl Running {
+    async fn play(&mut self, keep: bool) -> Result<(), Failure> {
+        match self {
+            Self::Demo(demo) => play(demo, keep).await,
+            Self::Scenario(player) => player.play().await,
+        }
+    }
+
+    fn last_words(&self) -> String {
+        match self {
+            Self::Demo(demo) => demo.last_words(),
+            Self::Scenario(player) => player.last_words(),
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Self::Demo(demo) => demo.stop().await,
+            Self::Scenario(player) => player.stop().await,
+        }
+    }
+}
+
+async fn prepare(
+    program: Option<PathBuf>,
+    scenario: Option<&'static Scenario>,
+) -> Result<Running, Failure> {
     let program = program::find(program).await?;
     let timeline = Timeline::on_stdout();
-    Demo::prepare(Settings { program, limit: play::LIMIT, size: None, timeline }).await
+    let settings = Settings { program, limit: play::LIMIT, size: None, timeline };
+    Ok(match scenario {
+        Some(scenario) => Running::Scenario(Box::new(Player::prepare(scenario, settings).await?)),
+        None => Running::Demo(Box::new(Demo::prepare(settings).await?)),
+    })
 }
 
 /// Plays to the end or to Ctrl-C, and clears away.
-async fn played(mut demo: Demo, keep: bool, interrupts: &mut Interrupts) -> ExitCode {
+async fn played(mut running: Running, keep: bool, interrupts: &mut Interrupts) -> ExitCode {
     let outcome = tokio::select! {
-        outcome = play(&mut demo, keep) => Some(outcome),
+        outcome = running.play(keep) => Some(outcome),
         () = interrupts.next() => None,
     };
     let code = match outcome {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(failure)) => {
-            eprintln!("\ndemo: {failure}\n{}", demo.last_words());
+            eprintln!("\ndemo: {failure}\n{}", running.last_words());
             ExitCode::FAILURE
         }
         // That is how a kept cluster is meant to end.
         None if keep => ExitCode::SUCCESS,
         None => ExitCode::from(INTERRUPTED),
     };
-    demo.stop().await;
+    running.stop().await;
     code
 }
 

@@ -12,11 +12,11 @@ use k8s_openapi::api::{
     core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Secret},
     storage::v1::StorageClass,
 };
-use kube::{ResourceExt as _, core::PartialObjectMeta};
+use kube::{ResourceExt as _, api::DynamicObject, core::PartialObjectMeta};
 use serde_json::Value;
 use testkit::driver::Record;
 
-use crate::steps::Step;
+use crate::{cluster::SELECTED_NODE, driver::ZONE_KEY, steps::Step};
 
 /// Where something was observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +27,8 @@ pub enum Source {
     Class,
     /// The watch of the secrets' metadata.
     Secret,
+    /// The watch of snapshots.
+    Snapshot,
     /// The watch of claims.
     Claim,
     /// The watch of PersistentVolumes.
@@ -126,7 +128,25 @@ pub fn secret(secret: &PartialObjectMeta<Secret>, fate: Fate) -> Observation {
     }
 }
 
-/// A claim: its phase, its provisioner and its volume.
+/// A snapshot: what keeps it.
+pub fn snapshot(snapshot: &DynamicObject, fate: Fate) -> Observation {
+    let subject = named(snapshot);
+    if fate == Fate::Gone {
+        return Observation::gone(Source::Snapshot, subject, Vec::new());
+    }
+    let text = format!("ready{}", ending(snapshot));
+    Observation::new(Source::Snapshot, subject, text, Vec::new())
+}
+
+/// Whether an object is being deleted, and what keeps it.
+fn ending(object: &impl kube::ResourceExt) -> String {
+    let deleting = object.meta().deletion_timestamp.is_some();
+    let finalizers = object.finalizers().join(" ");
+    let held = if finalizers.is_empty() { finalizers } else { format!(", held by {finalizers}") };
+    format!("{}{held}", if deleting { ", being deleted" } else { "" })
+}
+
+/// A claim: its phase, its node, its provisioner and its volume, and what keeps it.
 pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Observation {
     let subject = named(claim);
     if fate == Fate::Gone {
@@ -140,8 +160,8 @@ pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Observation {
         (None, Some(provisioner)) => format!(", given to {provisioner}"),
         (None, None) => String::new(),
     };
-    let deleting = claim.metadata.deletion_timestamp.is_some();
-    let text = format!("{phase}{further}{}", if deleting { ", being deleted" } else { "" });
+    let node = claim.annotations().get(SELECTED_NODE).map(|node| format!(", for {node}"));
+    let text = format!("{phase}{}{further}{}", node.unwrap_or_default(), ending(claim));
     let steps = shown([
         (phase == "Pending", Step::ClaimPending),
         (provisioner.is_some(), Step::ClaimHandedOver),
@@ -176,7 +196,16 @@ fn made_of(volume: &PersistentVolume) -> String {
     let spec = volume.spec.as_ref();
     let size = spec.and_then(|spec| spec.capacity.as_ref()?.get("storage"));
     let handle = spec.and_then(|spec| Some(spec.csi.as_ref()?.volume_handle.as_str()));
-    format!("{} at {}", size.map_or("?", |size| &size.0), handle.unwrap_or("?"))
+    let zone = zone_of(volume).map(|zone| format!(", in {zone}")).unwrap_or_default();
+    format!("{} at {}{zone}", size.map_or("?", |size| &size.0), handle.unwrap_or("?"))
+}
+
+/// The zone that a PersistentVolume can be used in.
+fn zone_of(volume: &PersistentVolume) -> Option<&String> {
+    let affinity = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+    let terms = affinity.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
+    let zone = terms.flatten().find(|expression| expression.key == ZONE_KEY)?;
+    zone.values.as_ref()?.first()
 }
 
 /// An event: its message and its count.
@@ -230,7 +259,12 @@ fn about(request: &Value) -> Vec<String> {
     let size = text(request, "/capacity_range/required_bytes");
     let size = size.map(|bytes| format!("{bytes} bytes"));
     let parameters = request.get("parameters").map(|given| format!("parameters {given}"));
-    volume.map(str::to_owned).into_iter().chain(size).chain(parameters).collect()
+    let snapshot = text(request, "/volume_content_source/snapshot/snapshot_id");
+    let snapshot = snapshot.map(|handle| format!("from snapshot {handle}"));
+    let zone = request.pointer("/accessibility_requirements/preferred/0/segments");
+    let zone = zone.and_then(|segments| Some(format!("in {}", segments.get(ZONE_KEY)?.as_str()?)));
+    let further = [size, parameters, snapshot, zone].into_iter().flatten();
+    volume.map(str::to_owned).into_iter().chain(further).collect()
 }
 
 fn secrets(request: &Value) -> Vec<String> {

@@ -17,7 +17,8 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, Client, Resource,
+    Api, Resource,
+    api::DynamicObject,
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt as _,
@@ -61,14 +62,21 @@ impl Observer {
     /// # Errors
     /// [`ManifestError::Malformed`], which a test of `cluster` rules out.
     pub async fn start(cluster: &Cluster) -> Result<Self, ManifestError> {
-        let client = cluster.client();
+        let client = || cluster.client().clone();
+        let snapshots = Api::<DynamicObject>::all_with(client(), &cluster::snapshots());
+        let secrets = Api::<PartialObjectMeta<Secret>>::all(client());
         let mut watches = stream::select_all([
-            watched::<StorageClass>(client, Source::Class, observations::class),
+            watched(Api::<StorageClass>::all(client()), Source::Class, observations::class),
             // By their metadata alone: the content of secrets never gets here.
-            watched::<PartialObjectMeta<Secret>>(client, Source::Secret, observations::secret),
-            watched::<PersistentVolumeClaim>(client, Source::Claim, observations::claim),
-            watched::<PersistentVolume>(client, Source::Volume, observations::volume),
-            watched::<Event>(client, Source::Event, observations::event),
+            watched(secrets, Source::Secret, observations::secret),
+            watched(snapshots, Source::Snapshot, observations::snapshot),
+            watched(
+                Api::<PersistentVolumeClaim>::all(client()),
+                Source::Claim,
+                observations::claim,
+            ),
+            watched(Api::<PersistentVolume>::all(client()), Source::Volume, observations::volume),
+            watched(Api::<Event>::all(client()), Source::Event, observations::event),
         ]);
         let mut opening = watches.len();
         while opening > 0 {
@@ -136,14 +144,14 @@ fn listing(cluster: &Cluster) -> io::Result<Listing> {
 // === Watches ===
 
 fn watched<K>(
-    client: &Client,
+    objects: Api<K>,
     source: Source,
     describe: fn(&K, Fate) -> Observation,
 ) -> stream::BoxStream<'static, Update>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let changes = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
+    let changes = watcher(objects, watcher::Config::default());
     updates(changes.default_backoff(), source, describe)
 }
 

@@ -12,26 +12,19 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::Api;
-use testkit::apiserver::serve::manifests::ManifestError;
-use tokio::time::Instant;
-
 use crate::{
-    cluster::{Cluster, ClusterError},
+    cluster::{self, CLAIM, Cluster, ClusterError},
     leftovers::{Leftovers, LookError},
-    observations::Source,
-    observer::Observer,
     program::{Program, ProgramError},
+    scenarios::{Balance, Sign},
+    screen::Screen,
     steps::{Act, Progress, Step, Verdict},
     timeline::Timeline,
 };
+use testkit::apiserver::serve::manifests::ManifestError;
 
 /// How long a step may take after what causes it, unless configured otherwise.
 pub const LIMIT: Duration = Duration::from_secs(10);
-
-/// The name of the claim in `objects.yaml`.
-const CLAIM: &str = "data";
 
 /// What the demo is played with.
 pub struct Settings {
@@ -57,9 +50,9 @@ pub enum Failure {
     /// The demo's own objects are wrong.
     #[error(transparent)]
     Objects(#[from] ManifestError),
-    /// The claim can't be deleted.
-    #[error("the API server does not delete the claim: {0}")]
-    NotDeleted(#[source] kube::Error),
+    /// The API server does not do what the demo asks of it.
+    #[error("the API server refuses what the demo does: {0}")]
+    Refused(#[from] kube::Error),
     /// A step did not come.
     #[error("a step is missing: {step}.\nIt was waited for {limit:?}. Last seen: {last}")]
     Missing {
@@ -70,6 +63,19 @@ pub enum Failure {
         /// The last line.
         last: String,
     },
+    /// What a scenario must show did not come.
+    #[error("no line of {:?} says {:?} within {limit:?}. The last line: {last}", .sign.0, .sign.1)]
+    NoSign {
+        /// What did not come.
+        sign: Sign,
+        /// How long it was waited for.
+        limit: Duration,
+        /// The last line.
+        last: String,
+    },
+    /// The volumes at the driver are not those of the PersistentVolumes.
+    #[error("{0}")]
+    Lost(Balance),
     /// A step came without its cause.
     #[error("a step is missing: {cause}.\nYet what should come after it was seen: {step}.")]
     Causeless {
@@ -103,13 +109,10 @@ pub enum Failure {
 /// A running demo.
 pub struct Demo {
     program: Program,
-    observer: Observer,
+    screen: Screen,
     cluster: Cluster,
-    timeline: Timeline,
     progress: Progress,
-    began: Instant,
     limit: Duration,
-    last: String,
 }
 
 impl Demo {
@@ -119,12 +122,11 @@ impl Demo {
     /// What can't be started.
     pub async fn prepare(settings: Settings) -> Result<Self, Failure> {
         let Settings { program, limit, size, timeline } = settings;
-        let began = Instant::now();
-        let cluster = Cluster::start(size).await?;
-        let observer = Observer::start(&cluster).await?;
-        let program = Program::start(&program, &cluster)?;
-        let (progress, last) = (Progress::new(), "nothing".to_owned());
-        Ok(Self { program, observer, cluster, timeline, progress, began, limit, last })
+        let settings = cluster::Settings { size, ..cluster::Settings::default() };
+        let cluster = Cluster::start(settings).await?;
+        let screen = Screen::start(&cluster, timeline).await?;
+        let program = Program::start(&program, &cluster, &[])?;
+        Ok(Self { program, screen, cluster, progress: Progress::new(), limit })
     }
 
     /// Does what the act says, and waits until its steps are observed.
@@ -132,16 +134,16 @@ impl Demo {
     /// # Errors
     /// The step that is missing, or whatever else is in the way.
     pub async fn play(&mut self, act: Act) -> Result<(), Failure> {
-        self.progress.begin(act, self.began.elapsed());
+        self.progress.begin(act, self.screen.now());
         self.set_off(act).await?;
         loop {
             self.observe().await?;
-            let now = self.began.elapsed();
+            let now = self.screen.now();
             match self.progress.verdict(now, self.limit) {
                 Verdict::Complete => return Ok(()),
                 Verdict::Waiting(step) => self.still_running(step)?,
                 Verdict::Missing(step) => {
-                    let (limit, last) = (self.limit, self.last.clone());
+                    let (limit, last) = (self.limit, self.screen.last().to_owned());
                     return Err(Failure::Missing { step, limit, last });
                 }
                 Verdict::Causeless(step, cause) => return Err(Failure::Causeless { step, cause }),
@@ -152,16 +154,14 @@ impl Demo {
 
     async fn set_off(&mut self, act: Act) -> Result<(), Failure> {
         match act {
-            Act::Start => self.print("starts the program")?,
+            Act::Start => self.screen.print("starts the program")?,
             Act::Create => {
-                self.print("creates StorageClass, Secret and claim")?;
+                self.screen.print("creates StorageClass, Secret and claim")?;
                 self.cluster.create_objects().await?;
             }
             Act::Delete => {
-                self.print("deletes the claim")?;
-                let client = self.cluster.client().clone();
-                let claims = Api::<PersistentVolumeClaim>::default_namespaced(client);
-                claims.delete(CLAIM, &<_>::default()).await.map_err(Failure::NotDeleted)?;
+                self.screen.print("deletes the claim")?;
+                self.cluster.delete_claim().await?;
             }
         }
         Ok(())
@@ -176,7 +176,7 @@ impl Demo {
         if !left.is_empty() {
             return Err(Failure::LeftBehind(left));
         }
-        Ok(self.timeline.say(&format!("\n{left}"))?)
+        Ok(self.screen.say(&format!("\n{left}"))?)
     }
 
     /// Says how to play with the cluster, and goes on printing observations until the program ends.
@@ -185,7 +185,7 @@ impl Demo {
     /// Why it can't go on.
     pub async fn keep(&mut self) -> Result<Infallible, Failure> {
         let kubeconfig = self.cluster.kubeconfig("admin");
-        self.timeline.say(&invitation(&kubeconfig, &self.cluster.volumes_directory()))?;
+        self.screen.say(&invitation(&kubeconfig, &self.cluster.volumes_directory()))?;
         loop {
             self.observe().await?;
             self.still_running(Step::ClaimGone)?;
@@ -210,19 +210,11 @@ impl Demo {
 
     /// Prints what is new.
     async fn observe(&mut self) -> io::Result<()> {
-        for observation in self.observer.next(&self.cluster).await? {
-            let now = self.began.elapsed();
-            self.last = observation.to_string();
-            self.timeline.line(now, observation.source, &self.last)?;
+        for observation in self.screen.observe(&self.cluster).await? {
+            let now = self.screen.now();
             observation.steps.into_iter().for_each(|step| self.progress.saw(step, now));
         }
         Ok(())
-    }
-
-    /// Prints what the demo itself does; the effects are printed below it.
-    fn print(&mut self, what: &str) -> io::Result<()> {
-        self.timeline.say("")?;
-        self.timeline.line(self.began.elapsed(), Source::Demo, what)
     }
 
     fn still_running(&mut self, step: Step) -> Result<(), Failure> {

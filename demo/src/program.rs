@@ -120,17 +120,19 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts the program at `path` in a cluster, as the service account of its own.
+    /// Starts the program at `path` in a cluster, as the service account of its own, with further `flags`.
     ///
     /// # Errors
     /// [`ProgramError::NotStarted`].
-    pub fn start(path: &Path, cluster: &Cluster) -> Result<Self, ProgramError> {
+    pub fn start(path: &Path, cluster: &Cluster, flags: &[&str]) -> Result<Self, ProgramError> {
         let failed = |source| ProgramError::NotStarted { path: path.to_owned(), source };
         let log = cluster.log();
-        let output = File::create(&log).map_err(failed)?;
+        // A second process writes after the first.
+        let output = File::options().create(true).append(true).open(&log).map_err(failed)?;
         let child = Command::new(path)
             .arg(flag("--kubeconfig", &cluster.kubeconfig("sa")))
             .arg(flag("--csi-address", &cluster.socket()))
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(failed)?)
             .stderr(output)
@@ -157,6 +159,12 @@ impl Program {
         if timeout(GRACE, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
+    }
+
+    /// Kills it, and waits until it is dead.
+    pub async fn kill(mut self) {
+        // One that just ended is as dead.
+        let _ = self.child.kill().await;
     }
 
     /// The last lines of its log, as a paragraph.

@@ -70,6 +70,7 @@ fn look(source: Source) -> (&'static str, u8) {
         Source::Demo => ("demo", 1),
         Source::Class => ("class", 34),
         Source::Secret => ("secret", 34),
+        Source::Snapshot => ("snap", 34),
         Source::Claim => ("claim", 36),
         Source::Volume => ("volume", 32),
         Source::Event => ("event", 33),

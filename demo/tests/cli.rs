@@ -65,3 +65,13 @@ async fn a_reader_that_goes_away_ends_it() {
     assert!(errors.contains("Broken pipe"), "{errors}");
     demo.nothing_is_left();
 }
+
+#[tokio::test]
+async fn an_unknown_scenario_is_refused_with_the_names_of_all() {
+    let mut demo = Running::start("scenario", &["--scenario", "none"]);
+    let (code, errors) = demo.end().await;
+    assert_eq!(code, Some(2));
+    for scenario in &demo::scenarios::ALL {
+        assert!(errors.contains(scenario.name), "no {} in:\n{errors}", scenario.name);
+    }
+}

@@ -51,12 +51,16 @@ fn a_claim_shows_how_far_it_is() {
     let bound = with(pointed.clone(), &json!({"status": {"phase": "Bound"}}));
     let deleting =
         with(bound.clone(), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let chosen = with(given.clone(), &json!({"metadata": {"annotations": {SELECTED_NODE: "n"}}}));
+    let kept = with(given.clone(), &json!({"metadata": {"finalizers": ["f", "g"]}}));
     let both = [Step::ClaimPending, Step::ClaimHandedOver];
     let last = [Step::ClaimHandedOver, Step::ClaimBound];
     for (claim, expected, steps) in [
         (new, "ns/c: new", &[][..]),
         (pending, "ns/c: Pending", &[Step::ClaimPending]),
         (given, "ns/c: Pending, given to d", &both),
+        (chosen, "ns/c: Pending, for n, given to d", &both),
+        (kept, "ns/c: Pending, given to d, held by f g", &both),
         (pointed, "ns/c: Pending, its volume is pv", &both),
         (bound, "ns/c: Bound, its volume is pv", &last),
         (deleting, "ns/c: Bound, its volume is pv, being deleted", &last),
@@ -69,14 +73,35 @@ fn a_claim_shows_how_far_it_is() {
 }
 
 #[test]
+fn a_snapshot_shows_what_keeps_it() {
+    let ready = json!({"metadata": {"name": "s", "namespace": "ns"}});
+    let kept = with(ready.clone(), &json!({"metadata": {"finalizers": ["f"]}}));
+    let deleting =
+        with(kept.clone(), &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    for (snapshot, expected) in [
+        (ready, "ns/s: ready"),
+        (kept, "ns/s: ready, held by f"),
+        (deleting, "ns/s: ready, being deleted, held by f"),
+    ] {
+        let snapshot = read(snapshot);
+        assert_eq!(super::snapshot(&snapshot, Fate::Present).to_string(), expected);
+        assert_eq!(super::snapshot(&snapshot, Fate::Gone).to_string(), "ns/s: gone");
+    }
+}
+
+#[test]
 fn a_volume_shows_how_far_it_is() {
     let spec = json!({"capacity": {"storage": "1Gi"}, "csi": {"driver": "d", "volumeHandle": "h"}});
     let new = json!({"metadata": {"name": "pv", "finalizers": ["f"]}, "spec": spec});
     let phase = |phase| with(new.clone(), &json!({"status": {"phase": phase}}));
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let terms =
+        json!([{"matchExpressions": [{"key": ZONE_KEY, "operator": "In", "values": ["z"]}]}]);
+    let zone = json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}});
     let saved = Step::VolumeSaved;
     for (volume, expected, steps) in [
         (new.clone(), "pv: new, 1Gi at h", &[saved][..]),
+        (with(new.clone(), &zone), "pv: new, 1Gi at h, in z", &[saved]),
         (phase("Pending"), "pv: Pending, 1Gi at h", &[saved]),
         (phase("Bound"), "pv: Bound", &[saved, Step::VolumeBound]),
         (phase("Released"), "pv: Released", &[saved, Step::VolumeReleased]),
@@ -135,6 +160,16 @@ fn a_call_shows_the_keys_of_its_secrets_and_never_their_content() {
             "CreateVolume",
             with(create, &json!({"parameters": {"p": "q"}, "secrets": {"key": "wrong"}})),
             "CreateVolume: v, 7 bytes, parameters {\"p\":\"q\"}, with secret key",
+            &[Step::CreateCalled],
+        ),
+        (
+            "CreateVolume",
+            json!({
+                "name": "v",
+                "volume_content_source": {"snapshot": {"snapshot_id": "s"}},
+                "accessibility_requirements": {"preferred": [{"segments": {ZONE_KEY: "z"}}]},
+            }),
+            "CreateVolume: v, from snapshot s, in z",
             &[Step::CreateCalled],
         ),
         (

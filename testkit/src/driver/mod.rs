@@ -31,7 +31,7 @@ pub(crate) use rules::{Chooser, Subject};
 pub use rules::{
     Code, CodeName, Failure, Match, NodeSpec, Ready, Rule, Script, UnknownCode, VolumeSpec,
 };
-pub use scripted::{Flight, Scripted};
+pub use scripted::{Flight, Scripted, controller_capabilities, plugin_capabilities};
 pub use tonic::Status;
 
 /// Messages and server traits of `proto/csi.proto`.

@@ -239,7 +239,10 @@ fn owned(names: &[&str]) -> Vec<String> {
 }
 
 /// The answer that lists these plugin capabilities.
-pub(super) fn plugin_capabilities(names: &[String]) -> Answer<GetPluginCapabilitiesResponse> {
+///
+/// # Errors
+/// A name that CSI does not have.
+pub fn plugin_capabilities(names: &[String]) -> Answer<GetPluginCapabilitiesResponse> {
     let capabilities = names.iter().map(|name| {
         let kind = service::Type::from_str_name(name).ok_or_else(|| unknown_capability(name))?;
         let service = plugin_capability::Type::Service(Service { r#type: kind.into() });
@@ -249,9 +252,10 @@ pub(super) fn plugin_capabilities(names: &[String]) -> Answer<GetPluginCapabilit
 }
 
 /// The answer that lists these controller capabilities.
-pub(super) fn controller_capabilities(
-    names: &[String],
-) -> Answer<ControllerGetCapabilitiesResponse> {
+///
+/// # Errors
+/// A name that CSI does not have.
+pub fn controller_capabilities(names: &[String]) -> Answer<ControllerGetCapabilitiesResponse> {
     let capabilities = names.iter().map(|name| {
         let kind = rpc::Type::from_str_name(name).ok_or_else(|| unknown_capability(name))?;
         let rpc = controller_service_capability::Type::Rpc(Rpc { r#type: kind.into() });
