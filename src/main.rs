@@ -6,9 +6,10 @@ use csi_provisioner::{
     app,
     app::{Env, Host},
     csi::unix_connector,
+    explain,
     flags::{Flags, Refusal},
     kube,
-    kube::{ConfigSource, LaneSettings, Lanes, Transport},
+    kube::{Client, ConfigSource, LaneSettings, Lanes, Transport},
     leader::{pod_uid_from_mountinfo, pod_uid_from_token},
     logging,
     metrics::Metrics,
@@ -36,8 +37,10 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
     logging::escape_panics();
-    if env::args_os().nth(1).is_some_and(|first| first == release_claims::NAME) {
-        return release_claims();
+    match env::args_os().nth(1) {
+        Some(first) if first == release_claims::NAME => return release_claims(),
+        Some(first) if first == explain::NAME => return explain(),
+        _ => {}
     }
     let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
         Ok(parsed) => parsed,
@@ -68,14 +71,7 @@ fn runtime() -> Result<Runtime, ExitCode> {
 fn release_claims() -> ExitCode {
     let request = match Request::parse(env::args_os().skip(2)) {
         Ok(request) => request,
-        Err((text, 0)) => {
-            println!("{text}");
-            return ExitCode::SUCCESS;
-        }
-        Err((text, code)) => {
-            eprintln!("{text}");
-            return ExitCode::from(code);
-        }
+        Err(refusal) => return refuse_arguments(&refusal),
     };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -92,28 +88,75 @@ fn release_claims() -> ExitCode {
     ExitCode::from(u8::from(!report.failures.is_empty()))
 }
 
-async fn report(request: &Request) -> Result<Report, String> {
-    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
-    let transport = transport(request.master.as_deref(), kubeconfig).await;
-    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
+/// Prints why the arguments of a subcommand were refused, or its help.
+fn refuse_arguments((text, code): &(String, u8)) -> ExitCode {
+    match code {
+        0 => println!("{text}"),
+        _ => eprintln!("{text}"),
+    }
+    ExitCode::from(*code)
+}
+
+/// Runs `csi-provisioner explain`: prints the explanation to stdout.
+fn explain() -> ExitCode {
+    let request = match explain::Request::parse(env::args_os().skip(2)) {
+        Ok(request) => request,
+        Err(refusal) => return refuse_arguments(&refusal),
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(_) => return ExitCode::from(explain::UNKNOWN),
+    };
+    let explanation = runtime.block_on(explanation(&request));
+    // Blocking tasks that still run must not delay the exit.
+    runtime.shutdown_background();
+    let text = if request.is_json { explanation.to_json() } else { explanation.to_text() };
+    print!("{text}");
+    ExitCode::from(explanation.standing.exit_code())
+}
+
+async fn explanation(request: &explain::Request) -> explain::Explanation {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let gate = Gate::open(Arc::clone(&clock));
+    let kubernetes = &request.flags.kubernetes;
+    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
+    // While the gate is shut, nothing can be written.
+    let client = client(master, kubeconfig, Gate::shut(Arc::clone(&clock))).await;
+    let host = host();
+    let namespace = lease_namespace(request.lease_namespace.as_deref(), &host);
+    match client {
+        Ok(client) => explain::run(&client, &*clock, request, namespace).await,
+        Err(why) => explain::unreachable(request, &why),
+    }
+}
+
+/// A client on the lane for objects.
+async fn client(
+    master: Option<&str>,
+    kubeconfig: Option<&Path>,
+    gate: Gate,
+) -> Result<Client, String> {
+    let transport = transport(master, kubeconfig).await;
+    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
     let metrics = Metrics::new().map_err(|error| error.to_string())?;
     let random = Arc::new(Generator::from_entropy());
-    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random, &metrics);
+    Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
+}
+
+async fn report(request: &Request) -> Result<Report, String> {
+    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let gate = Gate::open(Arc::clone(&clock));
+    let client = client(request.master.as_deref(), kubeconfig, gate).await?;
     let host = host();
-    let namespace = lease_namespace(request, &host);
-    Ok(release_claims::run(&lanes.objects, &*clock, request, namespace).await)
+    let namespace = lease_namespace(request.lease_namespace.as_deref(), &host);
+    Ok(release_claims::run(&client, &*clock, request, namespace).await)
 }
 
 /// The namespace of the Leases: the flag's value, else the pod's own namespace. Empty if neither is known,
 /// as on a workstation. A replica uses `default` in that case, but here that would be a guess.
-fn lease_namespace<'a>(request: &'a Request, host: &'a Host) -> &'a str {
-    let candidates = [
-        request.lease_namespace.as_deref(),
-        host.pod_namespace.as_deref(),
-        host.service_account_namespace.as_deref(),
-    ];
+fn lease_namespace<'a>(flag: Option<&'a str>, host: &'a Host) -> &'a str {
+    let candidates =
+        [flag, host.pod_namespace.as_deref(), host.service_account_namespace.as_deref()];
     let mut candidates = candidates.into_iter().flatten().map(str::trim);
     candidates.find(|name| !name.is_empty()).unwrap_or_default()
 }

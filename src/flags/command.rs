@@ -12,7 +12,7 @@ use clap::{
 use super::{
     arguments::Arguments,
     retired::{RETIRED, Retired, Takes},
-    syntax::{self, Given, RELEASE_CLAIMS, Stop},
+    syntax::{self, EXPLAIN, Given, RELEASE_CLAIMS, Stop},
     values::boolean,
 };
 
@@ -52,7 +52,7 @@ pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
 /// The usage, as printed for help and before errors.
 pub(super) fn usage(program: &str) -> String {
     format!(
-        "Usage of {program}:\n{}\n\nSubcommand, as the first argument:\n  {RELEASE_CLAIMS}  Lists the claims with an open CreateVolume, and releases them ({RELEASE_CLAIMS} --help)\n\nFlags and feature gates of earlier releases are accepted with a warning.\n",
+        "Usage of {program}:\n{}\n\nSubcommands, as the first argument:\n  {EXPLAIN}  Says why a claim has no volume, or why a volume is not deleted ({EXPLAIN} --help)\n  {RELEASE_CLAIMS}  Lists the claims with an open CreateVolume, and releases them ({RELEASE_CLAIMS} --help)\n\nFlags and feature gates of earlier releases are accepted with a warning.\n",
         with_values(command()).render_help().to_string().trim_end()
     )
 }

@@ -7,8 +7,11 @@
 use super::retired::Takes;
 use crate::go_fmt::quote;
 
-/// The subcommand's name, which is the first argument.
+/// A subcommand's name, which is the first argument.
 pub const RELEASE_CLAIMS: &str = "release-claims";
+
+/// A subcommand's name, which is the first argument.
+pub const EXPLAIN: &str = "explain";
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,10 +126,10 @@ fn word(word: &str, is_first: bool) -> Result<(), Stop> {
     let error = match word {
         "" => return Ok(()),
         _ if is_first => format!(
-            "unknown command {}: the only one is {RELEASE_CLAIMS}, and without one the controller starts",
+            "unknown command {}: there are {EXPLAIN} and {RELEASE_CLAIMS}, and without one the controller starts",
             quote(word)
         ),
-        RELEASE_CLAIMS => format!("{RELEASE_CLAIMS} must be the first argument"),
+        EXPLAIN | RELEASE_CLAIMS => format!("{word} must be the first argument"),
         _ => return Ok(()),
     };
     Err(Stop::Error(error))

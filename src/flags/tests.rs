@@ -201,7 +201,7 @@ fn flags_without_effect_are_accepted() {
 
 #[test]
 fn a_misspelled_or_misplaced_subcommand_does_not_start_the_controller() {
-    let unknown = r#"unknown command "release-claim": the only one is release-claims, and without one the controller starts"#;
+    let unknown = r#"unknown command "release-claim": there are explain and release-claims, and without one the controller starts"#;
     assert_eq!(refusal(&["release-claim", "--kubeconfig=k"]), (2, unknown.to_owned()));
     let misplaced = "release-claims must be the first argument";
     assert_eq!(refusal(&["--kubeconfig=k", "release-claims"]), (2, misplaced.to_owned()));

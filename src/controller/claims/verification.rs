@@ -53,7 +53,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(Found::Moot) => Err(Action::Done),
             Ok(Found::Recorded) => Err(Action::Retry),
             Ok(Found::NameTaken { name, owner }) => {
-                let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
+                let why = name_taken(&name, &owner);
                 self.report_blocked(&request.claim, &why, Duration::ZERO);
                 // The deletion of that PersistentVolume queues the claim.
                 Err(Action::RequeueAfter(AT_REST))
@@ -158,7 +158,7 @@ fn is_bound_as_requested(live: &Claim, request: &ProvisionRequest) -> bool {
 
 /// What the live reads showed.
 #[derive(Debug)]
-enum Found {
+pub(crate) enum Found {
     /// Nothing prevents the call.
     Clear,
     /// The claim has this PersistentVolume.
@@ -178,8 +178,13 @@ enum Found {
     },
 }
 
+/// Why nothing is asked for while the PersistentVolume of this name is for another owner.
+pub(crate) fn name_taken(name: &str, owner: &str) -> String {
+    format!("PersistentVolume {name:?} exists already and is for {owner}")
+}
+
 /// Decides what a PersistentVolume under the claim's name means for the claim.
-fn judge(found: Option<Volume>, uid: &str) -> Found {
+pub(crate) fn judge(found: Option<Volume>, uid: &str) -> Found {
     let Some(volume) = found else { return Found::Clear };
     let owner = match &volume.spec.claim_ref {
         Some(claim) if claim.uid == uid => return Found::HasVolume(Box::new(volume)),
