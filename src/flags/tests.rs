@@ -592,3 +592,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_status_page_is_off_and_without_a_host_on_loopback() {
+    for (args, address) in [
+        (&[][..], None),
+        (&["--status-endpoint="], None),
+        (&["--status-endpoint=:8090"], Some("127.0.0.1:8090")),
+        (&["--status-endpoint=0.0.0.0:8090"], Some("0.0.0.0:8090")),
+        (&["--status-endpoint=[::1]:8090"], Some("[::1]:8090")),
+    ] {
+        assert_eq!(flags(args).status.as_deref(), address, "{args:?}");
+    }
+}
