@@ -223,7 +223,7 @@ async fn what_only_the_leader_knows_is_asked_of_it() {
         "The last attempt failed",
         "code = ResourceExhausted desc = no <b>space</b>",
         "docs/troubleshooting.md#code-resourceexhausted",
-        "1 attempts of the leader have ended. The next one comes in ",
+        "Attempts of the leader so far: 1. The next one comes in ",
     ];
     // In a pod the provisioner's own service account asks.
     for user in ["admin", "sa"] {

@@ -103,46 +103,50 @@ fn controller_flags(matches: &ArgMatches) -> Result<Flags, (String, u8)> {
 }
 
 fn command() -> Command {
-    let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
-    let of_controller = CONTROLLER_FLAGS.map(|(name, is_switch, help)| {
-        let arg = Arg::new(name).long(name).help(help).help_heading("Flags of the controller");
-        if is_switch {
-            arg.num_args(0..=1).require_equals(true).default_missing_value("true")
-        } else {
-            arg
-        }
-    });
     Command::new(EXPLAIN)
         .bin_name("csi-provisioner explain")
         .no_binary_name(true)
         .disable_version_flag(true)
         .about("Says why a claim has no volume, or why a volume is not deleted. Reads only")
         .after_help("Exit code: 0 served, 1 waiting, 2 something is wrong, 3 unknown")
-        .arg(
-            Arg::new("kind")
-                .required(true)
-                .value_parser(["pvc", "persistentvolumeclaim", "pv", "persistentvolume"])
-                .hide_possible_values(true)
-                .help("`pvc` or `pv`"),
+        .args(object_arguments())
+        .args(own_flags())
+        .args(
+            CONTROLLER_FLAGS.map(|(name, is_switch, help)| controller_flag(name, is_switch, help)),
         )
-        .arg(Arg::new("name").required(true).help("Name of the claim or of the PersistentVolume"))
-        .arg(
-            text("namespace", "name", "Namespace of the claim").short('n').default_value("default"),
-        )
-        .arg(text("driver", "name", "The CSI driver [default: the one that the object names]"))
-        .arg(
-            text("output", "format", "`text` or `json`")
-                .short('o')
-                .value_parser(["text", "json"])
-                .hide_possible_values(true)
-                .default_value("text"),
-        )
-        .arg(text(
-            "leader-election-namespace",
-            "name",
-            "Namespace of the Lease [default: the pod's, else whichever has it]",
-        ))
-        .args(of_controller)
+}
+
+fn object_arguments() -> [Arg; 3] {
+    let kinds = ["pvc", "persistentvolumeclaim", "pv", "persistentvolume"];
+    let kind = Arg::new("kind").value_parser(kinds).hide_possible_values(true);
+    let name = Arg::new("name").help("Name of the claim or of the PersistentVolume");
+    let namespace = Arg::new("namespace").long("namespace").short('n').value_name("name");
+    [
+        kind.required(true).help("`pvc` or `pv`"),
+        name.required(true),
+        namespace.default_value("default").help("Namespace of the claim"),
+    ]
+}
+
+fn own_flags() -> [Arg; 3] {
+    let flag = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
+    let output = flag("output", "format", "`text` or `json`").short('o');
+    let driver = "The CSI driver [default: the one that the object names]";
+    let namespace = "Namespace of the Lease [default: the pod's, else whichever has it]";
+    [
+        flag("driver", "name", driver),
+        output.value_parser(["text", "json"]).hide_possible_values(true).default_value("text"),
+        flag("leader-election-namespace", "name", namespace),
+    ]
+}
+
+fn controller_flag(name: &'static str, is_switch: bool, help: &'static str) -> Arg {
+    let flag = Arg::new(name).long(name).help(help).help_heading("Flags of the controller");
+    if is_switch {
+        flag.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        flag
+    }
 }
 
 #[cfg(test)]

@@ -14,14 +14,14 @@ use crate::{
         claims::{
             plan::{Plan, missing_class, waits_for_a_node},
             state::Stage,
-            verification::{Found, name_taken},
+            verification::{Found, name_taken, unverified},
         },
         ownership,
         provisioner::NotSent,
     },
     csi_provisioner::is_infeasible,
     kube::objects::{Claim, StorageClass, View as _, Volume},
-    status::{ListedClaim, Next, duration as age},
+    status::{Blocked, ListedClaim, Next, duration as age},
 };
 
 /// Explains the claim.
@@ -108,13 +108,13 @@ fn deleted(observed: &ObservedClaim) -> Option<Cause> {
     let is_open = observed.preview.as_ref().is_some_and(|it| it.known.may_have_open_call());
     if is_open {
         let text = format!(
-            "It is being deleted since {when} ago, and an earlier CreateVolume for it may still run. It stays until that call is closed."
+            "Its deletion began {when} ago, and an earlier CreateVolume for it may still run. It stays until that call is closed."
         );
         return Some(Cause::new(Standing::Waiting, text).see("still-provisioning"));
     }
     let finalizers = claim.metadata.finalizers.as_deref().unwrap_or_default().join(", ");
     let text = format!(
-        "It is being deleted since {when} ago, so it gets no volume. Its finalizers are: {finalizers}."
+        "Its deletion began {when} ago, so it gets no volume. Its finalizers are: {finalizers}."
     );
     Some(Cause::new(Standing::Waiting, text).advise("Whoever put a finalizer on the claim has to remove it; kubernetes.io/pvc-protection stays while a pod uses the claim."))
 }
@@ -184,14 +184,11 @@ fn planned(observed: &ObservedClaim) -> Option<Cause> {
             let class = observed.class.found()?;
             waits_for_a_node(&observed.claim, class).then(waits_for_first_consumer)
         }
-        Plan::Elsewhere(record) => {
-            let node = record.printable_node();
-            let text = format!(
-                "a CreateVolume that was made for the claim on node {node} may still run: it is followed to its end there"
-            );
-            Some(Cause::new(Standing::Waiting, text))
-        }
-        Plan::Provision(_) | Plan::Discard(..) | Plan::SuspectedLeak(_) | Plan::Void => None,
+        Plan::Provision(_)
+        | Plan::Discard(..)
+        | Plan::SuspectedLeak(_)
+        | Plan::Void
+        | Plan::Elsewhere(_) => None,
     }
 }
 
@@ -207,7 +204,7 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
         Read::Found(Found::NameTaken { name, owner }) => {
             Some(Cause::new(Standing::Wrong, name_taken(name, owner)))
         }
-        Read::Failed(why) => Some(unread("whether it has a PersistentVolume", why)),
+        Read::Failed(why) => Some(Cause::new(Standing::Unknown, unverified(why))),
         Read::Found(_) | Read::Missing | Read::NotNeeded => None,
     }
 }
@@ -249,18 +246,18 @@ fn in_work(observed: &ObservedClaim) -> Option<&ListedClaim> {
 /// What the leader says about the claim.
 fn known_to_leader(observed: &ObservedClaim) -> Option<Cause> {
     let claim = in_work(observed)?;
-    if let Some(failure) = &claim.last_failure {
+    let is_leak = claim.stage == Stage::SuspectedLeak;
+    if let Some(failure) = claim.last_failure.as_ref().filter(|_| !is_leak) {
         let standing = standing_after(&failure.code);
-        let when = age(failure.seconds_ago);
-        return Some(Cause::new(
-            standing,
-            format!("The last attempt failed {when} ago: {}", failure.message),
-        ));
+        let text = format!(
+            "The last attempt failed {} ago: {}",
+            age(failure.seconds_ago),
+            failure.message
+        );
+        return Some(Cause::new(standing, text));
     }
-    if let Some(blocked) = &claim.blocked {
-        let text =
-            format!("It has waited for {} for this: {}", age(blocked.seconds), blocked.reason);
-        let is_leak = claim.stage == Stage::SuspectedLeak;
+    if let Some(Blocked { reason, seconds }) = &claim.blocked {
+        let text = format!("It has waited for {} for this: {reason}", age(*seconds));
         return Some(Cause::new(if is_leak { Standing::Wrong } else { Standing::Waiting }, text));
     }
     Some(match (claim.stage, claim.next) {
@@ -330,7 +327,7 @@ fn describe_attempts(observed: &ObservedClaim, explanation: &mut Explanation) {
         Next::Now { seconds } => format!("The next one began {} ago", age(seconds)),
     };
     let attempts = claim.attempts;
-    explanation.say(format!("{attempts} attempts of the leader have ended. {next}."));
+    explanation.say(format!("Attempts of the leader so far: {attempts}. {next}."));
     explanation.detail("attempts", attempts.to_string());
     if let Some(failure) = claim.last_failure.as_ref().filter(|failure| !failure.code.is_empty()) {
         explanation.detail("code", &failure.code);

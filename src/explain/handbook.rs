@@ -148,6 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn anchors_that_are_named_exist() {
+        let sources =
+            [include_str!("claim.rs"), include_str!("volume.rs"), include_str!("leader.rs")];
+        let named = sources.iter().flat_map(|source| source.split(".see(\"").skip(1));
+        let named: Vec<_> = named.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(named.len() > 8, "{named:?}");
+        for anchor in named {
+            assert!(PAGE.contains(&format!("<a id=\"{anchor}\"></a>")), "{anchor}");
+        }
+    }
+
+    #[test]
     fn links_become_words() {
         let text = "See [the driver](#driver), `[a]` and [a right](#rights).";
         assert_eq!(without_links(text), "See the driver, `[a]` and a right.");

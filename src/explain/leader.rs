@@ -243,8 +243,9 @@ fn describe_driver(status: &Status, explanation: &mut Explanation) {
     if let Some(why) = &status.not_ready {
         explanation.add(Cause::new(Standing::Waiting, format!("The leader is not ready: {why}")));
     }
+    // Whether this claim needs the right is not known.
     for lack in &status.missing_rights {
-        explanation
-            .add(Cause::new(Standing::Wrong, format!("The provisioner: {lack}")).see("rights"));
+        let cause = Cause::new(Standing::Waiting, format!("The provisioner: {lack}"));
+        explanation.add(cause.see("rights").advise("Add the rule to the provisioner's role."));
     }
 }

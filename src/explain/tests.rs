@@ -309,7 +309,7 @@ async fn claims_that_are_deleted_or_nobodys() {
                 "deleted",
                 deleted_claim(&["kubernetes.io/pvc-protection"]),
                 Waiting,
-                "since 1m00s ago, so it gets no volume",
+                "began 1m00s ago, so it gets no volume",
                 "",
             ),
             case(
@@ -689,10 +689,7 @@ async fn the_leader_knows_attempts_and_the_next_one() {
         let explained = explained_with(leading(work)).await;
         let text = explained.to_text();
         assert_eq!(explained.standing, standing, "{claim:?}: {text}");
-        assert!(
-            text.contains(says) && text.contains("4 attempts of the leader have ended"),
-            "{text}"
-        );
+        assert!(text.contains(says) && text.contains("Attempts of the leader so far: 4"), "{text}");
         assert!(text.contains(next), "{claim:?}: {text}");
     }
 }
@@ -713,7 +710,7 @@ async fn what_stops_the_leader_is_said() {
         ),
         (
             down(|it| it.missing_rights = vec!["lacks rights".into()]),
-            Wrong,
+            Waiting,
             "The provisioner: lacks rights",
         ),
         (down(|it| it.leader.leads = false), Waiting, "of a replica that does not lead"),

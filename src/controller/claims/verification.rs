@@ -4,7 +4,7 @@
 //! PersistentVolume is looked up by name, and the claim is read again. An event says what
 //! prevents it. The [index](super::index) decides what must be verified.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use super::{
     index::{Change, ClaimSnapshot, Verification},
@@ -67,7 +67,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Tells the user that a live read failed.
     fn report_unverified(&self, request: &ProvisionRequest, error: &ApiError) {
-        let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
+        let why = unverified(error);
         tracing::warn!("{why}");
         // Missing permissions do not come by themselves; other errors often pass.
         let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
@@ -176,6 +176,11 @@ pub(crate) enum Found {
         /// Whose it is, for the user.
         owner: String,
     },
+}
+
+/// Why nothing is asked for while a live read fails.
+pub(crate) fn unverified(error: impl fmt::Display) -> String {
+    format!("cannot tell whether the claim has a PersistentVolume: {error}")
 }
 
 /// Why nothing is asked for while the PersistentVolume of this name is for another owner.
