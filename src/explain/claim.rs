@@ -137,7 +137,7 @@ fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
     Some(match &observed.class {
         Read::Found(class) => unassigned_of_class(claim, class),
         Read::Failed(why) => unread("its storage class", why),
-        Read::Missing | Read::NotNeeded => Cause::new(Standing::Wrong, missing_class(claim)),
+        Read::Missing | Read::NotNeeded => Cause::event(Standing::Wrong, missing_class(claim)),
     })
 }
 
@@ -179,7 +179,7 @@ fn unread(what: &str, why: &str) -> Cause {
 fn planned(observed: &ObservedClaim) -> Option<Cause> {
     let preview = observed.preview.as_ref()?;
     match &preview.plan {
-        Plan::Blocked { why, .. } => Some(Cause::new(Standing::Wrong, why)),
+        Plan::Blocked { why, .. } => Some(Cause::event(Standing::Wrong, why)),
         Plan::Drop => {
             let class = observed.class.found()?;
             waits_for_a_node(&observed.claim, class).then(waits_for_first_consumer)
@@ -198,13 +198,13 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
         Read::Found(Found::HasVolume(volume)) if volume.is_terminating() => {
             let name = volume.name();
             let text = format!("waiting for PersistentVolume {name:?} to go: somebody deleted it");
-            Some(Cause::new(Standing::Waiting, text))
+            Some(Cause::event(Standing::Waiting, text))
         }
         Read::Found(Found::HasVolume(volume)) => Some(unbound_volume(volume.name())),
         Read::Found(Found::NameTaken { name, owner }) => {
-            Some(Cause::new(Standing::Wrong, name_taken(name, owner)))
+            Some(Cause::event(Standing::Wrong, name_taken(name, owner)))
         }
-        Read::Failed(why) => Some(Cause::new(Standing::Unknown, unverified(why))),
+        Read::Failed(why) => Some(Cause::event(Standing::Unknown, unverified(why))),
         Read::Found(_) | Read::Missing | Read::NotNeeded => None,
     }
 }
@@ -223,12 +223,12 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
             unread("what a call needs", &failure.to_string())
         }
         NotSent::Failed(failure) if failure.is_lasting() => {
-            Cause::new(Standing::Wrong, failure.to_string())
+            Cause::event(Standing::Wrong, failure.to_string())
         }
         NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => {
-            Cause::new(Standing::Waiting, failure.to_string())
+            Cause::event(Standing::Waiting, failure.to_string())
         }
-        NotSent::Reschedule(failure) => Cause::new(
+        NotSent::Reschedule(failure) => Cause::event(
             Standing::Waiting,
             format!("{failure}. The node is given back, and the scheduler chooses again."),
         ),
@@ -254,11 +254,11 @@ fn known_to_leader(observed: &ObservedClaim) -> Option<Cause> {
             age(failure.seconds_ago),
             failure.message
         );
-        return Some(Cause::new(standing, text));
+        return Some(Cause::event(standing, text));
     }
     if let Some(Blocked { reason, seconds }) = &claim.blocked {
         let text = format!("It has waited for {} for this: {reason}", age(*seconds));
-        return Some(Cause::new(if is_leak { Standing::Wrong } else { Standing::Waiting }, text));
+        return Some(Cause::event(if is_leak { Standing::Wrong } else { Standing::Waiting }, text));
     }
     Some(match (claim.stage, claim.next) {
         (Stage::InFlight, Next::Now { seconds }) => {
@@ -284,11 +284,11 @@ fn last_event(observed: &ObservedClaim) -> Option<Cause> {
     let event = last(observed.events.found()?, &["ProvisioningFailed", "Provisioning"])?;
     let code = super::handbook::grpc_code(&event.message);
     match (event.reason.as_str(), code) {
-        (_, Some(code)) => Some(Cause::new(standing_after(code), reported(event, observed.now))),
+        (_, Some(code)) => Some(Cause::event(standing_after(code), reported(event, observed.now))),
         ("Provisioning", None) => {
-            Some(Cause::new(Standing::Waiting, reported(event, observed.now)))
+            Some(Cause::event(Standing::Waiting, reported(event, observed.now)))
         }
-        (_, None) => Some(Cause::new(
+        (_, None) => Some(Cause::event(
             Standing::Waiting,
             format!(
                 "{} That cannot be found any more, and the next attempt may succeed.",

@@ -241,7 +241,7 @@ fn describe_driver(status: &Status, explanation: &mut Explanation) {
         explanation.add(cause);
     }
     if let Some(why) = &status.not_ready {
-        explanation.add(Cause::new(Standing::Waiting, format!("The leader is not ready: {why}")));
+        explanation.add(Cause::event(Standing::Waiting, format!("The leader is not ready: {why}")));
     }
     // Whether this claim needs the right is not known.
     for lack in &status.missing_rights {

@@ -82,17 +82,27 @@ pub struct Explanation {
 pub(super) struct Cause {
     pub(super) standing: Standing,
     /// The sentence.
-    pub(super) text: String,
-    /// The row of docs/troubleshooting.md, if `text` has no text of an event.
-    pub(super) anchor: Option<&'static str>,
+    text: String,
+    /// Whether the sentence has the text of an event, which docs/troubleshooting.md explains.
+    is_event: bool,
+    /// The row of docs/troubleshooting.md, if the sentence has no text of an event.
+    anchor: Option<&'static str>,
     /// What to do, if no row says it.
-    pub(super) what_to_do: Option<String>,
+    what_to_do: Option<String>,
 }
 
+/// What to do about the text of an event without a row of its own.
+const NO_ROW: &str = "Correct what the message names.";
+
 impl Cause {
-    /// A cause with this sentence, which may contain the text of an event.
+    /// A cause with this sentence.
     pub(super) fn new(standing: Standing, text: impl Into<String>) -> Self {
-        Self { standing, text: text.into(), anchor: None, what_to_do: None }
+        Self { standing, text: text.into(), is_event: false, anchor: None, what_to_do: None }
+    }
+
+    /// A cause with a sentence that has the text of an event.
+    pub(super) fn event(standing: Standing, text: impl Into<String>) -> Self {
+        Self { is_event: true, ..Self::new(standing, text) }
     }
 
     /// The row of docs/troubleshooting.md with this anchor is about it.
@@ -122,11 +132,12 @@ impl Explanation {
 
     /// Adds another cause. The worse standing counts.
     pub(super) fn add(&mut self, cause: Cause) {
-        let Cause { standing, text, anchor, what_to_do } = cause;
+        let Cause { standing, text, is_event, anchor, what_to_do } = cause;
         self.standing = self.standing.max(standing);
         let advice = match anchor {
             Some(anchor) => handbook::at(anchor),
-            None => handbook::look_up(&text),
+            None if is_event => handbook::look_up(&text),
+            None => None,
         };
         let see = anchor.or(advice.as_ref().map(|advice| advice.anchor));
         self.sentences.push(Sentence {
@@ -134,6 +145,7 @@ impl Explanation {
             see: see.map(|anchor| format!("{PAGE}#{anchor}")),
         });
         let advised = what_to_do.or(advice.map(|advice| advice.what_to_do));
+        let advised = advised.or(is_event.then(|| NO_ROW.to_owned()));
         if standing != Standing::Served {
             self.what_to_do.extend(advised.as_deref().map(printable));
         }
@@ -185,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_worst_standing_counts_and_each_cause_brings_its_advice() {
-        let cause = Cause::new(Standing::Waiting, "snapshot snap is not Ready");
+        let cause = Cause::event(Standing::Waiting, "snapshot snap is not Ready");
         let mut explanation = Explanation::new("PersistentVolumeClaim shop/data".to_owned(), cause);
         let cause = Cause::new(Standing::Wrong, "no replica leads").advise("Start one.");
         explanation.add(cause);

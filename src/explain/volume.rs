@@ -44,7 +44,7 @@ fn cause(observed: &ObservedVolume) -> Cause {
     }
     match due(volume) {
         Due::Delete => deletion(observed),
-        Due::UnprotectUnbound => Cause::new(
+        Due::UnprotectUnbound => Cause::event(
             Standing::Waiting,
             "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume",
         ),
@@ -74,12 +74,14 @@ fn deletion(observed: &ObservedVolume) -> Cause {
 
 fn unusable_handle(observed: &ObservedVolume) -> Option<Cause> {
     let failure = observed.handle.as_ref().err()?;
-    Some(Cause::new(Standing::Wrong, failure.to_string()))
+    Some(Cause::event(Standing::Wrong, failure.to_string()))
 }
 
 fn attachment(observed: &ObservedVolume) -> Option<Cause> {
     match &observed.attached {
-        Read::Found(node) => Some(Cause::new(Standing::Waiting, attached(&observed.volume, node))),
+        Read::Found(node) => {
+            Some(Cause::event(Standing::Waiting, attached(&observed.volume, node)))
+        }
         Read::Failed(why) => {
             let text =
                 format!("Cannot be found out, as the VolumeAttachments cannot be read: {why}");
@@ -91,7 +93,7 @@ fn attachment(observed: &ObservedVolume) -> Option<Cause> {
 
 fn failure(observed: &ObservedVolume) -> Option<Cause> {
     let event = last(observed.events.found()?, &["VolumeFailedDelete"])?;
-    Some(Cause::new(Standing::Waiting, reported(event, observed.now)))
+    Some(Cause::event(Standing::Waiting, reported(event, observed.now)))
 }
 
 /// The volume as the leader has it in work.
