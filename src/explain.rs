@@ -62,5 +62,5 @@ pub async fn run(
 pub fn unreachable(request: &Request, why: &str) -> Explanation {
     let cause = report::Cause::new(Standing::Unknown, why)
         .advise("Check --kubeconfig and --master, or run it in the provisioner's pod.");
-    Explanation::new(request.object.to_string(), cause)
+    Explanation::new(&request.object.to_string(), cause)
 }

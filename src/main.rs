@@ -103,10 +103,7 @@ fn explain() -> ExitCode {
         Ok(request) => request,
         Err(refusal) => return refuse_arguments(&refusal),
     };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(_) => return ExitCode::from(explain::UNKNOWN),
-    };
+    let Ok(runtime) = runtime() else { return ExitCode::from(explain::UNKNOWN) };
     let explanation = runtime.block_on(explanation(&request));
     // Blocking tasks that still run must not delay the exit.
     runtime.shutdown_background();

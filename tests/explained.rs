@@ -77,9 +77,8 @@ async fn the_cause_is_found_at_the_end_of_each_scenario() {
     let mut wrong = Vec::new();
     let mut played = stream::iter(files.into_iter().map(explained)).buffer_unordered(JOBS);
     while let Some((scenario, said)) = played.next().await {
-        if all {
-            said.iter()
-                .for_each(|it| println!("=== {scenario}\t{}\t{}\n{}", it.claim, it.code, it.text));
+        for Explained { claim, code, text } in said.iter().filter(|_| all) {
+            println!("=== {scenario}\t{claim}\t{code}\n{text}");
         }
         let expected = table.get(scenario.as_str()).map(Vec::as_slice).unwrap_or_default();
         wrong.extend(faults(expected, &said).iter().map(|fault| format!("{scenario}: {fault}")));

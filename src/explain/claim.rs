@@ -28,7 +28,7 @@ use crate::{
 pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
     let claim = &observed.claim;
     let object = format!("PersistentVolumeClaim {}/{}", claim.namespace(), claim.name());
-    let mut explanation = Explanation::new(object, cause(observed));
+    let mut explanation = Explanation::new(&object, cause(observed));
     describe_wait(observed, &mut explanation);
     describe_attempts(observed, &mut explanation);
     if explanation.standing != Standing::Served {

@@ -133,14 +133,14 @@ impl Reader<'_> {
         let key = format!("{namespace}/{name}");
         let leader = self.leader(driver.as_deref(), &[("claim", &key)]).await;
         let settings = driver.map(|driver| self.settings(&driver, leader.status.of_leader()));
-        let identity = settings.as_ref().map(|settings| self.identity(settings));
+        let identity = settings.as_ref().map(identity);
         let volume_name = match &settings {
             Some(settings) => settings.volume_name(claim.uid()),
             None => Ok(format!("pvc-{}", claim.uid())),
         };
         let preview = identity
             .as_ref()
-            .and_then(|identity| preview(identity, &claim, class.found().cloned(), &volume_name));
+            .and_then(|identity| preview(identity, &claim, class.found(), &volume_name));
         let request = preview.as_ref().and_then(|preview| preview.request.clone());
         let checks = match (&settings, request) {
             (Some(settings), Some(request)) => Some(self.check(settings, request).await),
@@ -168,7 +168,7 @@ impl Reader<'_> {
         let settings = driver.map(|driver| self.settings(&driver, leader.status.of_leader()));
         Ok(ObservedVolume {
             now: self.now,
-            identity: settings.as_ref().map(|settings| self.identity(settings)),
+            identity: settings.as_ref().map(identity),
             handle: settings.map_or(Ok(()), |settings| settings.check_handle(&volume)),
             attached: self.attached(&volume).await,
             events: self.events(EVENTS_OF_CLUSTER, "PersistentVolume", &volume).await,
@@ -188,7 +188,7 @@ impl Reader<'_> {
             Read::Failed(why) => Cause::new(Standing::Unknown, format!("It cannot be read: {why}")),
             Read::Missing | Read::NotNeeded => self.missing(),
         };
-        Err(Explanation::new(self.request.object.to_string(), cause))
+        Err(Explanation::new(&self.request.object.to_string(), cause))
     }
 
     fn missing(&self) -> Cause {
@@ -217,13 +217,15 @@ impl Reader<'_> {
 
     /// The flag's driver, else the one that the claim or its class names.
     fn driver_of_claim(&self, claim: &Claim, class: Option<&Arc<StorageClass>>) -> Option<String> {
-        let named = ownership::driver_of_claim(claim).or(class.map(|it| it.provisioner.as_str()));
+        let named =
+            ownership::driver_of_claim(claim).or_else(|| class.map(|it| it.provisioner.as_str()));
         self.request.driver.as_deref().or(named).map(str::to_owned)
     }
 
     /// The flag's driver, else the one that the volume names.
     fn driver_of_volume(&self, volume: &Volume) -> Option<String> {
-        self.request.driver.as_deref().or(ownership::driver_of_volume(volume)).map(str::to_owned)
+        let named = || ownership::driver_of_volume(volume);
+        self.request.driver.as_deref().or_else(named).map(str::to_owned)
     }
 
     async fn leader(&self, driver: Option<&str>, query: &[(&str, &str)]) -> Leader {
@@ -249,15 +251,6 @@ impl Reader<'_> {
             volume_attributes_classes: flags.gates.volume_attributes_class.unwrap_or(true),
         };
         ProvisionerSettings::new(flags, facts)
-    }
-
-    /// The provisioner of this driver. With node deployment, that of any node.
-    fn identity(&self, settings: &ProvisionerSettings) -> ProvisionerIdentity {
-        ProvisionerIdentity {
-            driver: settings.driver_name.clone(),
-            in_tree: settings.migration.map(|it: Migration| it.in_tree_name().to_owned()),
-            node: None,
-        }
     }
 
     /// Makes the checks before a call.
@@ -389,6 +382,15 @@ impl<T> Read<T> {
             Self::Found(found) => Some(found),
             _ => None,
         }
+    }
+}
+
+/// The provisioner of this driver. With node deployment, that of any node.
+fn identity(settings: &ProvisionerSettings) -> ProvisionerIdentity {
+    ProvisionerIdentity {
+        driver: settings.driver_name.clone(),
+        in_tree: settings.migration.map(|it: Migration| it.in_tree_name().to_owned()),
+        node: None,
     }
 }
 

@@ -118,9 +118,9 @@ impl Cause {
 
 impl Explanation {
     /// An explanation of this object by this cause.
-    pub(super) fn new(object: String, cause: Cause) -> Self {
+    pub(super) fn new(object: &str, cause: Cause) -> Self {
         let mut explanation = Self {
-            object: printable(&object),
+            object: printable(object),
             standing: cause.standing,
             sentences: Vec::new(),
             what_to_do: Vec::new(),
@@ -139,13 +139,13 @@ impl Explanation {
             None if is_event => handbook::look_up(&text),
             None => None,
         };
-        let see = anchor.or(advice.as_ref().map(|advice| advice.anchor));
+        let see = anchor.or_else(|| advice.as_ref().map(|advice| advice.anchor));
         self.sentences.push(Sentence {
             text: printable(&text),
             see: see.map(|anchor| format!("{PAGE}#{anchor}")),
         });
-        let advised = what_to_do.or(advice.map(|advice| advice.what_to_do));
-        let advised = advised.or(is_event.then(|| NO_ROW.to_owned()));
+        let advised = what_to_do.or_else(|| advice.map(|advice| advice.what_to_do));
+        let advised = advised.or_else(|| is_event.then(|| NO_ROW.to_owned()));
         if standing != Standing::Served {
             self.what_to_do.extend(advised.as_deref().map(printable));
         }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_worst_standing_counts_and_each_cause_brings_its_advice() {
         let cause = Cause::event(Standing::Waiting, "snapshot snap is not Ready");
-        let mut explanation = Explanation::new("PersistentVolumeClaim shop/data".to_owned(), cause);
+        let mut explanation = Explanation::new("PersistentVolumeClaim shop/data", cause);
         let cause = Cause::new(Standing::Wrong, "no replica leads").advise("Start one.");
         explanation.add(cause);
         assert_eq!(explanation.standing, Standing::Wrong);
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn texts_of_others_are_truncated_and_escaped() {
         let odd = format!("\u{1b}[31m\n\u{202e}{}", "x".repeat(5000));
-        let mut explanation = Explanation::new(odd.clone(), Cause::new(Standing::Unknown, &odd));
+        let mut explanation = Explanation::new(&odd, Cause::new(Standing::Unknown, &odd));
         explanation.say(&odd);
         explanation.detail("driver", &odd);
         for text in [explanation.to_text(), explanation.to_json()] {

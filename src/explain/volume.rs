@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn explain(observed: &ObservedVolume) -> Explanation {
     let volume = &observed.volume;
     let object = format!("PersistentVolume {}", volume.name());
-    let mut explanation = Explanation::new(object, cause(observed));
+    let mut explanation = Explanation::new(&object, cause(observed));
     if explanation.standing != Standing::Served {
         describe_attempts(observed, &mut explanation);
         observed.leader.describe(&mut explanation);

@@ -132,10 +132,10 @@ fn list<const N: usize>(
     if rows.is_empty() {
         return String::new();
     }
-    let head: String = columns.iter().map(|column| format!("<th>{column}")).collect();
+    let head = columns.join("<th>");
     let heading = text(heading);
     let mut list = format!(
-        "<h2>{heading}</h2>\n<table class=\"list\">\n<thead><tr>{head}</thead>\n<tbody>\n{rows}</tbody></table>\n"
+        "<h2>{heading}</h2>\n<table class=\"list\">\n<thead><tr><th>{head}</thead>\n<tbody>\n{rows}</tbody></table>\n"
     );
     if more > 0 {
         // Writing to a string cannot fail.

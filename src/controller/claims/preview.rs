@@ -36,12 +36,12 @@ pub(crate) struct Preview {
 pub(crate) fn preview(
     identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
-    class: Option<Arc<StorageClass>>,
+    class: Option<&Arc<StorageClass>>,
     volume_name: &Result<String, Failure>,
 ) -> Option<Preview> {
     let known = snapshot(identity, claim, volume_name.as_ref().ok().cloned())?;
     // Whether a class fits a record is shown by its digest, for which all flags must be known.
-    let plan_for = |known: &ClaimSnapshot| plan(identity, known, class.clone(), |_, _| true);
+    let plan_for = |known: &ClaimSnapshot| plan(identity, known, class.cloned(), |_, _| true);
     let plan = match plan_for(&known) {
         Plan::Void => {
             let mut without_record = known.clone();
