@@ -10,22 +10,20 @@ mod capacity;
 mod election;
 mod error;
 mod rights;
+mod serving;
 mod settings;
 mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{oneshot, watch},
-    time::{Instant, timeout},
-};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
 use self::{
     settings::{
         controller_settings, lane_settings, node_deployment, protection_settings,
-        provisioner_settings, topology_settings,
+        provisioner_settings,
     },
     support::{connect, has_topology, nodes, serves_attributes_classes},
 };
@@ -37,10 +35,10 @@ use crate::{
     },
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner,
-    csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology},
+    csi_provisioner::{
+        Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology, TopologySettings,
+    },
     flags::Flags,
-    http,
-    http::Routes,
     kube::{
         Informer, Lanes, Scope, Transport, View,
         events::Recorder,
@@ -52,13 +50,11 @@ use crate::{
     runtime::{Clock, Gate, Random, Spawner, Tasks},
     source_protection,
     source_protection::Protection,
+    status::MissingRightsNow,
 };
 
 /// The time for sending the remaining events when the program ends by itself.
 const EVENT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The time for open requests to the HTTP server at shutdown.
-const HTTP_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The program's environment.
 pub struct Env {
@@ -142,6 +138,7 @@ struct Program<'a> {
     /// Cancelled when another process turned out to be the leader.
     standby: CancellationToken,
     health: leader::Health,
+    missing_rights: MissingRightsNow,
 }
 
 impl<'a> Program<'a> {
@@ -159,7 +156,7 @@ impl<'a> Program<'a> {
             // Nothing is in progress yet.
             () = stop.cancelled() => return Ok(()),
         };
-        let server = program.serve(tasks).await?;
+        let servers = program.serve(tasks).await?;
         program.watch(tasks);
         program.preflight(tasks);
         let outcome = tokio::select! {
@@ -170,9 +167,7 @@ impl<'a> Program<'a> {
         // Starts nothing new, whatever the outcome.
         program.gate.retire();
         let outcome = program.drain_events(outcome).await;
-        if let Some(server) = server {
-            server.shut_down().await;
-        }
+        servers.shut_down().await;
         outcome
     }
 
@@ -248,6 +243,7 @@ impl<'a> Program<'a> {
             is_leader: watch::Sender::new(flags.leader_election.is_none()),
             standby: CancellationToken::new(),
             health: leader::Health::new(Arc::clone(&env.clock)),
+            missing_rights: MissingRightsNow::default(),
         })
     }
 
@@ -308,27 +304,6 @@ impl<'a> Program<'a> {
             nodes.as_ref().map_or(Ok(()), Nodes::readiness)
         }
     }
-
-    /// Starts the HTTP server, if the flags ask for one. It runs until the end, so that a shutdown can be
-    /// observed.
-    async fn serve(&self, tasks: &Tasks) -> Result<Option<RunningServer>, Error> {
-        let Some(http) = &self.flags.http else { return Ok(None) };
-        let metrics = self.metrics.clone();
-        let health = self.health.clone();
-        let scrapes = metrics.serve(self.driver.name())?;
-        let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
-            .check("/healthz", || Ok(()))
-            .check("/readyz", self.readiness());
-        if http.leader_election_check && self.flags.leader_election.is_some() {
-            let check = move || health.check().map_err(|error| error.to_string());
-            routes = routes.check(http::LEADER_ELECTION_CHECK, check);
-        }
-        if http.pprof {
-            routes = routes.profiles(tasks.clone());
-        }
-        let server = http::Server::bind(&http.address, routes).await?;
-        Ok(Some(RunningServer::start(server, tasks)))
-    }
 }
 
 /// What the parts of the program are created from.
@@ -373,7 +348,7 @@ impl<'a> Base<'a> {
     }
 
     fn topology(&self, nodes: &Nodes) -> Option<Topology> {
-        let settings = topology_settings(self.flags);
+        let settings = TopologySettings::new(self.flags);
         has_topology(self.flags, &self.driver)
             .then(|| Topology::new(nodes.clone(), self.lanes.objects.clone(), settings))
     }
@@ -416,35 +391,5 @@ impl<'a> Base<'a> {
             tasks: self.tasks.clone(),
             settings: controller_settings(self.flags),
         })
-    }
-}
-
-/// The running HTTP server.
-struct RunningServer {
-    stop: CancellationToken,
-    ended: oneshot::Receiver<()>,
-}
-
-impl RunningServer {
-    fn start(server: http::Server, tasks: &Tasks) -> Self {
-        let stop = CancellationToken::new();
-        let (end, ended) = oneshot::channel();
-        let running = server.run(tasks.clone(), stop.clone());
-        let stopped = stop.clone();
-        tasks.spawn_critical("HTTP server", async move {
-            running.await;
-            // If this returned after a requested stop, it would count as an unexpected end.
-            if stopped.is_cancelled() {
-                drop(end);
-                std::future::pending::<()>().await;
-            }
-        });
-        Self { stop, ended }
-    }
-
-    /// Stops the server and waits for open requests, up to [`HTTP_SHUTDOWN_TIMEOUT`].
-    async fn shut_down(self) {
-        self.stop.cancel();
-        let _ = timeout(HTTP_SHUTDOWN_TIMEOUT, self.ended).await;
     }
 }

@@ -16,6 +16,7 @@
 //! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
 //! | [`classes`] | the cache of StorageClasses |
 //! | [`events`] | the events about claims and volumes |
+//! | [`overview`] | what is in work now, for the status page |
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
 //! | [`provisioner`] | the `Provisioner` trait, its requests and outcomes |
@@ -41,6 +42,7 @@ pub mod item;
 pub mod limiter;
 mod live;
 pub mod model;
+pub mod overview;
 pub mod ownership;
 mod packed_set;
 pub mod provisioner;

@@ -45,6 +45,7 @@ pub use attachments::Attachments;
 pub use ceph_rbd::CephRbd;
 use data_source::{Copyable, NotUsed};
 use defects::Defect;
+pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
 pub use reads::Reads;
 use request::Prepared;
@@ -76,6 +77,8 @@ use crate::{
         proto,
         proto::{CreateVolumeRequest, DeleteVolumeRequest},
     },
+    flags,
+    flags::Flags,
     kube::{
         Client,
         objects::{Claim, View as _, Volume},
@@ -121,7 +124,62 @@ pub struct ProvisionerSettings {
     pub prevent_volume_mode_conversion: bool,
 }
 
+/// What [`ProvisionerSettings`] contain beside flags.
+#[derive(Debug, Clone)]
+pub struct DriverFacts {
+    /// The driver's name.
+    pub name: String,
+    /// What the driver can do.
+    pub capabilities: Capabilities,
+    /// This process's identity.
+    pub identity: String,
+    /// Whether VolumeAttributesClasses are supported.
+    pub volume_attributes_classes: bool,
+}
+
 impl ProvisionerSettings {
+    /// The settings by the flags, for this driver.
+    pub fn new(flags: &Flags, driver: DriverFacts) -> Self {
+        let DriverFacts { name, capabilities, identity, volume_attributes_classes } = driver;
+        // Every flag is named, so that none is forgotten.
+        let flags::Provisioning {
+            extra_create_metadata,
+            default_fstype,
+            controller_publish_readonly,
+            prevent_volume_mode_conversion,
+            // For the settings of other modules.
+            retry_start: _,
+            retry_max: _,
+            workers: _,
+            cloning_protection_workers: _,
+            snapshot_sweep_interval: _,
+            strict_topology: _,
+            immediate_topology: _,
+        } = flags.provisioning.clone();
+        Self {
+            migration: Migration::of_driver(&name, flags.gates.csi_migration_rbd),
+            driver_name: name,
+            capabilities,
+            identity,
+            naming: flags.naming.clone(),
+            default_fs_type: default_fstype,
+            extra_create_metadata,
+            controller_publish_readonly,
+            volume_attributes_classes,
+            ceph_rbd: CephRbd { enabled: flags.gates.ceph_rbd_extensions },
+            cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
+            prevent_volume_mode_conversion,
+        }
+    }
+
+    /// The name of the PersistentVolume for the claim with this UID.
+    ///
+    /// # Errors
+    /// No name can be made of the UID; the failure says why.
+    pub fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
+        self.naming.name(claim_uid)
+    }
+
     /// The VolumeAttributesClass of the claim, if the feature is on.
     fn attributes_class<'a>(&self, claim: &'a Claim) -> Option<&'a str> {
         let name = claim.spec.volume_attributes_class_name.as_deref()?;
@@ -180,6 +238,57 @@ pub struct PreparedDelete {
     secret: Option<Dependency>,
 }
 
+/// The checks before a call, and what they need. They send and write nothing.
+#[derive(Clone, Copy)]
+pub struct Checks<'a> {
+    /// Reads secrets, sources and VolumeAttributesClasses.
+    pub reads: &'a Reads,
+    /// Configuration.
+    pub settings: &'a ProvisionerSettings,
+    /// Computes the topology requirement, for a driver with topology.
+    pub topology: Option<&'a Topology>,
+}
+
+impl Checks<'_> {
+    /// Makes all checks for the request.
+    ///
+    /// # Errors
+    /// The first check that failed.
+    pub async fn all(self, request: &mut ProvisionRequest) -> Result<(), NotSent> {
+        let named = self.source(request).await?;
+        self.prepare(request, named.as_ref()).await.map(drop)
+    }
+
+    /// The source that the claim names.
+    async fn source(self, request: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
+        let named = data_source::identify(&self.reads.client, self.settings, request).await;
+        named.map_err(|why| match why {
+            NotUsed::Failed(failure) => NotSent::Failed(failure.finished()),
+            NotUsed::LeftToPopulator { kind } => {
+                let reason = format!(
+                    "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
+                );
+                NotSent::Ignored { reason }
+            }
+        })
+    }
+
+    /// Builds the request to the driver; also the translation, if the class is the in-tree plugin's.
+    async fn prepare(
+        self,
+        request: &mut ProvisionRequest,
+        named: Option<&Copyable>,
+    ) -> Result<(Prepared, Option<Migration>), NotSent> {
+        let Self { reads, settings, topology } = self;
+        let translated = settings.request_for_driver(request);
+        let (mut translated, migration) = translated.map_err(|why| why.finished().lasting())?;
+        let prepared = request::prepare(reads, settings, topology, &mut translated, named).await;
+        // The class must stay the cluster's own, not the translated one.
+        *request = ProvisionRequest { class: Arc::clone(&request.class), ..translated };
+        Ok((prepared?, migration))
+    }
+}
+
 impl CsiProvisioner {
     /// Creates a provisioner.
     pub fn new(deps: CsiProvisionerDeps) -> Self {
@@ -201,16 +310,13 @@ impl CsiProvisioner {
     /// Checks the claim and builds its request. Writes nothing: node deployment calls it to ask for
     /// free space.
     async fn check(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotSent> {
-        let named = self.source(request).await?;
-        let (mut translated, migration) =
-            self.0.settings.request_for_driver(request).map_err(|why| why.finished().lasting())?;
         let CsiProvisionerDeps { reads, settings, topology, .. } = &*self.0;
-        let prepared =
-            request::prepare(reads, settings, topology.as_ref(), &mut translated, named.as_ref())
-                .await;
-        // The class must stay the cluster's own, not the translated one.
-        *request = ProvisionRequest { class: Arc::clone(&request.class), ..translated };
-        let prepared = prepared?;
+        let checks = Checks { reads, settings, topology: topology.as_ref() };
+        let named = checks.source(request).await;
+        if let Err(NotSent::Ignored { .. }) = &named {
+            self.0.events.left_to_populator(&request.claim);
+        }
+        let (prepared, migration) = checks.prepare(request, named?.as_ref()).await?;
         let unsent = |why| Failure::new(why).awaiting(prepared.secret.source().cloned());
         let credentials = self.credentials(&prepared.secret, CREATE_VOLUME).map_err(unsent)?;
         let connection = self.0.driver.connection();
@@ -295,21 +401,6 @@ impl CsiProvisioner {
             None => Ok(pv),
             Some(migration) => migration.to_in_tree(pv).map_err(Defect::Untranslatable),
         }
-    }
-
-    /// The source that the claim names. If a populator handles it, reports that to the user.
-    async fn source(&self, request: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
-        let named = data_source::identify(&self.0.reads.client, &self.0.settings, request).await;
-        named.map_err(|why| match why {
-            NotUsed::Failed(failure) => NotSent::Failed(failure.finished()),
-            NotUsed::LeftToPopulator { kind } => {
-                self.0.events.left_to_populator(&request.claim);
-                let reason = format!(
-                    "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
-                );
-                NotSent::Ignored { reason }
-            }
-        })
     }
 
     /// Protects the source of a call that is about to begin. An open call is continued even if the

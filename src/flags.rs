@@ -33,7 +33,7 @@ pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
     gates::Gates,
     review::{Review, ReviewedFlag, Verdict, review},
-    syntax::{CHECK, RELEASE_CLAIMS},
+    syntax::{CHECK, EXPLAIN, RELEASE_CLAIMS},
 };
 
 /// This program's version.
@@ -58,6 +58,8 @@ pub struct Flags {
     pub leader_election: Option<LeaderElection>,
     /// The HTTP server; `None` without an address.
     pub http: Option<Http>,
+    /// `--status-endpoint`: the address of the status page, with a host; `None` without an address.
+    pub status: Option<String>,
     /// Logging.
     pub logging: Logging,
     /// Feature gates.
@@ -238,6 +240,7 @@ impl Flags {
             capacity: Capacity::new(capacity, &retired, env),
             node_deployment: NodeDeployment::new(node_deployment, env),
             leader_election: LeaderElection::new(leader_election, &retired),
+            status: status_address(&http),
             http: Http::new(http),
             logging: Logging::new(logging),
             gates,
@@ -330,8 +333,13 @@ impl LeaderElection {
 
 impl Http {
     fn new(arguments: HttpArguments) -> Option<Self> {
-        let HttpArguments { http_endpoint, metrics_address, metrics_path, enable_pprof } =
-            arguments;
+        let HttpArguments {
+            http_endpoint,
+            metrics_address,
+            metrics_path,
+            enable_pprof,
+            status_endpoint: _,
+        } = arguments;
         let endpoint = non_empty(http_endpoint);
         Some(Self {
             leader_election_check: endpoint.is_some(),
@@ -340,6 +348,13 @@ impl Http {
             pprof: enable_pprof,
         })
     }
+}
+
+/// Without a host the status page is for this machine or pod only, unlike the metrics.
+fn status_address(arguments: &HttpArguments) -> Option<String> {
+    let address = non_empty(arguments.status_endpoint.clone())?;
+    let has_host = !address.starts_with(':');
+    Some(if has_host { address } else { format!("127.0.0.1{address}") })
 }
 
 impl Logging {

@@ -1,4 +1,4 @@
-//! The HTTP server: metrics, health checks and profiles.
+//! The HTTP server: metrics, health checks, profiles and pages.
 //!
 //! This module has the address, the connections and their limits; `routes` has the paths, `places` the
 //! limit on connections, `pprof` the profiles. Slow or many clients can neither exhaust the process nor
@@ -79,23 +79,43 @@ impl Limits {
     }
 }
 
-/// The server cannot listen, with external-provisioner's message.
+/// The server cannot listen.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "Failed to start HTTP server at specified address ({address:?}) and metrics path ({metrics_path:?}): {cause}"
-)]
-pub struct ListenError {
-    address: String,
-    metrics_path: String,
-    cause: Cause,
+pub enum ListenError {
+    /// The server of the metrics, with external-provisioner's message.
+    #[error(
+        "Failed to start HTTP server at specified address ({address:?}) and metrics path ({metrics_path:?}): {cause}"
+    )]
+    Metrics {
+        /// The address.
+        address: String,
+        /// The path of the metrics.
+        metrics_path: String,
+        /// The cause.
+        cause: ListenCause,
+    },
+    /// A server of pages only.
+    #[error("cannot serve the status page: {cause}; use another --status-endpoint")]
+    Pages {
+        /// The cause.
+        cause: ListenCause,
+    },
 }
 
+/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
-enum Cause {
+pub enum ListenCause {
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
+    /// The address cannot be used.
     #[error("listen tcp {address}: {}", address::reason(.error))]
-    Bind { address: String, error: io::Error },
+    Bind {
+        /// The address.
+        address: String,
+        /// The cause.
+        error: io::Error,
+    },
 }
 
 /// A listening server.
@@ -114,15 +134,18 @@ impl Server {
     pub async fn bind(address: &str, routes: Routes) -> Result<Self, ListenError> {
         let bound = async {
             let target = address::parse(address)?;
-            let bind = |error| Cause::Bind { address: address.to_owned(), error };
+            let bind = |error| ListenCause::Bind { address: address.to_owned(), error };
             target.listen().await.map_err(bind)
         };
         match bound.await {
             Ok(listener) => Ok(Self { listener, routes: Arc::new(routes), limits: Limits::USUAL }),
-            Err(cause) => Err(ListenError {
-                address: address.to_owned(),
-                metrics_path: routes.metrics_path().to_owned(),
-                cause,
+            Err(cause) => Err(match routes.metrics_path() {
+                None => ListenError::Pages { cause },
+                Some(path) => ListenError::Metrics {
+                    address: address.to_owned(),
+                    metrics_path: path.to_owned(),
+                    cause,
+                },
             }),
         }
     }

@@ -10,6 +10,9 @@
 //! | `main.rs` | parses flags, starts the async runtime, handles signals, sets the exit code |
 //! | [`app`] | wires everything together; order of start and shutdown; its environment is passed in |
 //! | [`flags`] | all flags, their defaults and checks, spelled as in external-provisioner |
+//! | [`check`] | the subcommand that checks a manifest before the switch from external-provisioner |
+//! | [`explain`] | the subcommand that says why a claim has no volume, or why a volume is not deleted |
+//! | [`status`] | the status page: what this process does now, as HTML and JSON |
 //! | [`csi_provisioner`] | provisioning by CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
 //! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the `Provisioner` trait |
 //! | [`source_protection`] | finalizers on the snapshots and claims from which volumes are created |
@@ -17,7 +20,6 @@
 //! | [`migration`] | translates classes and volumes of in-tree plugins |
 //! | [`nodes`] | caches topology keys and labels from CSINodes and Nodes |
 //! | [`preflight`] | checks which RBAC permissions are missing |
-//! | [`check`] | the subcommand that checks a manifest before the switch from external-provisioner |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election with a Lease |
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
@@ -68,6 +70,7 @@ pub mod check;
 pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;
+pub mod explain;
 pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
@@ -85,5 +88,6 @@ pub mod preflight;
 pub mod release_claims;
 pub mod runtime;
 pub mod source_protection;
+pub mod status;
 mod table;
 pub mod workqueue;

@@ -7,9 +7,10 @@ use csi_provisioner::{
     app::{Env, Host},
     check,
     csi::unix_connector,
+    explain,
     flags::{Flags, Refusal},
     kube,
-    kube::{ConfigSource, LaneSettings, Lanes, Transport},
+    kube::{Client, ConfigSource, LaneSettings, Lanes, Transport},
     leader::{pod_uid_from_mountinfo, pod_uid_from_token},
     logging,
     metrics::Metrics,
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     match env::args_os().nth(1) {
         Some(first) if first == release_claims::NAME => return release_claims(),
         Some(first) if first == check::NAME => return check(),
+        Some(first) if first == explain::NAME => return explain(),
         _ => {}
     }
     let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
@@ -71,7 +73,7 @@ fn runtime() -> Result<Runtime, ExitCode> {
 fn release_claims() -> ExitCode {
     let request = match Request::parse(env::args_os().skip(2)) {
         Ok(request) => request,
-        Err((text, code)) => return refuse_subcommand(&text, code),
+        Err(refusal) => return refuse_arguments(&refusal),
     };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -88,44 +90,72 @@ fn release_claims() -> ExitCode {
     ExitCode::from(u8::from(!report.failures.is_empty()))
 }
 
-/// Prints why a subcommand's arguments were refused, or its help.
-fn refuse_subcommand(text: &str, code: u8) -> ExitCode {
-    if code == 0 {
-        println!("{text}");
-    } else {
-        eprintln!("{text}");
+/// Prints why the arguments of a subcommand were refused, or its help.
+fn refuse_arguments((text, code): &(String, u8)) -> ExitCode {
+    match code {
+        0 => println!("{text}"),
+        _ => eprintln!("{text}"),
     }
-    ExitCode::from(code)
+    ExitCode::from(*code)
+}
+
+/// Runs `csi-provisioner explain`: prints the explanation to stdout.
+fn explain() -> ExitCode {
+    let request = match explain::Request::parse(env::args_os().skip(2)) {
+        Ok(request) => request,
+        Err(refusal) => return refuse_arguments(&refusal),
+    };
+    let Ok(runtime) = runtime() else { return ExitCode::from(explain::UNKNOWN) };
+    let explanation = runtime.block_on(explanation(&request));
+    // Blocking tasks that still run must not delay the exit.
+    runtime.shutdown_background();
+    let text = if request.is_json { explanation.to_json() } else { explanation.to_text() };
+    print!("{text}");
+    ExitCode::from(explanation.standing.exit_code())
+}
+
+async fn explanation(request: &explain::Request) -> explain::Explanation {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let kubernetes = &request.flags.kubernetes;
+    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
+    // While the gate is shut, nothing can be written.
+    let client = client(master, kubeconfig, Gate::shut(Arc::clone(&clock))).await;
+    let host = host();
+    let namespace = lease_namespace(request.lease_namespace.as_deref(), &host);
+    match client {
+        Ok(client) => explain::run(&client, &*clock, request, namespace).await,
+        Err(why) => explain::unreachable(request, &why),
+    }
+}
+
+/// A client on the lane for objects.
+async fn client(
+    master: Option<&str>,
+    kubeconfig: Option<&Path>,
+    gate: Gate,
+) -> Result<Client, String> {
+    let transport = transport(master, kubeconfig).await;
+    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
+    let metrics = Metrics::new().map_err(|error| error.to_string())?;
+    let random = Arc::new(Generator::from_entropy());
+    Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
 }
 
 async fn report(request: &Request) -> Result<Report, String> {
+    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
-    let lanes = lanes(master, kubeconfig, &clock).await?;
+    let gate = Gate::open(Arc::clone(&clock));
+    let client = client(request.master.as_deref(), kubeconfig, gate).await?;
     let host = host();
-    let namespace = lease_namespace(request, &host);
-    Ok(release_claims::run(&lanes.objects, &*clock, request, namespace).await)
-}
-
-/// A subcommand's clients of the API server.
-async fn lanes(
-    master: Option<&str>,
-    kubeconfig: Option<&str>,
-    clock: &Arc<dyn Clock>,
-) -> Result<Lanes, String> {
-    let transport = transport(master, kubeconfig.map(Path::new)).await;
-    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
-    let gate = Gate::open(Arc::clone(clock));
-    let metrics = Metrics::new().map_err(|error| error.to_string())?;
-    let random = Arc::new(Generator::from_entropy());
-    Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics))
+    let namespace = lease_namespace(request.lease_namespace.as_deref(), &host);
+    Ok(release_claims::run(&client, &*clock, request, namespace).await)
 }
 
 /// Runs `csi-provisioner check`: prints the findings to stdout.
 fn check() -> ExitCode {
     let request = match check::Request::parse(env::args_os().skip(2)) {
         Ok(request) => request,
-        Err((text, code)) => return refuse_subcommand(&text, code),
+        Err(refusal) => return refuse_arguments(&refusal),
     };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -149,25 +179,21 @@ async fn checked(request: &check::Request) -> Result<check::Report, String> {
     };
     let read = |file| read(file).map_err(|error| format!("cannot read {file}: {error}"));
     let manifests = request.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let lanes = if request.asks_cluster() {
+    let client = if request.asks_cluster() {
         let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        Some(lanes(master, kubeconfig, &clock).await?)
+        let gate = Gate::open(Arc::new(SystemClock));
+        Some(client(master, kubeconfig.map(Path::new), gate).await?)
     } else {
         None
     };
-    let client = lanes.as_ref().map(|lanes| &lanes.objects);
-    Ok(check::run(client, request, &manifests).await)
+    Ok(check::run(client.as_ref(), request, &manifests).await)
 }
 
 /// The namespace of the Leases: the flag's value, else the pod's own namespace. Empty if neither is known,
 /// as on a workstation. A replica uses `default` in that case, but here that would be a guess.
-fn lease_namespace<'a>(request: &'a Request, host: &'a Host) -> &'a str {
-    let candidates = [
-        request.lease_namespace.as_deref(),
-        host.pod_namespace.as_deref(),
-        host.service_account_namespace.as_deref(),
-    ];
+fn lease_namespace<'a>(flag: Option<&'a str>, host: &'a Host) -> &'a str {
+    let candidates =
+        [flag, host.pod_namespace.as_deref(), host.service_account_namespace.as_deref()];
     let mut candidates = candidates.into_iter().flatten().map(str::trim);
     candidates.find(|name| !name.is_empty()).unwrap_or_default()
 }

@@ -94,15 +94,22 @@ impl Nodes {
         let drivers = vec![CsiNodeDriver { name: driver.to_owned(), topology_keys }];
         let csi_node = CsiNode { metadata: metadata(None), spec: CsiNodeSpec { drivers } };
         let node = Node { metadata: metadata(Some(segments.clone())) };
-        let nodes = Self::for_driver(driver);
-        for event in [InformerEvent::InitApply(csi_node), InformerEvent::InitDone] {
-            nodes.on_csi_node_event(event, &|_| {});
+        Self::listed_once(driver, vec![csi_node], vec![node])
+    }
+
+    /// These nodes, as they were listed; nothing is watched.
+    pub fn listed_once(driver: &str, csi_nodes: Vec<CsiNode>, nodes: Vec<Node>) -> Self {
+        let listed = Self::for_driver(driver);
+        let events = csi_nodes.into_iter().map(InformerEvent::InitApply);
+        for event in events.chain([InformerEvent::InitDone]) {
+            listed.on_csi_node_event(event, &|_| {});
         }
-        nodes.begin_list();
-        for event in [InformerEvent::InitApply(node), InformerEvent::InitDone] {
-            nodes.on_node_event(event, &|_| {});
+        listed.begin_list();
+        let events = nodes.into_iter().map(InformerEvent::InitApply);
+        for event in events.chain([InformerEvent::InitDone]) {
+            listed.on_node_event(event, &|_| {});
         }
-        nodes
+        listed
     }
 
     // === queries ===

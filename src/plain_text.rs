@@ -10,6 +10,13 @@ pub fn escaped(text: &str) -> impl Display {
     Escaped(text)
 }
 
+/// Escapes odd characters as [`escaped`] does, and those that have a meaning in HTML as Go's `htmlEscape`
+/// does: no element and no attribute comes from the text.
+pub fn in_html(text: &str) -> String {
+    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")];
+    escapes.iter().fold(escaped(text).to_string(), |text, (c, escape)| text.replace(*c, escape))
+}
+
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -65,6 +72,16 @@ impl Write for Cut<'_> {
         self.out.push_str(text.get(..boundary(text, free)).unwrap_or_default());
         Ok(())
     }
+}
+
+/// Returns the text, truncated to `max` bytes.
+pub fn cut(text: &str, max: usize) -> String {
+    let mut out = String::new();
+    let mut cut = Cut::new(&mut out, max);
+    // Writing to a string cannot fail.
+    let _ = cut.write_str(text);
+    cut.finish();
+    out
 }
 
 /// Truncates the part of `text` from `start` on to `max` bytes, including a note that it had `total`

@@ -7,10 +7,7 @@
 //! replica leads. The edit belongs to `controller::call_record`. The list names each volume, so
 //! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
 
-use std::{ffi::OsString, ops::ControlFlow, time::Duration};
-
-use clap::{Arg, ArgAction, ArgMatches, Command};
-use serde_json::Value;
+use std::{ffi::OsString, ops::ControlFlow};
 
 use crate::{
     controller::{claims::call_record::status, model::record::dns_name_or_empty},
@@ -24,6 +21,7 @@ use crate::{
     plain_text::escaped,
     runtime::Clock,
 };
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// The subcommand's name: the first argument.
 pub const NAME: &str = RELEASE_CLAIMS;
@@ -250,7 +248,7 @@ async fn check_no_leader(
     match leader::Leases::get(client, namespace, &name).await {
         Err(LeaseError::NotFound) => Ok(()),
         Err(error) => Err(cannot_tell(&error.to_string())),
-        Ok(lease) => match holder(&lease, clock.wall()) {
+        Ok(lease) => match leader::holder(&lease, clock.wall()) {
             None => Ok(()),
             Some(holder) => Err(format!(
                 "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"
@@ -261,17 +259,6 @@ async fn check_no_leader(
 
 fn cannot_tell(why: &str) -> String {
     format!("cannot tell whether a replica leads ({why}); --force releases all the same")
-}
-
-/// The holder of the Lease at `now`. A Lease without a duration is held.
-fn holder(lease: &Value, now: jiff::Timestamp) -> Option<&str> {
-    let spec = lease.get("spec")?;
-    let holder = spec.get("holderIdentity")?.as_str().filter(|holder| !holder.is_empty())?;
-    let renewed = spec.get("renewTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
-    let seconds = spec.get("leaseDurationSeconds").and_then(Value::as_u64);
-    let (Some(renewed), Some(seconds)) = (renewed, seconds) else { return Some(holder) };
-    let since = Duration::try_from(now.duration_since(renewed)).unwrap_or_default();
-    (since <= Duration::from_secs(seconds)).then_some(holder)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 pub use self::{
+    core::{Counts, Place},
     keyed_mutex::{Held, KeyedMutex},
     limiter::Limiter,
     work::{Action, work},
@@ -104,6 +105,16 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     /// Whether the key is ready, delayed, or being processed.
     pub fn holds(&self, key: &K) -> bool {
         self.0.core.lock().holds(key)
+    }
+
+    /// Where the key is; `None` if the queue does not have it.
+    pub fn place(&self, key: &K) -> Option<Place> {
+        self.0.core.lock().place(key, self.now())
+    }
+
+    /// The numbers of keys that are ready, being processed, and delayed.
+    pub fn counts(&self) -> Counts {
+        self.0.core.lock().counts()
     }
 
     /// Whether no key is ready.

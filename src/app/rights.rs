@@ -19,6 +19,7 @@ use crate::{
     preflight,
     preflight::{Feature, MissingRights, Preflight},
     runtime::Tasks,
+    status::MissingRightsNow,
 };
 
 /// The maximum time in seconds for which the first check waits for the first lists.
@@ -39,6 +40,7 @@ impl Program<'_> {
             features: self.features(),
             events: self.recorder.from(self.driver.name()),
             lease: self.lease_name(),
+            missing: self.missing_rights.clone(),
         };
         let mut preflight = self.new_preflight();
         tasks.spawn_critical("preflight", async move {
@@ -51,6 +53,7 @@ impl Program<'_> {
             loop {
                 let features = rights.features_now().await;
                 if let Some(lacks) = preflight.check(&features).await {
+                    rights.missing.set(lacks);
                     rights.report(lacks).await;
                 }
                 preflight::wait(&forbidden).await;
@@ -68,7 +71,7 @@ impl Program<'_> {
     }
 
     /// The Lease's namespace and name, with leader election.
-    fn lease_name(&self) -> Option<(String, String)> {
+    pub(super) fn lease_name(&self) -> Option<(String, String)> {
         self.flags.leader_election.as_ref()?;
         Some((self.lease_namespace(), leader::lease_name(self.driver.name())))
     }
@@ -108,6 +111,8 @@ struct Rights {
     events: Source,
     /// The Lease's namespace and name.
     lease: Option<(String, String)>,
+    /// For the status page.
+    missing: MissingRightsNow,
 }
 
 impl Rights {

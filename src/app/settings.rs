@@ -7,14 +7,11 @@ use crate::{
     controller,
     controller::claims::call_record,
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{
-        CephRbd, ProvisionerSettings, TopologySettings, node_deployment::NodeDeployment,
-    },
+    csi_provisioner::{DriverFacts, ProvisionerSettings, node_deployment::NodeDeployment},
     flags,
     flags::Flags,
     kube::LaneSettings,
     metrics::Metrics,
-    migration::Migration,
     runtime::{Backoff, Clock, Random},
     source_protection,
 };
@@ -81,58 +78,27 @@ pub(super) fn protection_settings(
     }
 }
 
-/// The CSI provisioner's settings.
+/// The CSI provisioner's settings. Logs whether the driver replaces an in-tree plugin.
 pub(super) fn provisioner_settings(
     flags: &Flags,
     driver: &Driver,
     env: &Env,
     volume_attributes_classes: bool,
 ) -> ProvisionerSettings {
-    // Every flag is named, so that none is forgotten.
-    let flags::Provisioning {
-        extra_create_metadata,
-        default_fstype,
-        controller_publish_readonly,
-        prevent_volume_mode_conversion,
-        // For the settings of other modules, above and below.
-        retry_start: _,
-        retry_max: _,
-        workers: _,
-        cloning_protection_workers: _,
-        snapshot_sweep_interval: _,
-        strict_topology: _,
-        immediate_topology: _,
-    } = flags.provisioning.clone();
-    ProvisionerSettings {
-        driver_name: driver.name().to_owned(),
+    let facts = DriverFacts {
+        name: driver.name().to_owned(),
         capabilities: driver.capabilities().clone(),
         identity: identity(flags, driver.name(), &*env.clock, &*env.random),
-        naming: flags.naming.clone(),
-        default_fs_type: default_fstype,
-        extra_create_metadata,
-        controller_publish_readonly,
         volume_attributes_classes,
-        ceph_rbd: CephRbd { enabled: flags.gates.ceph_rbd_extensions },
-        migration: migration(flags, driver),
-        cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
-        prevent_volume_mode_conversion,
+    };
+    let settings = ProvisionerSettings::new(flags, facts);
+    if let Some(migration) = settings.migration {
+        tracing::info!(
+            plugin = migration.in_tree_name(),
+            "Supports migration from an in-tree plugin"
+        );
     }
-}
-
-/// The translation of in-tree classes and volumes, if the driver replaces an in-tree plugin.
-fn migration(flags: &Flags, driver: &Driver) -> Option<Migration> {
-    let migration = Migration::of_driver(driver.name(), flags.gates.csi_migration_rbd)?;
-    tracing::info!(plugin = migration.in_tree_name(), "Supports migration from an in-tree plugin");
-    Some(migration)
-}
-
-/// The settings of topology.
-pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
-    let provisioning = &flags.provisioning;
-    TopologySettings {
-        strict: provisioning.strict_topology,
-        immediate: provisioning.immediate_topology,
-    }
+    settings
 }
 
 /// The node deployment, if the flags ask for it. Logs what to consider.

@@ -6,6 +6,7 @@
 //! | [`state`] | the state of a claim's volume and its transitions |
 //! | [`sync`] | the worker: takes a claim from the queue and does what the plan says |
 //! | `plan` | decides what to do with a claim now: a pure function of what is known |
+//! | `preview` | what a new leader would do with a claim, for `explain` |
 //! | `verification` | live reads before the first call for a claim |
 //! | [`call_record`] | the record of an open call, on the claim |
 //! | [`save`] | saves PersistentVolumes |
@@ -21,7 +22,8 @@ mod elsewhere;
 pub mod fuzz;
 pub mod index;
 mod node;
-mod plan;
+pub(crate) mod plan;
+pub(crate) mod preview;
 mod reporting;
 pub mod save;
 pub mod state;

@@ -95,11 +95,7 @@ impl VolumeEvents {
 
     /// The volume is not deleted as long as it is attached to this node.
     pub fn still_attached(&self, volume: &Volume, node: &str) {
-        let name = volume.name();
-        self.failed_delete(
-            volume,
-            &format!("persistentvolume {name} is still attached to node {node}"),
-        );
+        self.failed_delete(volume, &attached(volume, node));
     }
 
     /// The PersistentVolume was deleted before its claim was bound to it.
@@ -107,6 +103,11 @@ impl VolumeEvents {
         let text = "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume";
         self.0.event(subject(volume), Severity::Warning, "DeletedBeforeBound", text);
     }
+}
+
+/// Why a volume that is attached to this node is not deleted.
+pub(crate) fn attached(volume: &Volume, node: &str) -> String {
+    format!("persistentvolume {} is still attached to node {node}", volume.name())
 }
 
 /// The reference to the object in its events.

@@ -21,9 +21,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub use self::fair_queue::ClassLoad;
 use self::{
     calls::Lane,
-    fair_queue::{ClassLoad, FairQueue, Ticket},
+    fair_queue::{FairQueue, Ticket},
 };
 use super::{item::Item, provisioner::Congestion};
 use crate::metrics::LimiterMetrics;
@@ -68,9 +69,15 @@ impl ConcurrencyLimiter {
         self.0.queue.lock().holds(key)
     }
 
+    /// Returns the number of permits for all classes, and the load of each class.
+    pub fn load(&self) -> (usize, Vec<ClassLoad>) {
+        let queue = self.0.queue.lock();
+        (queue.total(), queue.loads())
+    }
+
     /// Updates the gauges of each class that has calls or a lowered limit.
     pub fn update_metrics(&self) {
-        for ClassLoad { class, limit, waiting } in self.0.queue.lock().loads() {
+        for ClassLoad { class, limit, waiting, .. } in self.0.queue.lock().loads() {
             self.0.metrics.set(&class, limit, waiting);
         }
     }

@@ -89,6 +89,17 @@ fn provisioner(claim: &Claim) -> Option<&str> {
     claim.annotation(STORAGE_PROVISIONER).or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
 }
 
+/// The CSI driver that the claim's annotations name, if they name one.
+pub fn driver_of_claim(claim: &Claim) -> Option<&str> {
+    claim.annotation(MIGRATED_TO).or_else(|| provisioner(claim))
+}
+
+/// The CSI driver of the volume, if it names one.
+pub fn driver_of_volume(volume: &Volume) -> Option<&str> {
+    let csi = volume.spec.csi.as_ref().map(|csi| csi.driver.as_str());
+    csi.or_else(|| volume.annotation(MIGRATED_TO)).or_else(|| volume.annotation(PROVISIONED_BY))
+}
+
 /// The name of the claim's class; empty if it has none.
 pub fn class_of_claim(claim: &Claim) -> &str {
     claim

@@ -10,6 +10,9 @@ use crate::{
     csi::CallError,
 };
 
+/// The name of the code of [`Outcome::Infeasible`].
+const INFEASIBLE: &str = "InvalidArgument";
+
 /// The outcome of a failed CreateVolume. `may_reschedule`: the scheduler selected a node and the
 /// driver has topology, so another node could help.
 pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome {
@@ -30,6 +33,11 @@ pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome
         }
         _ => Outcome::Final(failure),
     }
+}
+
+/// Whether the driver will never make a volume for such a request, given the name of its code.
+pub fn is_infeasible(code: &str) -> bool {
+    code == INFEASIBLE
 }
 
 /// The error for the claim's user, with what it says about the driver's load.

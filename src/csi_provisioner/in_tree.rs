@@ -84,6 +84,14 @@ impl ProvisionerSettings {
         }
     }
 
+    /// Checks whether the driver can be asked to delete the volume.
+    ///
+    /// # Errors
+    /// As of [`ProvisionerSettings::handle`].
+    pub fn check_handle(&self, volume: &Volume) -> Result<(), Failure> {
+        self.handle(volume).map(drop)
+    }
+
     /// The volume's node affinity, in the driver's topology keys.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ use crate::{
         provisioner::{Failure, NotSent, ProvisionRequest},
     },
     csi::proto,
+    flags::Flags,
     kube::{
         ApiError, Client, Name,
         objects::{CsiNode, Node, View as _},
@@ -41,6 +42,14 @@ pub struct TopologySettings {
     pub strict: bool,
     /// `--immediate-topology`: without a selected node, the topologies of all nodes.
     pub immediate: bool,
+}
+
+impl TopologySettings {
+    /// The settings by the flags.
+    pub fn new(flags: &Flags) -> Self {
+        let provisioning = &flags.provisioning;
+        Self { strict: provisioning.strict_topology, immediate: provisioning.immediate_topology }
+    }
 }
 
 /// Computes the topology requirement.

@@ -34,7 +34,7 @@ They are external-provisioner's, but for what [differences.md](differences.md#st
 | 0 | `--help`, `--version`; SIGTERM or SIGINT, once the work in hand has ended |
 | 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is none; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost, or names another holder; a second signal |
 | 2 | a flag that nobody knows, or a value that it does not take (the usage is printed, the error last); values that could only crash later: times of leader election that do not fit, `--volume-name-uuid-length` beyond 32, no workers, a `--metrics-path` that is none |
-| 255 | a feature gate that nobody knows, or one that is locked; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; a rate of requests with a burst of none; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` cannot be listened on |
+| 255 | a feature gate that nobody knows, or one that is locked; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; a rate of requests with a burst of none; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` or `--status-endpoint` cannot be listened on |
 
 ## Environment
 
@@ -123,11 +123,11 @@ fn code(text: &str, prefix: &str) -> String {
 }
 
 #[test]
-fn external_provisioners_51_flags_and_3_of_our_own() {
+fn external_provisioners_51_flags_and_4_of_our_own() {
     let known = SINCE.iter().flat_map(|(_, flags)| *flags);
     let flags: Vec<_> =
         command().get_arguments().map(|flag| flag.get_long().unwrap().to_owned()).collect();
-    assert_eq!(flags.len(), 54 + RETIRED.len());
+    assert_eq!(flags.len(), 55 + RETIRED.len());
     assert_eq!(known.filter(|known| flags.iter().any(|flag| flag == *known)).count(), 51);
 }
 

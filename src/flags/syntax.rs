@@ -13,9 +13,13 @@ pub const RELEASE_CLAIMS: &str = "release-claims";
 /// The subcommand that checks a manifest before the switch.
 pub const CHECK: &str = "check";
 
+/// The subcommand that says why a claim has no volume.
+pub const EXPLAIN: &str = "explain";
+
 /// The subcommands with their lines of the usage. Each is the first argument.
-pub(super) const SUBCOMMANDS: [(&str, &str); 2] = [
+pub(super) const SUBCOMMANDS: [(&str, &str); 3] = [
     (CHECK, "Checks a manifest that runs external-provisioner before the switch"),
+    (EXPLAIN, "Says why a claim has no volume, or why a volume is not deleted"),
     (RELEASE_CLAIMS, "Lists the claims with an open CreateVolume, and releases them"),
 ];
 

@@ -201,7 +201,7 @@ fn flags_without_effect_are_accepted() {
 
 #[test]
 fn a_misspelled_or_misplaced_subcommand_does_not_start_the_controller() {
-    let unknown = r#"unknown command "release-claim": use one of check, release-claims, or none to start the controller"#;
+    let unknown = r#"unknown command "release-claim": use one of check, explain, release-claims, or none to start the controller"#;
     assert_eq!(refusal(&["release-claim", "--kubeconfig=k"]), (2, unknown.to_owned()));
     let misplaced = "release-claims must be the first argument";
     assert_eq!(refusal(&["--kubeconfig=k", "release-claims"]), (2, misplaced.to_owned()));
@@ -590,5 +590,18 @@ proptest! {
                 prop_assert!(!refusal.text.is_empty() && !refusal.text.ends_with('\n'));
             }
         }
+    }
+}
+
+#[test]
+fn the_status_page_is_off_and_without_a_host_on_loopback() {
+    for (args, address) in [
+        (&[][..], None),
+        (&["--status-endpoint="], None),
+        (&["--status-endpoint=:8090"], Some("127.0.0.1:8090")),
+        (&["--status-endpoint=0.0.0.0:8090"], Some("0.0.0.0:8090")),
+        (&["--status-endpoint=[::1]:8090"], Some("[::1]:8090")),
+    ] {
+        assert_eq!(flags(args).status.as_deref(), address, "{args:?}");
     }
 }

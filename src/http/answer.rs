@@ -4,10 +4,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 
-use crate::plain_text::escaped;
+use crate::plain_text::in_html;
 
 /// An answer.
 pub(super) type Answer = Response<Full<Bytes>>;
+
+/// What a page may load: its own styles, which are in it.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -44,10 +47,19 @@ fn in_ascii(text: &str) -> String {
     text.bytes().map(escaped).collect()
 }
 
-/// Go's `htmlEscape`, so that the client's text stays a link.
-fn in_html(text: &str) -> String {
-    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")];
-    escapes.iter().fold(escaped(text).to_string(), |text, (c, escape)| text.replace(*c, escape))
+/// 200 with a page for browsers, which may load nothing else and keep nothing.
+pub(super) fn page(content_type: &'static str, body: String) -> Answer {
+    let mut answer = ok(content_type, body);
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in headers {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
 }
 
 fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {

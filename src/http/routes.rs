@@ -1,4 +1,4 @@
-//! The paths and their answers.
+//! The paths and their answers: metrics, checks and profiles of one address, pages of another.
 //!
 //! Content types, bodies and error texts are those of external-provisioner (`ok` and `internal server
 //! error: ...` for checks, Go's 404 elsewhere), for any method, since Go's handlers ignore it too.
@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 use http::{StatusCode, Uri};
 
 use super::{
-    answer::{Answer, TEXT, failure, ok, redirected},
+    answer::{Answer, TEXT, failure, ok, page, redirected},
     pprof::{self, Profiles},
 };
 use crate::runtime::Tasks;
@@ -24,20 +24,35 @@ type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Returns the metrics in the Prometheus text format.
 type Scrape = Box<dyn Fn() -> String + Send + Sync>;
 
+/// Writes a page, given the query.
+type Write = Box<dyn Fn(&str) -> String + Send + Sync>;
+
 /// The served paths.
+#[derive(Default)]
 pub struct Routes {
-    metrics_path: String,
-    scrape: Scrape,
+    metrics: Option<Metrics>,
     checks: BTreeMap<&'static str, Check>,
+    pages: BTreeMap<&'static str, Page>,
     profiles: Option<Profiles>,
+}
+
+struct Metrics {
+    path: String,
+    scrape: Scrape,
+}
+
+struct Page {
+    content_type: &'static str,
+    write: Write,
 }
 
 impl fmt::Debug for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let checks: Vec<_> = self.checks.keys().collect();
         f.debug_struct("Routes")
-            .field("metrics", &self.metrics_path)
+            .field("metrics", &self.metrics_path())
             .field("checks", &checks)
+            .field("pages", &self.pages.keys().collect::<Vec<_>>())
             .field("profiles", &self.profiles.is_some())
             .finish_non_exhaustive()
     }
@@ -46,12 +61,20 @@ impl fmt::Debug for Routes {
 impl Routes {
     /// Serves only metrics at `path`.
     pub fn new(path: &str, scrape: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self {
-            metrics_path: path.to_owned(),
-            scrape: Box::new(scrape),
-            checks: BTreeMap::new(),
-            profiles: None,
-        }
+        let metrics = Metrics { path: path.to_owned(), scrape: Box::new(scrape) };
+        Self { metrics: Some(metrics), ..Self::default() }
+    }
+
+    /// Adds a page at `path`. `write` writes it for a query.
+    #[must_use]
+    pub fn page(
+        mut self,
+        path: &'static str,
+        content_type: &'static str,
+        write: impl Fn(&str) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.pages.insert(path, Page { content_type, write: Box::new(write) });
+        self
     }
 
     /// Adds a health check at `path`.
@@ -72,8 +95,9 @@ impl Routes {
         self
     }
 
-    pub(super) fn metrics_path(&self) -> &str {
-        &self.metrics_path
+    /// The path of the metrics, if they are served.
+    pub(super) fn metrics_path(&self) -> Option<&str> {
+        self.metrics.as_ref().map(|metrics| metrics.path.as_str())
     }
 
     pub(super) async fn answer(&self, uri: &Uri) -> Answer {
@@ -83,8 +107,11 @@ impl Routes {
             let slash = if self.lacks_slash(&straight) { "/" } else { "" };
             return elsewhere(&format!("{straight}{slash}"), uri);
         }
-        if path == self.metrics_path {
-            return ok(METRICS, (self.scrape)());
+        if let Some(metrics) = self.metrics.as_ref().filter(|metrics| path == metrics.path) {
+            return ok(METRICS, (metrics.scrape)());
+        }
+        if let Some(Page { content_type, write }) = self.pages.get(path) {
+            return page(content_type, write(uri.query().unwrap_or_default()));
         }
         if let Some(check) = self.checks.get(path) {
             return checked(check());
@@ -94,8 +121,8 @@ impl Routes {
         if let Some((profiles, name)) = below {
             return profiles.answer(name, uri.query().unwrap_or_default()).await;
         }
-        if is_below(&self.metrics_path, path) {
-            return ok(METRICS, (self.scrape)());
+        if let Some(metrics) = self.metrics.as_ref().filter(|it| is_below(&it.path, path)) {
+            return ok(METRICS, (metrics.scrape)());
         }
         if self.lacks_slash(path) {
             return elsewhere(&format!("{path}/"), uri);
@@ -106,7 +133,7 @@ impl Routes {
     /// Whether the path is served with a slash at its end.
     fn lacks_slash(&self, path: &str) -> bool {
         let profiles = self.profiles.as_ref().map(|_| pprof::PATH);
-        [Some(self.metrics_path.as_str()), profiles]
+        [self.metrics_path(), profiles]
             .into_iter()
             .flatten()
             .any(|served| served.strip_suffix('/') == Some(path))

@@ -299,3 +299,32 @@ async fn an_address_without_host_means_all_interfaces() {
     let server = Server::bind(":0", Routes::new("/m", String::new)).await.unwrap();
     assert!(server.listener.local_addr().unwrap().ip().is_unspecified());
 }
+
+#[tokio::test]
+async fn pages_are_alone_on_their_address_and_may_load_nothing() {
+    let routes = Routes::default()
+        .page("/", "text/html; charset=utf-8", |_| "<p>page".to_owned())
+        .page("/status.json", "application/json", |query| format!("{query:?}"));
+    let server = Server::bind("127.0.0.1:0", routes).await.unwrap();
+    let address = server.listener.local_addr().unwrap();
+    let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
+    let stop = CancellationToken::new();
+    tasks.spawn("server", server.run(tasks.clone(), stop.clone()));
+    let (status, headers, body) = get(address, "/").await;
+    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "<p>page"));
+    for header in [
+        "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        "cache-control: no-store",
+        "x-content-type-options: nosniff",
+        "content-type: text/html",
+    ] {
+        assert!(headers.contains(header), "{headers}");
+    }
+    assert_eq!(get(address, "/status.json?claim=a/b").await.2, r#""claim=a/b""#);
+    for path in ["/metrics", "/healthz", "/debug/pprof/", "/x"] {
+        assert_eq!(get(address, path).await.0, "HTTP/1.1 404 Not Found", "{path}");
+    }
+    let error = Server::bind(&address.to_string(), Routes::default()).await.unwrap_err();
+    assert!(error.to_string().starts_with("cannot serve the status page: listen tcp"), "{error}");
+    stop.cancel();
+}

@@ -48,6 +48,15 @@ impl Scope {
         Self { fields: Some(format!("involvedObject.uid={uid},type=Warning")), ..self }
     }
 
+    /// Only events about the object of this kind and name.
+    #[must_use]
+    pub fn about(self, kind: &str, name: &str) -> Self {
+        let name = Self::default().named(name).fields.unwrap_or_default();
+        let name = name.trim_start_matches("metadata.");
+        let fields = format!("involvedObject.kind={kind},involvedObject.{name}");
+        Self { fields: Some(fields), ..self }
+    }
+
     /// The scope's query parameters, each with a leading `&`.
     pub(super) fn query(&self) -> String {
         let labels = self.labels.iter().map(|text| ("&labelSelector=", text));

@@ -1,6 +1,6 @@
 //! Reads, watches and writes Leases.
 
-use std::{borrow::Cow, future::Future};
+use std::{borrow::Cow, future::Future, time::Duration};
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
@@ -87,6 +87,22 @@ pub async fn read_lease(
     leases.get(namespace, name).await.map(Lease::new)
 }
 
+/// The holder of the Lease at `now`. A Lease without a duration is held.
+pub fn holder(lease: &Value, now: jiff::Timestamp) -> Option<&str> {
+    let spec = lease.get("spec")?;
+    let holder = last_holder(lease)?;
+    let renewed = spec.get("renewTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    let seconds = spec.get("leaseDurationSeconds").and_then(Value::as_u64);
+    let (Some(renewed), Some(seconds)) = (renewed, seconds) else { return Some(holder) };
+    let since = Duration::try_from(now.duration_since(renewed)).unwrap_or_default();
+    (since <= Duration::from_secs(seconds)).then_some(holder)
+}
+
+/// The holder that the Lease names, whether its time is over or not.
+pub fn last_holder(lease: &Value) -> Option<&str> {
+    lease.get("spec")?.get("holderIdentity")?.as_str().filter(|holder| !holder.is_empty())
+}
+
 // === impl Client ===
 
 impl Leases for Client {
@@ -168,9 +184,10 @@ impl From<kube::Error> for LeaseError {
 /// A Lease with all its fields.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Value")]
-struct WholeLease {
+pub struct WholeLease {
     metadata: ObjectMeta,
-    object: Value,
+    /// The object.
+    pub object: Value,
 }
 
 impl From<Value> for WholeLease {
@@ -213,4 +230,32 @@ impl Resource for WholeLease {
 
 impl View for WholeLease {
     const NAMESPACED: bool = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_is_held_until_it_has_run_out() {
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let lease = |holder: &str| json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:10.000000Z"}});
+        for (lease, now, expected) in [
+            (lease("a"), 10, Some("a")),
+            (lease("a"), 25, Some("a")),
+            (lease("a"), 26, None),
+            (lease(""), 10, None),
+            (json!({"spec": {"holderIdentity": "a"}}), 10, Some("a")),
+            (
+                json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": -1, "renewTime": "?"}}),
+                10,
+                Some("a"),
+            ),
+            (json!({}), 10, None),
+        ] {
+            assert_eq!(holder(&lease, at(now)), expected, "{lease} {now}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::kube::testing::{Answer, RecordedRequest, Server, client, paused_clock};
@@ -130,27 +130,6 @@ async fn a_failed_list_is_an_error() {
     let server = Server::new(|_, _| Answer::refusal(403, "Forbidden", "no"));
     let report = report(&server, &[]).await;
     assert!(report.failures[0].starts_with("cannot list claims"), "{:?}", report.failures);
-}
-
-#[test]
-fn a_lease_is_held_until_it_has_run_out() {
-    let at = |second| jiff::Timestamp::from_second(second).unwrap();
-    let lease = |holder: &str| json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:10.000000Z"}});
-    for (lease, now, expected) in [
-        (lease("a"), 10, Some("a")),
-        (lease("a"), 25, Some("a")),
-        (lease("a"), 26, None),
-        (lease(""), 10, None),
-        (json!({"spec": {"holderIdentity": "a"}}), 10, Some("a")),
-        (
-            json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": -1, "renewTime": "?"}}),
-            10,
-            Some("a"),
-        ),
-        (json!({}), 10, None),
-    ] {
-        assert_eq!(holder(&lease, at(now)), expected, "{lease} {now}");
-    }
 }
 
 #[test]

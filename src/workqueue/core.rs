@@ -44,6 +44,28 @@ pub(super) enum Next<K> {
     Shut,
 }
 
+/// Where a key is in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It has been processed for this time.
+    Processing(Duration),
+    /// It is processed as soon as a worker is free.
+    Ready,
+    /// It becomes ready after this time, if nothing adds it earlier.
+    Delayed(Duration),
+}
+
+/// The numbers of keys of a queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Keys that wait for a worker.
+    pub ready: usize,
+    /// Keys that are being processed.
+    pub processing: usize,
+    /// Keys that become ready later.
+    pub delayed: usize,
+}
+
 impl<K: Eq + Hash + Clone> Core<K> {
     /// Creates an empty queue.
     pub(super) fn new(limiter: Limiter) -> Self {
@@ -133,6 +155,26 @@ impl<K: Eq + Hash + Clone> Core<K> {
         self.dirty.contains_key(key)
             || self.processing.contains_key(key)
             || self.delayed.by_key.contains_key(key)
+    }
+
+    /// Where the key is; `None` if the queue does not have it.
+    pub(super) fn place(&self, key: &K, now: Duration) -> Option<Place> {
+        let processing = self.processing.get(key).map(|began| now.saturating_sub(*began));
+        let delayed = self.delayed.by_key.get(key).map(|(at, _)| at.saturating_sub(now));
+        match (processing, self.dirty.contains_key(key)) {
+            (Some(since), _) => Some(Place::Processing(since)),
+            (None, true) => Some(Place::Ready),
+            (None, false) => delayed.map(Place::Delayed),
+        }
+    }
+
+    /// The numbers of keys that are ready, being processed, and delayed.
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            ready: self.ready.len(),
+            processing: self.processing.len(),
+            delayed: self.delayed.by_key.len(),
+        }
     }
 
     /// The number of ready keys.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{
-    Action, Limiter, Queue,
+    Action, Counts, Limiter, Place, Queue,
     core::{Core, Next},
     limiter::Bucket,
     work,
@@ -533,4 +533,21 @@ async fn a_queue_holds_ready_delayed_and_processing_keys() {
     assert!(queue.holds(&"a"));
     drop(item);
     assert!(!queue.holds(&"a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_has_a_place_while_the_queue_has_it() {
+    let queue = queue();
+    assert_eq!(queue.place(&1), None);
+    queue.add_after(1, secs(5));
+    assert_eq!(queue.place(&1), Some(Place::Delayed(secs(5))));
+    queue.add(1);
+    queue.add(2);
+    assert_eq!(queue.place(&1), Some(Place::Ready));
+    let item = queue.get().await.unwrap();
+    tokio::time::advance(secs(1)).await;
+    assert_eq!(queue.place(&1), Some(Place::Processing(secs(1))));
+    assert_eq!(queue.counts(), Counts { ready: 1, processing: 1, delayed: 1 });
+    drop(item);
+    assert_eq!(queue.place(&1), Some(Place::Delayed(secs(4))));
 }

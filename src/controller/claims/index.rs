@@ -18,6 +18,7 @@
 //! | `snapshot` | what is known of one claim, and what follows from it |
 //! | `change` | what workers report, and how it changes the entry of its claim |
 //! | `reports` | what was reported to users |
+//! | `overview` | the claims in work, for the status page |
 //! | `entry` | all that is kept of one claim |
 //! | `others` | claims of other provisioners |
 
@@ -25,6 +26,7 @@ mod change;
 mod entry;
 mod on_event;
 mod others;
+mod overview;
 mod reports;
 mod snapshot;
 mod volumes;
@@ -36,6 +38,7 @@ use parking_lot::Mutex;
 pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     change::{Change, Effects},
+    overview::{Attempts, ClaimInWork, ClaimsInWork, LastFailure},
     reports::Topic,
     snapshot::{ClaimSnapshot, Existence, Interest, RecordOrigin, Required, Verification},
 };

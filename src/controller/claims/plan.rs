@@ -30,6 +30,14 @@ use crate::{
 const SUSPECTED_LEAK: &str = "a volume that was made for the claim may be left at the driver, and no other is made \
     while this provisioner runs: see its log for the volume, then delete the claim and create it again";
 
+/// Why a claim whose class does not exist gets no volume.
+pub(crate) fn missing_class(claim: &Claim) -> String {
+    match ownership::class_of_claim(claim) {
+        "" => "the claim names no storage class".to_owned(),
+        name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
+    }
+}
+
 /// What to do with a claim now.
 #[derive(Debug, Clone)]
 pub(crate) enum Plan {
@@ -205,11 +213,7 @@ fn followed_elsewhere(snapshot: &ClaimSnapshot) -> Option<&Record> {
 /// Plans for a claim without an open call.
 fn new(identity: &ProvisionerIdentity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
     let Some(class) = class else {
-        let why = match ownership::class_of_claim(claim) {
-            "" => "the claim names no storage class".to_owned(),
-            name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
-        };
-        return Plan::Blocked { why, is_failure: true };
+        return Plan::Blocked { why: missing_class(claim), is_failure: true };
     };
     if waits_for_a_node(claim, &class) {
         return Plan::Drop;
@@ -227,7 +231,7 @@ fn new(identity: &ProvisionerIdentity, claim: &Claim, class: Option<Arc<StorageC
 
 /// Whether the class has the binding mode `WaitForFirstConsumer` and the scheduler has not chosen a
 /// node.
-fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
+pub(crate) fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
     let late = class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
     late && claim.annotation(SELECTED_NODE).unwrap_or_default().is_empty()
 }

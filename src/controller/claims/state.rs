@@ -5,6 +5,7 @@
 //! (safety rules 2 to 4). The index keeps the states, and [`sync`](super::sync) and
 //! [`save`](super::save) act on them.
 
+use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
 use crate::{
@@ -54,6 +55,31 @@ pub enum ClaimState {
     /// any more (safety rule 14).
     SuspectedLeak,
     /// The claim has or had its PersistentVolume: no call is made for it any more (safety rule 6).
+    Done,
+}
+
+/// The kind of a claim's state, as the status page names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stage {
+    /// No call is open.
+    #[default]
+    Waiting,
+    /// An earlier process has left a call open, which this process has not repeated yet.
+    Recorded,
+    /// A call is running.
+    InFlight,
+    /// The end of a call is unknown.
+    Background,
+    /// The volume exists, and its PersistentVolume is being saved.
+    Saving,
+    /// A PersistentVolume is gone, and perhaps the volume with it.
+    PvGone,
+    /// The volume cannot be used and is being removed.
+    Unusable,
+    /// A volume may be left at the driver.
+    SuspectedLeak,
+    /// The claim has or had its PersistentVolume.
     Done,
 }
 
@@ -143,6 +169,21 @@ pub enum Next {
 }
 
 impl ClaimState {
+    /// The kind of the state.
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::Waiting => Stage::Waiting,
+            Self::Recorded => Stage::Recorded,
+            Self::InFlight { .. } => Stage::InFlight,
+            Self::Background(_) => Stage::Background,
+            Self::Saving(_) => Stage::Saving,
+            Self::PvGone(_) => Stage::PvGone,
+            Self::Unusable(_) => Stage::Unusable,
+            Self::SuspectedLeak => Stage::SuspectedLeak,
+            Self::Done => Stage::Done,
+        }
+    }
+
     /// Whether the state allows a call.
     pub fn may_call(&self) -> bool {
         matches!(self, Self::Waiting | Self::Recorded | Self::Background(_) | Self::PvGone(_))

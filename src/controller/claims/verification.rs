@@ -4,7 +4,7 @@
 //! PersistentVolume is looked up by name, and the claim is read again. An event says what
 //! prevents it. The [index](super::index) decides what must be verified.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use super::{
     index::{Change, ClaimSnapshot, Verification},
@@ -53,7 +53,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(Found::Moot) => Err(Action::Done),
             Ok(Found::Recorded) => Err(Action::Retry),
             Ok(Found::NameTaken { name, owner }) => {
-                let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
+                let why = name_taken(&name, &owner);
                 self.report_blocked(&request.claim, &why, Duration::ZERO);
                 // The deletion of that PersistentVolume queues the claim.
                 Err(Action::RequeueAfter(AT_REST))
@@ -67,7 +67,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Tells the user that a live read failed.
     fn report_unverified(&self, request: &ProvisionRequest, error: &ApiError) {
-        let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
+        let why = unverified(error);
         tracing::warn!("{why}");
         // Missing permissions do not come by themselves; other errors often pass.
         let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
@@ -158,7 +158,7 @@ fn is_bound_as_requested(live: &Claim, request: &ProvisionRequest) -> bool {
 
 /// What the live reads showed.
 #[derive(Debug)]
-enum Found {
+pub(crate) enum Found {
     /// Nothing prevents the call.
     Clear,
     /// The claim has this PersistentVolume.
@@ -178,8 +178,18 @@ enum Found {
     },
 }
 
+/// Why nothing is asked for while a live read fails.
+pub(crate) fn unverified(error: impl fmt::Display) -> String {
+    format!("cannot tell whether the claim has a PersistentVolume: {error}")
+}
+
+/// Why nothing is asked for while the PersistentVolume of this name is for another owner.
+pub(crate) fn name_taken(name: &str, owner: &str) -> String {
+    format!("PersistentVolume {name:?} exists already and is for {owner}")
+}
+
 /// Decides what a PersistentVolume under the claim's name means for the claim.
-fn judge(found: Option<Volume>, uid: &str) -> Found {
+pub(crate) fn judge(found: Option<Volume>, uid: &str) -> Found {
     let Some(volume) = found else { return Found::Clear };
     let owner = match &volume.spec.claim_ref {
         Some(claim) if claim.uid == uid => return Found::HasVolume(Box::new(volume)),

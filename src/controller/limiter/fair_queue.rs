@@ -57,15 +57,17 @@ impl Ticket {
     }
 }
 
-/// The limit and queue length of a class.
+/// The limit, calls and queue length of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ClassLoad {
+pub struct ClassLoad {
     /// The class.
-    pub(super) class: Arc<str>,
+    pub class: Arc<str>,
     /// The limit of concurrent calls.
-    pub(super) limit: usize,
+    pub limit: usize,
+    /// The number of running calls.
+    pub running: usize,
     /// The number of waiting keys.
-    pub(super) waiting: usize,
+    pub waiting: usize,
 }
 
 impl FairQueue {
@@ -143,11 +145,17 @@ impl FairQueue {
         self.positions.contains_key(key)
     }
 
-    /// Returns the limit and queue length of each class.
+    /// The number of permits for all classes.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Returns the limit, calls and queue length of each class.
     pub(super) fn loads(&self) -> Vec<ClassLoad> {
         let load = |(name, class): (&Arc<str>, &Class)| ClassLoad {
             class: Arc::clone(name),
             limit: class.limit(),
+            running: class.running(),
             waiting: class.waiting(),
         };
         self.classes.iter().map(load).collect()

@@ -28,16 +28,21 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The objects whose change may let the next attempt succeed.
-    pub fn dependencies(&self) -> &[Dependency] {
+    /// Why the driver made no volume; `None` if it made one.
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Provisioned(_) | Self::Unusable(_) => &[],
+            Self::Provisioned(_) | Self::Unusable(_) => None,
             Self::Final(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
             | Self::Unsent(failure)
-            | Self::Reschedule(failure) => failure.dependencies(),
+            | Self::Reschedule(failure) => Some(failure),
         }
+    }
+
+    /// The objects whose change may let the next attempt succeed.
+    pub fn dependencies(&self) -> &[Dependency] {
+        self.failure().map(Failure::dependencies).unwrap_or_default()
     }
 
     /// Sets the objects whose change may reverse a refusal.
@@ -53,14 +58,7 @@ impl Outcome {
 
     /// What the outcome says about the load of the driver.
     pub fn congestion(&self) -> Congestion {
-        match self {
-            Self::Provisioned(_) | Self::Unusable(_) => Congestion::Bearable,
-            Self::Final(failure)
-            | Self::Infeasible(failure)
-            | Self::Background(failure)
-            | Self::Unsent(failure)
-            | Self::Reschedule(failure) => failure.congestion(),
-        }
+        self.failure().map_or(Congestion::Bearable, Failure::congestion)
     }
 }
 
@@ -111,14 +109,19 @@ impl NotSent {
         }
     }
 
-    /// The objects whose change may let the next attempt succeed.
-    pub fn dependencies(&self) -> &[Dependency] {
+    /// Why the call was not made; `None` if the claim is another provisioner's.
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Ignored { .. } => &[],
+            Self::Ignored { .. } => None,
             Self::Failed(failure) | Self::Reschedule(failure) | Self::Unrepeatable(failure) => {
-                failure.dependencies()
+                Some(failure)
             }
         }
+    }
+
+    /// The objects whose change may let the next attempt succeed.
+    pub fn dependencies(&self) -> &[Dependency] {
+        self.failure().map(Failure::dependencies).unwrap_or_default()
     }
 
     /// Whether the attempt ended, in the sense of external-provisioner, so that other claims may

@@ -318,6 +318,18 @@ impl VolumeIndex {
         self.names(|volume| due(volume) == Due::Protect && !(self.0.in_reach)(volume))
     }
 
+    /// Returns the names of the volumes for which this is due.
+    pub fn due(&self, what: Due) -> Vec<String> {
+        self.names(|volume| due(volume) == what)
+    }
+
+    /// How far the deletion of the volume of this name is.
+    pub fn deletion(&self, name: &str) -> Deletion {
+        let inner = self.0.inner.lock();
+        let deletion = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
+        deletion.cloned().unwrap_or_default()
+    }
+
     fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<String> {
         let inner = self.0.inner.lock();
         let volumes = inner.volumes.iter().filter(|(_, volume)| predicate(volume));

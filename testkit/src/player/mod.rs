@@ -10,6 +10,7 @@ mod api;
 pub mod cli;
 mod cluster;
 mod expand;
+mod explained;
 mod files;
 mod invocation;
 mod leak;
@@ -33,6 +34,7 @@ mod goldens;
 
 pub use api::ApiError;
 pub use cluster::{Cluster, ClusterError};
+pub use explained::{Explained, play_and_explain};
 pub use files::scenario_files;
 pub use outcome::Outcome;
 pub use process::ProcessError;

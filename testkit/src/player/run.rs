@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     api::{Address, Api, ApiError, NAMESPACE},
     cluster::{Cluster, ClusterError, Scratch},
+    explained::{self, Explained},
     invocation::{MAIN, Places, invocation},
     leak::{self, Leak},
     names::Names,
@@ -61,6 +62,9 @@ pub enum RunError {
     /// What the scenario took away from the API server can't be put back.
     #[error(transparent)]
     Manifests(#[from] ManifestError),
+    /// The subcommand could not be run.
+    #[error("cannot run the subcommand explain: {0}")]
+    Explain(std::io::Error),
     /// A log contains what it must not.
     #[error(transparent)]
     Leak(#[from] Leak),
@@ -83,15 +87,26 @@ pub(super) struct Run<'a> {
     scratch: Scratch,
 }
 
-/// Plays a scenario and returns its outcome, and the last lines that its last process printed.
+/// What a scenario came to.
+pub(super) struct Ended {
+    pub(super) outcome: Outcome,
+    /// The last lines that its last process printed.
+    pub(super) said: String,
+    /// What was said about claims without a PersistentVolume, if that was asked.
+    pub(super) explained: Vec<Explained>,
+}
+
+/// Plays a scenario. `asks`: whether claims without a PersistentVolume are explained at its end.
 pub(super) async fn play(
     scenario: &Scenario,
     cluster: &Cluster,
     binary: &Path,
     conformance: &Path,
-) -> Result<(Outcome, String), RunError> {
+    asks: bool,
+) -> Result<Ended, RunError> {
     let mut run = Run::new(scenario, cluster, binary, conformance)?;
     let result = run.all().await;
+    let explained = if asks { run.explain().await } else { Ok(Vec::new()) };
     run.processes.end_all().await;
     run.driver.stop();
     if scenario.lacks_snapshots() {
@@ -100,7 +115,8 @@ pub(super) async fn play(
     for (process, log) in run.processes.logs() {
         leak::search(process, &log)?;
     }
-    Ok((result?, last_lines(&run.processes.last_log(), LAST_LINES)))
+    let said = last_lines(&run.processes.last_log(), LAST_LINES);
+    Ok(Ended { outcome: result?, said, explained: explained? })
 }
 
 impl<'a> Run<'a> {
@@ -149,6 +165,19 @@ impl<'a> Run<'a> {
         }
         sleep(seconds(scenario.settle.unwrap_or(LAST_REST))).await;
         self.outcome().await
+    }
+
+    /// Asks about each claim that has no PersistentVolume.
+    async fn explain(&self) -> Result<Vec<Explained>, RunError> {
+        let claims = self.api.list("PersistentVolumeClaim").await?;
+        let volumes = self.api.list("PersistentVolume").await?;
+        let mut explained = Vec::new();
+        for claim in explained::unserved(&claims, &volumes) {
+            let kubeconfig = self.cluster.directory.join("admin.kubeconfig");
+            let flags = &self.scenario.flags;
+            explained.push(explained::ask(self.binary, kubeconfig, flags, claim).await?);
+        }
+        Ok(explained)
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), RunError> {

@@ -19,7 +19,7 @@ use super::{
     cluster::{Cluster, ClusterError},
     outcome::Outcome,
     rulings::{Ruled, RulingError, Rulings},
-    run::{self, RunError},
+    run::{self, Ended, RunError},
     scenario::{Scenario, ScenarioError},
     verdict::{Difference, differences, metric_differences, ruled_differences},
 };
@@ -119,8 +119,8 @@ pub async fn play(
 ) -> Result<(Verdict, Outcome), PlayError> {
     let scenario = Scenario::load(file)?;
     let ruled = Rulings::load(&options.conformance)?.on(file)?;
-    let (outcome, said) =
-        run::play(&scenario, cluster, &options.binary, &options.conformance).await?;
+    let Ended { outcome, said, .. } =
+        run::play(&scenario, cluster, &options.binary, &options.conformance, false).await?;
     let found = match &ruled {
         None => deviations(&scenario.expect, &outcome, false),
         Some(Ruled { expect, or, .. }) => {

@@ -187,6 +187,7 @@ impl Entry {
     }
 
     fn not_sent(&mut self, why: &NotSent) -> (Next, u32) {
+        self.attempts.ended(why.failure());
         let next = self.known.state.after_not_sent(why, self.known.demand());
         // The obstacle is the same, so its report is not due again.
         let lasts = match why {
@@ -198,6 +199,7 @@ impl Entry {
     }
 
     fn call_ended(&mut self, outcome: &Outcome, identity: &ProvisionerIdentity) -> (Next, u32) {
+        self.attempts.ended(outcome.failure());
         let demand = self.known.demand();
         let state = std::mem::take(&mut self.known.state);
         let accepted_changes = state.accepts_changes();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
+    overview::Attempts,
     reports::Reports,
     snapshot::{ClaimSnapshot, RecordOrigin, Required, Verification},
 };
@@ -28,6 +29,7 @@ pub(super) struct Entry {
     pub(super) known: ClaimSnapshot,
     pub(super) pv: PvEvents,
     pub(super) reports: Reports,
+    pub(super) attempts: Attempts,
     /// How often in a row the open call was repeated.
     pub(super) polls: u32,
     /// Since when the recorded request cannot be repeated.

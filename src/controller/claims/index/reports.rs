@@ -74,6 +74,11 @@ impl Reports {
         self.obstacle(what).since.elapsed()
     }
 
+    /// What the claim waits for, and since when.
+    pub(super) fn blocked(&self) -> Option<(&str, Instant)> {
+        self.obstacle.as_ref().map(|obstacle| (obstacle.what.as_str(), obstacle.since))
+    }
+
     /// An attempt ended, and the call is not repeated soon: whatever happens next is reported.
     pub(super) fn attempt_ended(&mut self) {
         self.unknown_outcomes.clear();

@@ -1,4 +1,5 @@
 mod nodes;
+mod overview;
 mod records;
 mod returns;
 mod sources;

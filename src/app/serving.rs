@@ -1,0 +1,116 @@
+//! Starts the HTTP servers that the flags ask for: metrics and health checks on one address, the status page
+//! on another. Both run until the end, so that a shutdown can be observed.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::oneshot, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, Program};
+use crate::{
+    flags, http,
+    http::{Routes, Server},
+    leader::CandidateIdentity,
+    runtime::Tasks,
+    status,
+    status::{LeaderStatus, Sources},
+};
+
+/// The time for open requests to the HTTP servers at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Program<'_> {
+    /// Starts the HTTP servers.
+    pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, Error> {
+        let mut servers = RunningServers(Vec::new());
+        if let Some(flags) = &self.flags.http {
+            let routes = self.routes(flags, tasks)?;
+            servers.start(Server::bind(&flags.address, routes).await?, tasks);
+        }
+        if let Some(address) = &self.flags.status {
+            servers.start(Server::bind(address, self.status_routes()).await?, tasks);
+        }
+        Ok(servers)
+    }
+
+    /// Metrics, health checks and profiles.
+    fn routes(&self, flags: &flags::Http, tasks: &Tasks) -> Result<Routes, Error> {
+        let metrics = self.metrics.clone();
+        let health = self.health.clone();
+        let scrapes = metrics.serve(self.driver.name())?;
+        let mut routes = Routes::new(&flags.metrics_path, move || scrapes.count(|| metrics.text()))
+            .check("/healthz", || Ok(()))
+            .check("/readyz", self.readiness());
+        if flags.leader_election_check && self.flags.leader_election.is_some() {
+            let check = move || health.check().map_err(|error| error.to_string());
+            routes = routes.check(http::LEADER_ELECTION_CHECK, check);
+        }
+        Ok(if flags.pprof { routes.profiles(tasks.clone()) } else { routes })
+    }
+
+    /// The status page and its JSON.
+    fn status_routes(&self) -> Routes {
+        let sources = Arc::new(Sources {
+            driver: self.driver.clone(),
+            clock: Arc::clone(&self.env.clock),
+            missing_rights: self.missing_rights.clone(),
+            leader: Box::new(self.leader_status()),
+            readiness: Box::new(self.readiness()),
+            work: Box::new(self.controller.overview()),
+        });
+        let of_json = Arc::clone(&sources);
+        let page = move |query: &str| sources.read(&status::query(query)).to_html();
+        let json = move |query: &str| of_json.read(&status::query(query)).to_json();
+        Routes::default().page("/", "text/html; charset=utf-8", page).page(
+            status::JSON_PATH,
+            "application/json",
+            json,
+        )
+    }
+
+    /// Returns a function that reads the state of leader election.
+    fn leader_status(&self) -> impl Fn() -> LeaderStatus + Send + Sync + use<> {
+        let host = &self.env.host;
+        let identity = CandidateIdentity::new(&host.name, host.pod_uid.as_deref());
+        let lease = self.lease_name().map(|(namespace, name)| format!("{namespace}/{name}"));
+        let is_leader = self.is_leader.subscribe();
+        move || LeaderStatus {
+            leads: *is_leader.borrow(),
+            identity: identity.name().to_owned(),
+            lease: lease.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The running HTTP servers.
+pub(super) struct RunningServers(Vec<RunningServer>);
+
+struct RunningServer {
+    stop: CancellationToken,
+    ended: oneshot::Receiver<()>,
+}
+
+impl RunningServers {
+    fn start(&mut self, server: Server, tasks: &Tasks) {
+        let stop = CancellationToken::new();
+        let (end, ended) = oneshot::channel();
+        let running = server.run(tasks.clone(), stop.clone());
+        let stopped = stop.clone();
+        tasks.spawn_critical("HTTP server", async move {
+            running.await;
+            // If this returned after a requested stop, it would count as an unexpected end.
+            if stopped.is_cancelled() {
+                drop(end);
+                std::future::pending::<()>().await;
+            }
+        });
+        self.0.push(RunningServer { stop, ended });
+    }
+
+    /// Stops the servers and waits for open requests, up to [`SHUTDOWN_TIMEOUT`].
+    pub(super) async fn shut_down(self) {
+        self.0.iter().for_each(|server| server.stop.cancel());
+        let ended = futures::future::join_all(self.0.into_iter().map(|server| server.ended));
+        let _ = timeout(SHUTDOWN_TIMEOUT, ended).await;
+    }
+}

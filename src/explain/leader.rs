@@ -1,0 +1,251 @@
+//! Who leads, and what only the leader knows.
+//!
+//! The Lease is read from the API server. What only the leader knows is on its status page, which is asked
+//! over HTTP where `--status-endpoint` names an address that can be reached.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::{net::TcpStream, time::timeout};
+
+use super::report::{Cause, Explanation, Standing};
+use crate::{
+    kube::{
+        Client, Name, Scope,
+        objects::{Pod, View as _},
+    },
+    leader,
+    leader::{LeaseError, Leases, WholeLease},
+    status::{JSON_PATH, Status},
+};
+
+/// How long the status page may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most that is read of it, in bytes.
+const MAX_BODY: usize = 4 << 20;
+
+/// What is known of the leader.
+#[derive(Debug)]
+pub(super) struct Leader {
+    pub(super) lease: LeaseView,
+    pub(super) status: StatusView,
+}
+
+/// What the Lease shows.
+#[derive(Debug)]
+pub(super) enum LeaseView {
+    /// The driver is not known, and so the Lease is not.
+    Unnamed,
+    /// With node deployment there is a process on each node, and no Lease.
+    NodeDeployment,
+    /// Somebody leads.
+    Held { lease: String, holder: String },
+    /// Nobody leads. `pod`: what became of the last holder's pod.
+    Abandoned { lease: String, last_holder: String, pod: String },
+    /// There is no Lease of this name.
+    Missing { name: String },
+    /// The Lease cannot be read.
+    Unread { name: String, why: String },
+}
+
+/// What the status page says.
+#[derive(Debug)]
+pub(super) enum StatusView {
+    /// No address was given.
+    NotAsked,
+    /// It did not answer, for this reason.
+    Failed(String),
+    /// Its answer.
+    Answered(Box<Status>),
+}
+
+impl StatusView {
+    /// The status of the leader, if it answered.
+    pub(super) fn of_leader(&self) -> Option<&Status> {
+        match self {
+            Self::Answered(status) if status.leader.leads => Some(status),
+            _ => None,
+        }
+    }
+}
+
+// === Reading ===
+
+/// Reads the driver's Lease, in `namespace` or, if that is empty, in whichever namespace it is.
+pub(super) async fn read_lease(
+    client: &Client,
+    namespace: &str,
+    driver: &str,
+    now: jiff::Timestamp,
+) -> LeaseView {
+    let name = leader::lease_name(driver);
+    let found = if namespace.is_empty() {
+        find_lease(client, &name).await
+    } else {
+        Leases::get(client, namespace, &name).await.map(|lease| (namespace.to_owned(), lease))
+    };
+    let (namespace, lease) = match found {
+        Ok(found) => found,
+        Err(LeaseError::NotFound) => return LeaseView::Missing { name },
+        Err(why) => return LeaseView::Unread { name, why: why.to_string() },
+    };
+    let key = format!("{namespace}/{name}");
+    if let Some(holder) = leader::holder(&lease, now) {
+        return LeaseView::Held { lease: key, holder: holder.to_owned() };
+    }
+    let last_holder = leader::last_holder(&lease).unwrap_or_default().to_owned();
+    let pod = pod_of(client, &namespace, &last_holder).await;
+    LeaseView::Abandoned { lease: key, last_holder, pod }
+}
+
+/// The Lease of this name, in any namespace.
+async fn find_lease(client: &Client, name: &str) -> Result<(String, Value), LeaseError> {
+    let mut found = None;
+    let visit = |lease: WholeLease| {
+        found = Some((lease.namespace().to_owned(), lease.object));
+        ControlFlow::Break(())
+    };
+    client.list(&Scope::all().named(name), visit).await?;
+    found.ok_or(LeaseError::NotFound)
+}
+
+/// What became of the holder's pod, in words. A holder's name begins with its host name, which is the
+/// pod's name unless the pod uses the host's network.
+async fn pod_of(client: &Client, namespace: &str, holder: &str) -> String {
+    let host = holder.split('_').next().unwrap_or_default();
+    let Ok(name) = Name::namespaced(namespace, host) else { return String::new() };
+    match client.get_opt::<Pod>(name).await {
+        Ok(None) => format!("there is no pod {namespace}/{host} any more"),
+        Err(error) => format!("its pod cannot be read: {error}"),
+        Ok(Some(pod)) => {
+            let containers = pod.status.container_statuses.iter();
+            let stuck = containers.filter(|it| !it.ready).map(|it| {
+                format!("; container {} is not ready, {} restarts", it.name, it.restart_count)
+            });
+            let stuck: String = stuck.collect();
+            format!("its pod {namespace}/{host} is {}{stuck}", pod.status.phase)
+        }
+    }
+}
+
+/// Asks the status page at this address; `query` chooses what it lists.
+pub(super) async fn ask(address: Option<&str>, query: &[(&str, &str)]) -> StatusView {
+    let Some(address) = address else { return StatusView::NotAsked };
+    let parameters = query
+        .iter()
+        .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+    let path = format!("{JSON_PATH}?{}", parameters.collect::<Vec<_>>().join("&"));
+    let answer = timeout(TIMEOUT, get(address, &path)).await;
+    let answer = answer.unwrap_or_else(|_| Err("no answer in time".into()));
+    match answer.and_then(|body| Ok(serde_json::from_slice(&body)?)) {
+        Ok(status) => StatusView::Answered(Box::new(status)),
+        Err(why) => StatusView::Failed(format!("{address}: {why}")),
+    }
+}
+
+async fn get(address: &str, path: &str) -> Result<Bytes, tower::BoxError> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::get(path).header(header::HOST, address).body(Empty::<Bytes>::new())?;
+    let exchange = async {
+        let response = sender.send_request(request).await?;
+        if !response.status().is_success() {
+            return Err(format!("it answers {}", response.status()).into());
+        }
+        Ok(Limited::new(response.into_body(), MAX_BODY).collect().await?.to_bytes())
+    };
+    tokio::pin!(exchange);
+    tokio::select! {
+        biased;
+        answer = &mut exchange => answer,
+        // The connection may end right before the answer is taken.
+        ended = connection => { ended?; exchange.await }
+    }
+}
+
+// === Sentences ===
+
+impl Leader {
+    /// Says who leads. Without a leader nothing that waits goes on.
+    pub(super) fn describe(&self, explanation: &mut Explanation) {
+        match &self.lease {
+            LeaseView::Unnamed | LeaseView::NodeDeployment => {}
+            LeaseView::Held { lease, holder } => {
+                explanation.say(format!("{holder} leads, by the Lease {lease}."));
+                explanation.detail("leader", holder);
+            }
+            LeaseView::Abandoned { .. } if explanation.standing == Standing::Served => {}
+            LeaseView::Abandoned { lease, last_holder, pod } => {
+                explanation.add(abandoned(lease, last_holder, pod));
+            }
+            LeaseView::Missing { name } => explanation.say(format!(
+                "There is no Lease {name}: the provisioner runs without --leader-election, or it has never run."
+            )),
+            LeaseView::Unread { name, why } => explanation
+                .say(format!("Who leads cannot be found out, as the Lease {name} cannot be read: {why}")),
+        }
+    }
+
+    /// Says what cannot be known without the leader, and which command shows it.
+    pub(super) fn describe_status(&self, explanation: &mut Explanation, arguments: &str) {
+        match &self.status {
+            StatusView::Failed(why) => {
+                explanation.say(format!("The status page does not answer, {why}"));
+            }
+            StatusView::Answered(status) if !status.leader.leads => {
+                explanation.say("The status page is of a replica that does not lead.");
+            }
+            StatusView::Answered(status) => describe_driver(status, explanation),
+            StatusView::NotAsked => self.describe_command(explanation, arguments),
+        }
+    }
+
+    /// The command that asks the leader for what only it knows.
+    fn describe_command(&self, explanation: &mut Explanation, arguments: &str) {
+        let LeaseView::Held { lease, holder } = &self.lease else { return };
+        let namespace = lease.split('/').next().unwrap_or_default();
+        let pod = holder.split('_').next().unwrap_or_default();
+        explanation.say(format!(
+            "Only the leader knows the attempt and when the next one is. If it has a --status-endpoint: kubectl --namespace {namespace} exec {pod} --container csi-provisioner -- /csi-provisioner explain {arguments} --status-endpoint=ADDRESS"
+        ));
+    }
+}
+
+fn abandoned(lease: &str, last_holder: &str, pod: &str) -> Cause {
+    let last = match (last_holder, pod) {
+        ("", _) => "it names no holder".to_owned(),
+        (holder, "") => format!("the last holder was {holder}"),
+        (holder, pod) => format!("the last holder was {holder}; {pod}"),
+    };
+    Cause::new(Standing::Wrong, format!("No replica leads: by the Lease {lease} {last}."))
+        .see("no-leader")
+        .advise(
+            "Look at the provisioner's pods and at their logs: nothing goes on until one leads.",
+        )
+}
+
+/// What the leader's status says about driver, lists and rights.
+fn describe_driver(status: &Status, explanation: &mut Explanation) {
+    if !status.driver.is_connected {
+        let text = format!("The driver {} is not connected.", status.driver.name);
+        let cause = Cause::new(Standing::Wrong, text)
+            .see("driver")
+            .advise("Look at the driver's container and at its log.");
+        explanation.add(cause);
+    }
+    if let Some(why) = &status.not_ready {
+        explanation.add(Cause::event(Standing::Waiting, format!("The leader is not ready: {why}")));
+    }
+    // Whether this claim needs the right is not known.
+    for lack in &status.missing_rights {
+        let cause = Cause::new(Standing::Waiting, format!("The provisioner: {lack}"));
+        explanation.add(cause.see("rights").advise("Add the rule to the provisioner's role."));
+    }
+}

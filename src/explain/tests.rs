@@ -1,0 +1,868 @@
+//! Every reason, as it is explained from the objects of a scripted cluster.
+
+use serde_json::{Value, json};
+
+use super::{
+    leader::StatusView,
+    observe::{ObservedClaim, ObservedVolume},
+    *,
+};
+use crate::{
+    controller::claims::{call_record::RECORD, call_record::status::FINALIZER, state::Stage},
+    kube::testing::{Answer, RecordedRequest, Server, client, paused_clock},
+    status::{
+        Blocked, LastFailure, LeaderStatus, ListedClaim, ListedVolume, Next, Overview, Progress,
+        Status,
+    },
+};
+
+const DRIVER: &str = "d.example.com";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+const NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Where objects of a kind are.
+const COLLECTIONS: [(&str, &str); 14] = [
+    ("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
+    ("PersistentVolume", "/api/v1/persistentvolumes"),
+    ("Event", "/api/v1/events"),
+    ("Pod", "/api/v1/pods"),
+    ("Node", "/api/v1/nodes"),
+    ("Secret", "/api/v1/secrets"),
+    ("StorageClass", "/apis/storage.k8s.io/v1/storageclasses"),
+    ("CSINode", "/apis/storage.k8s.io/v1/csinodes"),
+    ("VolumeAttachment", "/apis/storage.k8s.io/v1/volumeattachments"),
+    ("VolumeAttributesClass", "/apis/storage.k8s.io/v1/volumeattributesclasses"),
+    ("Lease", "/apis/coordination.k8s.io/v1/leases"),
+    ("VolumeSnapshot", "/apis/snapshot.storage.k8s.io/v1/volumesnapshots"),
+    ("VolumeSnapshotContent", "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents"),
+    ("ReferenceGrant", "/apis/gateway.networking.k8s.io/v1beta1/referencegrants"),
+];
+
+/// A scripted cluster that has only these objects.
+#[derive(Clone)]
+struct Cluster(Vec<Value>);
+
+impl Cluster {
+    /// A class, the Lease of a leader, and this claim.
+    fn with_claim(change: impl FnOnce(&mut Value)) -> Self {
+        let mut claim = json!({
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "namespace": "shop", "name": "data", "uid": "u",
+                "creationTimestamp": "1969-12-31T23:00:00Z", "annotations": {PROVISIONER: DRIVER},
+            },
+            "spec": {
+                "storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+            "status": {"phase": "Pending"},
+        });
+        change(&mut claim);
+        let class =
+            json!({"kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER});
+        Self(vec![claim, class, lease("pod-1_uid", 15)])
+    }
+
+    /// The Lease of a leader, and this volume.
+    fn with_volume(change: impl FnOnce(&mut Value)) -> Self {
+        let mut volume = volume("pv-1", "u");
+        volume["metadata"]["uid"] = json!("uid-of-pv");
+        volume["metadata"]["finalizers"] =
+            json!(["external-provisioner.volume.kubernetes.io/finalizer"]);
+        volume["status"] = json!({"phase": "Released"});
+        change(&mut volume);
+        Self(vec![volume, lease("pod-1_uid", 15)])
+    }
+
+    fn and(mut self, object: Value) -> Self {
+        self.0.push(object);
+        self
+    }
+
+    fn without(mut self, kind: &str) -> Self {
+        self.0.retain(|object| object["kind"] != kind);
+        self
+    }
+
+    /// The answer to a GET of an object or of a list.
+    fn answer(&self, request: &RecordedRequest) -> Answer {
+        assert_eq!(request.method, "GET", "it only reads");
+        let (path, query) = request.url.split_once('?').unwrap_or((&request.url, ""));
+        if query.is_empty() {
+            let found = self.0.iter().find(|object| path_of(object) == path);
+            return match found {
+                Some(object) => Answer::json(200, object),
+                None => Answer::refusal(404, "NotFound", &format!("{path} not found")),
+            };
+        }
+        let in_list = |object: &&Value| {
+            let path_of_object = path_of(object);
+            let (collection, name) = path_of_object.rsplit_once('/').unwrap();
+            let is_named = !query.contains("name%3D") || query.contains(&format!("name%3D{name}"));
+            let everywhere = collection_of(object);
+            (collection == path || everywhere == path) && (is_named || object["kind"] == "Event")
+        };
+        let items: Vec<&Value> = self.0.iter().filter(in_list).collect();
+        Answer::json(200, &json!({"metadata": {}, "items": items}))
+    }
+
+    fn server(self) -> Server {
+        Server::new(move |_, request| self.answer(request))
+    }
+}
+
+fn collection_of(object: &Value) -> &'static str {
+    let kind = object["kind"].as_str().unwrap();
+    COLLECTIONS.iter().find(|(name, _)| *name == kind).unwrap().1
+}
+
+fn path_of(object: &Value) -> String {
+    let collection = collection_of(object);
+    let name = object["metadata"]["name"].as_str().unwrap();
+    match object["metadata"]["namespace"].as_str() {
+        None => format!("{collection}/{name}"),
+        Some(namespace) => {
+            let (group, plural) = collection.rsplit_once('/').unwrap();
+            format!("{group}/namespaces/{namespace}/{plural}/{name}")
+        }
+    }
+}
+
+/// The Lease of this holder, of which so many seconds are left.
+fn lease(holder: &str, seconds: i64) -> Value {
+    let renewed = jiff::Timestamp::from_second(seconds - 15).unwrap();
+    json!({
+        "kind": "Lease", "metadata": {"namespace": "csi", "name": "d-example-com"},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed.to_string()},
+    })
+}
+
+fn volume(name: &str, claim_uid: &str) -> Value {
+    json!({
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+        "spec": {
+            "persistentVolumeReclaimPolicy": "Delete", "storageClassName": "fast",
+            "csi": {"driver": DRIVER, "volumeHandle": "h"},
+            "claimRef": {"namespace": "shop", "name": "data", "uid": claim_uid},
+        },
+        "status": {"phase": "Bound"},
+    })
+}
+
+/// An event about the claim with this reason and message, some seconds ago.
+fn event(reason: &str, message: &str, ago: i64) -> Value {
+    let time = jiff::Timestamp::from_second(-ago).unwrap().to_string();
+    json!({
+        "kind": "Event", "metadata": {"namespace": "shop", "name": format!("e{ago}")},
+        "involvedObject": {"uid": "u"}, "reason": reason, "message": message, "count": 3,
+        "lastTimestamp": time,
+    })
+}
+
+fn request(arguments: &[&str]) -> Request {
+    Request::parse(arguments.iter().map(ToString::to_string)).unwrap()
+}
+
+async fn explained(server: &Server, arguments: &[&str]) -> Explanation {
+    run(&client(server), &*paused_clock(), &request(arguments), "").await
+}
+
+const CLAIM: [&str; 4] = ["pvc", "data", "-n", "shop"];
+const VOLUME: [&str; 2] = ["pv", "pv-1"];
+
+/// A reason: the cluster, and what the first sentence says.
+struct Case {
+    name: &'static str,
+    cluster: Cluster,
+    standing: Standing,
+    says: &'static str,
+    /// The row of docs/troubleshooting.md.
+    see: &'static str,
+}
+
+fn case(
+    name: &'static str,
+    cluster: Cluster,
+    standing: Standing,
+    says: &'static str,
+    see: &'static str,
+) -> Case {
+    Case { name, cluster, standing, says, see }
+}
+
+async fn check(cases: Vec<Case>, arguments: &[&str]) {
+    for Case { name, cluster, standing, says, see } in cases {
+        let explained = explained(&cluster.server(), arguments).await;
+        let first = &explained.sentences[0];
+        assert_eq!(explained.standing, standing, "{name}: {explained:?}");
+        assert!(first.text.contains(says), "{name}: {explained:?}");
+        let row = first.see.as_deref().unwrap_or_default();
+        assert_eq!(row.rsplit('#').next().unwrap(), see, "{name}: {explained:?}");
+        let is_over = standing == Standing::Served;
+        assert_eq!(explained.what_to_do.is_empty(), is_over, "{name}: {explained:?}");
+    }
+}
+
+use Standing::{Served, Unknown, Waiting, Wrong};
+
+fn claim() -> Cluster {
+    Cluster::with_claim(|_| {})
+}
+
+fn bound_claim(phase: &'static str) -> Cluster {
+    Cluster::with_claim(|claim| {
+        claim["spec"]["volumeName"] = json!("pvc-u");
+        claim["status"]["phase"] = json!(phase);
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_with_a_volume() {
+    let terminating = |mut volume: Value| {
+        volume["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+        volume
+    };
+    check(
+        vec![
+            case(
+                "bound",
+                bound_claim("Bound").and(volume("pvc-u", "u")),
+                Served,
+                "Its volume is the PersistentVolume pvc-u, \"h\" at the driver",
+                "",
+            ),
+            case(
+                "not bound yet",
+                bound_claim("Pending").and(volume("pvc-u", "u")),
+                Waiting,
+                "has not bound the two yet",
+                "provisioned",
+            ),
+            case("lost", bound_claim("Lost"), Wrong, "pvc-u, which does not exist", ""),
+            case(
+                "another's",
+                bound_claim("Pending").and(volume("pvc-u", "x")),
+                Wrong,
+                "which is for the claim shop/data",
+                "",
+            ),
+            case(
+                "saved",
+                claim().and(volume("pvc-u", "u")),
+                Waiting,
+                "has not bound the two yet",
+                "provisioned",
+            ),
+            case(
+                "PV deleted",
+                claim().and(terminating(volume("pvc-u", "u"))),
+                Waiting,
+                "somebody deleted it",
+                "claim-volume-terminating",
+            ),
+            case(
+                "name taken",
+                claim().and(volume("pvc-u", "x")),
+                Wrong,
+                "exists already and is for the claim shop/data",
+                "claim-name-taken",
+            ),
+        ],
+        &CLAIM,
+    )
+    .await;
+}
+
+/// A claim that is being deleted, with these finalizers.
+fn deleted_claim(finalizers: &[&'static str]) -> Cluster {
+    let finalizers = json!(finalizers);
+    Cluster::with_claim(move |claim| {
+        claim["metadata"]["deletionTimestamp"] = json!("1969-12-31T23:59:00Z");
+        claim["metadata"]["finalizers"] = finalizers;
+        let record = json!({"driver": DRIVER, "volume": "pvc-u"});
+        claim["metadata"]["annotations"][RECORD] = json!(record.to_string());
+    })
+}
+
+/// A claim without the annotation of kube-controller-manager.
+fn unassigned() -> Cluster {
+    Cluster::with_claim(|claim| claim["metadata"]["annotations"] = json!({}))
+}
+
+fn late(cluster: Cluster) -> Cluster {
+    cluster.without("StorageClass").and(json!({
+        "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_are_deleted_or_nobodys() {
+    let unnamed = Cluster::with_claim(|claim| {
+        claim["metadata"]["annotations"] = json!({});
+        claim["spec"]["storageClassName"] = Value::Null;
+    });
+    check(
+        vec![
+            case(
+                "deleted",
+                deleted_claim(&["kubernetes.io/pvc-protection"]),
+                Waiting,
+                "began 1m00s ago, so it gets no volume",
+                "",
+            ),
+            case(
+                "deleted with an open call",
+                deleted_claim(&[FINALIZER]),
+                Waiting,
+                "may still run",
+                "still-provisioning",
+            ),
+            case(
+                "no class",
+                unassigned().without("StorageClass"),
+                Wrong,
+                "storageclass.storage.k8s.io \"fast\" not found",
+                "class-missing",
+            ),
+            case(
+                "no name of a class",
+                unnamed,
+                Wrong,
+                "the claim names no storage class",
+                "class-unnamed",
+            ),
+            case("no pod", late(unassigned()), Waiting, "no pod uses the claim", ""),
+            case(
+                "no controller",
+                unassigned(),
+                Waiting,
+                "kube-controller-manager has not asked",
+                "",
+            ),
+        ],
+        &CLAIM,
+    )
+    .await;
+    let other = ["pvc", "data", "-n", "shop", "--driver", "other.example.com"];
+    check(
+        vec![case(
+            "another driver's",
+            claim(),
+            Unknown,
+            "names the provisioner \"d.example.com\"",
+            "",
+        )],
+        &other,
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_whose_plan_or_checks_stop_them() {
+    let spec = |field: &'static str, value: Value| {
+        Cluster::with_claim(move |claim| claim["spec"][field] = value)
+    };
+    let foreign =
+        json!({"kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "other"});
+    let secret = json!({
+        "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER,
+        "parameters": {
+            "csi.storage.k8s.io/provisioner-secret-name": "s",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "csi",
+        },
+    });
+    let source = |group: &str, kind: &str| {
+        spec("dataSource", json!({"apiGroup": group, "kind": kind, "name": "src"}))
+    };
+    let recorded = |cluster: Cluster| {
+        let mut cluster = cluster;
+        cluster.0[0]["metadata"]["finalizers"] = json!([FINALIZER]);
+        let record = json!({"driver": DRIVER, "volume": "pvc-u"});
+        cluster.0[0]["metadata"]["annotations"][RECORD] = json!(record.to_string());
+        cluster
+    };
+    check(
+        vec![
+            case(
+                "class missing",
+                claim().without("StorageClass"),
+                Wrong,
+                "\"fast\" not found",
+                "class-missing",
+            ),
+            case(
+                "class of another",
+                claim().without("StorageClass").and(foreign),
+                Wrong,
+                "is for the provisioner \"other\"",
+                "class-foreign",
+            ),
+            case(
+                "class of an open call",
+                recorded(claim()).without("StorageClass"),
+                Wrong,
+                "is gone: restore the class",
+                "class-of-open-call",
+            ),
+            case(
+                "no node selected",
+                late(claim()),
+                Waiting,
+                "the scheduler has not selected a node",
+                "",
+            ),
+            case(
+                "selector",
+                spec("selector", json!({})),
+                Wrong,
+                "claim Selector is not supported",
+                "claim-selector",
+            ),
+            case(
+                "size",
+                spec("resources", json!({"requests": {"storage": "much"}})),
+                Wrong,
+                "which is no quantity",
+                "claim-size",
+            ),
+            case(
+                "mode",
+                spec("accessModes", json!(["Odd"])),
+                Wrong,
+                "unsupported AccessMode",
+                "claim-mode",
+            ),
+            case(
+                "snapshot",
+                source("snapshot.storage.k8s.io", "VolumeSnapshot"),
+                Wrong,
+                "error getting snapshot src",
+                "snapshot-unread",
+            ),
+            case(
+                "clone",
+                source("", "PersistentVolumeClaim"),
+                Wrong,
+                "error getting PVC src",
+                "clone-unread",
+            ),
+            case(
+                "populator",
+                source("example.com", "Filler"),
+                Waiting,
+                "leaves it to a populator",
+                "populator",
+            ),
+            case(
+                "secret",
+                claim().without("StorageClass").and(secret),
+                Wrong,
+                "error getting secret s",
+                "secret-unread",
+            ),
+            case(
+                "attributes",
+                spec("volumeAttributesClassName", json!("gold")),
+                Wrong,
+                "volumeattributesclasses",
+                "",
+            ),
+        ],
+        &CLAIM,
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_whose_node_does_not_fit() {
+    let on_node = |node: &'static str| {
+        Cluster::with_claim(move |claim| claim["metadata"]["annotations"][NODE] = json!(node))
+    };
+    let csi_node = |keys: Value| {
+        json!({
+            "kind": "CSINode", "metadata": {"name": "n1"},
+            "spec": {"drivers": [{"name": DRIVER, "topologyKeys": keys}]},
+        })
+    };
+    let node =
+        |labels: Value| json!({"kind": "Node", "metadata": {"name": "n1", "labels": labels}});
+    let zoned = || csi_node(json!(["zone"]));
+    check(
+        vec![
+            case(
+                "no CSINode",
+                on_node("n2").and(zoned()).and(node(json!({"zone": "a"}))),
+                Waiting,
+                "failed to get selected CSINode",
+                "topology-csinode",
+            ),
+            case(
+                "no labels",
+                on_node("n1").and(zoned()).and(node(json!({}))),
+                Wrong,
+                "topology labels from selected node",
+                "topology-labels",
+            ),
+            case(
+                "no topology",
+                on_node("n1").and(csi_node(Value::Null)),
+                Waiting,
+                "All that can be checked is in order",
+                "provisioning-begun",
+            ),
+            case(
+                "fits",
+                on_node("n1").and(zoned()).and(node(json!({"zone": "a"}))),
+                Waiting,
+                "All that can be checked is in order",
+                "provisioning-begun",
+            ),
+        ],
+        &CLAIM,
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_were_tried() {
+    let failed = |code: &str, ago| {
+        event("ProvisioningFailed", &format!("rpc error: code = {code} desc = no"), ago)
+    };
+    check(
+        vec![
+            case("infeasible", claim().and(failed("InvalidArgument", 60)), Wrong, "The last event says (1m00s ago, 3 times): rpc error", "code-invalidargument"),
+            case("full", claim().and(failed("ResourceExhausted", 60)), Waiting, "code = ResourceExhausted", "code-resourceexhausted"),
+            case("the newest counts", claim().and(failed("Internal", 60)).and(failed("Aborted", 30)), Waiting, "code = Aborted", "code-aborted"),
+            case("still open", claim().and(event("Provisioning", "Still provisioning volume for claim \"shop/data\": the driver still works on it; it is asked again until it is done", 5)), Waiting, "Still provisioning", "still-provisioning"),
+            case("no longer so", claim().and(event("ProvisioningFailed", "storageclass.storage.k8s.io \"fast\" not found", 5)), Waiting, "That cannot be found any more", "class-missing"),
+            case("nothing", claim(), Waiting, "All that can be checked is in order", "provisioning-begun"),
+        ],
+        &CLAIM,
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_leader_nothing_goes_on() {
+    let pod = json!({
+        "kind": "Pod", "metadata": {"namespace": "csi", "name": "pod-1"},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "csi-provisioner", "ready": false, "restartCount": 7}]},
+    });
+    let expired = || claim().without("Lease").and(lease("pod-1_uid", -60));
+    for (cluster, says) in [
+        (expired(), "the last holder was pod-1_uid; there is no pod csi/pod-1 any more"),
+        (expired().and(pod), "is Running; container csi-provisioner is not ready, 7 restarts"),
+        (claim().without("Lease").and(lease("", 5)), "it names no holder"),
+    ] {
+        let explained = explained(&cluster.server(), &CLAIM).await;
+        assert_eq!(explained.standing, Wrong, "{explained:?}");
+        let text = explained.to_text();
+        assert!(text.contains(says) && text.contains("#no-leader"), "{text}");
+    }
+    let none = explained(&claim().without("Lease").server(), &CLAIM).await;
+    assert_eq!(none.standing, Waiting);
+    assert!(none.to_text().contains("There is no Lease d-example-com"), "{}", none.to_text());
+    let led = explained(&claim().server(), &CLAIM).await.to_text();
+    assert!(led.contains("pod-1_uid leads, by the Lease csi/d-example-com."), "{led}");
+    let command = "kubectl --namespace csi exec pod-1 --container csi-provisioner -- /csi-provisioner explain pvc data --namespace shop";
+    assert!(led.contains(command), "{led}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_right_is_named() {
+    for (resource, standing) in [
+        ("persistentvolumeclaims", Unknown),
+        ("storageclasses", Unknown),
+        ("persistentvolumes", Unknown),
+        ("csinodes", Unknown),
+        ("leases", Waiting),
+        ("events", Waiting),
+    ] {
+        let cluster = claim();
+        let server = Server::new(move |_, request| {
+            let message = format!("{resource} is forbidden: User \"u\" cannot get it");
+            match request.url.split('?').next().unwrap().contains(resource) {
+                true => Answer::refusal(403, "Forbidden", &message),
+                false => cluster.answer(request),
+            }
+        });
+        let explained = explained(&server, &CLAIM).await;
+        let text = explained.to_text();
+        assert_eq!(explained.standing, standing, "{text}");
+        assert!(text.contains(&format!("{resource} is forbidden")), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_exist_is_unknown() {
+    for arguments in [&CLAIM[..], &VOLUME] {
+        let explained = explained(&Cluster(Vec::new()).server(), arguments).await;
+        assert_eq!(explained.standing, Unknown);
+        assert!(explained.to_text().contains("It does not exist."), "{}", explained.to_text());
+    }
+    let odd = explained(&claim().server(), &["pvc", "a/b", "-n", "shop"]).await;
+    assert_eq!(odd.standing, Unknown, "{odd:?}");
+}
+
+// === What the leader says ===
+
+async fn observed(cluster: Cluster) -> ObservedClaim {
+    let server = cluster.server();
+    let request = request(&CLAIM);
+    let client = client(&server);
+    let now = paused_clock().wall();
+    let reader = Reader { client: &client, request: &request, lease_namespace: "", now };
+    reader.claim("shop", "data").await.unwrap()
+}
+
+fn leading(work: Overview) -> Status {
+    let leader = LeaderStatus { leads: true, ..LeaderStatus::default() };
+    let mut status = Status { leader, work, ..Status::default() };
+    status.driver.is_connected = true;
+    status
+}
+
+async fn explained_with(status: Status) -> Explanation {
+    let mut observed = observed(claim()).await;
+    observed.leader.status = StatusView::Answered(Box::new(status));
+    claim::explain(&observed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_knows_attempts_and_the_next_one() {
+    let failure = |code: &str| {
+        let message = format!("rpc error: code = {code} desc = no");
+        Some(LastFailure { code: code.to_owned(), message, seconds_ago: 5 })
+    };
+    let listed = || ListedClaim { uid: "u".to_owned(), attempts: 4, ..ListedClaim::default() };
+    let later = Next::Later { seconds: 90 };
+    let leak = Some(Blocked { reason: "a volume may be left".to_owned(), seconds: 60 });
+    let table = [
+        (
+            ListedClaim { last_failure: failure("InvalidArgument"), next: later, ..listed() },
+            Wrong,
+            "The last attempt failed 5s ago: rpc error",
+            "in 1m30s",
+        ),
+        (
+            ListedClaim { last_failure: failure("Aborted"), ..listed() },
+            Waiting,
+            "code = Aborted",
+            "when something changes",
+        ),
+        (
+            ListedClaim { blocked: leak.clone(), ..listed() },
+            Waiting,
+            "waited for 1m00s for this: a volume may be left",
+            "when something changes",
+        ),
+        (
+            ListedClaim { blocked: leak, stage: Stage::SuspectedLeak, ..listed() },
+            Wrong,
+            "a volume may be left",
+            "when something changes",
+        ),
+        (
+            ListedClaim { stage: Stage::InFlight, next: Next::Now { seconds: 7 }, ..listed() },
+            Waiting,
+            "CreateVolume has been running for 7s",
+            "began 7s ago",
+        ),
+        (
+            ListedClaim { next: Next::AwaitsPermit, ..listed() },
+            Waiting,
+            "as the limits allow",
+            "as soon as the limits allow",
+        ),
+        (
+            ListedClaim { next: Next::Queued, ..listed() },
+            Waiting,
+            "All that can be checked",
+            "as soon as a worker is free",
+        ),
+    ];
+    for (claim, standing, says, next) in table {
+        let mut work = Overview::default();
+        work.claims.listed = vec![ListedClaim::default(), claim.clone()];
+        let explained = explained_with(leading(work)).await;
+        let text = explained.to_text();
+        assert_eq!(explained.standing, standing, "{claim:?}: {text}");
+        assert!(text.contains(says) && text.contains("Attempts of the leader so far: 4"), "{text}");
+        assert!(text.contains(next), "{claim:?}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stops_the_leader_is_said() {
+    let down = |change: fn(&mut Status)| {
+        let mut status = leading(Overview::default());
+        change(&mut status);
+        status
+    };
+    for (status, standing, says) in [
+        (down(|it| it.driver.is_connected = false), Wrong, "is not connected"),
+        (
+            down(|it| it.not_ready = Some("Nodes are not listed yet".into())),
+            Waiting,
+            "not ready: Nodes",
+        ),
+        (
+            down(|it| it.missing_rights = vec!["lacks rights".into()]),
+            Waiting,
+            "The provisioner: lacks rights",
+        ),
+        (down(|it| it.leader.leads = false), Waiting, "of a replica that does not lead"),
+    ] {
+        let explained = explained_with(status).await;
+        let text = explained.to_text();
+        assert_eq!(explained.standing, standing, "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    let silent =
+        explained(&claim().server(), &[&CLAIM[..], &["--status-endpoint=:1"]].concat()).await;
+    assert!(
+        silent.to_text().contains("The status page does not answer, 127.0.0.1:1"),
+        "{silent:?}"
+    );
+}
+
+// === Volumes ===
+
+#[tokio::test(start_paused = true)]
+async fn volumes() {
+    let with = |path: &'static str, value: Value| {
+        Cluster::with_volume(move |volume| *volume.pointer_mut(path).unwrap() = value)
+    };
+    let phase = |phase: &'static str| with("/status/phase", json!(phase));
+    let deleted = |phase: &'static str, finalizers: Value| {
+        Cluster::with_volume(move |volume| {
+            volume["status"]["phase"] = json!(phase);
+            volume["metadata"]["finalizers"] = finalizers;
+            volume["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+        })
+    };
+    let ours = || json!(["external-provisioner.volume.kubernetes.io/finalizer"]);
+    let attachment = json!({
+        "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": "pv-1"}},
+    });
+    let mut failed = event("VolumeFailedDelete", "rpc error: code = Internal desc = no", 60);
+    failed["metadata"]["namespace"] = json!("default");
+    failed["involvedObject"]["uid"] = json!("uid-of-pv");
+    let retained = |phase: &'static str, finalizers: Value| {
+        Cluster::with_volume(move |volume| {
+            volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+            volume["status"]["phase"] = json!(phase);
+            volume["metadata"]["finalizers"] = finalizers;
+        })
+    };
+    check(
+        vec![
+            case("released", phase("Released"), Waiting, "to be deleted at the driver", ""),
+            case(
+                "attached",
+                phase("Released").and(attachment),
+                Waiting,
+                "still attached to node n1",
+                "delete-attached",
+            ),
+            case(
+                "failed",
+                phase("Released").and(failed),
+                Waiting,
+                "code = Internal",
+                "code-internal",
+            ),
+            case(
+                "foreign handle",
+                with("/spec/csi/driver", json!("other")),
+                Wrong,
+                "it is not deleted",
+                "delete-foreign",
+            ),
+            case("bound", phase("Bound"), Served, "bound to the claim shop/data", ""),
+            case(
+                "bound and deleted",
+                deleted("Bound", ours()),
+                Waiting,
+                "Somebody has deleted it",
+                "",
+            ),
+            case(
+                "deleted before it was bound",
+                deleted("Available", ours()),
+                Waiting,
+                "the claim gets another PersistentVolume",
+                "deleted-before-bound",
+            ),
+            case(
+                "deleted without our finalizer",
+                deleted("Released", json!(["x"])),
+                Wrong,
+                "its volume stays at the driver",
+                "",
+            ),
+            case("retained", retained("Released", json!([])), Served, "Retain keeps it", ""),
+            case(
+                "retained with our finalizer",
+                retained("Released", ours()),
+                Waiting,
+                "is removed next",
+                "delete-finalizer",
+            ),
+            case("phase Failed", phase("Failed"), Wrong, "Its phase is Failed", ""),
+            case("not bound yet", phase("Available"), Waiting, "is for the claim shop/data", ""),
+            case(
+                "for nobody",
+                Cluster::with_volume(|it| {
+                    it["status"]["phase"] = json!("Available");
+                    it["spec"]["claimRef"] = Value::Null;
+                }),
+                Served,
+                "for no claim yet",
+                "",
+            ),
+        ],
+        &["pv", "pv-1", "--driver", DRIVER],
+    )
+    .await;
+    let foreign =
+        vec![case("another's", phase("Released"), Unknown, "not a volume of this driver", "")];
+    check(foreign, &["pv", "pv-1", "--driver", "x"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_knows_how_far_a_deletion_is() {
+    let server = Cluster::with_volume(|_| {}).server();
+    let request = request(&VOLUME);
+    let client = client(&server);
+    let now = paused_clock().wall();
+    let reader = Reader { client: &client, request: &request, lease_namespace: "csi", now };
+    let mut observed: ObservedVolume = reader.volume("pv-1").await.unwrap();
+    let mut work = Overview::default();
+    work.volumes.listed = vec![ListedVolume {
+        name: "pv-1".into(),
+        progress: Progress::DeletedAtDriver,
+        attempt: 3,
+        next: Next::Later { seconds: 2 },
+    }];
+    observed.leader.status = StatusView::Answered(Box::new(leading(work)));
+    let text = volume::explain(&observed).to_text();
+    assert!(text.contains("The driver has deleted the volume"), "{text}");
+    assert!(text.contains("Attempt 3 of the leader comes in 2s."), "{text}");
+}
+
+/// A hostile user's texts reach neither terminal nor JSON as they are.
+#[tokio::test(start_paused = true)]
+async fn texts_of_the_claim_are_escaped() {
+    let cluster = Cluster::with_claim(|claim| {
+        claim["spec"]["resources"] = json!({"requests": {"storage": "\u{1b}[2J\n1"}});
+        claim["metadata"]["annotations"][NODE] = json!("\u{202e}n\n");
+    });
+    let explained = explained(&cluster.server(), &CLAIM).await;
+    for text in [explained.to_text(), explained.to_json()] {
+        assert!(!text.chars().any(|c| c != '\n' && crate::plain_text::is_odd(c)), "{text}");
+    }
+}

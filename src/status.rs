@@ -1,0 +1,151 @@
+//! The status page: what this process does now, for a person and for `csi-provisioner explain`.
+//!
+//! [`Status`] is plain data of bounded size, without secrets. [`Sources`] reads it from the parts of the
+//! program, `page` writes it as HTML. `app` serves both on an address of their own
+//! (`--status-endpoint`). It shows names and texts that the events of claims show as well.
+
+mod page;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::page::duration;
+pub use crate::controller::overview::{
+    Blocked, Calls, ClassCalls, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress,
+    Query, QueueState,
+};
+use crate::{csi::Driver, flags, runtime::Clock};
+
+/// The path of the JSON.
+pub const JSON_PATH: &str = "/status.json";
+
+/// What this process does now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// The program's version.
+    pub version: String,
+    /// When this was read.
+    pub time: String,
+    /// The driver.
+    pub driver: DriverStatus,
+    /// The leader election.
+    pub leader: LeaderStatus,
+    /// What is not listed yet, as `/readyz` says.
+    pub not_ready: Option<String>,
+    /// The permissions that are missing, with the rules to add.
+    pub missing_rights: Vec<String>,
+    /// What is in work.
+    #[serde(flatten)]
+    pub work: Overview,
+}
+
+/// The driver.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DriverStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// The capabilities of the plug-in.
+    pub plugin_capabilities: Vec<String>,
+    /// The capabilities of its controller service.
+    pub controller_capabilities: Vec<String>,
+}
+
+/// The leader election.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaderStatus {
+    /// Whether this process leads; always true without leader election.
+    pub leads: bool,
+    /// The name of this process in the Lease.
+    pub identity: String,
+    /// `namespace/name` of the Lease; empty without leader election.
+    pub lease: String,
+}
+
+/// The permissions that are missing, as last checked. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct MissingRightsNow(Arc<Mutex<Vec<String>>>);
+
+impl MissingRightsNow {
+    /// These are missing now.
+    pub fn set(&self, lacks: &[impl ToString]) {
+        *self.0.lock() = lacks.iter().map(ToString::to_string).collect();
+    }
+}
+
+/// What the status is read from.
+pub struct Sources {
+    /// The driver.
+    pub driver: Driver,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// The missing permissions.
+    pub missing_rights: MissingRightsNow,
+    /// Reads the state of leader election.
+    pub leader: Box<dyn Fn() -> LeaderStatus + Send + Sync>,
+    /// Whether everything is listed.
+    pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// Reads what the controller works on.
+    pub work: Box<dyn Fn(&Query) -> Overview + Send + Sync>,
+}
+
+impl Sources {
+    /// Reads the status.
+    pub fn read(&self, query: &Query) -> Status {
+        Status {
+            version: flags::VERSION.to_owned(),
+            time: format!("{:.0}", self.clock.wall()),
+            driver: DriverStatus::of(&self.driver),
+            leader: (self.leader)(),
+            not_ready: (self.readiness)().err(),
+            missing_rights: self.missing_rights.0.lock().clone(),
+            work: (self.work)(query),
+        }
+    }
+}
+
+impl DriverStatus {
+    fn of(driver: &Driver) -> Self {
+        let capabilities = driver.capabilities();
+        let plugin = capabilities.plugin.iter().map(|it| it.as_str_name().to_owned());
+        let controller = capabilities.controller.iter().map(|it| it.as_str_name().to_owned());
+        Self {
+            name: driver.name().to_owned(),
+            is_connected: driver.connection().is_up(),
+            plugin_capabilities: plugin.collect(),
+            controller_capabilities: controller.collect(),
+        }
+    }
+}
+
+impl Status {
+    /// The page.
+    pub fn to_html(&self) -> String {
+        page::page(self)
+    }
+
+    /// The JSON.
+    pub fn to_json(&self) -> String {
+        // Cannot fail: all keys of maps are texts.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+/// Reads a query string: `claim=NAMESPACE/NAME` and `volume=NAME`. Other parameters are ignored.
+pub fn query(text: &str) -> Query {
+    let parameter = |name: &str| {
+        let value = text.split('&').find_map(|it| it.strip_prefix(name)?.strip_prefix('='))?;
+        let decoded = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
+        Some(decoded.into_owned()).filter(|value| !value.is_empty())
+    };
+    Query { claim: parameter("claim"), volume: parameter("volume") }
+}
+
+#[cfg(test)]
+mod tests;
