@@ -5,7 +5,7 @@ fn namespaces() -> Namespaces {
     Namespaces { lease: "ns".to_owned(), capacity: String::new() }
 }
 
-/// A manifest with a ClusterRole of these rules for the account, in YAML.
+/// A manifest with a `ClusterRole` of these rules for the account, in YAML.
 fn manifest(rules: &str) -> Manifest {
     let text = format!(
         "{{kind: ClusterRole, metadata: {{name: c}}, rules: [{rules}]}}
