@@ -146,7 +146,7 @@ impl Cluster {
         self.status().await["claims"]["listed"][0]["lastFailure"]["code"] == code
     }
 
-    async fn stop(self) {
+    fn stop(self) {
         self.driver.stop();
     }
 }
@@ -204,7 +204,7 @@ async fn a_claim_is_explained_from_its_creation_to_its_volume() {
     let json: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!((&json["standing"], &json["details"]["driver"]), (&json!("served"), &json!(DRIVER)));
     assert!(provisioner.stop().await.success());
-    cluster.stop().await;
+    cluster.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -242,7 +242,7 @@ async fn what_only_the_leader_knows_is_asked_of_it() {
     assert!(provisioner.stop().await.success());
     let gone = cluster.explain("admin", &["pvc", "data"]).await;
     gone.says(2, &["No replica leads", "docs/troubleshooting.md#no-leader"]);
-    cluster.stop().await;
+    cluster.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -263,5 +263,5 @@ async fn nothing_is_written() {
     });
     assert_eq!(writes.collect::<Vec<_>>(), Vec::<&str>::new());
     assert!(requests() > before, "the requests are in the audit log");
-    cluster.stop().await;
+    cluster.stop();
 }

@@ -85,7 +85,7 @@ impl ProvisionerIdentity {
 }
 
 /// The name of the claim's provisioner, if it has one yet.
-fn provisioner(claim: &Claim) -> Option<&str> {
+pub fn provisioner(claim: &Claim) -> Option<&str> {
     claim.annotation(STORAGE_PROVISIONER).or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
 }
 

@@ -129,10 +129,13 @@ fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
         return None;
     }
     if let Some(identity) = identity.filter(|identity| identity.is_for_another(claim)) {
-        let named = ownership::driver_of_claim(claim).unwrap_or_default();
+        let named = ownership::provisioner(claim).unwrap_or_default();
         let text =
             format!("Its annotation names the provisioner {named:?}, not {:?}.", identity.driver);
-        return Some(Cause::new(Standing::Unknown, text).advise("Leave --driver out."));
+        return Some(
+            Cause::new(Standing::Unknown, text)
+                .advise("If another provisioner serves the claim, name its driver by --driver."),
+        );
     }
     Some(match &observed.class {
         Read::Found(class) => unassigned_of_class(claim, class),
@@ -291,7 +294,7 @@ fn last_event(observed: &ObservedClaim) -> Option<Cause> {
         (_, None) => Some(Cause::event(
             Standing::Waiting,
             format!(
-                "{} That cannot be found any more, and the next attempt may succeed.",
+                "{} All that can be checked here is in order now.",
                 reported(event, observed.now)
             ),
         )),

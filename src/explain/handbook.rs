@@ -9,6 +9,11 @@ const PAGE: &str = include_str!("../../docs/troubleshooting.md");
 /// The shortest text of a row that can be recognised, in bytes without its `…`.
 const MIN_LITERAL: usize = 12;
 
+/// A text of a row must be at least one of so many parts of the whole text, or of fewer if it begins with `…`:
+/// a short text could be anywhere in a long one.
+const PARTS: usize = 12;
+const PARTS_ANYWHERE: usize = 6;
+
 /// What the page says about a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Advice {
@@ -52,6 +57,8 @@ fn of_code(code: &str) -> Option<Row> {
 }
 
 fn of_text(text: &str) -> Option<Row> {
+    // The page has single spaces.
+    let text = &text.split_whitespace().collect::<Vec<_>>().join(" ");
     let recognised = rows().filter_map(|row| {
         let texts = row.texts.iter().filter_map(|pattern| recognise(pattern, text));
         Some((texts.max()?, row))
@@ -68,7 +75,8 @@ fn recognise(pattern: &str, text: &str) -> Option<usize> {
         rest = after;
         length += part.len();
     }
-    (length >= MIN_LITERAL).then_some(length)
+    let parts = if pattern.starts_with('\u{2026}') { PARTS_ANYWHERE } else { PARTS };
+    (length >= MIN_LITERAL && length * parts >= text.len()).then_some(length)
 }
 
 fn rows() -> impl Iterator<Item = Row> {
@@ -131,6 +139,8 @@ mod tests {
         for (text, anchor) in [
             ("storageclass.storage.k8s.io \"fast\" not found", "class-missing"),
             ("claim Selector is not supported", "claim-selector"),
+            ("\"BAD\" is not a valid secret name", "secret-invalid"),
+            ("the PVC DataSource x must have a status of Bound.  Got Pending", "clone-unbound"),
             ("snapshot snap is not Ready", "snapshot-not-ready"),
             (
                 "failed to provision volume: rpc error: code = ResourceExhausted desc = full",
@@ -145,6 +155,9 @@ mod tests {
             assert_eq!(look_up(text).map(|it| it.anchor), Some(anchor), "{text}");
         }
         assert_eq!(look_up("the moon is full"), None);
+        let long =
+            format!("PersistentVolume x is invalid: a: Invalid value: {}: b", "x".repeat(300));
+        assert_eq!(look_up(&long), None);
     }
 
     #[test]

@@ -360,22 +360,9 @@ async fn claims_that_are_deleted_or_nobodys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_whose_plan_or_checks_stop_them() {
-    let spec = |field: &'static str, value: Value| {
-        Cluster::with_claim(move |claim| claim["spec"][field] = value)
-    };
+async fn claims_whose_plan_stops_them() {
     let foreign =
         json!({"kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "other"});
-    let secret = json!({
-        "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER,
-        "parameters": {
-            "csi.storage.k8s.io/provisioner-secret-name": "s",
-            "csi.storage.k8s.io/provisioner-secret-namespace": "csi",
-        },
-    });
-    let source = |group: &str, kind: &str| {
-        spec("dataSource", json!({"apiGroup": group, "kind": kind, "name": "src"}))
-    };
     let recorded = |cluster: Cluster| {
         let mut cluster = cluster;
         cluster.0[0]["metadata"]["finalizers"] = json!([FINALIZER]);
@@ -413,6 +400,29 @@ async fn claims_whose_plan_or_checks_stop_them() {
                 "the scheduler has not selected a node",
                 "",
             ),
+        ],
+        &CLAIM,
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_fail_a_check() {
+    let spec = |field: &'static str, value: Value| {
+        Cluster::with_claim(move |claim| claim["spec"][field] = value)
+    };
+    let secret = json!({
+        "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER,
+        "parameters": {
+            "csi.storage.k8s.io/provisioner-secret-name": "s",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "csi",
+        },
+    });
+    let source = |group: &str, kind: &str| {
+        spec("dataSource", json!({"apiGroup": group, "kind": kind, "name": "src"}))
+    };
+    check(
+        vec![
             case(
                 "selector",
                 spec("selector", json!({})),
@@ -536,7 +546,7 @@ async fn claims_that_were_tried() {
             case("full", claim().and(failed("ResourceExhausted", 60)), Waiting, "code = ResourceExhausted", "code-resourceexhausted"),
             case("the newest counts", claim().and(failed("Internal", 60)).and(failed("Aborted", 30)), Waiting, "code = Aborted", "code-aborted"),
             case("still open", claim().and(event("Provisioning", "Still provisioning volume for claim \"shop/data\": the driver still works on it; it is asked again until it is done", 5)), Waiting, "Still provisioning", "still-provisioning"),
-            case("no longer so", claim().and(event("ProvisioningFailed", "storageclass.storage.k8s.io \"fast\" not found", 5)), Waiting, "That cannot be found any more", "class-missing"),
+            case("no longer so", claim().and(event("ProvisioningFailed", "storageclass.storage.k8s.io \"fast\" not found", 5)), Waiting, "All that can be checked here is in order now", "class-missing"),
             case("nothing", claim(), Waiting, "All that can be checked is in order", "provisioning-begun"),
         ],
         &CLAIM,
@@ -583,9 +593,10 @@ async fn a_missing_right_is_named() {
         let cluster = claim();
         let server = Server::new(move |_, request| {
             let message = format!("{resource} is forbidden: User \"u\" cannot get it");
-            match request.url.split('?').next().unwrap().contains(resource) {
-                true => Answer::refusal(403, "Forbidden", &message),
-                false => cluster.answer(request),
+            if request.url.split('?').next().unwrap().contains(resource) {
+                Answer::refusal(403, "Forbidden", &message)
+            } else {
+                cluster.answer(request)
             }
         });
         let explained = explained(&server, &CLAIM).await;

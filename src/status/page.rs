@@ -188,6 +188,9 @@ fn calls_of(calls: &Calls) -> String {
         [class.class.clone(), running, limit, waiting]
     };
     let heading = format!("Calls of {method}, at most {limit} at once");
+    if classes.is_empty() {
+        return format!("<h2>{}</h2>\n<p>No call runs or waits.</p>\n", text(&heading));
+    }
     list(&heading, &["class", "running", "limit", "waiting"], classes.iter().map(row), *more)
 }
 
