@@ -18,7 +18,7 @@ use super::{
     call_record::{CallRecords, NotProtected, Record},
     index::{Change, ClaimIndex, ClaimSnapshot, Effects, Topic},
     plan::{Ask, Plan, plan},
-    reporting::{SETTLING, source_label},
+    reporting::{OPEN_CALL_RECHECK, SETTLING, source_label},
     save::{PvStore, Unsaved},
     state::{ClaimState, Next},
 };
@@ -381,10 +381,17 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Returns when to try again for a claim whose failure lasts until an object changes that
     /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
-    /// only to renew its event.
+    /// only to renew its event, or to give up a call that has been open for too long.
     fn retry_lasting(&self, uid: &str, why: &str) -> Action {
         let settled = self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING;
-        if settled { Action::RequeueAfter(AT_REST) } else { Action::Retry }
+        let has_open_call = |claim: ClaimSnapshot| claim.may_have_open_call();
+        match settled {
+            false => Action::Retry,
+            true if self.index.snapshot(uid).is_some_and(has_open_call) => {
+                Action::RequeueAfter(OPEN_CALL_RECHECK)
+            }
+            true => Action::RequeueAfter(AT_REST),
+        }
     }
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
