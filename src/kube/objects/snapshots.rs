@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::{Cow, NamespaceResourceScope, ObjectMeta, Resource, View, slim_metadata};
-use kube::core::ClusterResourceScope;
+use super::{
+    ClusterResourceScope, Cow, NamespaceResourceScope, ObjectMeta, Resource, View, slim_metadata,
+};
 
 view! {
     /// A VolumeSnapshot, which claims name as a source.
