@@ -1,7 +1,7 @@
 # The program alone, statically linked, in an otherwise empty image: no shell, no package, no library.
 #   docker build -t registry.example.com/csi-provisioner:0.1.0 .
-# It is built for the machine's own architecture (amd64, arm64). `.ci/release` makes the same image without a daemon,
-# and takes from the last stage below what is in it.
+# It is built for amd64 (CONTRIBUTING.md, "Release", says what arm64 lacks). `.ci/release` makes the same image without a
+# daemon, and takes from the last stage below what is in it.
 #
 # The build image is the one that this command prints; no layer of it comes into the result:
 #   docker buildx imagetools inspect rust:1.89-bookworm --format '{{.Manifest.Digest}}'
