@@ -87,7 +87,7 @@ impl ProvisionerSettings {
     /// Checks whether the driver can be asked to delete the volume.
     ///
     /// # Errors
-    /// As of [`ProvisionerSettings::handle`].
+    /// It is another driver's, or cannot be translated.
     pub fn check_handle(&self, volume: &Volume) -> Result<(), Failure> {
         self.handle(volume).map(drop)
     }

@@ -5,7 +5,7 @@
 //! the driver.
 
 use super::{
-    events::{last, reported, since},
+    events::{last_attempt, reported, since},
     observe::{ObservedClaim, Read},
     report::{Cause, Explanation, Standing},
 };
@@ -284,7 +284,7 @@ fn standing_after(code: &str) -> Standing {
 
 /// The last failure that an event reports. The checks pass now, so only the driver's answers still count.
 fn last_event(observed: &ObservedClaim) -> Option<Cause> {
-    let event = last(observed.events.found()?, &["ProvisioningFailed", "Provisioning"])?;
+    let event = last_attempt(observed.events.found()?)?;
     let code = super::handbook::grpc_code(&event.message);
     match (event.reason.as_str(), code) {
         (_, Some(code)) => Some(Cause::event(standing_after(code), reported(event, observed.now))),

@@ -13,6 +13,18 @@ pub(super) fn last<'a>(events: &'a [RecordedEvent], reasons: &[&str]) -> Option<
     events.max_by_key(|event| time(event))
 }
 
+/// The newest event about an attempt for a claim. That an attempt begins counts only if there is no other:
+/// it is reported right before each failure.
+pub(super) fn last_attempt(events: &[RecordedEvent]) -> Option<&RecordedEvent> {
+    let is_result = |event: &&RecordedEvent| match event.reason.as_str() {
+        "ProvisioningFailed" => true,
+        "Provisioning" => event.message.starts_with("Still "),
+        _ => false,
+    };
+    let results = events.iter().filter(is_result);
+    results.max_by_key(|event| time(event)).or_else(|| last(events, &["Provisioning"]))
+}
+
 /// The event in words: its text, how often and when it happened.
 pub(super) fn reported(event: &RecordedEvent, now: jiff::Timestamp) -> String {
     let when = time(event).map(|then| format!("{} ago", since(now, then)));

@@ -547,6 +547,7 @@ async fn claims_that_were_tried() {
             case("the newest counts", claim().and(failed("Internal", 60)).and(failed("Aborted", 30)), Waiting, "code = Aborted", "code-aborted"),
             case("still open", claim().and(event("Provisioning", "Still provisioning volume for claim \"shop/data\": the driver still works on it; it is asked again until it is done", 5)), Waiting, "Still provisioning", "still-provisioning"),
             case("no longer so", claim().and(event("ProvisioningFailed", "storageclass.storage.k8s.io \"fast\" not found", 5)), Waiting, "All that can be checked here is in order now", "class-missing"),
+            case("a beginning does not count", claim().and(failed("Internal", 60)).and(event("Provisioning", "External provisioner is provisioning volume", 5)), Waiting, "code = Internal", "code-internal"),
             case("nothing", claim(), Waiting, "All that can be checked is in order", "provisioning-begun"),
         ],
         &CLAIM,
