@@ -35,13 +35,13 @@ struct Object {
 const OBJECTS: [Object; 3] = [
     Object {
         name: "class",
-        claims: 4_000,
+        claims: 2_000,
         begins: |_| {},
         appears: |simulation| class(simulation, &json!({}), "Immediate"),
     },
     Object {
         name: "secret",
-        claims: 1_000,
+        claims: 500,
         begins: |simulation| {
             let secret = json!({
                 "csi.storage.k8s.io/provisioner-secret-name": "login",
@@ -57,7 +57,7 @@ const OBJECTS: [Object; 3] = [
     },
     Object {
         name: "label of the node",
-        claims: 1_000,
+        claims: 500,
         begins: |simulation| {
             node(simulation);
             class(simulation, &json!({}), "WaitForFirstConsumer");
