@@ -20,11 +20,10 @@ mod testing;
 use std::{collections::BTreeMap, ffi::OsString, ops::ControlFlow};
 
 use clap::{Arg, ArgAction, Command};
-use serde_json::Value;
 
 pub use self::finding::Report;
 use self::{
-    differences::Seen,
+    differences::Facts,
     finding::{Checked, Finding, NOT_CHECKED, Section, Severity},
     flags::CommandLine,
     manifest::{Manifest, Workload},
@@ -35,8 +34,8 @@ use crate::{
     csi_provisioner::reads_secret,
     flags::{CHECK, Flags},
     kube::{
-        ApiError, Client, Kind, Scope, View,
-        objects::{Claim, Event, StorageClass},
+        ApiError, Client, Scope, View,
+        objects::{Claim, RecordedEvent, StorageClass},
     },
     migration::Migration,
     preflight::Namespaces,
@@ -149,31 +148,29 @@ struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     async fn read(client: &'a Client) -> Result<Self, ApiError> {
-        let classes = list(client, |_| true).await?;
-        let claims = list(client, Claim::is_unbound).await?;
+        let classes = list(client, &Scope::all(), |_| true).await?;
+        let claims = list(client, &Scope::all(), Claim::is_unbound).await?;
         Ok(Self { client, claims, classes })
     }
 
-    /// The warnings about the claim.
-    async fn warnings(&self, claim: &Claim) -> Result<Vec<Value>, ApiError> {
-        let scope = Scope::namespace(claim.namespace())?.warnings_about(claim.uid());
-        let mut warnings = Vec::new();
-        let visit = |event| {
-            warnings.push(event);
-            ControlFlow::Continue(())
-        };
-        self.client.list_raw(&Kind::of::<Event>(), &scope, visit).await?;
-        Ok(warnings)
+    /// The events about the claim.
+    async fn events(&self, claim: &Claim) -> Result<Vec<RecordedEvent>, ApiError> {
+        let scope = Scope::namespace(claim.namespace())?;
+        list(self.client, &scope.about("PersistentVolumeClaim", claim.name()), |_| true).await
     }
 }
 
-async fn list<V: View>(client: &Client, is_kept: fn(&V) -> bool) -> Result<Vec<V>, ApiError> {
+async fn list<V: View>(
+    client: &Client,
+    scope: &Scope,
+    is_kept: fn(&V) -> bool,
+) -> Result<Vec<V>, ApiError> {
     let mut kept = Vec::new();
     let visit = |object| {
         kept.extend(Some(object).filter(is_kept));
         ControlFlow::Continue(())
     };
-    client.list(&Scope::all(), visit).await?;
+    client.list(scope, visit).await?;
     Ok(kept)
 }
 
@@ -244,14 +241,15 @@ impl Check<'_> {
         let listed = waiting.iter().take(claims::LISTED).filter(|(why, _)| why.has_events());
         for (_, claim) in listed {
             // Without the right to read events the reason must do.
-            let warnings = cluster.warnings(claim).await.unwrap_or_default();
-            messages.extend(claims::last_message(&warnings).map(|it| (claim.uid().to_owned(), it)));
+            let events = cluster.events(claim).await.unwrap_or_default();
+            let message = claims::last_warning(&events, claim);
+            messages.extend(message.map(|it| (claim.uid().to_owned(), it.to_owned())));
         }
         claims::findings(&waiting, &messages)
     }
 
     fn differences(&self, line: &CommandLine, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
-        differences::check(&Seen {
+        differences::check(&Facts {
             flags,
             workload: self.workload,
             has_retired: line.has_retired,

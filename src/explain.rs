@@ -7,7 +7,7 @@
 //! | `leader` | who leads, and what only the leader knows |
 //! | `claim`, `volume` | decide why the object stands where it stands: pure functions of what was read |
 //! | `events` | what the events about the object say |
-//! | `handbook` | what docs/troubleshooting.md says about a text |
+//! | `runbook` | what docs/troubleshooting.md says about a text |
 //! | `report` | the explanation and its output |
 //!
 //! The rules are the program's own: the plan of claims, the checks before a call, topology, and what is due
@@ -17,10 +17,10 @@
 mod arguments;
 mod claim;
 mod events;
-mod handbook;
 mod leader;
 mod observe;
 mod report;
+mod runbook;
 #[cfg(test)]
 mod tests;
 mod volume;

@@ -32,7 +32,7 @@ use self::{
 pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
     gates::Gates,
-    review::{Review, ReviewedFlag, Verdict, review},
+    review::{Fate, Review, ReviewedFlag, review},
     syntax::{CHECK, EXPLAIN, RELEASE_CLAIMS},
 };
 

@@ -185,7 +185,7 @@ impl Server {
         tasks.spawn("HTTP connection", async move {
             let ended = tokio::select! {
                 biased;
-                () = place.lost() => return tracing::trace!("an HTTP connection made room for another"),
+                () = place.lost() => return tracing::trace!("an HTTP connection was closed for another"),
                 ended = connection => ended,
             };
             match ended {

@@ -113,7 +113,7 @@ pub(super) fn node_deployment(
     tracing::info!(node = node.node_name, ?topology, "provisioning for this node only");
     if node.immediate_binding && !driver.capabilities().controller.contains(&Rpc::GetCapacity) {
         tracing::warn!(
-            "the driver does not tell its free space (GET_CAPACITY): claims with immediate binding are taken without asking for it"
+            "the driver does not report its free space (GET_CAPACITY): claims with immediate binding are taken without asking for it"
         );
     }
     if flags.leader_election.is_some() {

@@ -299,7 +299,7 @@ impl Inner {
     fn log_start(&self) {
         if !self.supports_get_capacity {
             tracing::warn!(
-                "the CSI driver does not say how much room it has (GET_CAPACITY): no new CSIStorageCapacity objects"
+                "the CSI driver does not report its free capacity (GET_CAPACITY): no new CSIStorageCapacity objects"
             );
         }
         if self.settings.node.is_some() {

@@ -2,18 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use super::{
-    finding::{Finding, Section, Severity},
-    manifest::text,
-};
+use super::finding::{Finding, Section, Severity};
 use crate::{
     controller::{
-        claims::call_record::status,
-        ownership::{ProvisionerIdentity, class_of_claim, selected_node},
+        claims::{call_record::status, plan::waits_for_a_node},
+        ownership::{ProvisionerIdentity, class_of_claim},
     },
-    kube::objects::{Claim, StorageClass, View as _},
+    kube::objects::{Claim, RecordedEvent, StorageClass, View as _},
 };
 
 /// How many claims are listed by name.
@@ -65,18 +60,13 @@ pub(super) fn waiting<'a>(
     waiting
 }
 
-/// The message of the last of some events.
-pub(super) fn last_message(events: &[Value]) -> Option<String> {
-    let time = |event: &Value| {
-        let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
-        times
-            .map(|time| text(event, time))
-            .into_iter()
-            .find(|time| !time.is_empty())
-            .map(str::to_owned)
+/// The message of the last warning among some events about the claim.
+pub(super) fn last_warning<'a>(events: &'a [RecordedEvent], claim: &Claim) -> Option<&'a str> {
+    let is_warning = |event: &&RecordedEvent| {
+        event.r#type == "Warning" && event.involved_object.uid == claim.uid()
     };
-    let last = events.iter().max_by_key(|event| time(event))?;
-    Some(text(last, "/message").to_owned())
+    let last = events.iter().filter(is_warning).max_by_key(|event| event.last_time())?;
+    Some(&last.message)
 }
 
 /// The findings about the waiting claims. `messages` has events by the claims' UIDs.
@@ -114,8 +104,6 @@ fn reason(
     if !identity.is_for_driver(claim) && (identity.is_for_another(claim) || !is_own_class) {
         return None;
     }
-    let late = class.and_then(|class| class.volume_binding_mode.as_deref())
-        == Some("WaitForFirstConsumer");
     Some(if status::read(claim).is_some() {
         Waiting::OpenCall
     } else if claim.is_terminating() {
@@ -126,7 +114,7 @@ fn reason(
         Waiting::ClassGone
     } else if !is_own_class {
         Waiting::OtherClass
-    } else if late && selected_node(claim).unwrap_or_default().is_empty() {
+    } else if class.is_some_and(|class| waits_for_a_node(claim, class)) {
         Waiting::NoConsumer
     } else {
         Waiting::Provisioning
@@ -204,14 +192,23 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_counts_whichever_field_has_its_time() {
+    fn the_last_warning_about_the_claim_counts() {
+        let event = |uid: &str, kind: &str, message: &str, second: u32| -> RecordedEvent {
+            serde_json::from_value(json!({
+                "involvedObject": {"uid": uid}, "type": kind, "message": message,
+                "lastTimestamp": format!("2026-01-01T00:00:0{second}Z"),
+            }))
+            .unwrap()
+        };
+        let mut of = claim("a", "now", &json!({}));
+        of.metadata.uid = Some("u".to_owned());
         let events = [
-            json!({"message": "a", "lastTimestamp": "2026-01-01T00:00:02Z"}),
-            json!({"message": "b", "series": {"lastObservedTime": "2026-01-01T00:00:03Z"},
-                   "lastTimestamp": "2026-01-01T00:00:01Z"}),
-            json!({"message": "c", "eventTime": "2026-01-01T00:00:01Z", "lastTimestamp": null}),
+            event("u", "Warning", "a", 1),
+            event("u", "Warning", "b", 2),
+            event("u", "Normal", "c", 3),
+            event("before", "Warning", "d", 4),
         ];
-        assert_eq!(last_message(&events).as_deref(), Some("b"));
-        assert_eq!(last_message(&[]), None);
+        assert_eq!(last_warning(&events, &of), Some("b"));
+        assert_eq!(last_warning(&[], &of), None);
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::flags::{ClaimProtection, Flags};
 
-/// When a row is seen.
+/// What a row applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     Always,
@@ -73,8 +73,8 @@ const PLACES: &[(When, Place)] = &[
     (When::KubeFeatures, Row("`KUBE_FEATURE_…` in the environment")),
 ];
 
-/// What decides which rows are seen.
-pub(super) struct Seen<'a> {
+/// What decides which rows apply.
+pub(super) struct Facts<'a> {
     pub(super) flags: &'a Flags,
     pub(super) workload: &'a Workload,
     pub(super) has_retired: bool,
@@ -82,7 +82,7 @@ pub(super) struct Seen<'a> {
     pub(super) migrates: bool,
 }
 
-impl Seen<'_> {
+impl Facts<'_> {
     fn holds(&self, when: When) -> bool {
         let Self { flags, workload, .. } = self;
         match when {
@@ -111,8 +111,8 @@ impl Seen<'_> {
 }
 
 /// The findings: one for each row or section.
-pub(super) fn check(seen: &Seen<'_>) -> Vec<Finding> {
-    let places = PLACES.iter().filter(|(when, _)| seen.holds(*when));
+pub(super) fn check(facts: &Facts<'_>) -> Vec<Finding> {
+    let places = PLACES.iter().filter(|(when, _)| facts.holds(*when));
     let finding = |(_, place): &(When, Place)| {
         let (subject, text) = match place {
             Row(row) => (*row, ""),
@@ -144,12 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_environment_decide_which_rows_are_seen() {
+    fn flags_and_environment_decide_which_rows_apply() {
         let rows = |args: &[&str]| {
             let (flags, workload) = (flags(args), workload("Deployment", args));
-            let seen =
-                Seen { flags: &flags, workload: &workload, has_retired: false, migrates: false };
-            check(&seen).into_iter().map(|it| it.subject).collect::<Vec<_>>()
+            let facts =
+                Facts { flags: &flags, workload: &workload, has_retired: false, migrates: false };
+            check(&facts).into_iter().map(|it| it.subject).collect::<Vec<_>>()
         };
         for (arg, row, expected) in [
             ("--leader-election", "lease identity", true),

@@ -6,7 +6,7 @@ use super::{
     finding::{Finding, Section, Severity},
     manifest::{Argument, Container, EnvValue},
 };
-use crate::flags::{Flags, Parsed, Refusal, ReviewedFlag, Verdict, review};
+use crate::flags::{Fate, Flags, Parsed, Refusal, ReviewedFlag, review};
 
 /// The command line as this program reads it.
 pub(super) struct CommandLine {
@@ -37,7 +37,7 @@ pub(super) fn check(provisioner: &Container) -> CommandLine {
             None
         }
     };
-    let is_retired = |flag: &ReviewedFlag| matches!(flag.verdict, Verdict::Retired { .. });
+    let is_retired = |flag: &ReviewedFlag| matches!(flag.fate, Fate::Retired { .. });
     CommandLine {
         flags,
         has_retired: review.flags.iter().any(is_retired),
@@ -52,34 +52,34 @@ fn finding(severity: Severity, subject: &str, text: &str) -> Finding {
 
 /// What becomes of one flag or gate.
 fn judged(flag: &ReviewedFlag) -> Finding {
-    let ReviewedFlag { spelled, verdict } = flag;
-    match verdict {
-        Verdict::Kept(Some(since)) => finding(
+    let ReviewedFlag { spelled, fate } = flag;
+    match fate {
+        Fate::Kept(Some(since)) => finding(
             Severity::Ok,
             spelled,
             &format!("kept; in external-provisioner since {since}, earlier releases end"),
         ),
-        Verdict::Kept(None) => finding(Severity::Ok, spelled, "kept"),
-        Verdict::Own => finding(
+        Fate::Kept(None) => finding(Severity::Ok, spelled, "kept"),
+        Fate::Own => finding(
             Severity::Note,
             spelled,
             "only here: external-provisioner ends, so remove it on the way back",
         ),
-        Verdict::Retired { releases: "none", advice } => finding(
+        Fate::Retired { releases: "none", advice } => finding(
             Severity::Note,
             spelled,
             &format!(
                 "accepted with a warning: {advice}; every release of external-provisioner ends"
             ),
         ),
-        Verdict::Retired { releases, advice } => finding(
+        Fate::Retired { releases, advice } => finding(
             Severity::Note,
             spelled,
             &format!(
                 "accepted with a warning: {advice}; external-provisioner knows it from {releases}, later releases end"
             ),
         ),
-        Verdict::Refused(error) => finding(
+        Fate::Refused(error) => finding(
             Severity::Fatal,
             spelled,
             &format!("the program ends: {error}; correct or remove it"),
@@ -105,7 +105,7 @@ fn parse(provisioner: &Container, args: Vec<String>) -> Result<Parsed, Refusal> 
 /// Why the program ends with these flags, unless a finding about one flag says so.
 fn refused(refusal: &Refusal, flags: &[ReviewedFlag]) -> Option<Finding> {
     let error = refusal.text.lines().last().unwrap_or_default();
-    let is_known = |flag: &ReviewedFlag| matches!(flag.verdict, Verdict::Refused(_));
+    let is_known = |flag: &ReviewedFlag| matches!(flag.fate, Fate::Refused(_));
     (!flags.iter().any(is_known))
         .then(|| finding(Severity::Fatal, "flags together", &format!("the program ends: {error}")))
 }

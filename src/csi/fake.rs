@@ -50,7 +50,7 @@ pub(super) enum Play {
 
 /// A call as received.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct Received {
     pub(super) path: String,
     pub(super) authority: String,
     pub(super) headers: HeaderMap,
@@ -66,7 +66,7 @@ pub(super) struct Fake {
 
 struct State {
     plays: BTreeMap<String, Play>,
-    seen: Vec<Seen>,
+    received: Vec<Received>,
     refuses: bool,
     dials: usize,
     /// Cancelled to break all connections.
@@ -154,7 +154,7 @@ impl Fake {
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
         let state = State {
             plays: BTreeMap::new(),
-            seen: Vec::new(),
+            received: Vec::new(),
             refuses: false,
             dials: 0,
             hangup: CancellationToken::new(),
@@ -187,13 +187,13 @@ impl Fake {
         std::mem::take(&mut self.state.lock().goaway).cancel();
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        self.state.lock().seen.clone()
+    pub(super) fn received(&self) -> Vec<Received> {
+        self.state.lock().received.clone()
     }
 
     /// The paths of the calls so far.
     pub(super) fn paths(&self) -> Vec<String> {
-        self.seen().into_iter().map(|seen| seen.path).collect()
+        self.received().into_iter().map(|received| received.path).collect()
     }
 
     pub(super) fn dials(&self) -> usize {
@@ -249,7 +249,12 @@ impl Fake {
         let authority = head.uri.authority().map(ToString::to_string).unwrap_or_default();
         let play = {
             let mut state = self.state.lock();
-            state.seen.push(Seen { path: path.clone(), authority, headers: head.headers, message });
+            state.received.push(Received {
+                path: path.clone(),
+                authority,
+                headers: head.headers,
+                message,
+            });
             state.plays.get(&path).cloned().unwrap_or_else(|| Play::status(12, "not scripted"))
         };
         self.act(play, &mut respond).await;

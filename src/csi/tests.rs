@@ -229,7 +229,7 @@ async fn a_call_carries_deadline_and_authority_as_grpc_gos_do() {
     let driver = connect(&fake).await.unwrap();
     let request = DeleteVolumeRequest { volume_id: "v".into(), ..DeleteVolumeRequest::default() };
     driver.delete_volume(request.clone(), false).await.unwrap();
-    let call = fake.seen().pop().unwrap();
+    let call = fake.received().pop().unwrap();
     assert_eq!((call.path.as_str(), call.authority.as_str()), (DELETE, "localhost"));
     assert_eq!(call.headers["grpc-timeout"], "10000000u");
     assert_eq!(call.headers["content-type"], "application/grpc");

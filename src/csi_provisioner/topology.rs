@@ -94,12 +94,12 @@ impl Topology {
         request: &mut ProvisionRequest,
     ) -> Result<Option<proto::TopologyRequirement>, NotSent> {
         let requirement = match request.topology.as_deref() {
-            Some(Pinned::Asked(requirement)) => requirement.clone(),
+            Some(Pinned::Requested(requirement)) => requirement.clone(),
             Some(Pinned::Recorded(recorded)) => self.repeat(request, recorded).await?,
             None => self.decide_now(request).await.map_err(Undecided::into_not_sent)?,
         };
         let to_proto = requirement.as_ref().map(to_proto);
-        request.topology = Some(Arc::new(Pinned::Asked(requirement)));
+        request.topology = Some(Arc::new(Pinned::Requested(requirement)));
         Ok(to_proto)
     }
 

@@ -285,7 +285,7 @@ fn standing_after(code: &str) -> Standing {
 /// The last failure that an event reports. The checks pass now, so only the driver's answers still count.
 fn last_event(observed: &ObservedClaim) -> Option<Cause> {
     let event = last_attempt(observed.events.found()?)?;
-    let code = super::handbook::grpc_code(&event.message);
+    let code = super::runbook::grpc_code(&event.message);
     match (event.reason.as_str(), code) {
         (_, Some(code)) => Some(Cause::event(standing_after(code), reported(event, observed.now))),
         ("Provisioning", None) => {

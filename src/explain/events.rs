@@ -10,7 +10,7 @@ pub(super) fn since(now: jiff::Timestamp, then: jiff::Timestamp) -> String {
 /// The newest event with one of these reasons.
 pub(super) fn last<'a>(events: &'a [RecordedEvent], reasons: &[&str]) -> Option<&'a RecordedEvent> {
     let events = events.iter().filter(|event| reasons.contains(&event.reason.as_str()));
-    events.max_by_key(|event| time(event))
+    events.max_by_key(|event| event.last_time())
 }
 
 /// The newest event about an attempt for a claim. That an attempt begins counts only if there is no other:
@@ -22,20 +22,14 @@ pub(super) fn last_attempt(events: &[RecordedEvent]) -> Option<&RecordedEvent> {
         _ => false,
     };
     let results = events.iter().filter(is_result);
-    results.max_by_key(|event| time(event)).or_else(|| last(events, &["Provisioning"]))
+    results.max_by_key(|event| event.last_time()).or_else(|| last(events, &["Provisioning"]))
 }
 
 /// The event in words: its text, how often and when it happened.
 pub(super) fn reported(event: &RecordedEvent, now: jiff::Timestamp) -> String {
-    let when = time(event).map(|then| format!("{} ago", since(now, then)));
+    let when = event.last_time().map(|then| format!("{} ago", since(now, then)));
     let when = when.unwrap_or_else(|| "at an unknown time".to_owned());
     let count = event.count.filter(|count| *count > 1);
     let count = count.map(|count| format!(", {count} times")).unwrap_or_default();
     format!("The last event says ({when}{count}): {}.", event.message.trim_end_matches('.'))
-}
-
-/// When it last happened.
-fn time(event: &RecordedEvent) -> Option<jiff::Timestamp> {
-    let created = event.metadata.creation_timestamp.as_ref();
-    event.last_timestamp.as_ref().or(event.first_timestamp.as_ref()).or(created).map(|it| it.0)
 }

@@ -59,7 +59,7 @@ pub(super) enum LeaseView {
 #[derive(Debug)]
 pub(super) enum StatusView {
     /// No address was given.
-    NotAsked,
+    NotRequested,
     /// It did not answer, for this reason.
     Failed(String),
     /// Its answer.
@@ -137,7 +137,7 @@ async fn pod_of(client: &Client, namespace: &str, holder: &str) -> String {
 
 /// Asks the status page at this address; `query` chooses what it lists.
 pub(super) async fn ask(address: Option<&str>, query: &[(&str, &str)]) -> StatusView {
-    let Some(address) = address else { return StatusView::NotAsked };
+    let Some(address) = address else { return StatusView::NotRequested };
     let parameters = query
         .iter()
         .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
@@ -203,7 +203,7 @@ impl Leader {
                 explanation.say("The status page is of a replica that does not lead.");
             }
             StatusView::Answered(status) => describe_driver(status, explanation),
-            StatusView::NotAsked => self.describe_command(explanation, arguments),
+            StatusView::NotRequested => self.describe_command(explanation, arguments),
         }
     }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::Serialize;
 
-use super::handbook;
+use super::runbook;
 use crate::plain_text::{cut, escaped};
 
 /// The longest text that is printed, in bytes.
@@ -135,8 +135,8 @@ impl Explanation {
         let Cause { standing, text, is_event, anchor, what_to_do } = cause;
         self.standing = self.standing.max(standing);
         let advice = match anchor {
-            Some(anchor) => handbook::at(anchor),
-            None if is_event => handbook::look_up(&text),
+            Some(anchor) => runbook::at(anchor),
+            None if is_event => runbook::look_up(&text),
             None => None,
         };
         let see = anchor.or_else(|| advice.as_ref().map(|advice| advice.anchor));

@@ -49,7 +49,7 @@ const SWITCH: Option<Takes> = Some(Takes::Switch);
 /// All of them.
 #[rustfmt::skip] // one line a flag: it is a table
 pub(super) const RETIRED: [Retired; 16] = [
-    flag("provisioner", "v0.2 to v1.6", VALUE, "it is ignored; the driver tells its name"),
+    flag("provisioner", "v0.2 to v1.6", VALUE, "it is ignored; the driver reports its name"),
     flag("connection-timeout", "v0.2 to v1.6", VALUE, "it is ignored; --timeout bounds the calls to the driver"),
     flag(ENABLE_LEADER_ELECTION, "v0.4 to v1.6", None, "use --leader-election"),
     flag(LEADER_ELECTION_TYPE, "v1.1 to v1.6", None, "leader election always uses Leases; remove it"),

@@ -27,12 +27,12 @@ pub struct ReviewedFlag {
     /// As on the command line: `--name=value`; an error has no flag.
     pub spelled: String,
     /// What becomes of it.
-    pub verdict: Verdict,
+    pub fate: Fate,
 }
 
 /// What becomes of a flag or a feature gate.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Fate {
     /// It has its meaning. With external-provisioner's first release that knows it, for flags.
     Kept(Option<&'static str>),
     /// It is a flag of this program only.
@@ -54,7 +54,7 @@ pub fn review(args: &[String]) -> Review {
     let flags = given.into_iter().flat_map(|(given, error)| reviewed(&given, error));
     let errors = errors
         .into_iter()
-        .map(|error| ReviewedFlag { spelled: String::new(), verdict: Verdict::Refused(error) });
+        .map(|error| ReviewedFlag { spelled: String::new(), fate: Fate::Refused(error) });
     Review { flags: flags.chain(errors).collect(), locks_endpoints: locks_endpoints(args) }
 }
 
@@ -67,39 +67,37 @@ fn locks_endpoints(args: &[String]) -> bool {
 fn reviewed(given: &Given, error: Option<String>) -> Vec<ReviewedFlag> {
     let Given { name, value } = given;
     let spelled = format!("--{name}={value}");
-    let verdict = match (error, gates::parse(value)) {
-        (Some(error), _) => Verdict::Refused(error),
+    let fate = match (error, gates::parse(value)) {
+        (Some(error), _) => Fate::Refused(error),
         (None, Ok(gates)) if name == "feature-gates" => {
             return gates.iter().map(|(gate, value)| reviewed_gate(gate, *value)).collect();
         }
         (None, _) => match (RETIRED.iter().find(|flag| flag.name == name), since(name)) {
-            (Some(flag), _) => Verdict::Retired { releases: flag.releases, advice: flag.advice },
-            (None, Some(since)) => Verdict::Kept(Some(since)),
-            (None, None) => Verdict::Own,
+            (Some(flag), _) => Fate::Retired { releases: flag.releases, advice: flag.advice },
+            (None, Some(since)) => Fate::Kept(Some(since)),
+            (None, None) => Fate::Own,
         },
     };
-    vec![ReviewedFlag { spelled, verdict }]
+    vec![ReviewedFlag { spelled, fate }]
 }
 
 fn reviewed_gate(gate: &str, value: bool) -> ReviewedFlag {
-    let verdict = match (gates::find_retired(gate), gates::judge(gate, value)) {
-        (Some(RetiredGate { releases, fate, .. }), _) => {
-            Verdict::Retired { releases, advice: fate }
-        }
-        (None, Judgement::Refuse(error)) => Verdict::Refused(error),
-        (None, Judgement::Fine | Judgement::Warn(_)) => Verdict::Kept(None),
+    let fate = match (gates::find_retired(gate), gates::judge(gate, value)) {
+        (Some(RetiredGate { releases, fate, .. }), _) => Fate::Retired { releases, advice: fate },
+        (None, Judgement::Refuse(error)) => Fate::Refused(error),
+        (None, Judgement::Fine | Judgement::Warn(_)) => Fate::Kept(None),
     };
-    ReviewedFlag { spelled: format!("--feature-gates={gate}={value}"), verdict }
+    ReviewedFlag { spelled: format!("--feature-gates={gate}={value}"), fate }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn verdict(arg: &str) -> Verdict {
+    fn fate(arg: &str) -> Fate {
         let mut review = review(&[arg.to_owned()]);
         assert_eq!(review.flags.len(), 1, "{arg}");
-        review.flags.remove(0).verdict
+        review.flags.remove(0).fate
     }
 
     #[test]
@@ -109,20 +107,17 @@ mod tests {
             ("-v5", Some("v0.2")),
             ("--feature-gates=Topology=true", None),
         ] {
-            assert_eq!(verdict(arg), Verdict::Kept(kept), "{arg}");
+            assert_eq!(fate(arg), Fate::Kept(kept), "{arg}");
         }
-        assert_eq!(verdict("--shutdown-timeout=5s"), Verdict::Own);
+        assert_eq!(fate("--shutdown-timeout=5s"), Fate::Own);
         for (arg, from) in [
             ("--provisioner=a", "v0.2 to v1.6"),
             ("--logtostderr", "v0.2 to v5.1"),
             ("--feature-gates=HonorPVReclaimPolicy=true", "v3.1 to v6.1"),
             ("--feature-gates=CSINodeInfo=true", "none"),
         ] {
-            let found = verdict(arg);
-            assert!(
-                matches!(found, Verdict::Retired { releases, .. } if releases == from),
-                "{arg}"
-            );
+            let found = fate(arg);
+            assert!(matches!(found, Fate::Retired { releases, .. } if releases == from), "{arg}");
         }
         for (arg, text) in [
             ("--nosuch=1", "unknown flag: --nosuch"),
@@ -130,8 +125,8 @@ mod tests {
             ("--feature-gates=NoSuch=true", "unrecognized feature gate: NoSuch"),
             ("--feature-gates=Topology", "invalid argument \"Topology\" for \"--feature-gates\""),
         ] {
-            let found = verdict(arg);
-            assert!(matches!(&found, Verdict::Refused(e) if e.starts_with(text)), "{found:?}");
+            let found = fate(arg);
+            assert!(matches!(&found, Fate::Refused(e) if e.starts_with(text)), "{found:?}");
         }
     }
 

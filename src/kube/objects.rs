@@ -155,79 +155,22 @@ macro_rules! view {
 
 mod bounded;
 mod clone_source;
+mod event;
 mod grants;
+mod pod;
 mod snapshots;
 
 pub use self::{
     bounded::MAX_NAME,
     clone_source::{ClaimCondition, CloneSource, CloneSourceStatus, ModifyVolumeStatus},
+    event::{Event, EventSeries, InvolvedObject, RecordedEvent},
     grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
+    pod::{ContainerStatus, Pod, PodStatus},
     snapshots::{
         SnapshotContentSpec, SnapshotContentStatus, SnapshotReference, SnapshotStatus,
         VolumeSnapshot, VolumeSnapshotContent,
     },
 };
-
-view! {
-    /// A core/v1 Event. Events are only written; of the answers only the metadata is read.
-    Event: Namespaced "" "v1" "Event" "events" {}
-}
-
-view! {
-    /// A core/v1 Event as others read it.
-    RecordedEvent: Namespaced "" "v1" "Event" "events" {
-        /// The object that it is about.
-        involved_object: InvolvedObject,
-        /// The reason, in one word.
-        reason: String,
-        /// The text.
-        message: String,
-        /// How often it has happened, for events that are counted.
-        count: Option<u32>,
-        /// When it last happened.
-        last_timestamp: Option<Time>,
-        /// When it first happened.
-        first_timestamp: Option<Time>,
-    }
-}
-
-/// The object that an event is about.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct InvolvedObject {
-    /// Its UID.
-    pub uid: String,
-}
-
-view! {
-    /// A Pod: what shows whether it works.
-    Pod: Namespaced "" "v1" "Pod" "pods" {
-        /// The current state.
-        status: PodStatus,
-    }
-}
-
-/// `status` of a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodStatus {
-    /// `Pending`, `Running`, `Succeeded` or `Failed`.
-    pub phase: String,
-    /// The containers.
-    pub container_statuses: Vec<ContainerStatus>,
-}
-
-/// The state of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ContainerStatus {
-    /// The container's name.
-    pub name: String,
-    /// Whether it is ready.
-    pub ready: bool,
-    /// How often it was started again.
-    pub restart_count: u32,
-}
 
 view! {
     /// A PersistentVolumeClaim.

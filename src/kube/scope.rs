@@ -37,23 +37,14 @@ impl Scope {
     /// Only the object named `name`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
-        // As apimachinery's `fields.EscapeValue`.
-        let name = name.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
-        Self { fields: Some(format!("metadata.name={name}")), ..self }
-    }
-
-    /// Only events of the type `Warning` about the object with `uid`.
-    #[must_use]
-    pub fn warnings_about(self, uid: &str) -> Self {
-        Self { fields: Some(format!("involvedObject.uid={uid},type=Warning")), ..self }
+        Self { fields: Some(format!("metadata.name={}", field_value(name))), ..self }
     }
 
     /// Only events about the object of this kind and name.
     #[must_use]
     pub fn about(self, kind: &str, name: &str) -> Self {
-        let name = Self::default().named(name).fields.unwrap_or_default();
-        let name = name.trim_start_matches("metadata.");
-        let fields = format!("involvedObject.kind={kind},involvedObject.{name}");
+        let name = field_value(name);
+        let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
         Self { fields: Some(fields), ..self }
     }
 
@@ -63,6 +54,11 @@ impl Scope {
         let fields = self.fields.iter().map(|text| ("&fieldSelector=", text));
         labels.chain(fields).flat_map(|(name, text)| [name.into(), query(text)]).collect()
     }
+}
+
+/// A value in a field selector, escaped as by apimachinery's `fields.EscapeValue`.
+fn field_value(text: &str) -> String {
+    text.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=")
 }
 
 #[cfg(test)]

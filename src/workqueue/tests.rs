@@ -398,13 +398,13 @@ async fn all_waiting_getters_get_a_key() {
 // === work ===
 
 #[derive(Default)]
-struct Seen {
+struct Processed {
     running: BTreeSet<u8>,
     most: usize,
     pieces: Vec<(u8, u64)>,
 }
 
-type Journal = Arc<parking_lot::Mutex<Seen>>;
+type Journal = Arc<parking_lot::Mutex<Processed>>;
 
 /// Works for `took` on each key and answers as `action` says; panics where it says nothing.
 fn start(

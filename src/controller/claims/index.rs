@@ -104,8 +104,8 @@ enum Listed {
     #[default]
     NotYet,
     /// Claims are listed at this resource version, beside a watch that began before: events of this
-    /// version and older are from before the list. `None`: the version is not a number, and tells
-    /// nothing.
+    /// version and older are from before the list. `None`: the version is not a number, and
+    /// shows nothing.
     Claims(Option<u64>),
     /// Claims, and after them PersistentVolumes, are listed. The version is that of the claims.
     Both(Option<u64>),

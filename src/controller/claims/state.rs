@@ -124,7 +124,7 @@ pub struct OpenCall {
     /// Whether enough final answers came while the claim was wanted: its node may be given back,
     /// and a changed class is accepted (safety rule 3).
     accepts_changes: bool,
-    /// Whether only a record tells of the call: this process has sent nothing yet.
+    /// Whether only a record shows the call: this process has sent nothing yet.
     is_only_recorded: bool,
 }
 

@@ -54,7 +54,7 @@ impl Record {
     /// The record of `request`, which has this digest.
     pub fn of(request: &ProvisionRequest, by: Recorder<'_>, digest: String) -> Self {
         let topology = request.topology.as_deref().map(|pinned| match pinned {
-            Pinned::Asked(asked) => Requirement::record(asked.as_ref()),
+            Pinned::Requested(asked) => Requirement::record(asked.as_ref()),
             Pinned::Recorded(recorded) => recorded.clone(),
         });
         let mut record = Self {
@@ -261,7 +261,7 @@ mod tests {
             Requirement::new((0..count).map(zone).collect(), 1)
         };
         for (asked, in_full) in [(zones(3), true), (None, true), (zones(2000), false)] {
-            let topology = Some(Arc::new(Pinned::Asked(asked.clone())));
+            let topology = Some(Arc::new(Pinned::Requested(asked.clone())));
             let record =
                 Record::of(&ProvisionRequest { topology, ..request() }, RECORDER, String::new());
             let read = Record::decode(&record.encode().unwrap()).unwrap();

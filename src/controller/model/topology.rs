@@ -25,7 +25,7 @@ pub struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pinned {
     /// The topology that this process has requested. `None`: the request had none.
-    Asked(Option<Requirement>),
+    Requested(Option<Requirement>),
     /// The topology that an earlier process has recorded.
     Recorded(Recorded),
 }

@@ -9,7 +9,6 @@
 use std::ops::ControlFlow;
 
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use super::{Client, MAX_ANSWER};
 use crate::kube::{
@@ -67,16 +66,6 @@ impl Client {
         };
         self.list_kind(kind, scope, note).await?;
         Ok((!versions.is_empty()).then(|| versions.join(",")))
-    }
-
-    /// Calls `visit` with all objects of `kind` in `scope`, with all their fields, until it breaks.
-    pub async fn list_raw(
-        &self,
-        kind: &Kind,
-        scope: &Scope,
-        visit: impl FnMut(Value) -> ControlFlow<()>,
-    ) -> Result<(), ApiError> {
-        self.list_kind(kind, scope, visit).await
     }
 
     async fn list_kind<V: DeserializeOwned>(

@@ -454,27 +454,27 @@ async fn after_a_worker_panic_the_call_is_open() {
 #[tokio::test(start_paused = true)]
 async fn the_same_obstacle_is_reported_once_while_its_event_lasts() {
     let index = with_claim();
-    let tells = |what: &str| index.report("u", Topic::Blocked(what, Duration::ZERO));
-    assert!(tells("class missing"));
+    let is_due = |what: &str| index.report("u", Topic::Blocked(what, Duration::ZERO));
+    assert!(is_due("class missing"));
     tokio::time::advance(EVENT_LASTS / 2).await;
-    assert!(!tells("class missing"));
+    assert!(!is_due("class missing"));
     tokio::time::advance(EVENT_LASTS / 2).await;
-    assert!(tells("class missing"), "events do not last for ever");
-    assert!(tells("class foreign"));
+    assert!(is_due("class missing"), "events do not last for ever");
+    assert!(is_due("class foreign"));
     assert!(!index.report("gone", Topic::Blocked("anything", Duration::ZERO)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_obstacle_that_may_pass_is_reported_after_a_while() {
     let index = with_claim();
-    let tells = |what: &str| index.report("u", Topic::Blocked(what, Duration::from_secs(5)));
-    assert!(!tells("class missing"));
+    let is_due = |what: &str| index.report("u", Topic::Blocked(what, Duration::from_secs(5)));
+    assert!(!is_due("class missing"));
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert!(!tells("class missing"));
-    assert!(!tells("class foreign"), "something else, from now on");
+    assert!(!is_due("class missing"));
+    assert!(!is_due("class foreign"), "something else, from now on");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(tells("class foreign"));
-    assert!(!tells("class foreign"));
+    assert!(is_due("class foreign"));
+    assert!(!is_due("class foreign"));
 }
 
 #[test]
