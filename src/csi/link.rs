@@ -19,7 +19,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum size of a response's headers, in bytes. Drivers put whole logs into `grpc-message`,
 /// for which hyper's default of 16 KiB is too low; with grpc-go's 16 MiB a few calls would exhaust
 /// a pod's memory.
-const MAX_HEADERS: u32 = 1 << 20;
+pub(super) const MAX_HEADERS: u32 = 1 << 20;
 
 /// The pauses between attempts to connect.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));

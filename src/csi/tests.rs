@@ -202,6 +202,19 @@ async fn a_status_with_a_long_message_is_still_the_drivers() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn headers_that_are_too_large_end_the_call_at_once() {
+    for size in [2 << 20, 16 << 20] {
+        let text: &'static str = "x".repeat(size).leak();
+        for play in [Play::status(13, text), Play::trailing(13, text)] {
+            let error = error_of(play).await;
+            let shown = format!("{size}: {error}");
+            assert_eq!((error.origin(), error.is_final()), (ErrorOrigin::Local, false), "{shown}");
+            assert!(error.message().contains("headers are larger than 1048576 bytes"), "{shown}");
+        }
+    }
+}
+
 #[test]
 fn errors_print_as_grpc_go_prints_them() {
     let printed = CallError::driver(Code::Cancelled, "x").to_string();

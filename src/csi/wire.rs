@@ -18,13 +18,16 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tonic::Code;
 
-use super::link::Link;
+use super::link::{Link, MAX_HEADERS};
 
 /// The maximum size of a response message, in bytes: the default of grpc-go and tonic.
 pub(super) const MAX_ANSWER: u32 = 4 << 20;
 
 /// The length of the prefix of each message: a flag and the message's length.
 const PREFIX: usize = 5;
+
+/// What h2 says when it refuses headers for their size. It closes the connection.
+const HEADERS_TOO_LARGE: [&str; 2] = ["too_many_continuations", "header_list_way_too_large"];
 
 /// How a call ended on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,13 +139,22 @@ impl tower::Service<Request<tonic::body::Body>> for Wire {
                     // hyper returns the request if it has not begun to write it.
                     trace.set_sent(refused.take_message().is_none());
                     let error = refused.into_error();
-                    trace.record_end(End::Broken(error_chain(&error)));
+                    trace.record_end(End::Broken(reason(&error)));
                     Err(error)
                 }
             }
         }
         .boxed()
     }
+}
+
+/// Why a call broke; what h2 says of headers that are too large is replaced by words for the driver's author.
+fn reason(error: &hyper::Error) -> String {
+    let chain = error_chain(error);
+    if HEADERS_TOO_LARGE.iter().any(|text| chain.contains(text)) {
+        return format!("the response's headers are larger than {MAX_HEADERS} bytes");
+    }
+    chain
 }
 
 fn observe_body(answer: Response<Incoming>, trace: CallTrace) -> Response<ObservedBody> {
@@ -212,7 +224,7 @@ impl Body for ObservedBody {
         let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &mut frame {
             Some(Ok(frame)) => self.record_frame(frame),
-            Some(Err(error)) => self.trace.record_end(End::Broken(error_chain(error))),
+            Some(Err(error)) => self.trace.record_end(End::Broken(reason(error))),
             None if self.requires_status => self.trace.record_end(End::NoStatus),
             None => {}
         }
