@@ -3,7 +3,7 @@
 //! Starts in the order driver, HTTP server, watches, leader election, work. Shuts down in the order new
 //! work, running calls, Lease, events, HTTP server. The transport to the API server, the connector to the
 //! driver, clock, random numbers and task spawner are passed in ([`Env`]), so that a simulation runs the
-//! same program. It works only while it holds the Lease. A part that ends unexpectedly ends the process
+//! same program. It works only while it holds the Lease. In shadow mode it starts only what reads. A part that ends unexpectedly ends the process
 //! with an error that names it. `main` parses the flags, handles signals and sets the exit code.
 
 mod capacity;
@@ -12,6 +12,7 @@ mod error;
 mod rights;
 mod serving;
 mod settings;
+mod shadow;
 mod support;
 
 use std::{sync::Arc, time::Duration};
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::error::Error;
 use self::{
     settings::{
-        controller_settings, lane_settings, node_deployment, protection_settings,
+        controller_settings, driver_facts, lane_settings, node_deployment, protection_settings,
         provisioner_settings,
     },
     support::{connect, has_topology, nodes, serves_attributes_classes},
@@ -104,9 +105,15 @@ pub async fn run_with_metrics(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
+    let program = async {
+        match &flags.shadow {
+            None => Program::run(&flags, &env, metrics, &tasks, &stop).await,
+            Some(shadow) => shadow::run(&flags, shadow, &env, metrics, &tasks, &stop).await,
+        }
+    };
     tokio::select! {
         biased;
-        outcome = Box::pin(Program::run(&flags, &env, metrics, &tasks, &stop)) => outcome,
+        outcome = Box::pin(program) => outcome,
         // The channel stays open, as `tasks` owns a sender.
         Some(ended) = ended.recv() => Err(ended.into()),
     }
@@ -200,7 +207,8 @@ impl<'a> Program<'a> {
             capacity::report_class_changes(&classes, publisher);
             publisher.refresher()
         });
-        let settings = provisioner_settings(flags, &base.driver, env, base.attributes_classes);
+        let facts = driver_facts(flags, &base.driver, env, base.attributes_classes);
+        let settings = provisioner_settings(flags, facts);
         let attachments = base.attachments();
         let protection = base.protection(&recorder);
         let topology = base.topology(&nodes);
@@ -349,7 +357,7 @@ impl<'a> Base<'a> {
 
     fn topology(&self, nodes: &Nodes) -> Option<Topology> {
         let settings = TopologySettings::new(self.flags);
-        has_topology(self.flags, &self.driver)
+        has_topology(self.flags, self.driver.capabilities())
             .then(|| Topology::new(nodes.clone(), self.lanes.objects.clone(), settings))
     }
 

@@ -3,10 +3,10 @@
 //!
 //! [`CsiProvisioner`] implements the controller's [`Provisioner`] trait. Each concept has its file:
 //! `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`, `access_modes`,
-//! `capabilities`, `data_source`, `defects` (of created volumes), `persistent_volume`, `deletion`,
-//! `reads` (shared reads), `attachments`, `topology`, `node_deployment` (which node a claim or
-//! volume belongs to), `errors`, `names`, and Go's `os.Expand` in `expand`. A retry of an open call
-//! sends the same request. Secrets are sent to the driver only. When to call is decided by
+//! `capabilities`, `data_source`, `defects` (of created volumes), `persistent_volume`, `prediction` (for
+//! shadow mode), `deletion`, `reads` (shared reads), `attachments`, `topology`, `node_deployment` (which
+//! node a claim or volume belongs to), `errors`, `names`, and Go's `os.Expand` in `expand`. A retry of an
+//! open call sends the same request. Secrets are sent to the driver only. When to call is decided by
 //! `controller`; the connection belongs to `csi`.
 
 mod access_modes;
@@ -26,6 +26,7 @@ mod names;
 pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
+mod prediction;
 mod reads;
 mod request;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -37,16 +38,16 @@ mod topology;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 
 pub use crate::flags::VolumeNaming;
 pub use attachments::Attachments;
 pub use ceph_rbd::CephRbd;
 use data_source::{Copyable, NotUsed};
-use defects::Defect;
 pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
+use persistent_volume::Requested;
+pub use prediction::{Prediction, Unpredicted};
 pub use reads::Reads;
 use request::Prepared;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -357,7 +358,14 @@ impl CsiProvisioner {
             }
         };
         let PreparedCreate { prepared, credentials, migration, .. } = create;
-        match self.persistent_volume(request, &prepared, migration, &volume) {
+        let requested = Requested {
+            settings: &self.0.settings,
+            has_topology: self.0.topology.is_some(),
+            request,
+            prepared: &prepared,
+            migration,
+        };
+        match requested.persistent_volume(&volume) {
             Ok(pv) => {
                 let handle = volume.volume_id;
                 Outcome::Provisioned(Box::new(ProvisionedVolume {
@@ -381,26 +389,6 @@ impl CsiProvisioner {
         let request = CreateVolumeRequest { secrets, ..create.prepared.request.clone() };
         let answer = self.0.driver.create_volume(connection, request, migrated).await;
         answer.and_then(created_volume)
-    }
-
-    /// Builds the PersistentVolume for a created volume; otherwise returns what makes the volume
-    /// unusable.
-    fn persistent_volume(
-        &self,
-        request: &ProvisionRequest,
-        prepared: &Prepared,
-        migration: Option<Migration>,
-        volume: &proto::Volume,
-    ) -> Result<PersistentVolume, Defect> {
-        if let Some(defect) = defects::find(prepared, volume) {
-            return Err(defect);
-        }
-        let affinity = self.0.topology.as_ref().and_then(|_| topology::affinity(volume));
-        let pv = persistent_volume::build(&self.0.settings, request, prepared, volume, affinity);
-        match migration {
-            None => Ok(pv),
-            Some(migration) => migration.to_in_tree(pv).map_err(Defect::Untranslatable),
-        }
     }
 
     /// Protects the source of a call that is about to begin. An open call is continued even if the

@@ -25,7 +25,7 @@ use self::{
     arguments::{
         Arguments, CapacityArguments, HttpArguments, KubernetesArguments, LeaderElectionArguments,
         LoggingArguments, MiscellaneousArguments, NamingArguments, NodeDeploymentArguments,
-        RetiredArguments,
+        RetiredArguments, ShadowArguments,
     },
     command::NoArguments,
 };
@@ -33,8 +33,9 @@ pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
     gates::Gates,
     review::{Fate, Review, ReviewedFlag, review},
-    syntax::{CHECK, EXPLAIN, RELEASE_CLAIMS},
+    syntax::{CHECK, EXPLAIN, RELEASE_CLAIMS, SHADOW_REPORT},
 };
+use crate::csi::Capabilities;
 
 /// This program's version.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
@@ -66,6 +67,24 @@ pub struct Flags {
     pub gates: Gates,
     /// Safety.
     pub safety: Safety,
+    /// Shadow mode; `None` without `--shadow`.
+    pub shadow: Option<Shadow>,
+}
+
+/// Shadow mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shadow {
+    /// `--shadow-driver`; `None` if the driver is asked.
+    pub driver: Option<ShadowDriver>,
+}
+
+/// A driver as flags describe it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShadowDriver {
+    /// `--shadow-driver`.
+    pub name: String,
+    /// `--shadow-capabilities`.
+    pub capabilities: Capabilities,
 }
 
 /// The connection to the API server.
@@ -223,6 +242,7 @@ impl Flags {
             logging,
             miscellaneous: MiscellaneousArguments { version: _, automaxprocs: _, feature_gates: _ },
             safety,
+            shadow,
             retired,
         } = arguments;
         Self {
@@ -245,6 +265,7 @@ impl Flags {
             logging: Logging::new(logging),
             gates,
             safety,
+            shadow: Shadow::new(shadow),
         }
     }
 }
@@ -328,6 +349,15 @@ impl LeaderElection {
             labels: leader_election_labels.into_iter().flatten().collect(),
             ..settings
         })
+    }
+}
+
+impl Shadow {
+    fn new(arguments: ShadowArguments) -> Option<Self> {
+        let ShadowArguments { shadow, shadow_driver, shadow_capabilities } = arguments;
+        let described = shadow_driver.zip(shadow_capabilities);
+        let driver = described.map(|(name, capabilities)| ShadowDriver { name, capabilities });
+        shadow.then_some(Self { driver })
     }
 }
 

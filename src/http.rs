@@ -1,11 +1,12 @@
 //! The HTTP server: metrics, health checks, profiles and pages.
 //!
 //! This module has the address, the connections and their limits; `routes` has the paths, `places` the
-//! limit on connections, `pprof` the profiles. Slow or many clients can neither exhaust the process nor
+//! limit on connections, `pprof` the profiles, `fetch` the client of subcommands. Slow or many clients can neither exhaust the process nor
 //! keep new clients out. On shutdown open requests are answered.
 
 mod address;
 mod answer;
+mod fetch;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod places;
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     address::AddressError,
+    fetch::{BoxError, fetch},
     routes::{LEADER_ELECTION_CHECK, Routes},
 };
 use self::{

@@ -12,7 +12,9 @@
 //! | [`flags`] | all flags, their defaults and checks, spelled as in external-provisioner |
 //! | [`check`] | the subcommand that checks a manifest before the switch from external-provisioner |
 //! | [`explain`] | the subcommand that says why a claim has no volume, or why a volume is not deleted |
+//! | [`shadow_report`] | the subcommand that prints the results of shadow mode |
 //! | [`status`] | the status page: what this process does now, as HTML and JSON |
+//! | [`shadow`] | shadow mode: compares what external-provisioner does with what this program would do |
 //! | [`csi_provisioner`] | provisioning by CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
 //! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the `Provisioner` trait |
 //! | [`source_protection`] | finalizers on the snapshots and claims from which volumes are created |
@@ -87,6 +89,8 @@ pub mod plain_text;
 pub mod preflight;
 pub mod release_claims;
 pub mod runtime;
+pub mod shadow;
+pub mod shadow_report;
 pub mod source_protection;
 pub mod status;
 mod table;

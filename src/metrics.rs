@@ -20,6 +20,7 @@ mod limiter;
 mod node;
 mod process;
 mod scrapes;
+mod shadow;
 mod text;
 mod workqueue;
 
@@ -40,6 +41,7 @@ pub use self::{
     limiter::{LimiterMetrics, LimitersMetrics},
     node::NodeMetrics,
     scrapes::ScrapeMetrics,
+    shadow::ShadowMetrics,
     workqueue::{QueueMetrics, WorkqueueMetrics},
 };
 
@@ -68,7 +70,8 @@ pub struct Metrics {
 type Refresher = Box<dyn Fn() + Send + Sync>;
 
 impl Metrics {
-    /// A new registry with every family but those of [`Metrics::serve`] and [`Metrics::capacity`].
+    /// A new registry with every family but those of [`Metrics::serve`], [`Metrics::capacity`] and
+    /// [`Metrics::shadow`].
     ///
     /// # Errors
     /// If two families share a name, which is a bug that tests find.
@@ -103,6 +106,14 @@ impl Metrics {
     /// Those of [`Metrics::new`]; also if called twice.
     pub fn capacity(&self) -> Result<CapacityMetrics, Error> {
         CapacityMetrics::new(&self.families)
+    }
+
+    /// Adds the metrics of shadow mode, with these values of its labels.
+    ///
+    /// # Errors
+    /// Those of [`Metrics::new`]; also if called twice.
+    pub fn shadow(&self, subjects: &[&str], verdicts: &[&str]) -> Result<ShadowMetrics, Error> {
+        ShadowMetrics::new(&self.families, subjects, verdicts)
     }
 
     /// Registers `refresh` to be called before each scrape, for gauges that are computed from what they

@@ -16,7 +16,13 @@ pub use crate::controller::overview::{
     Blocked, Calls, ClassCalls, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress,
     Query, QueueState,
 };
-use crate::{csi::Driver, flags, runtime::Clock};
+use crate::{
+    csi::{Capabilities, Driver},
+    flags,
+    http::{BoxError, fetch},
+    runtime::Clock,
+    shadow::ShadowReport,
+};
 
 /// The path of the JSON.
 pub const JSON_PATH: &str = "/status.json";
@@ -37,6 +43,9 @@ pub struct Status {
     pub not_ready: Option<String>,
     /// The permissions that are missing, with the rules to add.
     pub missing_rights: Vec<String>,
+    /// The results of shadow mode; `None` for a process that works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<ShadowReport>,
     /// What is in work.
     #[serde(flatten)]
     pub work: Overview,
@@ -81,8 +90,8 @@ impl MissingRightsNow {
 
 /// What the status is read from.
 pub struct Sources {
-    /// The driver.
-    pub driver: Driver,
+    /// Reads the state of the driver.
+    pub driver: Box<dyn Fn() -> DriverStatus + Send + Sync>,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// The missing permissions.
@@ -93,6 +102,8 @@ pub struct Sources {
     pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Reads what the controller works on.
     pub work: Box<dyn Fn(&Query) -> Overview + Send + Sync>,
+    /// Reads the results of shadow mode.
+    pub shadow: Option<Box<dyn Fn() -> ShadowReport + Send + Sync>>,
 }
 
 impl Sources {
@@ -101,23 +112,29 @@ impl Sources {
         Status {
             version: flags::VERSION.to_owned(),
             time: format!("{:.0}", self.clock.wall()),
-            driver: DriverStatus::of(&self.driver),
+            driver: (self.driver)(),
             leader: (self.leader)(),
             not_ready: (self.readiness)().err(),
             missing_rights: self.missing_rights.0.lock().clone(),
+            shadow: self.shadow.as_ref().map(|shadow| shadow()),
             work: (self.work)(query),
         }
     }
 }
 
 impl DriverStatus {
-    fn of(driver: &Driver) -> Self {
-        let capabilities = driver.capabilities();
+    /// The state of a driver that is called.
+    pub fn of(driver: &Driver) -> Self {
+        Self::new(driver.name(), driver.capabilities(), driver.connection().is_up())
+    }
+
+    /// The state of a driver of this name and with these capabilities.
+    pub fn new(name: &str, capabilities: &Capabilities, is_connected: bool) -> Self {
         let plugin = capabilities.plugin.iter().map(|it| it.as_str_name().to_owned());
         let controller = capabilities.controller.iter().map(|it| it.as_str_name().to_owned());
         Self {
-            name: driver.name().to_owned(),
-            is_connected: driver.connection().is_up(),
+            name: name.to_owned(),
+            is_connected,
             plugin_capabilities: plugin.collect(),
             controller_capabilities: controller.collect(),
         }
@@ -125,6 +142,18 @@ impl DriverStatus {
 }
 
 impl Status {
+    /// Fetches the status of the process with this status page; `query` chooses what it lists.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn fetch(address: &str, query: &str) -> Result<Self, String> {
+        let read = async {
+            let body = fetch(address, &format!("{JSON_PATH}?{query}")).await?;
+            Ok::<_, BoxError>(serde_json::from_slice(&body)?)
+        };
+        read.await.map_err(|why| format!("{address}: {why}"))
+    }
+
     /// The page.
     pub fn to_html(&self) -> String {
         page::page(self)

@@ -8,12 +8,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Error, Program};
 use crate::{
-    flags, http,
+    flags,
+    flags::Flags,
+    http,
     http::{Routes, Server},
     leader::CandidateIdentity,
+    metrics::Metrics,
     runtime::Tasks,
     status,
-    status::{LeaderStatus, Sources},
+    status::{DriverStatus, LeaderStatus, Sources},
 };
 
 /// The time for open requests to the HTTP servers at shutdown.
@@ -22,50 +25,34 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 impl Program<'_> {
     /// Starts the HTTP servers.
     pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, Error> {
-        let mut servers = RunningServers(Vec::new());
-        if let Some(flags) = &self.flags.http {
-            let routes = self.routes(flags, tasks)?;
-            servers.start(Server::bind(&flags.address, routes).await?, tasks);
-        }
-        if let Some(address) = &self.flags.status {
-            servers.start(Server::bind(address, self.status_routes()).await?, tasks);
-        }
-        Ok(servers)
+        let routes = |flags| self.routes(flags, tasks);
+        let metrics = self.flags.http.as_ref().map(routes).transpose()?;
+        RunningServers::bind(self.flags, metrics, || self.status_routes(), tasks).await
     }
 
     /// Metrics, health checks and profiles.
     fn routes(&self, flags: &flags::Http, tasks: &Tasks) -> Result<Routes, Error> {
-        let metrics = self.metrics.clone();
-        let health = self.health.clone();
-        let scrapes = metrics.serve(self.driver.name())?;
-        let mut routes = Routes::new(&flags.metrics_path, move || scrapes.count(|| metrics.text()))
-            .check("/healthz", || Ok(()))
-            .check("/readyz", self.readiness());
-        if flags.leader_election_check && self.flags.leader_election.is_some() {
-            let check = move || health.check().map_err(|error| error.to_string());
-            routes = routes.check(http::LEADER_ELECTION_CHECK, check);
+        let routes = routes(flags, &self.metrics, self.driver.name(), self.readiness(), tasks)?;
+        if !flags.leader_election_check || self.flags.leader_election.is_none() {
+            return Ok(routes);
         }
-        Ok(if flags.pprof { routes.profiles(tasks.clone()) } else { routes })
+        let health = self.health.clone();
+        let check = move || health.check().map_err(|error| error.to_string());
+        Ok(routes.check(http::LEADER_ELECTION_CHECK, check))
     }
 
     /// The status page and its JSON.
     fn status_routes(&self) -> Routes {
-        let sources = Arc::new(Sources {
-            driver: self.driver.clone(),
+        let driver = self.driver.clone();
+        status_routes(Sources {
+            driver: Box::new(move || DriverStatus::of(&driver)),
             clock: Arc::clone(&self.env.clock),
             missing_rights: self.missing_rights.clone(),
             leader: Box::new(self.leader_status()),
             readiness: Box::new(self.readiness()),
             work: Box::new(self.controller.overview()),
-        });
-        let of_json = Arc::clone(&sources);
-        let page = move |query: &str| sources.read(&status::query(query)).to_html();
-        let json = move |query: &str| of_json.read(&status::query(query)).to_json();
-        Routes::default().page("/", "text/html; charset=utf-8", page).page(
-            status::JSON_PATH,
-            "application/json",
-            json,
-        )
+            shadow: None,
+        })
     }
 
     /// Returns a function that reads the state of leader election.
@@ -82,6 +69,35 @@ impl Program<'_> {
     }
 }
 
+/// Metrics, health checks and profiles of a process for this driver.
+pub(super) fn routes(
+    flags: &flags::Http,
+    metrics: &Metrics,
+    driver: &str,
+    readiness: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    tasks: &Tasks,
+) -> Result<Routes, Error> {
+    let scrapes = metrics.serve(driver)?;
+    let metrics = metrics.clone();
+    let routes = Routes::new(&flags.metrics_path, move || scrapes.count(|| metrics.text()))
+        .check("/healthz", || Ok(()))
+        .check("/readyz", readiness);
+    Ok(if flags.pprof { routes.profiles(tasks.clone()) } else { routes })
+}
+
+/// The status page and its JSON, of these sources.
+pub(super) fn status_routes(sources: Sources) -> Routes {
+    let sources = Arc::new(sources);
+    let of_json = Arc::clone(&sources);
+    let page = move |query: &str| sources.read(&status::query(query)).to_html();
+    let json = move |query: &str| of_json.read(&status::query(query)).to_json();
+    Routes::default().page("/", "text/html; charset=utf-8", page).page(
+        status::JSON_PATH,
+        "application/json",
+        json,
+    )
+}
+
 /// The running HTTP servers.
 pub(super) struct RunningServers(Vec<RunningServer>);
 
@@ -91,6 +107,23 @@ struct RunningServer {
 }
 
 impl RunningServers {
+    /// Starts the servers that the flags ask for, with these routes.
+    pub(super) async fn bind(
+        flags: &Flags,
+        metrics: Option<Routes>,
+        status: impl FnOnce() -> Routes,
+        tasks: &Tasks,
+    ) -> Result<Self, Error> {
+        let mut servers = Self(Vec::new());
+        if let (Some(http), Some(routes)) = (&flags.http, metrics) {
+            servers.start(Server::bind(&http.address, routes).await?, tasks);
+        }
+        if let Some(address) = &flags.status {
+            servers.start(Server::bind(address, status()).await?, tasks);
+        }
+        Ok(servers)
+    }
+
     fn start(&mut self, server: Server, tasks: &Tasks) {
         let stop = CancellationToken::new();
         let (end, ended) = oneshot::channel();

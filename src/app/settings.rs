@@ -79,18 +79,7 @@ pub(super) fn protection_settings(
 }
 
 /// The CSI provisioner's settings. Logs whether the driver replaces an in-tree plugin.
-pub(super) fn provisioner_settings(
-    flags: &Flags,
-    driver: &Driver,
-    env: &Env,
-    volume_attributes_classes: bool,
-) -> ProvisionerSettings {
-    let facts = DriverFacts {
-        name: driver.name().to_owned(),
-        capabilities: driver.capabilities().clone(),
-        identity: identity(flags, driver.name(), &*env.clock, &*env.random),
-        volume_attributes_classes,
-    };
+pub(super) fn provisioner_settings(flags: &Flags, facts: DriverFacts) -> ProvisionerSettings {
     let settings = ProvisionerSettings::new(flags, facts);
     if let Some(migration) = settings.migration {
         tracing::info!(
@@ -99,6 +88,21 @@ pub(super) fn provisioner_settings(
         );
     }
     settings
+}
+
+/// What the driver says of itself, and a new identity of this process.
+pub(super) fn driver_facts(
+    flags: &Flags,
+    driver: &Driver,
+    env: &Env,
+    volume_attributes_classes: bool,
+) -> DriverFacts {
+    DriverFacts {
+        name: driver.name().to_owned(),
+        capabilities: driver.capabilities().clone(),
+        identity: identity(flags, driver.name(), &*env.clock, &*env.random),
+        volume_attributes_classes,
+    }
 }
 
 /// The node deployment, if the flags ask for it. Logs what to consider.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::{Env, Error};
 use crate::{
-    csi::{Address, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
+    csi::{
+        Address, Capabilities, Driver, DriverSettings,
+        proto::plugin_capability::service::Type as Service,
+    },
     flags::Flags,
     kube::{Client, objects::VolumeAttributesClass},
     metrics::Metrics,
@@ -14,9 +17,9 @@ use crate::{
 };
 
 /// Whether topology is used: the feature gate is on and the driver supports it.
-pub(super) fn has_topology(flags: &Flags, driver: &Driver) -> bool {
+pub(super) fn has_topology(flags: &Flags, capabilities: &Capabilities) -> bool {
     let capability = Service::VolumeAccessibilityConstraints;
-    flags.gates.topology && driver.capabilities().plugin.contains(&capability)
+    flags.gates.topology && capabilities.plugin.contains(&capability)
 }
 
 /// Creates the cache of nodes: with node deployment only this node, with the topology that the driver

@@ -106,7 +106,8 @@ impl ProvisionerSettings {
         Ok(self.translated(volume)?.node_affinity.map(Cow::Owned))
     }
 
-    fn translated(&self, volume: &Volume) -> Result<CsiVolume, Failure> {
+    /// The CSI form of an in-tree PersistentVolume.
+    pub(super) fn translated(&self, volume: &Volume) -> Result<CsiVolume, Failure> {
         let foreign = || {
             Failure::new(format!(
                 "the volume belongs to an in-tree plugin that the CSI driver {:?} did not take over from, but its annotation names the driver: it is not deleted",

@@ -1,7 +1,8 @@
 //! Builds a PersistentVolume from the driver's response.
 //!
-//! Sets every field that comes from the driver or the class. Pure. The controller adds claimRef,
-//! class name, protection finalizer and provisioner annotation.
+//! Sets every field that comes from the driver or the class, and translates the PersistentVolume of an
+//! in-tree class. Pure. The controller adds claimRef, class name, protection finalizer and provisioner
+//! annotation.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +14,20 @@ use k8s_openapi::{
 use super::{
     ProvisionerSettings,
     access_modes::is_block,
+    defects::{self, Defect},
     request::{Prepared, SecretReferences},
     secrets::SecretReference,
+    topology,
 };
 use crate::{
     controller::provisioner::ProvisionRequest,
     csi::proto::{CreateVolumeRequest, Volume, volume_capability::access_mode::Mode},
     kube::quantity::Quantity,
+    migration::Migration,
 };
 
 /// The volume attribute with the identity of the process that provisioned the volume.
-const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+pub(super) const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 /// The annotation with the name of the secret for deletion; always set, empty without a secret.
 pub(super) const DELETION_SECRET_NAME: &str =
     "volume.kubernetes.io/provisioner-deletion-secret-name";
@@ -34,6 +38,38 @@ pub(super) const DELETION_SECRET_NAMESPACE: &str =
 const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-name";
 /// The annotation with its namespace.
 const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
+
+/// A request, and what its PersistentVolume depends on beside the driver's response.
+#[derive(Clone, Copy)]
+pub(super) struct Requested<'a> {
+    pub(super) settings: &'a ProvisionerSettings,
+    /// Whether the driver has topology.
+    pub(super) has_topology: bool,
+    pub(super) request: &'a ProvisionRequest,
+    pub(super) prepared: &'a Prepared,
+    /// The translation, if the class is the in-tree plugin's.
+    pub(super) migration: Option<Migration>,
+}
+
+impl Requested<'_> {
+    /// Builds the PersistentVolume for `volume`, which the driver created for the request; otherwise
+    /// returns what makes the volume unusable.
+    pub(super) fn persistent_volume(
+        self,
+        volume: &Volume,
+    ) -> Result<core::PersistentVolume, Defect> {
+        let Self { settings, has_topology, request, prepared, migration } = self;
+        if let Some(defect) = defects::find(prepared, volume) {
+            return Err(defect);
+        }
+        let affinity = has_topology.then(|| topology::affinity(volume)).flatten();
+        let pv = build(settings, request, prepared, volume, affinity);
+        match migration {
+            None => Ok(pv),
+            Some(migration) => migration.to_in_tree(pv).map_err(Defect::Untranslatable),
+        }
+    }
+}
 
 /// Builds the PersistentVolume for `volume`, which the driver created for the request and which is
 /// accessible from `affinity`.

@@ -31,7 +31,7 @@ impl Reads {
     }
 
     /// An attempt with these objects failed: drops their shared results.
-    pub(super) fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
+    pub(crate) fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
         let (secret, class) = (Kind::of::<Secret>(), Kind::of::<VolumeAttributesClass>());
         for Dependency { kind, namespace, name, .. } in read {
             let (namespace, name) = (namespace.as_deref(), name.as_deref().unwrap_or_default());

@@ -84,7 +84,7 @@ impl Topology {
     }
 
     /// Waits until the nodes have been listed once.
-    pub(super) async fn listed(&self) {
+    pub(crate) async fn listed(&self) {
         self.nodes.listed().await;
     }
 

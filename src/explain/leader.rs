@@ -3,16 +3,10 @@
 //! The Lease is read from the API server. What only the leader knows is on its status page, which is asked
 //! over HTTP where `--status-endpoint` names an address that can be reached.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::ops::ControlFlow;
 
-use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tokio::{net::TcpStream, time::timeout};
 
 use super::report::{Cause, Explanation, Standing};
 use crate::{
@@ -22,14 +16,8 @@ use crate::{
     },
     leader,
     leader::{LeaseError, Leases, WholeLease},
-    status::{JSON_PATH, Status},
+    status::Status,
 };
-
-/// How long the status page may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The most that is read of it, in bytes.
-const MAX_BODY: usize = 4 << 20;
 
 /// What is known of the leader.
 #[derive(Debug)]
@@ -141,32 +129,9 @@ pub(super) async fn ask(address: Option<&str>, query: &[(&str, &str)]) -> Status
     let parameters = query
         .iter()
         .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
-    let path = format!("{JSON_PATH}?{}", parameters.collect::<Vec<_>>().join("&"));
-    let answer = timeout(TIMEOUT, get(address, &path)).await;
-    let answer = answer.unwrap_or_else(|_| Err("no answer in time".into()));
-    match answer.and_then(|body| Ok(serde_json::from_slice(&body)?)) {
+    match Status::fetch(address, &parameters.collect::<Vec<_>>().join("&")).await {
         Ok(status) => StatusView::Answered(Box::new(status)),
-        Err(why) => StatusView::Failed(format!("{address}: {why}")),
-    }
-}
-
-async fn get(address: &str, path: &str) -> Result<Bytes, tower::BoxError> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(path).header(header::HOST, address).body(Empty::<Bytes>::new())?;
-    let exchange = async {
-        let response = sender.send_request(request).await?;
-        if !response.status().is_success() {
-            return Err(format!("it answers {}", response.status()).into());
-        }
-        Ok(Limited::new(response.into_body(), MAX_BODY).collect().await?.to_bytes())
-    };
-    tokio::pin!(exchange);
-    tokio::select! {
-        biased;
-        answer = &mut exchange => answer,
-        // The connection may end right before the answer is taken.
-        ended = connection => { ended?; exchange.await }
+        Err(why) => StatusView::Failed(why),
     }
 }
 

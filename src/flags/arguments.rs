@@ -3,7 +3,7 @@
 //! This is the one description of the flags, in the order of the usage and of `docs/flags.md`. A
 //! field's name is the flag's name unless `long` says otherwise; its comment is the help. A bool is a
 //! switch: its value may be left out. Names, types and defaults are external-provisioner's (v6.3.0),
-//! except for the last group and the status page. What the values mean, and which of them contradict each other, is left to
+//! except for the last two groups and the status page. What the values mean, and which of them contradict each other, is left to
 //! the parent and to [`check`](super::check).
 
 #![allow(clippy::struct_excessive_bools, clippy::struct_field_names)] // flags, named as such
@@ -18,10 +18,13 @@ use clap::{
 use super::{
     ClaimProtection, Owner, gates,
     values::{
-        CapacitySwitch, Labels, Vmodule, boolean, bytes, capacity_switch, claim_protection,
-        duration, float, goflag, int, labels, level, nanos, optional_duration, uint, vmodule,
+        CapacitySwitch, Labels, Vmodule, boolean, bytes, capabilities, capacity_switch,
+        claim_protection, duration, float, goflag, int, labels, level, nanos, optional_duration,
+        uint, vmodule,
     },
 };
+
+use crate::csi::Capabilities;
 
 /// The value of each flag: as given, or its default.
 #[derive(Debug, Parser)]
@@ -50,6 +53,8 @@ pub(super) struct Arguments {
     pub(super) miscellaneous: MiscellaneousArguments,
     #[command(flatten)]
     pub(super) safety: Safety,
+    #[command(flatten)]
+    pub(super) shadow: ShadowArguments,
     #[command(flatten)]
     pub(super) retired: RetiredArguments,
 }
@@ -316,6 +321,23 @@ pub struct Safety {
     #[arg(long, value_name = "duration", default_value = "1h", value_parser = optional_duration)]
     pub claim_protection_timeout: OptionalDuration,
 }
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Shadow mode (not in external-provisioner)")]
+pub(super) struct ShadowArguments {
+    /// Run beside external-provisioner and compare what it does with what this program would have
+    /// done; nothing is written, and the driver is only asked who it is and what it can do
+    #[arg(long, value_name = "bool", default_value = "false", value_parser = boolean)]
+    pub(super) shadow: bool,
+    /// With --shadow, the driver's name, where its socket is not at hand
+    #[arg(long, value_name = "string")]
+    pub(super) shadow_driver: Option<String>,
+    /// With --shadow-driver, the capabilities of the plug-in and of its controller service, as the
+    /// CSI specification names them
+    #[arg(long, value_name = "NAME,...", value_parser = capabilities)]
+    pub(super) shadow_capabilities: Option<Capabilities>,
+}
+
 /// The flags of earlier releases that still have an effect; [`retired`](super::retired) has all.
 #[derive(Debug, Args)]
 pub(super) struct RetiredArguments {

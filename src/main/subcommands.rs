@@ -10,6 +10,7 @@ use csi_provisioner::{
     release_claims,
     release_claims::{Report, Request},
     runtime::{Clock, Gate, Generator, SystemClock},
+    shadow_report,
 };
 
 use super::{host, runtime, transport};
@@ -20,6 +21,7 @@ pub(super) fn run(name: &OsStr) -> Option<ExitCode> {
         release_claims::NAME => Some(release_claims()),
         check::NAME => Some(check()),
         explain::NAME => Some(explain()),
+        shadow_report::NAME => Some(shadow_report()),
         _ => None,
     }
 }
@@ -80,6 +82,22 @@ async fn explanation(request: &explain::Request) -> explain::Explanation {
     match client {
         Ok(client) => explain::run(&client, &*clock, request, namespace).await,
         Err(why) => explain::unreachable(request, &why),
+    }
+}
+
+/// Runs `csi-provisioner shadow-report`: prints the results to stdout.
+fn shadow_report() -> ExitCode {
+    let request = match shadow_report::Request::parse(env::args_os().skip(2)) {
+        Ok(request) => request,
+        Err(refusal) => return refuse_arguments(&refusal),
+    };
+    let Ok(runtime) = runtime() else { return ExitCode::from(shadow_report::FAILED) };
+    match runtime.block_on(shadow_report::run(&request)) {
+        Ok((text, code)) => {
+            print!("{text}");
+            ExitCode::from(code)
+        }
+        Err(why) => refuse_arguments(&(why, shadow_report::FAILED)),
     }
 }
 

@@ -8,7 +8,11 @@ use super::{
     Blocked, Calls, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, QueueState,
     Status,
 };
-use crate::{controller::claims::state::Stage, plain_text::in_html as text};
+use crate::{
+    controller::claims::state::Stage,
+    plain_text::in_html as text,
+    shadow::{self, ShadowReport},
+};
 
 const STYLE: &str = "\
 body{font:16px/1.4 system-ui,sans-serif;margin:0 auto;padding:0 1em 2em;max-width:70em;color:#111;background:#fff}\
@@ -23,6 +27,9 @@ th{white-space:nowrap}.bad{color:#a00}\
 
 /// The page about this status.
 pub(super) fn page(status: &Status) -> String {
+    if let Some(report) = &status.shadow {
+        return shadow(status, report);
+    }
     let Overview { claims, volumes, calls, queues } = &status.work;
     let mut page = head(status);
     page += &summary(status);
@@ -44,8 +51,44 @@ pub(super) fn page(status: &Status) -> String {
         page += &calls_of(calls);
     }
     page += &list("Queues", &["queue", "ready", "in work", "later"], queues.iter().map(queue), 0);
-    page.push_str("<p><a href=\"status.json\">The same as JSON</a></p>\n");
+    page += FOOT;
     page
+}
+
+const FOOT: &str = "<p><a href=\"status.json\">The same as JSON</a></p>\n";
+
+/// The page of shadow mode.
+fn shadow(status: &Status, report: &ShadowReport) -> String {
+    let total = |it: &shadow::Total| {
+        [it.subject.words().to_owned(), it.verdict.words().to_owned(), it.count.to_string()]
+    };
+    let columns = ["object", "compared", "verdict", "reasons", "time"];
+    let mut page = head(status);
+    page += &summary(status);
+    page += &list(
+        "Shadow mode",
+        &["compared", "verdict", "number"],
+        report.totals.iter().map(total),
+        0,
+    );
+    let waiting = format!(
+        "{} claims wait for a volume, {} PersistentVolumes for their deletion; {} could not be kept.",
+        report.waiting_claims, report.due_deletions, report.not_kept
+    );
+    // Writing to a string cannot fail.
+    let _ = writeln!(page, "<p>{}</p>", text(&waiting));
+    page += &list("What is not the same", &columns, report.rows.iter().map(shadow_row), 0);
+    page += FOOT;
+    page
+}
+
+fn shadow_row(row: &shadow::Row) -> [String; 5] {
+    let verdict = match &row.row {
+        Some(documented) => format!("{}: {documented}", row.verdict.words()),
+        None => row.verdict.words().to_owned(),
+    };
+    let subject = row.subject.words().to_owned();
+    [row.object.clone(), subject, verdict, row.reasons.join("; "), row.time.clone()]
 }
 
 fn head(status: &Status) -> String {
@@ -62,6 +105,7 @@ fn summary(status: &Status) -> String {
     let Status { version, time, driver, leader, not_ready, .. } = status;
     let connected = if driver.is_connected { "connected" } else { "not connected" };
     let leads = match (leader.leads, leader.lease.is_empty()) {
+        _ if status.shadow.is_some() => "compares, and writes nothing".to_owned(),
         (_, true) => "works without leader election".to_owned(),
         (true, false) => format!("leads by the Lease {}", leader.lease),
         (false, false) => format!("stands by; the Lease {} names the leader", leader.lease),

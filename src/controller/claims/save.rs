@@ -142,7 +142,10 @@ impl Unsaved {
 
 /// Adds the fields that are the controller's: claimRef, class, provisioner and protection
 /// finalizer.
-fn complete(mut volume: PersistentVolume, request: &ProvisionRequest) -> PersistentVolume {
+pub(crate) fn complete(
+    mut volume: PersistentVolume,
+    request: &ProvisionRequest,
+) -> PersistentVolume {
     let claim = &request.claim;
     let spec = volume.spec.get_or_insert_default();
     spec.claim_ref = Some(ObjectReference {

@@ -1,0 +1,220 @@
+//! Shadow mode: creates its parts, starts them, and waits for the end.
+//!
+//! The gate stays shut, so that no write reaches the API server, and no call but for its identity reaches
+//! the driver, whatever a bug does. There is no Lease, no event, and no review of permissions, which the
+//! audit log would show as a write.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Env, Error,
+    serving::{self, RunningServers},
+    settings::{lane_settings, provisioner_settings, retry},
+    support::{connect, has_topology, serves_attributes_classes},
+};
+use crate::{
+    csi::{Capabilities, Driver},
+    csi_provisioner::{DriverFacts, ProvisionerSettings, Topology, TopologySettings},
+    flags::{self, Flags},
+    http::Routes,
+    kube::{Client, Informer, Lanes, Scope, View},
+    metrics::Metrics,
+    nodes::Nodes,
+    runtime::{Gate, Tasks},
+    shadow::{Shadow, ShadowDeps},
+    status::{DriverStatus, LeaderStatus, MissingRightsNow, Overview, Sources},
+};
+
+/// Runs shadow mode until `stop` is cancelled, or the driver turns out to be another one.
+pub(super) async fn run(
+    flags: &Flags,
+    shadow: &flags::Shadow,
+    env: &Env,
+    metrics: Metrics,
+    tasks: &Tasks,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    let program = tokio::select! {
+        biased;
+        program = ShadowProgram::start(flags, shadow, env, metrics, tasks) => program?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    let servers = program.serve().await?;
+    program.watch_nodes();
+    program.shadow.start();
+    let outcome = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        ended = program.driver_changed() => Err(ended),
+    };
+    servers.shut_down().await;
+    outcome
+}
+
+/// All parts.
+struct ShadowProgram<'a> {
+    flags: &'a Flags,
+    env: &'a Env,
+    metrics: Metrics,
+    tasks: &'a Tasks,
+    client: Client,
+    driver: ShadowedDriver,
+    /// The watched nodes, if topology matters.
+    nodes: Option<Nodes>,
+    shadow: Shadow,
+}
+
+/// The driver whose provisioner is compared.
+#[derive(Clone)]
+enum ShadowedDriver {
+    /// It was asked who it is and what it can do.
+    Connected(Driver),
+    /// Flags say so.
+    Described(flags::ShadowDriver),
+}
+
+impl ShadowedDriver {
+    async fn new(
+        flags: &Flags,
+        shadow: &flags::Shadow,
+        env: &Env,
+        tasks: &Tasks,
+        gate: &Gate,
+        metrics: &Metrics,
+    ) -> Result<Self, Error> {
+        match &shadow.driver {
+            Some(driver) => Ok(Self::Described(driver.clone())),
+            None => connect(flags, env, tasks, gate, metrics).await.map(Self::Connected),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Connected(driver) => driver.name(),
+            Self::Described(driver) => &driver.name,
+        }
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        match self {
+            Self::Connected(driver) => driver.capabilities(),
+            Self::Described(driver) => &driver.capabilities,
+        }
+    }
+
+    /// A driver that flags describe counts as connected, as nothing is lost.
+    fn status(&self) -> DriverStatus {
+        let is_connected = match self {
+            Self::Connected(driver) => driver.connection().is_up(),
+            Self::Described(_) => true,
+        };
+        DriverStatus::new(self.name(), self.capabilities(), is_connected)
+    }
+}
+
+impl<'a> ShadowProgram<'a> {
+    /// Creates all parts. Nothing is watched yet.
+    async fn start(
+        flags: &'a Flags,
+        shadow: &flags::Shadow,
+        env: &'a Env,
+        metrics: Metrics,
+        tasks: &'a Tasks,
+    ) -> Result<Self, Error> {
+        let gate = Gate::shut(Arc::clone(&env.clock));
+        let (transport, random) = (env.transport.clone(), Arc::clone(&env.random));
+        let lanes = Lanes::new(transport, lane_settings(flags), gate.clone(), random, &metrics);
+        let client = lanes.objects;
+        let driver = ShadowedDriver::new(flags, shadow, env, tasks, &gate, &metrics).await?;
+        let name = driver.name();
+        tracing::info!(driver = name, "Shadow mode: nothing is written, and no volume is made");
+        let uses_topology = has_topology(flags, driver.capabilities());
+        let nodes = uses_topology.then(|| Nodes::for_driver(name));
+        let settings = settings(flags, &driver, &client).await;
+        let shadow = Shadow::new(ShadowDeps {
+            topology: nodes
+                .clone()
+                .map(|nodes| Topology::new(nodes, client.clone(), TopologySettings::new(flags))),
+            client: client.clone(),
+            metrics: metrics.clone(),
+            clock: Arc::clone(&env.clock),
+            random: Arc::clone(&env.random),
+            tasks: tasks.clone(),
+            settings,
+            retry: retry(flags),
+        })?;
+        Ok(Self { flags, env, metrics, tasks, client, driver, nodes, shadow })
+    }
+
+    fn watch_nodes(&self) {
+        let Some(nodes) = self.nodes.clone() else { return };
+        let handler = nodes.csi_node_handler(|_| {});
+        self.tasks.spawn_critical("watch of CSINodes", self.informers()().run(handler));
+        let informers = self.informers();
+        self.tasks.spawn_critical("watch of Nodes", async move {
+            nodes.watch_nodes(informers, |_| {}).await;
+        });
+    }
+
+    /// Returns a function that creates informers of all objects of a kind.
+    fn informers<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let random = Arc::clone(&self.env.random);
+        move || Informer::new(&client, Scope::all(), Arc::clone(&random), &metrics)
+    }
+
+    /// Returns once another driver answers.
+    async fn driver_changed(&self) -> Error {
+        match &self.driver {
+            ShadowedDriver::Connected(driver) => driver.clone().watch().await.into(),
+            ShadowedDriver::Described(_) => std::future::pending().await,
+        }
+    }
+
+    /// Starts the HTTP servers.
+    async fn serve(&self) -> Result<RunningServers, Error> {
+        let readiness = self.readiness();
+        let name = self.driver.name();
+        let routes = |flags| serving::routes(flags, &self.metrics, name, readiness, self.tasks);
+        let metrics = self.flags.http.as_ref().map(routes).transpose()?;
+        RunningServers::bind(self.flags, metrics, || self.status_routes(), self.tasks).await
+    }
+
+    fn status_routes(&self) -> Routes {
+        let (driver, shadow) = (self.driver.clone(), self.shadow.clone());
+        serving::status_routes(Sources {
+            driver: Box::new(move || driver.status()),
+            clock: Arc::clone(&self.env.clock),
+            missing_rights: MissingRightsNow::default(),
+            leader: Box::new(LeaderStatus::default),
+            readiness: Box::new(self.readiness()),
+            work: Box::new(|_| Overview::default()),
+            shadow: Some(Box::new(move || shadow.report())),
+        })
+    }
+
+    /// Returns a check that everything that is watched has been listed once.
+    fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+        let (shadow, nodes) = (self.shadow.clone(), self.nodes.clone());
+        move || {
+            shadow.readiness()?;
+            nodes.as_ref().map_or(Ok(()), Nodes::readiness)
+        }
+    }
+}
+
+/// The settings of provisioning, as in earnest. The identity of a process is not compared.
+async fn settings(flags: &Flags, driver: &ShadowedDriver, client: &Client) -> ProvisionerSettings {
+    let volume_attributes_classes = serves_attributes_classes(flags, client).await;
+    provisioner_settings(
+        flags,
+        DriverFacts {
+            name: driver.name().to_owned(),
+            capabilities: driver.capabilities().clone(),
+            identity: String::new(),
+            volume_attributes_classes,
+        },
+    )
+}

@@ -1,0 +1,187 @@
+//! Predicts, for shadow mode, what this program would request for a claim and save as its
+//! PersistentVolume.
+//!
+//! The checks before a call make the request, and `persistent_volume` builds the PersistentVolume, as
+//! for a volume of this program. The driver's response is read off the PersistentVolume that another
+//! provisioner saved. Nothing is sent to the driver, and no secret is kept.
+
+use std::{collections::BTreeMap, fmt};
+
+use k8s_openapi::api::core::v1::{
+    NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, VolumeNodeAffinity,
+};
+use serde_json::Value;
+
+use super::{
+    Checks, ProvisionerSettings,
+    defects::Defect,
+    persistent_volume::{IDENTITY, Requested},
+    request::Prepared,
+    secrets::SecretValues,
+};
+use crate::{
+    controller::{
+        claims::save,
+        provisioner::{Failure, NotSent, ProvisionRequest},
+    },
+    csi::proto::{self, CreateVolumeRequest},
+    kube::{
+        objects::{self, StorageClass, Volume},
+        quantity::Quantity,
+    },
+    migration::Migration,
+};
+
+/// What this program would request for a claim.
+#[derive(Debug)]
+pub struct Prediction {
+    request: ProvisionRequest,
+    /// Without the values of secrets.
+    prepared: Prepared,
+    migration: Option<Migration>,
+    has_topology: bool,
+}
+
+/// Why no PersistentVolume can be predicted from one that exists.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unpredicted {
+    /// What exists cannot be read as a volume of the driver.
+    #[error("the PersistentVolume cannot be read as one of the driver: {0}")]
+    Unreadable(String),
+    /// This program would have deleted the volume as unusable.
+    #[error("this program would have refused the volume: {0}")]
+    Unusable(String),
+    /// As [`Unpredicted::Unusable`], as the requested size overflows the request's field.
+    #[error("this program would have refused the volume: {0}")]
+    SizeOverflow(String),
+}
+
+impl Checks<'_> {
+    /// Makes the request for a claim.
+    ///
+    /// # Errors
+    /// The first check that failed.
+    pub async fn predict(self, mut request: ProvisionRequest) -> Result<Prediction, NotSent> {
+        let named = self.source(&request).await?;
+        let (mut prepared, migration) = self.prepare(&mut request, named.as_ref()).await?;
+        prepared.secret = SecretValues::default();
+        Ok(Prediction { request, prepared, migration, has_topology: self.topology.is_some() })
+    }
+}
+
+// === impl Prediction ===
+
+impl Prediction {
+    /// The request to the driver, without its secrets.
+    pub fn request(&self) -> &CreateVolumeRequest {
+        &self.prepared.request
+    }
+
+    /// The class that it was made with.
+    pub fn class(&self) -> &StorageClass {
+        &self.request.class
+    }
+
+    /// Whether the class is the in-tree plugin's.
+    pub fn is_migrated(&self) -> bool {
+        self.migration.is_some()
+    }
+
+    /// Whether the volume has a source.
+    pub fn has_source(&self) -> bool {
+        self.prepared.source.is_some()
+    }
+
+    /// The PersistentVolume that this program would save, if the driver's response was the one that the
+    /// PersistentVolume `found` was made from.
+    ///
+    /// # Errors
+    /// There is none: see [`Unpredicted`].
+    pub fn persistent_volume(
+        &self,
+        settings: &ProvisionerSettings,
+        found: &Value,
+    ) -> Result<PersistentVolume, Unpredicted> {
+        let response = self.response(settings, found)?;
+        let requested = Requested {
+            settings,
+            has_topology: self.has_topology,
+            request: &self.request,
+            prepared: &self.prepared,
+            migration: self.migration,
+        };
+        let volume =
+            requested.persistent_volume(&response).map_err(|defect| self.refuse(&defect))?;
+        Ok(save::complete(volume, &self.request))
+    }
+
+    fn refuse(&self, defect: &Defect) -> Unpredicted {
+        let overflows = self.prepared.size.checked_value().is_none();
+        match defect {
+            Defect::TooSmall { .. } if overflows => Unpredicted::SizeOverflow(defect.to_string()),
+            defect => Unpredicted::Unusable(defect.to_string()),
+        }
+    }
+
+    /// The driver's response, as far as the PersistentVolume shows it.
+    fn response(
+        &self,
+        settings: &ProvisionerSettings,
+        found: &Value,
+    ) -> Result<proto::Volume, Unpredicted> {
+        let volume: Volume = objects::of_json(found).map_err(unreadable)?;
+        let handle = settings.handle(&volume).map_err(unreadable)?.into_owned();
+        let affinity = settings.node_affinity(&volume).map_err(unreadable)?;
+        Ok(proto::Volume {
+            capacity_bytes: capacity(found),
+            volume_id: handle,
+            volume_context: context(settings, &volume, found).map_err(unreadable)?,
+            content_source: self.prepared.request.volume_content_source.clone(),
+            accessible_topology: affinity.as_deref().map(places).unwrap_or_default(),
+        })
+    }
+}
+
+fn unreadable(why: impl fmt::Display) -> Unpredicted {
+    Unpredicted::Unreadable(why.to_string())
+}
+
+/// The size in bytes; 0, unknown, if there is none.
+fn capacity(found: &Value) -> i64 {
+    let size = found.pointer("/spec/capacity/storage").and_then(Value::as_str);
+    size.and_then(|size| Quantity::parse(size).ok()?.checked_value()).unwrap_or_default()
+}
+
+/// The volume context: the attributes without the identity of the process that saved them.
+fn context(
+    settings: &ProvisionerSettings,
+    volume: &Volume,
+    found: &Value,
+) -> Result<BTreeMap<String, String>, Failure> {
+    if volume.spec.in_tree.is_some() {
+        return Ok(settings.translated(volume)?.source.volume_attributes.unwrap_or_default());
+    }
+    let attributes = found.pointer("/spec/csi/volumeAttributes").and_then(Value::as_object);
+    let texts = attributes.into_iter().flatten().filter(|(key, _)| *key != IDENTITY);
+    Ok(texts.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect())
+}
+
+/// The topologies that the node affinity was made from. What cannot come from a driver is left out, and is
+/// found as a difference.
+fn places(affinity: &VolumeNodeAffinity) -> Vec<proto::Topology> {
+    let terms = affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);
+    let segments = |term: &NodeSelectorTerm| {
+        let expressions = term.match_expressions.iter().flatten();
+        expressions.filter_map(segment).collect()
+    };
+    terms.map(|term| proto::Topology { segments: segments(term) }).collect()
+}
+
+fn segment(expression: &NodeSelectorRequirement) -> Option<(String, String)> {
+    match expression.values.as_deref() {
+        Some([value]) if expression.operator == "In" => {
+            Some((expression.key.clone(), value.clone()))
+        }
+        _ => None,
+    }
+}

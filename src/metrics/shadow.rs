@@ -1,0 +1,81 @@
+//! Shadow mode.
+
+use prometheus::{Error, IntCounterVec};
+
+use super::families::Families;
+
+/// The results of comparisons.
+#[derive(Debug, Clone)]
+pub struct ShadowMetrics {
+    results: IntCounterVec,
+    differences: IntCounterVec,
+}
+
+/// The label of all other fields.
+const OTHER: &str = "other";
+
+/// The fields that the label `field` names.
+const FIELDS: [&str; 13] = [
+    "metadata.annotations",
+    "metadata.finalizers",
+    "metadata.labels",
+    "metadata.name",
+    "spec.accessModes",
+    "spec.capacity",
+    "spec.claimRef",
+    "spec.csi",
+    "spec.mountOptions",
+    "spec.nodeAffinity",
+    "spec.persistentVolumeReclaimPolicy",
+    "spec.storageClassName",
+    "spec.volumeMode",
+];
+
+impl ShadowMetrics {
+    pub(super) fn new(
+        families: &Families,
+        subjects: &[&str],
+        verdicts: &[&str],
+    ) -> Result<Self, Error> {
+        let metrics = Self {
+            results: families.counter(
+                "provisioner_shadow_results_total",
+                "With --shadow, what was compared with external-provisioner: PersistentVolumes (volume), claims that only it serves (served_there), claims without a volume for an hour (unserved), and deletions; by verdict: same, documented, unexplained, unknown.",
+                &["subject", "verdict"],
+            )?,
+            differences: families.counter(
+                "provisioner_shadow_differences_total",
+                "With --shadow, the fields in which PersistentVolumes differed from those that this program would have saved.",
+                &["field"],
+            )?,
+        };
+        metrics.begin(subjects, verdicts);
+        Ok(metrics)
+    }
+
+    /// Serves each value from now on: `increase()` ignores the first count of a series that begins with it.
+    fn begin(&self, subjects: &[&str], verdicts: &[&str]) {
+        for subject in subjects {
+            for verdict in verdicts {
+                self.results.with_label_values(&[subject, verdict]);
+            }
+        }
+        for field in FIELDS.into_iter().chain([OTHER]) {
+            self.differences.with_label_values(&[field]);
+        }
+    }
+
+    /// There was a result.
+    pub fn result(&self, subject: &str, verdict: &str) {
+        self.results.with_label_values(&[subject, verdict]).inc();
+    }
+
+    /// Two PersistentVolumes differed in the field at this path.
+    pub fn difference(&self, path: &str) {
+        let field = FIELDS.into_iter().find(|field| {
+            path.strip_prefix(field)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        });
+        self.differences.with_label_values(&[field.unwrap_or(OTHER)]).inc();
+    }
+}

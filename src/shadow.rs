@@ -1,0 +1,277 @@
+//! Shadow mode (`--shadow`): runs beside external-provisioner, and compares what it does with what this
+//! program would have done. Nothing is written, and the driver is called only for its identity.
+//!
+//! | module | content |
+//! |---|---|
+//! | `worker` | looks at one claim: what this program would do for it, and what happened |
+//! | `verdict` | decides what that says: a pure function |
+//! | `compare` | compares two PersistentVolumes field by field |
+//! | `ledger` | claims without a PersistentVolume, due deletions, and the results |
+//! | `report` | the results, for the status page and for `csi-provisioner shadow-report` |
+//!
+//! For each claim without a volume the checks before a call make the request, from the cluster as it is
+//! then. When the claim's PersistentVolume appears, the code that builds PersistentVolumes builds the one
+//! that this program would have saved, with the driver's response as the existing one shows it. For each
+//! PersistentVolume that goes, the rules of deletion say whether that was due.
+//!
+//! It is bounded as `ledger` says. It costs the watches that leading costs, the reads before a call, and
+//! one read of each new PersistentVolume. `app` wires it.
+
+mod compare;
+mod ledger;
+mod report;
+mod verdict;
+mod worker;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use self::{
+    ledger::{Ledger, volume_name},
+    verdict::Judgement,
+    worker::Worker,
+};
+pub use self::{
+    report::{Row, ShadowReport, Total},
+    verdict::{Subject, Verdict},
+};
+use crate::{
+    controller::{classes::Classes, ownership::ProvisionerIdentity},
+    csi_provisioner::{ProvisionerSettings, Reads, Topology},
+    kube::{
+        Client, Extent, FirstList, Informer, InformerEvent, Scope, View,
+        objects::{Claim, StorageClass, Volume},
+    },
+    metrics::Metrics,
+    migration::Migration,
+    runtime::{Backoff, Clock, Random, Tasks},
+    workqueue::{self, Limiter, Queue},
+};
+
+/// The number of claims that are looked at at once.
+const WORKERS: usize = 10;
+
+/// How often what was kept for long enough is forgotten.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The name of the queue in metrics.
+const QUEUE: &str = "shadow";
+
+/// Dependencies of a [`Shadow`].
+pub struct ShadowDeps {
+    /// Reads.
+    pub client: Client,
+    /// Computes the topology requirement, for a driver with topology.
+    pub topology: Option<Topology>,
+    /// All metrics.
+    pub metrics: Metrics,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub random: Arc<dyn Random>,
+    /// Spawns tasks.
+    pub tasks: Tasks,
+    /// The configuration of provisioning.
+    pub settings: ProvisionerSettings,
+    /// The back-off of claims that this program would not serve now.
+    pub retry: Backoff,
+}
+
+/// Shadow mode. Clones are the same.
+#[derive(Clone)]
+pub struct Shadow {
+    worker: Worker,
+    queue: Queue<String>,
+    lists: Lists,
+    metrics: Metrics,
+    random: Arc<dyn Random>,
+    tasks: Tasks,
+}
+
+/// What has been listed.
+#[derive(Clone, Default)]
+struct Lists {
+    classes: FirstList,
+    claims: FirstList,
+    volumes: FirstList,
+}
+
+impl fmt::Debug for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shadow")
+    }
+}
+
+impl Shadow {
+    /// Creates it; nothing is read yet.
+    ///
+    /// # Errors
+    /// If called twice with the same metrics.
+    pub fn new(deps: ShadowDeps) -> Result<Self, prometheus::Error> {
+        let ShadowDeps { client, topology, metrics, clock, random, tasks, settings, retry } = deps;
+        let identity = ProvisionerIdentity {
+            driver: settings.driver_name.clone(),
+            in_tree: settings.migration.map(|it: Migration| it.in_tree_name().to_owned()),
+            node: None,
+        };
+        let worker = Worker {
+            ledger: Arc::new(Mutex::new(Ledger::default())),
+            identity: Arc::new(identity),
+            settings: Arc::new(settings),
+            reads: Arc::new(Reads::new(client.clone(), &tasks)),
+            client,
+            classes: Classes::default(),
+            topology,
+            clock,
+            metrics: metrics
+                .shadow(&Subject::ALL.map(Subject::label), &Verdict::ALL.map(Verdict::words))?,
+        };
+        let queue = Queue::new(Limiter::per_item(retry), metrics.workqueue.queue(QUEUE));
+        Ok(Self { worker, queue, lists: Lists::default(), metrics, random, tasks })
+    }
+
+    /// Starts the watches and the workers.
+    pub fn start(&self) {
+        self.watch_classes();
+        self.watch_claims();
+        self.watch_volumes();
+        self.tasks.spawn_critical("shadow workers", self.clone().work());
+        self.tasks.spawn_critical("shadow sweep", self.clone().sweep());
+    }
+
+    /// Whether everything is listed.
+    ///
+    /// # Errors
+    /// Names what is not.
+    pub fn readiness(&self) -> Result<(), String> {
+        let kinds = [
+            ("StorageClasses", &self.lists.classes),
+            ("PersistentVolumeClaims", &self.lists.claims),
+            ("PersistentVolumes", &self.lists.volumes),
+        ];
+        let missing = kinds.into_iter().find(|(_, list)| !list.is_whole());
+        missing.map_or(Ok(()), |(kind, _)| Err(format!("{kind} are not listed yet")))
+    }
+
+    /// The results so far.
+    pub fn report(&self) -> ShadowReport {
+        self.worker.ledger.lock().report()
+    }
+
+    /// Looks at claims for as long as the process runs.
+    async fn work(self) {
+        self.lists.classes.whole().await;
+        if let Some(topology) = &self.worker.topology {
+            topology.listed().await;
+        }
+        let worker = self.worker.clone();
+        let sync = move |uid| worker.clone().sync(uid);
+        let on_panic = |uid: &String, panic: &str| {
+            tracing::error!(uid, panic, "a claim could not be compared; this is a bug");
+        };
+        workqueue::work(self.queue, WORKERS, self.tasks, "shadow worker", sync, on_panic).await;
+    }
+
+    /// Forgets what was kept for long enough. Never returns.
+    async fn sweep(self) {
+        let mut ticks = interval(SWEEP_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let results = self.worker.ledger.lock().sweep(Instant::now());
+            for (object, judgement) in results {
+                self.worker.record(object, &judgement);
+            }
+        }
+    }
+
+    // === watches ===
+
+    fn watch_classes(&self) {
+        let Self { worker, queue, lists, .. } = self.clone();
+        let first_list = lists.classes.clone();
+        let on_change = move |class: &str| {
+            let uids = worker.ledger.lock().class_changed(class, lists.classes.is_whole());
+            for uid in uids {
+                queue.add(uid);
+            }
+        };
+        let handler = self.worker.classes.event_handler(first_list, Box::new(on_change));
+        let informer = self.informer::<StorageClass>();
+        self.tasks.spawn_critical("watch of StorageClasses", informer.run(handler));
+    }
+
+    fn watch_claims(&self) {
+        let shadow = self.clone();
+        let handler = move |event| {
+            let extent = Extent::of(&event);
+            shadow.on_claim_event(event);
+            shadow.lists.claims.reached(extent);
+        };
+        let informer = self.informer::<Claim>();
+        self.tasks.spawn_critical("watch of PersistentVolumeClaims", informer.run(handler));
+    }
+
+    fn on_claim_event(&self, event: InformerEvent<Claim>) {
+        let Worker { ledger, identity, .. } = &self.worker;
+        match event {
+            InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => {
+                let uid = claim.uid().to_owned();
+                if ledger.lock().claim_applied(identity, claim, Instant::now()) {
+                    self.queue.add(uid);
+                }
+            }
+            InformerEvent::Delete(claim) => {
+                ledger.lock().claim_deleted(claim.uid(), Instant::now());
+            }
+            // A claim whose deletion is missed is forgotten in time.
+            InformerEvent::Init | InformerEvent::InitDone | InformerEvent::Unreadable { .. } => {}
+        }
+    }
+
+    fn watch_volumes(&self) {
+        let shadow = self.clone();
+        let handler = move |event| {
+            let extent = Extent::of(&event);
+            shadow.on_volume_event(event);
+            shadow.lists.volumes.reached(extent);
+        };
+        let informer = self.informer::<Volume>();
+        self.tasks.spawn_critical("watch of PersistentVolumes", informer.run(handler));
+    }
+
+    fn on_volume_event(&self, event: InformerEvent<Volume>) {
+        let Worker { ledger, identity, .. } = &self.worker;
+        match event {
+            InformerEvent::Init => ledger.lock().volumes_listing(),
+            InformerEvent::InitApply(volume) | InformerEvent::Apply(volume) => {
+                let claim = ledger.lock().volume_applied(identity, &volume, Instant::now());
+                if let Some(uid) = claim {
+                    self.queue.add(uid);
+                }
+            }
+            InformerEvent::InitDone => {
+                let gone = ledger.lock().volumes_listed();
+                for name in gone {
+                    self.record_deletion(&name, true);
+                }
+            }
+            InformerEvent::Delete(volume) if identity.owns_volume(&volume) => {
+                let was_due = ledger.lock().volume_deleted(&volume);
+                self.record_deletion(volume.name(), was_due);
+            }
+            InformerEvent::Delete(_) | InformerEvent::Unreadable { .. } => {}
+        }
+    }
+
+    fn record_deletion(&self, name: &str, was_due: bool) {
+        self.worker.record(volume_name(name), &Judgement::of_deletion(was_due));
+    }
+
+    fn informer<V: View>(&self) -> Informer<V> {
+        let random = Arc::clone(&self.random);
+        Informer::new(&self.worker.client, Scope::all(), random, &self.metrics)
+    }
+}

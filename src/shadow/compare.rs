@@ -1,0 +1,261 @@
+//! Compares the PersistentVolume that this program would have saved with the one that exists.
+//!
+//! Both are compared field by field, except for what the API server sets and for what differs between any
+//! two processes. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::plain_text::cut;
+
+/// The most differences that are kept of one PersistentVolume.
+const MAX_DIFFERENCES: usize = 20;
+
+/// The longest value that is kept, in bytes.
+const MAX_VALUE: usize = 256;
+
+/// One field in which the two differ. An absent field is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// The path of the field.
+    pub(super) field: String,
+    /// This program's value.
+    pub(super) expected: String,
+    /// The value that exists.
+    pub(super) found: String,
+    /// Whether another component may have set it, so that it says nothing about the provisioner.
+    pub(super) is_foreign: bool,
+}
+
+/// Paths whose values are the API server's, or differ between any two processes.
+const IGNORED: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "status",
+    "metadata.creationTimestamp",
+    "metadata.deletionGracePeriodSeconds",
+    "metadata.deletionTimestamp",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+    "metadata.uid",
+    // The version of the claim depends on when each of the two read it.
+    "spec.claimRef.resourceVersion",
+    "spec.csi.volumeAttributes[storage.kubernetes.io/csiProvisionerIdentity]",
+];
+
+/// What the API server and the PersistentVolume controller add to any PersistentVolume.
+const ADDED: &[(&str, &str)] = &[
+    ("metadata.annotations[pv.kubernetes.io/bound-by-controller]", "yes"),
+    ("metadata.finalizers[kubernetes.io/pv-protection]", "present"),
+    ("spec.persistentVolumeReclaimPolicy", "Retain"),
+    ("spec.volumeMode", "Filesystem"),
+    ("spec.azureDisk.cachingMode", "ReadWrite"),
+    ("spec.azureDisk.fsType", "ext4"),
+    ("spec.azureDisk.kind", "Shared"),
+    ("spec.azureDisk.readOnly", "false"),
+    ("spec.rbd.keyring", "/etc/ceph/keyring"),
+    ("spec.rbd.pool", "rbd"),
+    ("spec.rbd.user", "admin"),
+];
+
+/// What any component may add.
+const FOREIGN: &[&str] = &[
+    "metadata.annotations[",
+    "metadata.finalizers[",
+    "metadata.labels[",
+    "metadata.ownerReferences",
+];
+
+/// The differences, by field.
+pub(super) fn differences(expected: &Value, found: &Value) -> Vec<Difference> {
+    let (expected, found) = (fields(expected), fields(found));
+    let paths: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+    let difference = |path: &&String| difference(path, expected.get(*path), found.get(*path));
+    paths.iter().filter_map(difference).take(MAX_DIFFERENCES).collect()
+}
+
+fn difference(path: &str, expected: Option<&String>, found: Option<&String>) -> Option<Difference> {
+    let is_added = || match (expected, found) {
+        (None, Some(found)) => ADDED.iter().any(|added| *added == (path, found)),
+        _ => false,
+    };
+    if expected == found || IGNORED.contains(&path) || is_added() {
+        return None;
+    }
+    let text =
+        |value: Option<&String>| value.map(|value| cut(value, MAX_VALUE)).unwrap_or_default();
+    Some(Difference {
+        field: cut(path, MAX_VALUE),
+        expected: text(expected),
+        found: text(found),
+        is_foreign: expected.is_none() && FOREIGN.iter().any(|prefix| path.starts_with(prefix)),
+    })
+}
+
+/// The values of all fields by their paths. Lists are values, except for finalizers, whose order does not
+/// matter. Empty maps and lists count as absent.
+fn fields(object: &Value) -> BTreeMap<String, String> {
+    let mut fields = BTreeMap::new();
+    collect("", object, &mut fields);
+    fields
+}
+
+fn collect(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
+    match value {
+        _ if IGNORED.contains(&path) => {}
+        Value::Null => {}
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                collect(&child(path, key), value, fields);
+            }
+        }
+        Value::Array(items) if path == "metadata.finalizers" => {
+            for item in items.iter().filter_map(Value::as_str) {
+                fields.insert(format!("{path}[{item}]"), "present".to_owned());
+            }
+        }
+        Value::Array(items) if items.is_empty() => {}
+        Value::String(text) => {
+            fields.insert(path.to_owned(), text.clone());
+        }
+        other => {
+            fields.insert(path.to_owned(), other.to_string());
+        }
+    }
+}
+
+/// The path of a field. Keys of maps, which may contain dots, are in brackets.
+fn child(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        "metadata.annotations" | "metadata.labels" | "spec.csi.volumeAttributes" => {
+            format!("{path}[{key}]")
+        }
+        _ => format!("{path}.{key}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn volume() -> Value {
+        json!({
+            "metadata": {
+                "name": "pvc-u",
+                "annotations": {"pv.kubernetes.io/provisioned-by": "driver"},
+                "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": "1Gi"},
+                "claimRef": {"kind": "PersistentVolumeClaim", "name": "c", "resourceVersion": "5"},
+                "csi": {"driver": "driver", "volumeAttributes": {
+                    "storage.kubernetes.io/csiProvisionerIdentity": "1-2-driver", "pool": "p"}},
+                "mountOptions": [],
+            },
+        })
+    }
+
+    /// The volume with this change.
+    fn with(pointer: &str, value: Value) -> Value {
+        let mut volume = volume();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        volume.pointer_mut(parent).unwrap()[key] = value;
+        volume
+    }
+
+    fn found(volume: &Value) -> Vec<(String, bool)> {
+        let all = differences(&super::tests::volume(), volume);
+        all.into_iter().map(|it| (it.field, it.is_foreign)).collect()
+    }
+
+    #[test]
+    fn what_the_api_server_sets_and_what_differs_between_processes_is_no_difference() {
+        for same in [
+            volume(),
+            with("/metadata/uid", json!("u")),
+            with("/metadata/managedFields", json!([{}])),
+            with(
+                "/metadata/finalizers",
+                json!([
+                    "kubernetes.io/pv-protection",
+                    "external-provisioner.volume.kubernetes.io/finalizer"
+                ]),
+            ),
+            with(
+                "/metadata/annotations",
+                json!({
+                "pv.kubernetes.io/provisioned-by": "driver", "pv.kubernetes.io/bound-by-controller": "yes"}),
+            ),
+            with("/spec/claimRef/resourceVersion", json!("9")),
+            with("/spec/volumeMode", json!("Filesystem")),
+            with(
+                "/spec/csi/volumeAttributes",
+                json!({
+                "storage.kubernetes.io/csiProvisionerIdentity": "7-8-driver", "pool": "p"}),
+            ),
+            with("/status", json!({"phase": "Bound"})),
+        ] {
+            assert_eq!(found(&same), [], "{same}");
+        }
+    }
+
+    #[test]
+    fn every_other_field_is_compared() {
+        for (pointer, value, field) in [
+            ("/metadata/name", json!("pvc-v"), "metadata.name"),
+            ("/spec/accessModes", json!(["ReadWriteMany"]), "spec.accessModes"),
+            ("/spec/mountOptions", json!(["ro"]), "spec.mountOptions"),
+            ("/spec/volumeMode", json!("Block"), "spec.volumeMode"),
+            (
+                "/spec/persistentVolumeReclaimPolicy",
+                json!("Delete"),
+                "spec.persistentVolumeReclaimPolicy",
+            ),
+            ("/spec/csi/readOnly", json!(true), "spec.csi.readOnly"),
+            ("/spec/claimRef/name", json!("d"), "spec.claimRef.name"),
+            (
+                "/metadata/finalizers",
+                json!([]),
+                "metadata.finalizers[external-provisioner.volume.kubernetes.io/finalizer]",
+            ),
+            (
+                "/metadata/annotations",
+                json!({}),
+                "metadata.annotations[pv.kubernetes.io/provisioned-by]",
+            ),
+        ] {
+            assert_eq!(found(&with(pointer, value)), [(field.to_owned(), false)]);
+        }
+    }
+
+    #[test]
+    fn what_another_component_may_have_added_is_foreign() {
+        for (pointer, value, field) in [
+            ("/metadata/labels", json!({"a": "b"}), "metadata.labels[a]"),
+            (
+                "/metadata/annotations",
+                json!({"pv.kubernetes.io/provisioned-by": "driver", "x.y/z": "1"}),
+                "metadata.annotations[x.y/z]",
+            ),
+            ("/metadata/ownerReferences", json!([{"uid": "o"}]), "metadata.ownerReferences"),
+        ] {
+            assert_eq!(found(&with(pointer, value)), [(field.to_owned(), true)]);
+        }
+    }
+
+    #[test]
+    fn values_and_their_number_are_bounded() {
+        let long = with("/spec/mountOptions", json!(["x".repeat(10_000)]));
+        let one = &differences(&volume(), &long)[0];
+        assert!(one.found.len() <= MAX_VALUE && one.found.contains("cut, 10004 bytes"), "{one:?}");
+        let labels: BTreeMap<String, &str> = (0..100).map(|n| (n.to_string(), "x")).collect();
+        let many = with("/metadata/labels", json!(labels));
+        assert_eq!(differences(&volume(), &many).len(), MAX_DIFFERENCES);
+    }
+}

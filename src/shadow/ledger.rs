@@ -1,0 +1,322 @@
+//! What shadow mode keeps: claims without a PersistentVolume, due deletions, and the results.
+//!
+//! Bounded: claims and deletions by number and by time, results by number. Pure, but for the caller's
+//! clock.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    report::{Row, ShadowReport, Total},
+    verdict::{Expectation, Judgement, Subject, Verdict},
+};
+use crate::{
+    controller::{
+        ownership::{ProvisionerIdentity, class_of_claim},
+        volumes::finalizer::{Due, due},
+    },
+    kube::objects::{Claim, View as _, Volume},
+    plain_text::cut,
+};
+
+/// The most claims that are kept; also the most deletions.
+pub(super) const MAX_KEPT: usize = 10_000;
+
+/// How long a claim or a due deletion is kept.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// How long a deleted claim is kept, as its PersistentVolume may appear.
+const GONE_FOR: Duration = Duration::from_secs(60);
+
+/// The most results that are kept beside their number.
+const MAX_ROWS: usize = 200;
+
+/// The longest reason that is kept, in bytes.
+const MAX_REASON: usize = 1 << 10;
+
+/// What shadow mode keeps.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// By UID.
+    claims: BTreeMap<String, KeptClaim>,
+    /// PersistentVolumes to be deleted, by name.
+    deletions: BTreeMap<String, DueDeletion>,
+    totals: BTreeMap<(Subject, Verdict), u64>,
+    rows: VecDeque<Row>,
+    /// Claims and deletions for which there was no room.
+    not_kept: u64,
+}
+
+#[derive(Debug)]
+struct KeptClaim {
+    /// Its newest version without a volume.
+    claim: Arc<Claim>,
+    since: Instant,
+    deleted: Option<Instant>,
+    /// What this program would do with this version.
+    expectation: Option<Arc<Expectation>>,
+    /// The name of its PersistentVolume.
+    volume: Option<String>,
+    class_changed: bool,
+    /// Whether there is a result. Kept until the claim is bound, so that it is not compared again.
+    is_done: bool,
+}
+
+#[derive(Debug)]
+struct DueDeletion {
+    since: Instant,
+    /// Whether the list in progress contained it.
+    is_listed: bool,
+    /// Whether it was reported as overdue.
+    is_overdue: bool,
+}
+
+/// What to do for a claim.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    pub(super) claim: Arc<Claim>,
+    pub(super) expectation: Option<Arc<Expectation>>,
+    pub(super) volume: Option<String>,
+    pub(super) class_changed: bool,
+}
+
+impl Ledger {
+    // === claims ===
+
+    /// A claim was created or changed. Returns whether there is something to do for it.
+    pub(super) fn claim_applied(
+        &mut self,
+        identity: &ProvisionerIdentity,
+        claim: Claim,
+        now: Instant,
+    ) -> bool {
+        let uid = claim.uid().to_owned();
+        let Some(kept) = self.claims.get_mut(&uid) else {
+            return identity.owns_claim(&claim) && claim.is_unbound() && self.keep(uid, claim, now);
+        };
+        if kept.is_done {
+            if !claim.is_unbound() {
+                self.claims.remove(&uid);
+            }
+            return false;
+        }
+        match claim.spec.volume_name.clone().filter(|name| !name.is_empty()) {
+            Some(volume) => kept.volume = Some(volume),
+            None if kept.volume.is_none() => {
+                kept.claim = Arc::new(claim);
+                kept.expectation = None;
+            }
+            // Later than its PersistentVolume.
+            None => {}
+        }
+        true
+    }
+
+    fn keep(&mut self, uid: String, claim: Claim, now: Instant) -> bool {
+        if self.claims.len() >= MAX_KEPT {
+            self.not_kept += 1;
+            return false;
+        }
+        let kept = KeptClaim {
+            claim: Arc::new(claim),
+            since: now,
+            deleted: None,
+            expectation: None,
+            volume: None,
+            class_changed: false,
+            is_done: false,
+        };
+        self.claims.insert(uid, kept);
+        true
+    }
+
+    /// A claim was deleted.
+    pub(super) fn claim_deleted(&mut self, uid: &str, now: Instant) {
+        if let Some(kept) = self.claims.get_mut(uid) {
+            kept.deleted.get_or_insert(now);
+        }
+    }
+
+    /// A class was created, changed or deleted. Returns the claims of that class.
+    pub(super) fn class_changed(&mut self, class: &str, was_listed: bool) -> Vec<String> {
+        let of_class = |(_, kept): &(&String, &mut KeptClaim)| {
+            !kept.is_done && class_of_claim(&kept.claim) == class
+        };
+        let claims = self.claims.iter_mut().filter(of_class);
+        let change = |(uid, kept): (&String, &mut KeptClaim)| {
+            kept.class_changed |= was_listed;
+            // With a volume, only what was expected before counts.
+            if kept.volume.is_none() {
+                kept.expectation = None;
+            }
+            uid.clone()
+        };
+        claims.map(change).collect()
+    }
+
+    /// What to do for the claim; `None` if there is nothing.
+    pub(super) fn task(&self, uid: &str) -> Option<Task> {
+        let kept = self.claims.get(uid).filter(|kept| !kept.is_done)?;
+        Some(Task {
+            claim: Arc::clone(&kept.claim),
+            expectation: kept.expectation.clone(),
+            volume: kept.volume.clone(),
+            class_changed: kept.class_changed,
+        })
+    }
+
+    /// This program would do this with this version of the claim.
+    pub(super) fn expect(&mut self, claim: &Arc<Claim>, expectation: Arc<Expectation>) {
+        if let Some(kept) = self.claims.get_mut(claim.uid())
+            && Arc::ptr_eq(&kept.claim, claim)
+        {
+            kept.expectation = Some(expectation);
+        }
+    }
+
+    /// The claim's volume was not provisioned by external-provisioner: there is nothing to compare.
+    pub(super) fn ignore(&mut self, uid: &str) {
+        self.claims.remove(uid);
+    }
+
+    /// The claim was compared. Returns whether that is new.
+    pub(super) fn finish(&mut self, uid: &str) -> bool {
+        let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done);
+        kept.map(|kept| kept.is_done = true).is_some()
+    }
+
+    // === PersistentVolumes ===
+
+    /// Another list of PersistentVolumes begins.
+    pub(super) fn volumes_listing(&mut self) {
+        self.deletions.values_mut().for_each(|due| due.is_listed = false);
+    }
+
+    /// All PersistentVolumes are listed. Returns the names of those that are gone and were due.
+    pub(super) fn volumes_listed(&mut self) -> Vec<String> {
+        let gone = self.deletions.iter().filter(|(_, due)| !due.is_listed);
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        self.deletions.retain(|_, due| due.is_listed);
+        gone
+    }
+
+    /// A PersistentVolume was created or changed. Returns the claim for which there is something to do.
+    pub(super) fn volume_applied(
+        &mut self,
+        identity: &ProvisionerIdentity,
+        volume: &Volume,
+        now: Instant,
+    ) -> Option<String> {
+        if identity.owns_volume(volume) {
+            self.note_due(volume, now);
+        }
+        let uid = &volume.spec.claim_ref.as_ref()?.uid;
+        let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done)?;
+        kept.volume = Some(volume.name().to_owned());
+        Some(uid.clone())
+    }
+
+    fn note_due(&mut self, volume: &Volume, now: Instant) {
+        if due(volume) != Due::Delete {
+            self.deletions.remove(volume.name());
+        } else if let Some(due) = self.deletions.get_mut(volume.name()) {
+            due.is_listed = true;
+        } else if self.deletions.len() >= MAX_KEPT {
+            self.not_kept += 1;
+        } else {
+            let due = DueDeletion { since: now, is_listed: true, is_overdue: false };
+            self.deletions.insert(volume.name().to_owned(), due);
+        }
+    }
+
+    /// A PersistentVolume of this provisioner is gone; this was its last state. Returns whether its
+    /// deletion was due.
+    pub(super) fn volume_deleted(&mut self, volume: &Volume) -> bool {
+        let was_due = self.deletions.remove(volume.name()).is_some();
+        // A finalizer that was removed by hand leaves the last state without what was due.
+        was_due || due(volume) == Due::Delete
+    }
+
+    // === time ===
+
+    /// Forgets what was kept for long enough. Returns the results.
+    pub(super) fn sweep(&mut self, now: Instant) -> Vec<(String, Judgement)> {
+        let is_over = |kept: &KeptClaim| match kept.deleted {
+            Some(deleted) => now >= deleted + GONE_FOR,
+            None => now >= kept.since + KEPT_FOR,
+        };
+        let over = self.claims.values().filter(|kept| is_over(kept));
+        let mut results: Vec<_> = over.filter_map(KeptClaim::unserved).collect();
+        self.claims.retain(|_, kept| !is_over(kept));
+        for (name, due) in &mut self.deletions {
+            if !due.is_overdue && now >= due.since + KEPT_FOR {
+                due.is_overdue = true;
+                results.push((volume_name(name), Judgement::of_overdue()));
+            }
+        }
+        results
+    }
+
+    // === results ===
+
+    /// Counts a result, and keeps it unless both do the same.
+    pub(super) fn record(&mut self, object: String, judgement: &Judgement, time: String) {
+        let Judgement { subject, verdict, row, reasons, .. } = judgement;
+        *self.totals.entry((*subject, *verdict)).or_default() += 1;
+        if *verdict == Verdict::Same {
+            return;
+        }
+        self.rows.truncate(MAX_ROWS - 1);
+        self.rows.push_front(Row {
+            time,
+            object,
+            subject: *subject,
+            verdict: *verdict,
+            row: row.map(|row| row.row().to_owned()),
+            reasons: reasons.iter().map(|reason| cut(reason, MAX_REASON)).collect(),
+        });
+    }
+
+    /// The report.
+    pub(super) fn report(&self) -> ShadowReport {
+        let total = |(&(subject, verdict), &count): (&(Subject, Verdict), &u64)| Total {
+            subject,
+            verdict,
+            count,
+        };
+        ShadowReport {
+            totals: self.totals.iter().map(total).collect(),
+            waiting_claims: self.claims.values().filter(|kept| !kept.is_done).count(),
+            due_deletions: self.deletions.len(),
+            not_kept: self.not_kept,
+            rows: self.rows.iter().cloned().collect(),
+        }
+    }
+}
+
+impl KeptClaim {
+    /// The result if the claim got no volume. A deleted claim says nothing.
+    fn unserved(&self) -> Option<(String, Judgement)> {
+        let is_open = !self.is_done && self.deleted.is_none() && self.volume.is_none();
+        let expectation = self.expectation.as_deref().filter(|_| is_open)?;
+        Some((claim_name(&self.claim), Judgement::of_unserved(expectation)))
+    }
+}
+
+/// The claim's name in results.
+pub(super) fn claim_name(claim: &Claim) -> String {
+    format!("PersistentVolumeClaim {}/{}", claim.namespace(), claim.name())
+}
+
+/// A PersistentVolume's name in results.
+pub(super) fn volume_name(name: &str) -> String {
+    format!("PersistentVolume {name}")
+}
+
+#[cfg(test)]
+mod tests;

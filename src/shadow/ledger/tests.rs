@@ -1,0 +1,217 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const DRIVER: &str = "driver";
+
+fn identity() -> ProvisionerIdentity {
+    ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None }
+}
+
+fn claim(uid: &str, volume: &str) -> Claim {
+    serde_json::from_value(json!({
+        "metadata": {"name": uid, "namespace": "shop", "uid": uid, "annotations": {
+            "volume.kubernetes.io/storage-provisioner": DRIVER}},
+        "spec": {"storageClassName": "fast", "volumeName": volume},
+    }))
+    .unwrap()
+}
+
+fn volume(name: &str, claim: &str, change: &Value) -> Volume {
+    let mut volume = json!({
+        "metadata": {"name": name, "uid": name, "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+        "spec": {"claimRef": {"uid": claim}, "csi": {"driver": DRIVER, "volumeHandle": name},
+            "persistentVolumeReclaimPolicy": "Delete"},
+        "status": {"phase": "Bound"},
+    });
+    for (key, value) in change.as_object().unwrap() {
+        volume[key] = value.clone();
+    }
+    serde_json::from_value(volume).unwrap()
+}
+
+fn released(name: &str) -> Volume {
+    volume(name, "", &json!({"status": {"phase": "Released"}}))
+}
+
+struct Fixture {
+    ledger: Ledger,
+    now: Instant,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { ledger: Ledger::default(), now: Instant::now() }
+    }
+
+    fn claim(&mut self, uid: &str, volume: &str) -> bool {
+        self.ledger.claim_applied(&identity(), claim(uid, volume), self.now)
+    }
+
+    fn volume(&mut self, volume: &Volume) -> Option<String> {
+        self.ledger.volume_applied(&identity(), volume, self.now)
+    }
+
+    fn refuse(&mut self, uid: &str) {
+        let task = self.ledger.task(uid).unwrap();
+        let expectation = Expectation::Refuse("no class".to_owned(), None);
+        self.ledger.expect(&task.claim, Arc::new(expectation));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_claims_of_this_driver_without_a_volume_are_kept() {
+    let mut fixture = Fixture::new();
+    assert!(!fixture.claim("bound", "pv"));
+    let mut foreign = claim("foreign", "");
+    foreign.metadata.annotations = None;
+    assert!(!fixture.ledger.claim_applied(&identity(), foreign, fixture.now));
+    assert!(fixture.claim("new", ""));
+    assert_eq!(fixture.ledger.report().waiting_claims, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_found_by_its_own_event_or_by_the_claims() {
+    let mut fixture = Fixture::new();
+    fixture.claim("a", "");
+    fixture.claim("b", "");
+    assert_eq!(fixture.volume(&volume("pvc-a", "a", &json!({}))).as_deref(), Some("a"));
+    assert!(fixture.claim("b", "pvc-b"));
+    for (uid, name) in [("a", "pvc-a"), ("b", "pvc-b")] {
+        assert_eq!(fixture.ledger.task(uid).unwrap().volume.as_deref(), Some(name));
+    }
+    assert_eq!(fixture.volume(&volume("pvc-x", "x", &json!({}))), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_expected_before_the_volume_appeared_counts() {
+    let mut fixture = Fixture::new();
+    fixture.claim("a", "");
+    fixture.refuse("a");
+    assert!(fixture.claim("a", ""), "the claim has changed");
+    assert!(fixture.ledger.task("a").unwrap().expectation.is_none());
+    fixture.refuse("a");
+    fixture.volume(&volume("pvc-a", "a", &json!({})));
+    fixture.claim("a", "");
+    assert!(fixture.ledger.task("a").unwrap().expectation.is_some());
+    let earlier = Arc::new(claim("a", ""));
+    fixture.ledger.expect(&earlier, Arc::new(Expectation::Unknown(String::new())));
+    let expectation = fixture.ledger.task("a").unwrap().expectation.unwrap();
+    assert!(matches!(*expectation, Expectation::Refuse(..)), "it is of another version");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_class_makes_claims_new_but_not_those_with_a_volume() {
+    let mut fixture = Fixture::new();
+    for uid in ["a", "b"] {
+        fixture.claim(uid, "");
+        fixture.refuse(uid);
+    }
+    fixture.claim("b", "pvc-b");
+    assert_eq!(fixture.ledger.class_changed("slow", true), [""; 0]);
+    assert_eq!(fixture.ledger.class_changed("fast", true), ["a", "b"]);
+    let task = |uid| fixture.ledger.task(uid).unwrap();
+    assert!(task("a").expectation.is_none() && task("a").class_changed);
+    assert!(task("b").expectation.is_some() && task("b").class_changed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_compared_once() {
+    let mut fixture = Fixture::new();
+    fixture.claim("a", "");
+    assert!(fixture.ledger.finish("a"));
+    assert!(!fixture.ledger.finish("a"));
+    assert!(fixture.ledger.task("a").is_none());
+    assert!(!fixture.claim("a", ""), "an event from before its volume");
+    assert!(!fixture.claim("a", "pvc-a"));
+    assert_eq!(fixture.ledger.report().waiting_claims, 0);
+    assert!(!fixture.claim("a", "pvc-a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_are_kept_for_an_hour_and_deleted_ones_for_a_minute() {
+    let mut fixture = Fixture::new();
+    for uid in ["kept", "deleted", "served", "unknown"] {
+        fixture.claim(uid, "");
+    }
+    for uid in ["kept", "deleted", "served"] {
+        fixture.refuse(uid);
+    }
+    fixture.ledger.finish("served");
+    fixture.ledger.claim_deleted("deleted", fixture.now);
+    assert_eq!(fixture.ledger.sweep(fixture.now + GONE_FOR), []);
+    assert!(fixture.ledger.task("deleted").is_none());
+    assert!(fixture.ledger.task("kept").is_some());
+    let results = fixture.ledger.sweep(fixture.now + KEPT_FOR);
+    let results: Vec<_> =
+        results.iter().map(|(name, it)| (&**name, it.subject, it.verdict)).collect();
+    let name = "PersistentVolumeClaim shop/kept";
+    assert_eq!(results, [(name, Subject::Unserved, Verdict::Same)]);
+    assert!(fixture.ledger.task("kept").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_counts_if_it_was_due() {
+    let mut fixture = Fixture::new();
+    fixture.volume(&released("due"));
+    fixture.volume(&volume("bound", "", &json!({})));
+    assert_eq!(fixture.ledger.report().due_deletions, 1);
+    // Without the finalizer the last state shows nothing due.
+    let last = json!({"status": {"phase": "Released"}, "metadata": {"name": "due",
+        "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    assert!(fixture.ledger.volume_deleted(&volume("due", "", &last)));
+    assert!(!fixture.ledger.volume_deleted(&volume("bound", "", &json!({}))));
+    assert!(fixture.ledger.volume_deleted(&released("never-seen")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_in_a_new_list_was_deleted() {
+    let mut fixture = Fixture::new();
+    fixture.volume(&released("gone"));
+    fixture.volume(&released("there"));
+    fixture.ledger.volumes_listing();
+    fixture.volume(&released("there"));
+    assert_eq!(fixture.ledger.volumes_listed(), ["gone"]);
+    assert_eq!(fixture.ledger.report().due_deletions, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_takes_an_hour_is_reported_once() {
+    let mut fixture = Fixture::new();
+    fixture.volume(&released("due"));
+    let names = |results: Vec<(String, Judgement)>| -> Vec<String> {
+        results.into_iter().map(|(name, _)| name).collect()
+    };
+    let later = fixture.now + KEPT_FOR;
+    assert_eq!(names(fixture.ledger.sweep(later)), ["PersistentVolume due"]);
+    assert_eq!(names(fixture.ledger.sweep(later)), [""; 0]);
+    // It is protected again: somebody set another policy.
+    fixture.volume(&volume("due", "", &json!({"status": {"phase": "Bound"}})));
+    assert_eq!(fixture.ledger.report().due_deletions, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_bounded() {
+    let mut fixture = Fixture::new();
+    for number in 0..=MAX_KEPT {
+        fixture.claim(&format!("claim-{number}"), "");
+        fixture.volume(&released(&format!("pv-{number}")));
+    }
+    let judgement = Judgement::of_deletion(false);
+    for number in 0..2 * MAX_ROWS {
+        fixture.ledger.record(number.to_string(), &judgement, String::new());
+    }
+    let report = fixture.ledger.report();
+    assert_eq!((report.waiting_claims, report.due_deletions), (MAX_KEPT, MAX_KEPT));
+    assert_eq!((report.not_kept, report.rows.len()), (2, MAX_ROWS));
+    assert_eq!(report.rows[0].object, (2 * MAX_ROWS - 1).to_string(), "the newest first");
+    assert_eq!(report.count(Verdict::Unknown), 2 * MAX_ROWS as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_the_same_is_counted_and_not_listed() {
+    let mut ledger = Ledger::default();
+    ledger.record("pv".into(), &Judgement::of_deletion(true), String::new());
+    let report = ledger.report();
+    assert_eq!((report.count(Verdict::Same), report.rows.len()), (1, 0));
+}

@@ -1,0 +1,316 @@
+//! Decides what a claim's PersistentVolume, or the lack of one, says about the two provisioners.
+//!
+//! Pure functions of what this program expected and of what exists. What cannot be known is
+//! [`Verdict::Unknown`], and never counts as the same.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::compare::{Difference, differences};
+use crate::{
+    controller::provisioner::NotSent,
+    csi_provisioner::{Prediction, ProvisionerSettings, Unpredicted},
+};
+
+/// Whether both provisioners do the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// They do.
+    Same,
+    /// They differ as docs/differences.md says.
+    Documented,
+    /// They differ, and nothing says why: to be looked at before the switch.
+    Unexplained,
+    /// It cannot be known.
+    Unknown,
+}
+
+/// What was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Subject {
+    /// A claim's PersistentVolume with the one that this program would have saved.
+    Volume,
+    /// A claim that external-provisioner served, and this program would not have.
+    ServedThere,
+    /// A claim that external-provisioner did not serve.
+    Unserved,
+    /// The deletion of a PersistentVolume.
+    Deletion,
+}
+
+/// A verdict with its reasons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Judgement {
+    pub(super) subject: Subject,
+    pub(super) verdict: Verdict,
+    /// The row of docs/differences.md, if the verdict is [`Verdict::Documented`].
+    pub(super) row: Option<Documented>,
+    /// The reasons, for an administrator.
+    pub(super) reasons: Vec<String>,
+    /// The fields that differ.
+    pub(super) fields: Vec<String>,
+}
+
+/// A row of docs/differences.md that a comparison can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Documented {
+    DeletedClaims,
+    HugeClaims,
+    ForeignClaimKind,
+    MigratedSources,
+}
+
+impl Documented {
+    #[cfg(test)]
+    const ALL: [Self; 4] =
+        [Self::DeletedClaims, Self::HugeClaims, Self::ForeignClaimKind, Self::MigratedSources];
+
+    /// The row's first column.
+    pub(super) fn row(self) -> &'static str {
+        match self {
+            Self::DeletedClaims => "claims that are being deleted",
+            Self::HugeClaims => {
+                "a claim for 2^63 bytes or more that is not written with a binary suffix (`20E`)"
+            }
+            Self::ForeignClaimKind => {
+                "a source of kind PersistentVolumeClaim and another API group than the core's"
+            }
+            Self::MigratedSources => {
+                "in-tree (migrated) class with a source; in-tree PersistentVolume as the source of a clone, whichever class of the driver the clone has"
+            }
+        }
+    }
+}
+
+/// What this program would do with a claim.
+#[derive(Debug)]
+pub(super) enum Expectation {
+    /// Call the driver.
+    Provision(Box<Prediction>),
+    /// Leave the claim without a volume, until something changes.
+    Refuse(String, Option<Documented>),
+    /// It is not known yet, for this reason.
+    Unknown(String),
+}
+
+impl Expectation {
+    /// What follows from a check that failed.
+    pub(super) fn of_failure(not_sent: &NotSent) -> Self {
+        match not_sent {
+            NotSent::Ignored { reason } => {
+                let is_claim = reason.starts_with("data source (PersistentVolumeClaim)");
+                Self::Refuse(reason.clone(), is_claim.then_some(Documented::ForeignClaimKind))
+            }
+            NotSent::Failed(failure) if failure.is_lasting() || failure.is_finished() => {
+                Self::Refuse(failure.to_string(), None)
+            }
+            NotSent::Failed(why) | NotSent::Reschedule(why) | NotSent::Unrepeatable(why) => {
+                Self::Unknown(why.to_string())
+            }
+        }
+    }
+}
+
+// === impl Judgement ===
+
+impl Judgement {
+    fn new(subject: Subject, verdict: Verdict) -> Self {
+        Self { subject, verdict, row: None, reasons: Vec::new(), fields: Vec::new() }
+    }
+
+    fn because(self, reason: impl Into<String>) -> Self {
+        let mut reasons = self.reasons;
+        reasons.push(reason.into());
+        Self { reasons, ..self }
+    }
+
+    fn documented(self, row: Option<Documented>) -> Self {
+        match row {
+            Some(_) => Self { row, verdict: Verdict::Documented, ..self },
+            None => self,
+        }
+    }
+
+    /// The claim has the PersistentVolume `found`. `has_changed`: its class has changed since this program
+    /// began to look at the claim, so that a difference may come from that.
+    pub(super) fn of_volume(
+        settings: &ProvisionerSettings,
+        expectation: &Expectation,
+        found: &Value,
+        has_changed: bool,
+    ) -> Self {
+        let judged = match expectation {
+            Expectation::Provision(prediction) => Self::of_prediction(settings, prediction, found),
+            Expectation::Refuse(why, row) => Self::new(Subject::ServedThere, Verdict::Unexplained)
+                .because(format!("this program would have left the claim without a volume: {why}"))
+                .documented(*row),
+            Expectation::Unknown(why) => Self::new(Subject::Volume, Verdict::Unknown)
+                .because(format!("this program's request is not known: {why}")),
+        };
+        if has_changed && judged.verdict == Verdict::Unexplained {
+            let judged = Self { verdict: Verdict::Unknown, ..judged };
+            return judged.because("the class was changed meanwhile");
+        }
+        judged
+    }
+
+    fn of_prediction(
+        settings: &ProvisionerSettings,
+        prediction: &Prediction,
+        found: &Value,
+    ) -> Self {
+        let expected = match prediction.persistent_volume(settings, found) {
+            Ok(expected) => serde_json::to_value(expected).unwrap_or_default(),
+            Err(why) => return Self::of_unpredicted(&why),
+        };
+        Self::of_differences(&differences(&expected, found))
+    }
+
+    fn of_unpredicted(why: &Unpredicted) -> Self {
+        let row = matches!(why, Unpredicted::SizeOverflow(_)).then_some(Documented::HugeClaims);
+        let subject = match why {
+            Unpredicted::Unreadable(_) => Subject::Volume,
+            Unpredicted::Unusable(_) | Unpredicted::SizeOverflow(_) => Subject::ServedThere,
+        };
+        Self::new(subject, Verdict::Unexplained).because(why.to_string()).documented(row)
+    }
+
+    fn of_differences(differences: &[Difference]) -> Self {
+        let verdict = match differences {
+            [] => Verdict::Same,
+            all if all.iter().all(|it| it.is_foreign) => Verdict::Unknown,
+            _ => Verdict::Unexplained,
+        };
+        let reason = |it: &Difference| {
+            let Difference { field, expected, found, .. } = it;
+            format!("{field}: this program's is {expected:?}, it is {found:?}")
+        };
+        Self {
+            reasons: differences.iter().map(reason).collect(),
+            fields: differences.iter().map(|it| it.field.clone()).collect(),
+            ..Self::new(Subject::Volume, verdict)
+        }
+    }
+
+    /// The PersistentVolume was gone before it could be compared.
+    pub(super) fn of_vanished() -> Self {
+        Self::new(Subject::Volume, Verdict::Unknown).because("it was gone before it could be read")
+    }
+
+    /// The claim has had no volume for as long as claims are kept.
+    pub(super) fn of_unserved(expectation: &Expectation) -> Self {
+        match expectation {
+            Expectation::Provision(prediction) => {
+                let is_migrated = prediction.is_migrated() && prediction.has_source();
+                Self::new(Subject::Unserved, Verdict::Unknown)
+                    .because("this program would have called the driver, which may have refused")
+                    .documented(is_migrated.then_some(Documented::MigratedSources))
+            }
+            Expectation::Refuse(why, _) => Self::new(Subject::Unserved, Verdict::Same).because(why),
+            Expectation::Unknown(why) => {
+                Self::new(Subject::Unserved, Verdict::Unknown).because(why)
+            }
+        }
+    }
+
+    /// A PersistentVolume of this provisioner is gone. `was_due`: its deletion was due by this program's
+    /// rules.
+    pub(super) fn of_deletion(was_due: bool) -> Self {
+        if was_due {
+            return Self::new(Subject::Deletion, Verdict::Same);
+        }
+        Self::new(Subject::Deletion, Verdict::Unknown).because(
+            "this program would not have deleted it, as nothing was due for it: somebody else may have",
+        )
+    }
+
+    /// The deletion of a PersistentVolume has been due for as long as such are kept.
+    pub(super) fn of_overdue() -> Self {
+        Self::new(Subject::Deletion, Verdict::Unknown).because(
+            "this program would have deleted it, unless it is attached or the driver refuses",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::provisioner::Failure;
+
+    #[test]
+    fn every_documented_row_is_on_the_page() {
+        let page = include_str!("../../docs/differences.md");
+        for documented in Documented::ALL {
+            let line = format!("\n| {} |", documented.row());
+            assert!(page.contains(&line), "not on the page: {line}");
+        }
+    }
+
+    #[test]
+    fn a_check_that_will_fail_again_is_a_refusal_and_others_are_unknown() {
+        let is_refusal = |not_sent: NotSent| match Expectation::of_failure(&not_sent) {
+            Expectation::Refuse(_, row) => Some(row),
+            _ => None,
+        };
+        let ignored = |kind: &str| NotSent::Ignored { reason: format!("data source ({kind}) is") };
+        for (not_sent, expected) in [
+            (NotSent::Failed(Failure::new("x").lasting()), Some(None)),
+            (NotSent::Failed(Failure::new("x").finished()), Some(None)),
+            (NotSent::Failed(Failure::new("x")), None),
+            (NotSent::Reschedule(Failure::new("x")), None),
+            (NotSent::Unrepeatable(Failure::new("x")), None),
+            (ignored("Book"), Some(None)),
+            (ignored("PersistentVolumeClaim"), Some(Some(Documented::ForeignClaimKind))),
+        ] {
+            assert_eq!(is_refusal(not_sent.clone()), expected, "{not_sent:?}");
+        }
+    }
+
+    fn difference(is_foreign: bool) -> Difference {
+        let (expected, found) = ("a".to_owned(), "b".to_owned());
+        Difference { field: "spec.x".to_owned(), expected, found, is_foreign }
+    }
+
+    #[test]
+    fn one_field_of_the_provisioner_that_differs_is_unexplained() {
+        for (foreign, verdict) in [
+            (&[][..], Verdict::Same),
+            (&[true], Verdict::Unknown),
+            (&[false], Verdict::Unexplained),
+            (&[true, false], Verdict::Unexplained),
+        ] {
+            let all: Vec<_> = foreign.iter().copied().map(difference).collect();
+            assert_eq!(Judgement::of_differences(&all).verdict, verdict, "{foreign:?}");
+        }
+        let judged = Judgement::of_differences(&[difference(false)]);
+        assert_eq!(judged.reasons, ["spec.x: this program's is \"a\", it is \"b\""]);
+    }
+
+    #[test]
+    fn a_volume_that_this_program_would_refuse_is_unexplained_but_for_a_documented_row() {
+        for (why, verdict) in [
+            (Unpredicted::Unusable("small".into()), Verdict::Unexplained),
+            (Unpredicted::Unreadable("odd".into()), Verdict::Unexplained),
+            (Unpredicted::SizeOverflow("small".into()), Verdict::Documented),
+        ] {
+            assert_eq!(Judgement::of_unpredicted(&why).verdict, verdict, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_both_leave_alone_is_the_same() {
+        let refused = Expectation::Refuse("no class".into(), None);
+        assert_eq!(Judgement::of_unserved(&refused).verdict, Verdict::Same);
+        let unknown = Expectation::Unknown("no right".into());
+        assert_eq!(Judgement::of_unserved(&unknown).verdict, Verdict::Unknown);
+    }
+
+    #[test]
+    fn only_a_deletion_that_was_due_is_the_same() {
+        assert_eq!(Judgement::of_deletion(true).verdict, Verdict::Same);
+        assert_eq!(Judgement::of_deletion(false).verdict, Verdict::Unknown);
+        assert_eq!(Judgement::of_overdue().verdict, Verdict::Unknown);
+    }
+}

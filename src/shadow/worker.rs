@@ -1,0 +1,177 @@
+//! Looks at one claim: what this program would do for it, and what external-provisioner did.
+//!
+//! A thin loop of reads; what follows from them is decided by [`verdict`](super::verdict).
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{
+    ledger::{Ledger, Task, claim_name},
+    verdict::{Documented, Expectation, Judgement, Verdict},
+};
+use crate::{
+    controller::{
+        claims::{plan::Plan, preview::preview},
+        classes::Classes,
+        ownership::{PROVISIONED_BY, ProvisionerIdentity, class_of_claim},
+        provisioner::ProvisionRequest,
+    },
+    csi_provisioner::{Checks, ProvisionerSettings, Reads, Topology},
+    kube::{
+        Client, Kind, Name,
+        objects::{Claim, View as _, Volume},
+    },
+    metrics::ShadowMetrics,
+    runtime::Clock,
+    workqueue::Action,
+};
+
+/// What a worker needs. Clones share the ledger.
+#[derive(Clone)]
+pub(super) struct Worker {
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) identity: Arc<ProvisionerIdentity>,
+    pub(super) settings: Arc<ProvisionerSettings>,
+    pub(super) client: Client,
+    pub(super) reads: Arc<Reads>,
+    pub(super) classes: Classes,
+    pub(super) topology: Option<Topology>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: ShadowMetrics,
+}
+
+impl Worker {
+    /// Looks at the claim of this UID.
+    pub(super) async fn sync(self, uid: String) -> Action {
+        let Some(task) = self.ledger.lock().task(&uid) else { return Action::Done };
+        let expectation = match &task.expectation {
+            Some(known) if is_settled(known, &task) => Arc::clone(known),
+            _ => self.expect(&task.claim).await,
+        };
+        match &task.volume {
+            Some(volume) => self.compare(&uid, &task, &expectation, volume).await,
+            None if matches!(*expectation, Expectation::Provision(_)) => Action::Done,
+            // What prevents the request may end.
+            None => Action::Retry,
+        }
+    }
+
+    /// Finds out what this program would do, and keeps that.
+    async fn expect(&self, claim: &Arc<Claim>) -> Arc<Expectation> {
+        let expectation = Arc::new(self.expectation(claim).await);
+        self.ledger.lock().expect(claim, Arc::clone(&expectation));
+        expectation
+    }
+
+    async fn expectation(&self, claim: &Arc<Claim>) -> Expectation {
+        if claim.is_terminating() {
+            return Expectation::Refuse(
+                "it is being deleted".to_owned(),
+                Some(Documented::DeletedClaims),
+            );
+        }
+        let class = self.classes.get(class_of_claim(claim));
+        let name = self.settings.volume_name(claim.uid());
+        let Some(preview) = preview(&self.identity, claim, class.as_ref(), &name) else {
+            return Expectation::Unknown("it is not this provisioner's any more".to_owned());
+        };
+        match (preview.request, preview.plan) {
+            (Some(request), _) => self.request(request).await,
+            (None, Plan::Blocked { why, .. }) => Expectation::Refuse(why, None),
+            (None, Plan::Drop) => {
+                Expectation::Refuse("it is not to be served now".to_owned(), None)
+            }
+            (None, _) => Expectation::Unknown("a call of this program is open for it".to_owned()),
+        }
+    }
+
+    async fn request(&self, request: ProvisionRequest) -> Expectation {
+        let checks = Checks {
+            reads: &self.reads,
+            settings: &self.settings,
+            topology: self.topology.as_ref(),
+        };
+        match checks.predict(request).await {
+            Ok(prediction) => {
+                tracing::debug!(request = ?prediction.request(), "would call CreateVolume");
+                Expectation::Provision(Box::new(prediction))
+            }
+            Err(not_sent) => {
+                self.reads.failed(not_sent.dependencies());
+                Expectation::of_failure(&not_sent)
+            }
+        }
+    }
+
+    /// Compares the claim's PersistentVolume with the one that this program would have saved.
+    async fn compare(
+        &self,
+        uid: &str,
+        task: &Task,
+        expectation: &Expectation,
+        volume: &str,
+    ) -> Action {
+        let Ok(name) = Name::cluster(volume) else {
+            self.ledger.lock().ignore(uid);
+            return Action::Done;
+        };
+        let judgement = match self.client.get_raw(&Kind::of::<Volume>(), name).await {
+            Ok(found) if !self.is_provisioned(&found) => {
+                self.ledger.lock().ignore(uid);
+                return Action::Done;
+            }
+            Ok(found) => {
+                let changed = task.class_changed;
+                Judgement::of_volume(&self.settings, expectation, &found, changed)
+            }
+            Err(error) if error.is_not_found() => Judgement::of_vanished(),
+            Err(error) => {
+                tracing::warn!(%error, volume, "cannot compare a PersistentVolume");
+                return Action::Retry;
+            }
+        };
+        if self.ledger.lock().finish(uid) {
+            self.record(claim_name(&task.claim), &judgement);
+        }
+        Action::Done
+    }
+
+    /// Whether the PersistentVolume was made by a provisioner of this driver.
+    fn is_provisioned(&self, found: &serde_json::Value) -> bool {
+        let annotations = found.pointer("/metadata/annotations");
+        let by = annotations.and_then(|all| all.get(PROVISIONED_BY)?.as_str());
+        by.is_some_and(|name| self.identity.is_own_name(name))
+    }
+
+    /// Counts, logs and keeps a result.
+    pub(super) fn record(&self, object: String, judgement: &Judgement) {
+        let Judgement { subject, verdict, reasons, fields, .. } = judgement;
+        self.metrics.result(subject.label(), verdict.words());
+        for field in fields {
+            self.metrics.difference(field);
+        }
+        let (subject, words) = (subject.words(), verdict.words());
+        match verdict {
+            Verdict::Same => tracing::debug!(object, subject, "compared: same"),
+            Verdict::Unexplained => {
+                tracing::warn!(object, subject, ?reasons, "compared: {words}");
+            }
+            Verdict::Documented | Verdict::Unknown => {
+                tracing::info!(object, subject, ?reasons, "compared: {words}");
+            }
+        }
+        let time = format!("{:.0}", self.clock.wall());
+        self.ledger.lock().record(object, judgement, time);
+    }
+}
+
+/// Whether what is known of the claim suffices. A claim that has a volume although this program would not
+/// have served it is looked at again: what prevented that may have ended.
+fn is_settled(expectation: &Expectation, task: &Task) -> bool {
+    match expectation {
+        Expectation::Provision(_) => true,
+        Expectation::Refuse(_, Some(_)) => task.volume.is_some(),
+        Expectation::Refuse(_, None) | Expectation::Unknown(_) => false,
+    }
+}
