@@ -201,12 +201,30 @@ fn flags_without_effect_are_accepted() {
 
 #[test]
 fn a_misspelled_or_misplaced_subcommand_does_not_start_the_controller() {
-    let unknown = r#"unknown command "release-claim": use one of check, explain, release-claims, or none to start the controller"#;
+    let unknown = r#"unknown command "release-claim": use one of check, explain, release-claims, shadow-report, or none to start the controller"#;
     assert_eq!(refusal(&["release-claim", "--kubeconfig=k"]), (2, unknown.to_owned()));
     let misplaced = "release-claims must be the first argument";
     assert_eq!(refusal(&["--kubeconfig=k", "release-claims"]), (2, misplaced.to_owned()));
     // It is the value of a flag here.
     assert!(parse(&["--kubeconfig", "release-claims"]).is_ok());
+}
+
+#[test]
+fn shadow_mode_asks_the_driver_or_has_it_described() {
+    assert_eq!(flags(&[]).shadow, None);
+    assert_eq!(flags(&["--shadow"]).shadow, Some(Shadow { driver: None }));
+    let capabilities = "--shadow-capabilities=CONTROLLER_SERVICE,CLONE_VOLUME";
+    let described = flags(&["--shadow", "--shadow-driver=d", capabilities]).shadow.unwrap().driver;
+    let ShadowDriver { name, capabilities: known } = described.unwrap();
+    assert_eq!((&*name, known.plugin.len(), known.controller.len()), ("d", 1, 1));
+    for args in [
+        &["--shadow-driver=d", capabilities][..],
+        &["--shadow", "--shadow-driver=d"],
+        &["--shadow", capabilities],
+        &["--shadow", "--shadow-driver=d", "--shadow-capabilities=FLY"],
+    ] {
+        assert_eq!(refusal(args).0, 2, "{args:?}");
+    }
 }
 
 #[test]

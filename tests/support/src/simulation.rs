@@ -35,6 +35,9 @@ use crate::connector::connector;
 /// The driver's name.
 pub const DRIVER: &str = "disk.example.com";
 
+/// The user that a process in shadow mode acts as.
+pub const SHADOW: &str = "shadow";
+
 /// The flags with which a process takes part in leader election.
 const ELECTED: [&str; 2] = ["--leader-election", "--leader-election-namespace=default"];
 
@@ -126,7 +129,17 @@ impl Simulation {
         self.launch(driver, node, &[&["--node-deployment"], flags].concat())
     }
 
+    /// Starts the program in shadow mode, as the user [`SHADOW`].
+    pub fn start_shadow(&self, flags: &[&str]) -> Process {
+        let flags = [&["--shadow"], flags].concat();
+        self.launch_as(User::new(SHADOW), self.connector(), "shadow", &flags)
+    }
+
     fn launch(&self, connector: Connector, host: &str, flags: &[&str]) -> Process {
+        self.launch_as(self.user.clone(), connector, host, flags)
+    }
+
+    fn launch_as(&self, user: User, connector: Connector, host: &str, flags: &[&str]) -> Process {
         let program = ["csi-provisioner", "--csi-address=/run/csi.sock", "--timeout=10s"];
         let args = program.iter().chain(flags).map(Into::into);
         let environment = |variable: &str| match variable {
@@ -139,7 +152,7 @@ impl Simulation {
             flags: Flags::parse(args, environment).unwrap().flags,
             host: host.to_owned(),
             api: &self.api,
-            user: self.user.clone(),
+            user,
             connector,
             seed: self.seed.wrapping_mul(1000).wrapping_add(number),
         });

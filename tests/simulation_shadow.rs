@@ -1,0 +1,287 @@
+//! Shadow mode beside a provisioner that works, in simulated time. The provisioner stands for
+//! external-provisioner; where the two are to differ, it has other flags.
+
+// Helpers panic, as tests do.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Process, SHADOW, Simulation, claim},
+    sources,
+};
+use tokio::time::sleep;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// How often shadow mode has come to this result.
+fn results(shadow: &Process, subject: &str, verdict: &str) -> usize {
+    let labels = format!("{{subject=\"{subject}\",verdict=\"{verdict}\"}}");
+    value(shadow, &format!("provisioner_shadow_results_total{labels}"))
+}
+
+/// How many PersistentVolumes differed in this field.
+fn differences(shadow: &Process, field: &str) -> usize {
+    value(shadow, &format!("provisioner_shadow_differences_total{{field=\"{field}\"}}"))
+}
+
+/// The value of a series; 0 before the process serves it.
+fn value(process: &Process, series: &str) -> usize {
+    let metrics = process.metrics();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+/// How often shadow mode has come to any result about this but `same`.
+fn others(shadow: &Process, subject: &str) -> usize {
+    ["documented", "unexplained", "unknown"]
+        .iter()
+        .map(|verdict| results(shadow, subject, verdict))
+        .sum()
+}
+
+/// The requests of shadow mode that are no reads.
+fn writes(simulation: &Simulation) -> Vec<String> {
+    let requests = simulation.api.requests().all();
+    let shadow = requests.iter().filter(|request| request.user.name == SHADOW);
+    let reads = ["get", "list", "watch"];
+    shadow.filter(|it| !reads.contains(&&*it.info.verb)).map(|it| it.what()).collect()
+}
+
+fn class(name: &str, change: &Value) -> Value {
+    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": name}, "provisioner": DRIVER});
+    for (key, value) in change.as_object().unwrap() {
+        class[key] = value.clone();
+    }
+    class
+}
+
+fn claim_of(name: &str, class: &str) -> Value {
+    let mut claim = claim(name);
+    claim["spec"]["storageClassName"] = json!(class);
+    claim
+}
+
+/// Claims of all kinds that a provisioner serves.
+fn create_all_kinds(simulation: &Simulation) -> usize {
+    simulation.create(&json!({"apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "sc"}, "data": {"key": "cGFzc3dvcmQ="}}));
+    simulation.create(&class(
+        "full",
+        &json!({
+            "reclaimPolicy": "Retain", "mountOptions": ["noatime"],
+            "parameters": {
+                "csi.storage.k8s.io/fstype": "xfs",
+                "csi.storage.k8s.io/provisioner-secret-name": "s",
+                "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+                "csi.storage.k8s.io/node-stage-secret-name": "${pvc.name}",
+                "csi.storage.k8s.io/node-stage-secret-namespace": "${pvc.namespace}",
+                "pool": "p",
+            },
+        }),
+    ));
+    simulation.create_attributes_class("gold", DRIVER, &json!({"tier": "gold"}));
+    sources::create_snapshot(simulation, "snap");
+    sources::create_origin(simulation, "origin");
+    let block = {
+        let mut claim = claim_of("block", "full");
+        claim["spec"]["volumeMode"] = json!("Block");
+        claim
+    };
+    let odd = {
+        let mut claim = claim("odd");
+        claim["spec"]["resources"]["requests"]["storage"] = json!("1500M");
+        claim["spec"]["accessModes"] = json!(["ReadOnlyMany", "ReadWriteMany"]);
+        claim
+    };
+    for claim in [claim("plain"), claim_of("full", "full"), block, odd] {
+        simulation.create(&claim);
+    }
+    simulation.create_claim_of("tiered", "gold");
+    sources::create_restore(simulation, "restored", "snap");
+    sources::create_clone(simulation, "cloned", "origin");
+    7
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_all_kinds_are_the_same_and_nothing_is_written() {
+    let simulation = Simulation::new(1);
+    sources::install_kinds(&simulation);
+    simulation.script(json!({
+        "controller_capabilities": [
+            "CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME", "MODIFY_VOLUME"],
+        "create_volume": [{"volume": {"volume_context": {"a": "b"}}}],
+    }));
+    let shadow = simulation.start_shadow(&["--extra-create-metadata"]);
+    simulation.start_with(&["--extra-create-metadata"]);
+    sleep(Duration::from_secs(1)).await;
+    let claims = create_all_kinds(&simulation);
+    simulation
+        .until("all are compared", |_| {
+            results(&shadow, "volume", "same") + others(&shadow, "volume") == claims
+        })
+        .await;
+    assert_eq!(others(&shadow, "volume"), 0);
+    assert_eq!(results(&shadow, "served_there", "unexplained"), 0);
+    assert_eq!(simulation.calls("CreateVolume"), claims);
+    assert_eq!(writes(&simulation), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_saved_before_shadow_mode_began_to_look_is_compared() {
+    let simulation = Simulation::new(2);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("it is saved", |it| it.is_saved(&uid)).await;
+    let shadow = simulation.start_shadow(&[]);
+    simulation.until("it is compared", |_| results(&shadow, "volume", "same") == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_value_of_one_field_is_unexplained() {
+    let cases: [(&[&str], &[&str], &str); 3] = [
+        (&["--default-fstype=xfs"], &["--default-fstype=ext4"], "spec.csi"),
+        (&["--volume-name-prefix=a"], &["--volume-name-prefix=b"], "metadata.name"),
+        (&["--extra-create-metadata"], &[], ""),
+    ];
+    for (theirs, ours, field) in cases {
+        let simulation = Simulation::new(3);
+        let shadow = simulation.start_shadow(ours);
+        simulation.start_with(theirs);
+        simulation.create_claim("data");
+        let verdict = if field.is_empty() { "same" } else { "unexplained" };
+        simulation.until("it is compared", |_| results(&shadow, "volume", verdict) == 1).await;
+        if !field.is_empty() {
+            assert_eq!(differences(&shadow, field), 1, "{theirs:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_differs_after_a_change_of_the_class_is_unknown() {
+    let simulation = Simulation::new(4);
+    let shadow = simulation.start_shadow(&["--default-fstype=ext4"]);
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(5)).await;
+    let options = json!({"mountOptions": ["noatime"]});
+    simulation.api.merge("StorageClass", "", "fast", &options).unwrap();
+    sleep(Duration::from_secs(5)).await;
+    simulation.start_with(&["--default-fstype=xfs"]);
+    simulation.until("it is compared", |_| others(&shadow, "volume") == 1).await;
+    assert_eq!(results(&shadow, "volume", "unknown"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_only_the_other_serves_is_unexplained() {
+    let simulation = Simulation::new(5);
+    let mut claim = claim("data");
+    claim["spec"]["selector"] = json!({"matchLabels": {"a": "b"}});
+    let uid = simulation.create(&claim);
+    let shadow = simulation.start_shadow(&[]);
+    sleep(Duration::from_secs(1)).await;
+    simulation.create(&json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": format!("pvc-{uid}"), "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "csi": {"driver": DRIVER, "volumeHandle": "h"},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc",
+                "name": "data", "uid": uid}},
+    }));
+    simulation
+        .until("it is compared", |_| results(&shadow, "served_there", "unexplained") == 1)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_could_be_served_only_later_is_the_same() {
+    let simulation = Simulation::new(6);
+    let shadow = simulation.start_shadow(&[]);
+    simulation.start();
+    simulation.create(&claim_of("data", "late"));
+    sleep(Duration::from_secs(90)).await;
+    simulation.create(&class("late", &json!({"reclaimPolicy": "Delete"})));
+    simulation.until("it is compared", |_| results(&shadow, "volume", "same") == 1).await;
+    assert_eq!(others(&shadow, "volume") + others(&shadow, "served_there"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_nobody_serves_are_kept_for_an_hour() {
+    let simulation = Simulation::new(7);
+    let shadow = simulation.start_shadow(&[]);
+    simulation.create(&claim_of("no-class", "none"));
+    simulation.create_claim("no-original");
+    let uid = simulation.create_claim("deleted");
+    sleep(HOUR / 2).await;
+    simulation.delete_claim("deleted");
+    sleep(HOUR).await;
+    assert_eq!(results(&shadow, "unserved", "same"), 1, "both leave it");
+    assert_eq!(results(&shadow, "unserved", "unknown"), 1, "the driver may have refused");
+    assert!(!simulation.is_saved(&uid));
+    assert_eq!(writes(&simulation), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_was_not_provisioned_is_not_compared() {
+    let simulation = Simulation::new(8);
+    let shadow = simulation.start_shadow(&[]);
+    let uid = simulation.create_claim("data");
+    sleep(Duration::from_secs(1)).await;
+    simulation.create(&support::simulation::foreign_volume("mine", &uid, "h"));
+    sleep(HOUR * 2).await;
+    for subject in ["volume", "served_there", "unserved"] {
+        assert_eq!(results(&shadow, subject, "same") + others(&shadow, subject), 0, "{subject}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_was_due_is_the_same_and_another_one_is_unknown() {
+    let simulation = Simulation::new(9);
+    let shadow = simulation.start_shadow(&[]);
+    simulation.start();
+    let [due, by_hand] = ["due", "by-hand"].map(|name| simulation.create_claim(name));
+    simulation.until("both are saved", |it| it.is_saved(&due) && it.is_saved(&by_hand)).await;
+    simulation.delete_claim("due");
+    simulation.release(&due);
+    simulation.force_delete_volume(&by_hand);
+    simulation
+        .until("both are compared", |_| {
+            results(&shadow, "deletion", "same") == 1
+                && results(&shadow, "deletion", "unknown") == 1
+        })
+        .await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+    assert_eq!(writes(&simulation), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_deleted_before_it_is_served_is_documented() {
+    let simulation = Simulation::new(10);
+    let mut claim = claim("data");
+    claim["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let uid = simulation.create(&claim);
+    simulation.delete_claim("data");
+    let shadow = simulation.start_shadow(&[]);
+    sleep(Duration::from_secs(1)).await;
+    let mut volume = support::simulation::foreign_volume(&uid, &uid, "h");
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
+    simulation.create(&volume);
+    simulation
+        .until("it is compared", |_| results(&shadow, "served_there", "documented") == 1)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_flags_describe_is_not_asked() {
+    let simulation = Simulation::new(11);
+    let driver = format!("--shadow-driver={DRIVER}");
+    let capabilities = "--shadow-capabilities=CONTROLLER_SERVICE,CREATE_DELETE_VOLUME";
+    let shadow = simulation.start_shadow(&[&driver, capabilities]);
+    simulation.start();
+    let attempts = simulation.connection_attempts();
+    simulation.create_claim("data");
+    simulation.until("it is compared", |_| results(&shadow, "volume", "same") == 1).await;
+    assert!(simulation.connection_attempts() <= attempts + 1, "only by the provisioner");
+    assert_eq!(simulation.calls("GetPluginInfo"), 1);
+}
