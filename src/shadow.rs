@@ -238,8 +238,12 @@ impl Shadow {
             shadow.on_volume_event(event);
             shadow.lists.volumes.reached(extent);
         };
-        let informer = self.informer::<Volume>();
-        self.tasks.spawn_critical("watch of PersistentVolumes", informer.run(handler));
+        let (claims, informer) = (self.lists.claims.clone(), self.informer::<Volume>());
+        self.tasks.spawn_critical("watch of PersistentVolumes", async move {
+            // A PersistentVolume is found for a claim that is known.
+            claims.whole().await;
+            informer.run(handler).await;
+        });
     }
 
     fn on_volume_event(&self, event: InformerEvent<Volume>) {

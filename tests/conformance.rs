@@ -1,6 +1,7 @@
 //! The recorded scenarios, all of them, played on the real binary: each with an API server over
 //! HTTPS, a scripted driver on a unix socket and a process of its own. Where `KUBEBUILDER_ASSETS`
-//! or `KUBECONFIG_E2E` is set, on that control plane.
+//! or `KUBECONFIG_E2E` is set, on that control plane. Beside each runs a process in shadow mode, which must
+//! find nothing that it cannot explain.
 //!
 //! Arguments that are no flags choose scenarios by a part of their name, as with other tests.
 
@@ -13,7 +14,7 @@ use std::{
 use testkit::player::{Cluster, Options, Played, Summary, Verdict, play_all, scenario_files};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
-const JOBS: usize = 4;
+const JOBS: usize = 10;
 
 /// A kube-apiserver does compute, and each job has one.
 const JOBS_ON_BINARIES: usize = 2;
@@ -34,8 +35,8 @@ fn main() -> ExitCode {
         (false, true) => 1,
         (false, false) => JOBS,
     };
-    let options =
-        Options { binary: env!("CARGO_BIN_EXE_csi-provisioner").into(), conformance, jobs };
+    let binary = env!("CARGO_BIN_EXE_csi-provisioner").into();
+    let options = Options { binary, conformance, jobs, shadow: true };
     match play(&files, &options) {
         Ok(summary) => {
             println!("\n{summary}\n");

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::plain_text::cut;
+use crate::{
+    controller::volumes::finalizer::PROTECTION, kube::quantity::Quantity, plain_text::cut,
+};
 
 /// The most differences that are kept of one PersistentVolume.
 const MAX_DIFFERENCES: usize = 20;
@@ -51,13 +53,20 @@ const ADDED: &[(&str, &str)] = &[
     ("metadata.finalizers[kubernetes.io/pv-protection]", "present"),
     ("spec.persistentVolumeReclaimPolicy", "Retain"),
     ("spec.volumeMode", "Filesystem"),
-    ("spec.azureDisk.cachingMode", "ReadWrite"),
     ("spec.azureDisk.fsType", "ext4"),
-    ("spec.azureDisk.kind", "Shared"),
-    ("spec.azureDisk.readOnly", "false"),
-    ("spec.rbd.keyring", "/etc/ceph/keyring"),
-    ("spec.rbd.pool", "rbd"),
-    ("spec.rbd.user", "admin"),
+];
+
+/// The sources of in-tree plugins, which are made of what the driver said. Of their fields only the file system
+/// and whether the volume is read-only are the provisioner's.
+const IN_TREE: &[&str] = &[
+    "spec.awsElasticBlockStore.",
+    "spec.azureDisk.",
+    "spec.azureFile.",
+    "spec.cinder.",
+    "spec.gcePersistentDisk.",
+    "spec.portworxVolume.",
+    "spec.rbd.",
+    "spec.vsphereVolume.",
 ];
 
 /// What any component may add.
@@ -68,20 +77,38 @@ const FOREIGN: &[&str] = &[
     "metadata.ownerReferences",
 ];
 
+/// The size, which the API server writes in its shortest form.
+const CAPACITY: &str = "spec.capacity.storage";
+
 /// The differences, by field.
 pub(super) fn differences(expected: &Value, found: &Value) -> Vec<Difference> {
-    let (expected, found) = (fields(expected), fields(found));
+    let (mut expected, found) = (fields(expected), fields(found));
+    // It is removed as soon as a volume that is kept is seen.
+    if found.get("spec.persistentVolumeReclaimPolicy").is_none_or(|policy| policy != "Delete") {
+        let finalizer = format!("metadata.finalizers[{PROTECTION}]");
+        if !found.contains_key(&finalizer) {
+            expected.remove(&finalizer);
+        }
+    }
     let paths: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
     let difference = |path: &&String| difference(path, expected.get(*path), found.get(*path));
     paths.iter().filter_map(difference).take(MAX_DIFFERENCES).collect()
 }
 
 fn difference(path: &str, expected: Option<&String>, found: Option<&String>) -> Option<Difference> {
+    let is_same_size =
+        || path == CAPACITY && size(expected).is_some_and(|it| Some(it) == size(found));
     let is_added = || match (expected, found) {
         (None, Some(found)) => ADDED.iter().any(|added| *added == (path, found)),
         _ => false,
     };
-    if expected == found || IGNORED.contains(&path) || is_added() {
+    // Go leaves out fields with these values.
+    let is_left_out = || {
+        let is_zero = |value: &String| ["0", "false", ""].contains(&value.as_str());
+        found.is_none() && !path.contains('[') && expected.is_some_and(is_zero)
+    };
+    let is_same = expected == found || is_left_out() || is_same_size();
+    if is_same || is_added() || is_of_driver(path) {
         return None;
     }
     let text =
@@ -92,6 +119,16 @@ fn difference(path: &str, expected: Option<&String>, found: Option<&String>) -> 
         found: text(found),
         is_foreign: expected.is_none() && FOREIGN.iter().any(|prefix| path.starts_with(prefix)),
     })
+}
+
+/// Whether the field of an in-tree source is made of what the driver said.
+fn is_of_driver(path: &str) -> bool {
+    let field = IN_TREE.iter().find_map(|source| path.strip_prefix(source));
+    field.is_some_and(|field| !["fsType", "readOnly"].contains(&field))
+}
+
+fn size(quantity: Option<&String>) -> Option<Quantity> {
+    Quantity::parse(quantity?).ok()
 }
 
 /// The values of all fields by their paths. Lists are values, except for finalizers, whose order does not
@@ -157,6 +194,7 @@ mod tests {
                 "csi": {"driver": "driver", "volumeAttributes": {
                     "storage.kubernetes.io/csiProvisionerIdentity": "1-2-driver", "pool": "p"}},
                 "mountOptions": [],
+                "persistentVolumeReclaimPolicy": "Delete",
             },
         })
     }
@@ -194,6 +232,8 @@ mod tests {
             ),
             with("/spec/claimRef/resourceVersion", json!("9")),
             with("/spec/volumeMode", json!("Filesystem")),
+            with("/spec/capacity/storage", json!("1024Mi")),
+            with("/spec/awsElasticBlockStore", json!({"volumeID": "aws://a/v"})),
             with(
                 "/spec/csi/volumeAttributes",
                 json!({
@@ -206,6 +246,22 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_that_is_kept_may_have_lost_the_protection_finalizer() {
+        let expected = with("/spec/persistentVolumeReclaimPolicy", json!("Retain"));
+        let mut found = expected.clone();
+        found["metadata"]["finalizers"] = json!([]);
+        assert_eq!(differences(&expected, &found), []);
+    }
+
+    #[test]
+    fn a_field_that_go_leaves_out_is_no_difference() {
+        let expected = with("/spec/csi/readOnly", json!(false));
+        assert_eq!(differences(&expected, &volume()), []);
+        let annotation = with("/metadata/annotations", json!({"a": ""}));
+        assert_eq!(differences(&annotation, &volume()).len(), 2, "keys of maps are not left out");
+    }
+
+    #[test]
     fn every_other_field_is_compared() {
         for (pointer, value, field) in [
             ("/metadata/name", json!("pvc-v"), "metadata.name"),
@@ -214,10 +270,11 @@ mod tests {
             ("/spec/volumeMode", json!("Block"), "spec.volumeMode"),
             (
                 "/spec/persistentVolumeReclaimPolicy",
-                json!("Delete"),
+                json!("Retain"),
                 "spec.persistentVolumeReclaimPolicy",
             ),
             ("/spec/csi/readOnly", json!(true), "spec.csi.readOnly"),
+            ("/spec/azureDisk", json!({"fsType": "xfs"}), "spec.azureDisk.fsType"),
             ("/spec/claimRef/name", json!("d"), "spec.claimRef.name"),
             (
                 "/metadata/finalizers",

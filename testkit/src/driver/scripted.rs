@@ -26,6 +26,27 @@ use super::{
 /// What the driver is called unless its script says otherwise.
 const NAME: &str = "rbd.csi.ceph.com";
 
+impl Script {
+    fn driver_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| NAME.to_owned())
+    }
+
+    fn plugin(&self) -> Vec<String> {
+        self.plugin_capabilities.clone().unwrap_or_else(|| owned(&["CONTROLLER_SERVICE"]))
+    }
+
+    fn controller(&self) -> Vec<String> {
+        self.controller_capabilities.clone().unwrap_or_else(|| {
+            owned(&[
+                "CREATE_DELETE_VOLUME",
+                "CREATE_DELETE_SNAPSHOT",
+                "CLONE_VOLUME",
+                "EXPAND_VOLUME",
+            ])
+        })
+    }
+}
+
 /// A driver that follows a script.
 #[derive(Debug, Default)]
 pub struct Scripted {
@@ -62,6 +83,12 @@ impl Scripted {
         let mut state = self.state.lock();
         state.script.amend(script);
         state.chooser = Chooser::default();
+    }
+
+    /// The driver's name, and the names of its capabilities.
+    pub fn identity(&self) -> (String, Vec<String>) {
+        let State { script, .. } = &*self.state.lock();
+        (script.driver_name(), [script.plugin(), script.controller()].concat())
     }
 
     /// Ids of the volumes the driver holds.
@@ -130,7 +157,7 @@ async fn act(rule: &Rule) -> Result<(), Status> {
 impl Backend for Scripted {
     async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
         self.follow("GetPluginInfo").await?;
-        let name = self.state.lock().script.name.clone().unwrap_or_else(|| NAME.to_owned());
+        let name = self.state.lock().script.driver_name();
         Ok(GetPluginInfoResponse {
             name,
             vendor_version: "1.0".to_owned(),
@@ -140,8 +167,7 @@ impl Backend for Scripted {
 
     async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
         self.follow("GetPluginCapabilities").await?;
-        let names = self.state.lock().script.plugin_capabilities.clone();
-        plugin_capabilities(&names.unwrap_or_else(|| owned(&["CONTROLLER_SERVICE"])))
+        plugin_capabilities(&self.state.lock().script.plugin())
     }
 
     async fn probe(&self) -> Answer<ProbeResponse> {
@@ -155,15 +181,7 @@ impl Backend for Scripted {
 
     async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
         self.follow("ControllerGetCapabilities").await?;
-        let names = self.state.lock().script.controller_capabilities.clone();
-        controller_capabilities(&names.unwrap_or_else(|| {
-            owned(&[
-                "CREATE_DELETE_VOLUME",
-                "CREATE_DELETE_SNAPSHOT",
-                "CLONE_VOLUME",
-                "EXPAND_VOLUME",
-            ])
-        }))
+        controller_capabilities(&self.state.lock().script.controller())
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     cluster::Cluster,
-    run::{self, RunError},
+    run::{self, Beside, RunError},
     runner::PlayError,
     scenario::Scenario,
 };
@@ -53,7 +53,7 @@ pub async fn play_and_explain(
     conformance: &Path,
 ) -> Result<Vec<Explained>, PlayError> {
     let scenario = Scenario::load(file)?;
-    Ok(run::play(&scenario, cluster, binary, conformance, true).await?.explained)
+    Ok(run::play(&scenario, cluster, binary, conformance, Beside::Explain).await?.explained)
 }
 
 /// The claims without a PersistentVolume.

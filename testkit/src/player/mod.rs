@@ -24,6 +24,7 @@ mod rulings;
 mod run;
 mod runner;
 mod scenario;
+mod shadowed;
 mod verdict;
 mod wait;
 pub(crate) mod web;

@@ -16,7 +16,7 @@ use super::{
     api::{Address, Api, ApiError, NAMESPACE},
     cluster::{Cluster, ClusterError, Scratch},
     explained::{self, Explained},
-    invocation::{MAIN, Places, invocation},
+    invocation::{Invocation, MAIN, Places, invocation},
     leak::{self, Leak},
     names::Names,
     outcome::{COLLECTED, Outcome, Remains, outcome},
@@ -24,12 +24,14 @@ use super::{
     python, rights,
     rights::RightsError,
     scenario::{Launch, ProcessName, Rights, Scenario, Serving, Step, Trial, Wait},
+    shadowed::{self, SHADOW},
     wait::{ClusterView, met, named},
     web,
 };
 use crate::{
     apiserver::serve::manifests::{self, ManifestError},
     driver::{Host, Scripted},
+    ports::free_port,
 };
 
 /// How often a condition is looked at.
@@ -70,6 +72,17 @@ pub enum RunError {
     Leak(#[from] Leak),
 }
 
+/// What a scenario is played with beside the provisioner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// Nothing.
+    Nothing,
+    /// Claims without a PersistentVolume are explained at its end.
+    Explain,
+    /// A process in shadow mode compares.
+    Shadow,
+}
+
 /// A scenario being played.
 pub(super) struct Run<'a> {
     pub(super) scenario: &'a Scenario,
@@ -85,6 +98,9 @@ pub(super) struct Run<'a> {
     /// Of the service account with less rights, once there is one.
     kubeconfig: Option<PathBuf>,
     scratch: Scratch,
+    beside: Beside,
+    /// The port of the process in shadow mode, once it runs.
+    shadow: Option<u16>,
 }
 
 /// What a scenario came to.
@@ -94,19 +110,23 @@ pub(super) struct Ended {
     pub(super) said: String,
     /// What was said about claims without a PersistentVolume, if that was asked.
     pub(super) explained: Vec<Explained>,
+    /// What shadow mode found that it should not.
+    pub(super) shadow_faults: Vec<String>,
 }
 
-/// Plays a scenario. `asks`: whether claims without a PersistentVolume are explained at its end.
+/// Plays a scenario.
 pub(super) async fn play(
     scenario: &Scenario,
     cluster: &Cluster,
     binary: &Path,
     conformance: &Path,
-    asks: bool,
+    beside: Beside,
 ) -> Result<Ended, RunError> {
-    let mut run = Run::new(scenario, cluster, binary, conformance)?;
+    let mut run = Run::new(scenario, cluster, binary, conformance, beside)?;
     let result = run.all().await;
+    let asks = beside == Beside::Explain;
     let explained = if asks { run.explain().await } else { Ok(Vec::new()) };
+    let shadow_faults = run.shadow_faults().await;
     run.processes.end_all().await;
     run.driver.stop();
     if scenario.lacks_snapshots() {
@@ -116,7 +136,7 @@ pub(super) async fn play(
         leak::search(process, &log)?;
     }
     let said = last_lines(&run.processes.last_log(), LAST_LINES);
-    Ok(Ended { outcome: result?, said, explained: explained? })
+    Ok(Ended { outcome: result?, said, explained: explained?, shadow_faults: shadow_faults? })
 }
 
 impl<'a> Run<'a> {
@@ -125,6 +145,7 @@ impl<'a> Run<'a> {
         cluster: &'a Cluster,
         binary: &'a Path,
         conformance: &'a Path,
+        beside: Beside,
     ) -> Result<Self, RunError> {
         let scratch = Scratch::new()?;
         let socket = scratch.path().join("csi.sock").display().to_string();
@@ -141,6 +162,8 @@ impl<'a> Run<'a> {
             problems: Vec::new(),
             kubeconfig: None,
             scratch,
+            beside,
+            shadow: None,
         })
     }
 
@@ -268,7 +291,40 @@ impl<'a> Run<'a> {
             path: &std::env::var("PATH").unwrap_or_default(),
         };
         let invocation = invocation(self.scenario, launch, places);
+        if name == MAIN && self.beside == Beside::Shadow {
+            self.start_shadow(&invocation).await?;
+        }
         Ok(self.processes.start(name, self.binary, &invocation, self.scratch.path()).await?)
+    }
+
+    /// Starts shadow mode beside the provisioner, with its flags; in place of an earlier one.
+    async fn start_shadow(&mut self, main: &Invocation) -> Result<(), RunError> {
+        self.shadow = None;
+        if self.processes.exit(&ProcessName::Named(SHADOW.to_owned())).is_none() {
+            self.processes.end(&ProcessName::Named(SHADOW.to_owned())).await;
+        }
+        let port = free_port().map_err(RunError::Socket)?;
+        let kubeconfig = self.cluster.directory.join("admin.kubeconfig");
+        let driver = self.driver.backend();
+        if let Some(shadow) = shadowed::invocation(main, driver, &kubeconfig, port) {
+            self.processes.start(SHADOW, self.binary, &shadow, self.scratch.path()).await?;
+            self.shadow = Some(port);
+        }
+        Ok(())
+    }
+
+    /// What shadow mode found that it should not. The claims that exist with their PersistentVolumes must
+    /// have been compared.
+    async fn shadow_faults(&self) -> Result<Vec<String>, RunError> {
+        let Some(port) = self.shadow else { return Ok(Vec::new()) };
+        let exit = |name: &str| self.processes.exit(&ProcessName::Named(name.to_owned()));
+        // Flags that are refused are refused by both.
+        if exit(SHADOW).is_some() && exit(SHADOW) == exit(MAIN) {
+            return Ok(Vec::new());
+        }
+        let claims = self.api.list("PersistentVolumeClaim").await?;
+        let volumes = self.api.list("PersistentVolume").await?;
+        Ok(shadowed::faults(port, shadowed::served(&claims, &volumes)).await)
     }
 
     /// Starts a process, sees what becomes of it, and ends it.

@@ -19,8 +19,9 @@ use super::{
     cluster::{Cluster, ClusterError},
     outcome::Outcome,
     rulings::{Ruled, RulingError, Rulings},
-    run::{self, Ended, RunError},
+    run::{self, Beside, Ended, RunError},
     scenario::{Scenario, ScenarioError},
+    shadowed,
     verdict::{Difference, differences, metric_differences, ruled_differences},
 };
 
@@ -33,6 +34,8 @@ pub struct Options {
     pub conformance: PathBuf,
     /// How many scenarios are played at once, each on a cluster of its own.
     pub jobs: usize,
+    /// Whether a process in shadow mode runs beside each provisioner, and must find nothing.
+    pub shadow: bool,
 }
 
 /// What came of a scenario.
@@ -119,15 +122,18 @@ pub async fn play(
 ) -> Result<(Verdict, Outcome), PlayError> {
     let scenario = Scenario::load(file)?;
     let ruled = Rulings::load(&options.conformance)?.on(file)?;
-    let Ended { outcome, said, .. } =
-        run::play(&scenario, cluster, &options.binary, &options.conformance, false).await?;
-    let found = match &ruled {
+    let Options { binary, conformance, .. } = options;
+    let beside = if options.shadow { Beside::Shadow } else { Beside::Nothing };
+    let ended = run::play(&scenario, cluster, binary, conformance, beside).await?;
+    let Ended { outcome, said, shadow_faults, .. } = ended;
+    let mut found = match &ruled {
         None => deviations(&scenario.expect, &outcome, false),
         Some(Ruled { expect, or, .. }) => {
             let or = or.as_ref().is_some_and(|or| ruled_deviations(or, &outcome).is_empty());
             if or { Vec::new() } else { ruled_deviations(expect, &outcome) }
         }
     };
+    found.extend(shadowed::difference(shadow_faults));
     let verdict = match (found.is_empty(), ruled) {
         (false, _) => Verdict::Differs { found, said },
         (true, Some(ruled)) => Verdict::Ruled(ruled.rows),
@@ -262,7 +268,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_ends_by_itself_was_not_cut_short() {
-        let options = Options { binary: PathBuf::new(), conformance: PathBuf::new(), jobs: 1 };
+        let options =
+            Options { binary: PathBuf::new(), conformance: PathBuf::new(), jobs: 1, shadow: false };
         for files in [&[][..], &["a.yaml".into(), "b.yaml".into()]] {
             let summary = play_all(files, &options, || async { nowhere() }, |_| {}).await;
             assert_eq!(summary, Summary { failed: files.len(), ..Summary::default() });
