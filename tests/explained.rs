@@ -14,7 +14,7 @@ use futures::{StreamExt as _, stream};
 use testkit::player::{Cluster, Explained, play_and_explain, scenario_files};
 
 /// Scenarios wait more than they compute.
-const JOBS: usize = 4;
+const JOBS: usize = 10;
 
 /// What is expected: scenario, claim, exit code, and words of the explanation.
 const TABLE: &str = include_str!("conformance/explained.txt");

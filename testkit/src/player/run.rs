@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
         }
         self.create(&scenario.objects).await?;
         if scenario.autostart {
-            self.start(&Launch::default()).await?;
+            self.start_with_shadow(&Launch::default()).await?;
         }
         for step in &scenario.steps {
             self.step(step).await?;
@@ -224,7 +224,7 @@ impl<'a> Run<'a> {
             Step::Stop { signal, process, nowait } => {
                 self.processes.signal(process, signal, *nowait).await?;
             }
-            Step::Start(launch) => self.start(launch).await?,
+            Step::Start(launch) => self.start_with_shadow(launch).await?,
             Step::Server(serving) => self.serve(*serving)?,
             Step::Rbac(rights) => self.limit(rights).await?,
             Step::Try(trial) => self.attempt(trial).await?,
@@ -280,8 +280,23 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Starts a process; with the main one also shadow mode, if that is to run beside it.
+    async fn start_with_shadow(&mut self, launch: &Launch) -> Result<(), RunError> {
+        let is_main = launch.process.as_deref().is_none_or(|name| name == MAIN);
+        if is_main && self.beside == Beside::Shadow {
+            let main = self.invocation(launch);
+            self.start_shadow(&main).await?;
+        }
+        self.start(launch).await
+    }
+
     async fn start(&mut self, launch: &Launch) -> Result<(), RunError> {
         let name = launch.process.as_deref().unwrap_or(MAIN);
+        let invocation = self.invocation(launch);
+        Ok(self.processes.start(name, self.binary, &invocation, self.scratch.path()).await?)
+    }
+
+    fn invocation(&self, launch: &Launch) -> Invocation {
         let user = self.scenario.kubeconfig.as_deref().unwrap_or("sa");
         let common = self.cluster.directory.join(format!("{user}.kubeconfig"));
         let places = Places {
@@ -290,11 +305,7 @@ impl<'a> Run<'a> {
             kubeconfig: self.kubeconfig.as_deref().unwrap_or(&common),
             path: &std::env::var("PATH").unwrap_or_default(),
         };
-        let invocation = invocation(self.scenario, launch, places);
-        if name == MAIN && self.beside == Beside::Shadow {
-            self.start_shadow(&invocation).await?;
-        }
-        Ok(self.processes.start(name, self.binary, &invocation, self.scratch.path()).await?)
+        invocation(self.scenario, launch, places)
     }
 
     /// Starts shadow mode beside the provisioner, with its flags; in place of an earlier one.
