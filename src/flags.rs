@@ -35,7 +35,6 @@ pub use self::{
     review::{Fate, Review, ReviewedFlag, review},
     syntax::{CHECK, EXPLAIN, RELEASE_CLAIMS, SHADOW_REPORT},
 };
-use crate::csi::Capabilities;
 
 /// This program's version.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
@@ -83,8 +82,8 @@ pub struct Shadow {
 pub struct ShadowDriver {
     /// `--shadow-driver`.
     pub name: String,
-    /// `--shadow-capabilities`.
-    pub capabilities: Capabilities,
+    /// `--shadow-capabilities`: names of the CSI specification, separated by commas.
+    pub capabilities: String,
 }
 
 /// The connection to the API server.

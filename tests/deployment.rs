@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // helpers panic, as tests do
 
-use csi_provisioner::{flags::Flags, http, release_claims};
+use csi_provisioner::{csi::Capabilities, flags::Flags, http, release_claims, shadow_report};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     batch::v1::Job,
@@ -230,6 +230,24 @@ fn the_job_on_the_way_back_runs_the_subcommand_of_this_version_as_the_account_wi
     assert!(request.release && !request.force);
 }
 
+/// Shadow mode beside external-provisioner.
+const SHADOW: &str = include_str!("../deploy/kubernetes/shadow.yaml");
+
+#[test]
+fn shadow_mode_runs_with_a_role_of_its_own_and_serves_the_report_to_its_pod_only() {
+    let all = objects(SHADOW);
+    let pod = &all[all.len() - 1]["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], all[0]["metadata"]["name"]);
+    assert_eq!(container(pod)["image"], IMAGE);
+    let flags = flags(pod);
+    let driver = flags.shadow.expect("it is shadow mode").driver.expect("the driver is described");
+    assert!(Capabilities::from_names(&driver.capabilities).is_ok());
+    assert_eq!(flags.status.as_deref(), Some("127.0.0.1:8090"));
+    let report = SHADOW.lines().find_map(|line| line.split_once("shadow-report ")).unwrap().1;
+    let request = shadow_report::Request::parse(report.split_whitespace());
+    assert_eq!(Some(request.unwrap().address), flags.status);
+}
+
 /// What is left of an object when only the fields of its kind are kept.
 fn known<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
     let typed: T = serde_json::from_value(object.clone()).expect("the fields have their types");
@@ -244,6 +262,7 @@ fn its_objects_have_no_field_that_kubernetes_does_not_know() {
     all.extend(objects(POLICY));
     all.extend(objects(BUDGET));
     all.extend(objects(RELEASE));
+    all.extend(objects(SHADOW));
     for object in all {
         let known = match object["kind"].as_str().unwrap() {
             "ClusterRole" => known::<ClusterRole>(&object),

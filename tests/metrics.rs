@@ -18,6 +18,7 @@ fn definitions() -> Vec<Definition> {
     let metrics = Metrics::new().unwrap();
     metrics.serve("disk.example.com").unwrap();
     metrics.capacity().unwrap();
+    metrics.shadow(&[], &[]).unwrap();
     metrics.definitions()
 }
 

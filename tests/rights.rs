@@ -4,7 +4,7 @@
 // Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use csi_provisioner::preflight::{NEEDS, Need};
 use serde_json::{Value, json};
@@ -12,14 +12,7 @@ use support::{
     simulation::{DRIVER, Simulation, claim},
     sources,
 };
-use testkit::apiserver::{
-    ApiServer, Documents, Options,
-    access::{auth::service_account, authorizer::Rbac, bootstrap, reviews::Reviews},
-    audit::Recorded,
-    hooks::Hooks,
-    resources::ServerVersion,
-    serve::manifests,
-};
+use testkit::apiserver::{audit::Recorded, serve::manifests};
 use tokio::time::{Instant, sleep};
 
 const OURS: &str = include_str!("../deploy/kubernetes/rbac.yaml");
@@ -59,23 +52,6 @@ const EXTERNAL_PROVISIONER: [(&str, &[&str]); 11] = [
     ("volumesnapshotcontents", &["get", "list"]),
     ("volumeattributesclasses", &["get"]),
 ];
-
-/// A cluster with RBAC and these roles, where the program is the service account `account`.
-fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
-    let rbac = Arc::new(Rbac::default());
-    let reviews = Arc::new(Reviews::new(Arc::clone(&rbac)));
-    let hooks = Hooks {
-        authorizer: rbac,
-        extensions: vec![reviews, Arc::new(Documents)],
-        ..Hooks::default()
-    };
-    let version = ServerVersion::minor(minor);
-    let api = ApiServer::new(Options { version, hooks, ..Options::default() });
-    for object in bootstrap::roles().iter().chain(roles) {
-        api.create(object).expect("a manifest's object is valid");
-    }
-    Simulation::with_api_server(api, 1, service_account("default", account))
-}
 
 /// The topology key of the driver.
 const KEY: &str = "disk.example.com/zone";
@@ -168,7 +144,7 @@ fn parsed(manifest: &str) -> Vec<Value> {
 
 async fn is_enough(manifest: &str, account: &str) {
     for minor in [OLD, 36] {
-        let simulation = cluster(minor, &parsed(manifest), account);
+        let simulation = Simulation::with_roles(minor, &parsed(manifest), account);
         assert_eq!(
             live(&simulation, &["a", "b"]).await,
             Ok(()),
@@ -214,7 +190,7 @@ fn what_optional_features_need_stands_commented() {
 
 #[tokio::test(start_paused = true)]
 async fn two_questions_show_which_rights_are_missing() {
-    let simulation = cluster(36, &parsed(OURS), "csi-provisioner");
+    let simulation = Simulation::with_roles(36, &parsed(OURS), "csi-provisioner");
     simulation.start_elected("a");
     sleep(Duration::from_secs(60)).await;
     let reviews = simulation.api.requests().all();
@@ -226,8 +202,11 @@ async fn two_questions_show_which_rights_are_missing() {
 /// On the Lease's object and in the gauge, until the role is mended.
 #[tokio::test(start_paused = true)]
 async fn a_right_is_missing_until_it_is_granted() {
-    let simulation =
-        cluster(36, &without(parsed(OURS), "storageclasses", "watch"), "csi-provisioner");
+    let simulation = Simulation::with_roles(
+        36,
+        &without(parsed(OURS), "storageclasses", "watch"),
+        "csi-provisioner",
+    );
     let process = simulation.start_elected("a");
     let gauge = r#"provisioner_missing_permissions{group="storage.k8s.io",resource="storageclasses",verb="watch"} 1"#;
     sleep(Duration::from_secs(60)).await;
@@ -264,7 +243,7 @@ fn nothing_is_granted_that_the_original_does_not_ask_for() {
 async fn each_verb_is_missed_when_it_is_not_granted() {
     for Need { resource, verb, .. } in needs(false) {
         let roles = without(parsed(OURS), resource, verb);
-        let simulation = cluster(OLD, &roles, "csi-provisioner");
+        let simulation = Simulation::with_roles(OLD, &roles, "csi-provisioner");
         // Who stands by needs no more rights than who leads, but for the Lease.
         let candidates: &[&str] = if *resource == "leases" { &["a", "b"] } else { &["a"] };
         let lived = live(&simulation, candidates).await;
@@ -290,7 +269,7 @@ async fn a_claims_attributes_class_must_be_readable() {
         // What can't be read is waited for, by a watch where that is granted.
         (lacking, missing(&["get volumeattributesclasses", "watch volumeattributesclasses"])),
     ] {
-        let simulation = cluster(36, &roles, "csi-provisioner");
+        let simulation = Simulation::with_roles(36, &roles, "csi-provisioner");
         simulation
             .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"]}));
         simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "5000"}));
@@ -312,7 +291,7 @@ async fn the_labels_of_a_selected_node_should_be_readable() {
         (parsed(OURS), "map[arch:arm]", BTreeSet::new()),
         (lacking, "map[]", BTreeSet::from(["get nodes".to_owned()])),
     ] {
-        let simulation = cluster(36, &roles, "csi-provisioner");
+        let simulation = Simulation::with_roles(36, &roles, "csi-provisioner");
         simulation.script(json!({"plugin_capabilities": PLACES}));
         create_node(&simulation, &json!({"arch": "arm"}));
         let mut claim = claim("data");
@@ -371,7 +350,7 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
     ] {
         let account =
             if roles == parsed(CEPH_CSI) { "ceph-csi-provisioner" } else { "csi-provisioner" };
-        let simulation = cluster(36, &roles, account);
+        let simulation = Simulation::with_roles(36, &roles, account);
         simulation.script(
             json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}),
         );
@@ -426,7 +405,7 @@ async fn the_owner_of_capacity_objects_is_found_with_the_commented_rules() {
         (&[], "-1", None),
     ] {
         let granted = [granted, &["csistoragecapacities"]].concat();
-        let simulation = cluster(36, &with_commented(&granted), "csi-provisioner");
+        let simulation = Simulation::with_roles(36, &with_commented(&granted), "csi-provisioner");
         create_pod(&simulation);
         simulation.create_claim("data");
         let level = format!("--capacity-ownerref-level={level}");
@@ -473,8 +452,11 @@ async fn publish(simulation: &Simulation) -> Result<(), &'static str> {
 #[tokio::test(start_paused = true)]
 async fn capacity_objects_are_published_with_the_commented_rules() {
     for minor in [OLD, 36] {
-        let simulation =
-            cluster(minor, &with_commented(&["csistoragecapacities"]), "csi-provisioner");
+        let simulation = Simulation::with_roles(
+            minor,
+            &with_commented(&["csistoragecapacities"]),
+            "csi-provisioner",
+        );
         assert_eq!(publish(&simulation).await, Ok(()), "1.{minor}\n{}", simulation.trace());
         assert_eq!(refused(&simulation), BTreeSet::new(), "1.{minor}");
     }
@@ -486,7 +468,7 @@ async fn each_verb_on_capacity_objects_is_missed_when_it_is_not_granted() {
     let capacity = needs(true).filter(|need| need.resource == "csistoragecapacities");
     for Need { resource, verb, .. } in capacity.filter(|need| need.verb != "get") {
         let roles = without(with_commented(&[resource]), resource, verb);
-        let simulation = cluster(OLD, &roles, "csi-provisioner");
+        let simulation = Simulation::with_roles(OLD, &roles, "csi-provisioner");
         let published = publish(&simulation).await;
         // What this process writes itself it knows without a watch.
         assert_eq!(published.is_ok(), *verb == "watch", "{verb}");

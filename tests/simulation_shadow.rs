@@ -11,7 +11,11 @@ use support::{
     simulation::{DRIVER, Process, SHADOW, Simulation, claim},
     sources,
 };
+use testkit::apiserver::{access::auth::service_account, audit::Recorded, serve::manifests};
 use tokio::time::sleep;
+
+const OURS: &str = include_str!("../deploy/kubernetes/rbac.yaml");
+const MANIFEST: &str = include_str!("../deploy/kubernetes/shadow.yaml");
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -44,9 +48,9 @@ fn others(shadow: &Process, subject: &str) -> usize {
 /// The requests of shadow mode that are no reads.
 fn writes(simulation: &Simulation) -> Vec<String> {
     let requests = simulation.api.requests().all();
-    let shadow = requests.iter().filter(|request| request.user.name == SHADOW);
+    let shadow = requests.iter().filter(|request| request.user.name.contains(SHADOW));
     let reads = ["get", "list", "watch"];
-    shadow.filter(|it| !reads.contains(&&*it.info.verb)).map(|it| it.what()).collect()
+    shadow.filter(|it| !reads.contains(&&*it.info.verb)).map(Recorded::what).collect()
 }
 
 fn class(name: &str, change: &Value) -> Value {
@@ -62,6 +66,25 @@ fn claim_of(name: &str, class: &str) -> Value {
     let mut claim = claim(name);
     claim["spec"]["storageClassName"] = json!(class);
     claim
+}
+
+/// A driver of all kinds of volumes, with topology, and a node.
+fn prepare(simulation: &Simulation) {
+    sources::install_kinds(simulation);
+    let zone = "disk.example.com/zone";
+    let place = json!({zone: "a"});
+    simulation.script(json!({
+        "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
+        "controller_capabilities": [
+            "CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME", "MODIFY_VOLUME"],
+        "create_volume": [
+            {"volume": {"volume_context": {"a": "b"}, "accessible_topology": [place]}}],
+    }));
+    let drivers = json!([{"name": DRIVER, "nodeID": "n", "topologyKeys": [zone]}]);
+    simulation.create(&json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "labels": {zone: "a"}}}));
+    simulation.create(&json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+        "metadata": {"name": "n"}, "spec": {"drivers": drivers}}));
 }
 
 /// Claims of all kinds that a provisioner serves.
@@ -108,12 +131,7 @@ fn create_all_kinds(simulation: &Simulation) -> usize {
 #[tokio::test(start_paused = true)]
 async fn claims_of_all_kinds_are_the_same_and_nothing_is_written() {
     let simulation = Simulation::new(1);
-    sources::install_kinds(&simulation);
-    simulation.script(json!({
-        "controller_capabilities": [
-            "CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME", "MODIFY_VOLUME"],
-        "create_volume": [{"volume": {"volume_context": {"a": "b"}}}],
-    }));
+    prepare(&simulation);
     let shadow = simulation.start_shadow(&["--extra-create-metadata"]);
     simulation.start_with(&["--extra-create-metadata"]);
     sleep(Duration::from_secs(1)).await;
@@ -126,6 +144,37 @@ async fn claims_of_all_kinds_are_the_same_and_nothing_is_written() {
     assert_eq!(others(&shadow, "volume"), 0);
     assert_eq!(results(&shadow, "served_there", "unexplained"), 0);
     assert_eq!(simulation.calls("CreateVolume"), claims);
+    assert_eq!(writes(&simulation), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_role_of_the_manifest_is_enough_and_none_of_it_writes() {
+    let [ours, shadows] = [OURS, MANIFEST].map(|manifest| manifests::parse(manifest).unwrap());
+    let reads = ["get", "list", "watch"].map(|verb| json!(verb));
+    let rules = shadows.iter().filter_map(|it| it["rules"].as_array()).flatten();
+    for verb in rules.filter_map(|rule| rule["verbs"].as_array()).flatten() {
+        assert!(reads.contains(verb), "{verb}");
+    }
+    let secrets = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "secrets"}, "rules": [
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
+    let mut binding = ours.iter().find(|it| it["kind"] == "ClusterRoleBinding").unwrap().clone();
+    binding["metadata"]["name"] = json!("secrets");
+    binding["roleRef"]["name"] = json!("secrets");
+    let is_rbac = |it: &Value| it["apiVersion"] != "apps/v1";
+    let shadows = shadows.into_iter().filter(is_rbac);
+    let objects: Vec<_> = ours.into_iter().chain(shadows).chain([secrets, binding]).collect();
+    let simulation = Simulation::with_roles(36, &objects, "csi-provisioner");
+    prepare(&simulation);
+    let claims = create_all_kinds(&simulation);
+    let account = service_account("default", "csi-provisioner-shadow");
+    let shadow = simulation.start_shadow_as(account, &["--extra-create-metadata"]);
+    simulation.start_with(&["--extra-create-metadata"]);
+    simulation.until("all are compared", |_| results(&shadow, "volume", "same") == claims).await;
+    let requests = simulation.api.requests().all();
+    let of_shadow = requests.iter().filter(|it| it.user.name.contains(SHADOW));
+    let refused: Vec<_> = of_shadow.filter(|it| it.code == 403).map(Recorded::what).collect();
+    assert_eq!(refused, [""; 0]);
     assert_eq!(writes(&simulation), [""; 0]);
 }
 

@@ -33,7 +33,7 @@ const SOURCES: [&str; 14] = [
 
 /// Texts of these sources that are no events: names of tasks, parts of other texts, and what only the log
 /// or `/readyz` has.
-const OTHERS: [&str; 34] = [
+const OTHERS: [&str; 36] = [
     "%Y-%m-%d %H:%M:%S +0000 UTC",
     "PersistentVolume …",
     "clone operations",
@@ -56,6 +56,9 @@ const OTHERS: [&str; 34] = [
     "take the finalizer … off",
     "take the record of a closed call off",
     "report of a claim that waits",
+    // Results of shadow mode.
+    "the PersistentVolume cannot be read as one of the driver: …",
+    "this program would have refused the volume: …",
     "the ClusterRole",
     "the Role in namespace …",
     "the claim …/…",

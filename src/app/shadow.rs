@@ -71,8 +71,8 @@ struct ShadowProgram<'a> {
 enum ShadowedDriver {
     /// It was asked who it is and what it can do.
     Connected(Driver),
-    /// Flags say so.
-    Described(flags::ShadowDriver),
+    /// Flags say so: its name and capabilities.
+    Described(String, Capabilities),
 }
 
 impl ShadowedDriver {
@@ -85,7 +85,9 @@ impl ShadowedDriver {
         metrics: &Metrics,
     ) -> Result<Self, Error> {
         match &shadow.driver {
-            Some(driver) => Ok(Self::Described(driver.clone())),
+            Some(flags::ShadowDriver { name, capabilities }) => {
+                Ok(Self::Described(name.clone(), Capabilities::from_names(capabilities)?))
+            }
             None => connect(flags, env, tasks, gate, metrics).await.map(Self::Connected),
         }
     }
@@ -93,14 +95,14 @@ impl ShadowedDriver {
     fn name(&self) -> &str {
         match self {
             Self::Connected(driver) => driver.name(),
-            Self::Described(driver) => &driver.name,
+            Self::Described(name, _) => name,
         }
     }
 
     fn capabilities(&self) -> &Capabilities {
         match self {
             Self::Connected(driver) => driver.capabilities(),
-            Self::Described(driver) => &driver.capabilities,
+            Self::Described(_, capabilities) => capabilities,
         }
     }
 
@@ -108,7 +110,7 @@ impl ShadowedDriver {
     fn status(&self) -> DriverStatus {
         let is_connected = match self {
             Self::Connected(driver) => driver.connection().is_up(),
-            Self::Described(_) => true,
+            Self::Described(..) => true,
         };
         DriverStatus::new(self.name(), self.capabilities(), is_connected)
     }
@@ -169,7 +171,7 @@ impl<'a> ShadowProgram<'a> {
     async fn driver_changed(&self) -> Error {
         match &self.driver {
             ShadowedDriver::Connected(driver) => driver.clone().watch().await.into(),
-            ShadowedDriver::Described(_) => std::future::pending().await,
+            ShadowedDriver::Described(..) => std::future::pending().await,
         }
     }
 

@@ -18,13 +18,10 @@ use clap::{
 use super::{
     ClaimProtection, Owner, gates,
     values::{
-        CapacitySwitch, Labels, Vmodule, boolean, bytes, capabilities, capacity_switch,
-        claim_protection, duration, float, goflag, int, labels, level, nanos, optional_duration,
-        uint, vmodule,
+        CapacitySwitch, Labels, Vmodule, boolean, bytes, capacity_switch, claim_protection,
+        duration, float, goflag, int, labels, level, nanos, optional_duration, uint, vmodule,
     },
 };
-
-use crate::csi::Capabilities;
 
 /// The value of each flag: as given, or its default.
 #[derive(Debug, Parser)]
@@ -334,8 +331,8 @@ pub(super) struct ShadowArguments {
     pub(super) shadow_driver: Option<String>,
     /// With --shadow-driver, the capabilities of the plug-in and of its controller service, as the
     /// CSI specification names them
-    #[arg(long, value_name = "NAME,...", value_parser = capabilities)]
-    pub(super) shadow_capabilities: Option<Capabilities>,
+    #[arg(long, value_name = "NAME,...")]
+    pub(super) shadow_capabilities: Option<String>,
 }
 
 /// The flags of earlier releases that still have an effect; [`retired`](super::retired) has all.

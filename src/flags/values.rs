@@ -10,16 +10,7 @@ use super::{
     ClaimProtection,
     duration::{self, DurationError},
 };
-use crate::{
-    csi::{
-        Capabilities,
-        proto::{
-            controller_service_capability::rpc::Type as Rpc,
-            plugin_capability::service::Type as Service,
-        },
-    },
-    go_fmt::{parse_bool, quote},
-};
+use crate::go_fmt::{parse_bool, quote};
 
 /// Why a value was refused, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,22 +58,6 @@ pub(super) fn goflag<T>(
 /// `strconv.ParseBool`.
 pub(super) fn boolean(text: &str) -> Result<bool, Refused> {
     parse_bool(text).map_err(|_| Fault::Syntax.of("ParseBool", text))
-}
-
-/// The capabilities of a driver, by the names of the CSI specification.
-pub(super) fn capabilities(text: &str) -> Result<Capabilities, Refused> {
-    let mut capabilities = Capabilities::default();
-    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        match (Service::from_str_name(name), Rpc::from_str_name(name)) {
-            (Some(service), _) => capabilities.plugin.insert(service),
-            (None, Some(rpc)) => capabilities.controller.insert(rpc),
-            (None, None) => {
-                let text = format!("the CSI specification has no capability {}", quote(name));
-                return Err(Refused::Other(text));
-            }
-        };
-    }
-    Ok(capabilities)
 }
 
 /// `strconv.ParseInt(text, 0, 64)`.

@@ -18,9 +18,14 @@ use std::{
 
 use csi_provisioner::{csi::Connector, flags::Flags};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::{
-    apiserver::{ApiServer, Documents, Options, User, hooks::Hooks, resources::ServerVersion},
+    apiserver::{
+        ApiServer, Documents, Options, User,
+        access::{auth::service_account, authorizer::Rbac, bootstrap, reviews::Reviews},
+        hooks::Hooks,
+        resources::ServerVersion,
+    },
     driver::{self, Script, Scripted},
 };
 use tokio::time::{Instant, sleep};
@@ -79,6 +84,24 @@ impl Simulation {
         Self::with_api_server(api, seed, User::new("provisioner"))
     }
 
+    /// A cluster of the release 1.`minor` with RBAC and these roles, where the program is the service
+    /// account `account` of the namespace `default`.
+    pub fn with_roles(minor: u8, roles: &[Value], account: &str) -> Self {
+        let rbac = Arc::new(Rbac::default());
+        let reviews = Arc::new(Reviews::new(Arc::clone(&rbac)));
+        let hooks = Hooks {
+            authorizer: rbac,
+            extensions: vec![reviews, Arc::new(Documents)],
+            ..Hooks::default()
+        };
+        let version = ServerVersion::minor(minor);
+        let api = ApiServer::new(Options { version, hooks, ..Options::default() });
+        for object in bootstrap::roles().iter().chain(roles) {
+            api.create(object).unwrap();
+        }
+        Self::with_api_server(api, 1, service_account("default", account))
+    }
+
     /// A cluster with this API server, where the program acts as `user`.
     pub fn with_api_server(api: ApiServer, seed: u64, user: User) -> Self {
         api.namespace("sc");
@@ -131,8 +154,13 @@ impl Simulation {
 
     /// Starts the program in shadow mode, as the user [`SHADOW`].
     pub fn start_shadow(&self, flags: &[&str]) -> Process {
+        self.start_shadow_as(User::new(SHADOW), flags)
+    }
+
+    /// Starts the program in shadow mode, as this user.
+    pub fn start_shadow_as(&self, user: User, flags: &[&str]) -> Process {
         let flags = [&["--shadow"], flags].concat();
-        self.launch_as(User::new(SHADOW), self.connector(), "shadow", &flags)
+        self.launch_as(user, self.connector(), "shadow", &flags)
     }
 
     fn launch(&self, connector: Connector, host: &str, flags: &[&str]) -> Process {
