@@ -257,21 +257,21 @@ impl Shadow {
                 }
             }
             InformerEvent::InitDone => {
-                let gone = ledger.lock().volumes_listed();
-                for name in gone {
-                    self.record_deletion(&name, true);
+                let gone = ledger.lock().volumes_listed(Instant::now());
+                for (name, due) in gone {
+                    self.record_deletion(&name, Some(due));
                 }
             }
             InformerEvent::Delete(volume) if identity.owns_volume(&volume) => {
-                let was_due = ledger.lock().volume_deleted(&volume);
-                self.record_deletion(volume.name(), was_due);
+                let due = ledger.lock().volume_deleted(&volume, Instant::now());
+                self.record_deletion(volume.name(), due);
             }
             InformerEvent::Delete(_) | InformerEvent::Unreadable { .. } => {}
         }
     }
 
-    fn record_deletion(&self, name: &str, was_due: bool) {
-        self.worker.record(volume_name(name), &Judgement::of_deletion(was_due));
+    fn record_deletion(&self, name: &str, due: Option<Duration>) {
+        self.worker.record(volume_name(name), &Judgement::of_deletion(due));
     }
 
     fn informer<V: View>(&self) -> Informer<V> {

@@ -322,6 +322,21 @@ async fn a_claim_that_is_deleted_before_it_is_served_is_documented() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_is_deleted_while_its_call_runs_is_compared() {
+    let simulation = Simulation::new(12);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let shadow = simulation.start_shadow(&[]);
+    simulation.start();
+    let mut claim = claim("data");
+    claim["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    simulation.create(&claim);
+    simulation.until("the call runs", |it| it.calls_under_way("CreateVolume") == 1).await;
+    simulation.delete_claim("data");
+    simulation.until("it is compared", |_| results(&shadow, "volume", "same") == 1).await;
+    assert_eq!(others(&shadow, "served_there"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_that_flags_describe_is_not_asked() {
     let simulation = Simulation::new(11);
     let driver = format!("--shadow-driver={DRIVER}");

@@ -107,6 +107,8 @@ impl Ledger {
         }
         match claim.spec.volume_name.clone().filter(|name| !name.is_empty()) {
             Some(volume) => kept.volume = Some(volume),
+            // A call that may run is not ended by the deletion of its claim.
+            None if claim.is_terminating() && kept.would_be_provisioned() => {}
             None if kept.volume.is_none() => {
                 kept.claim = Arc::new(claim);
                 kept.expectation = None;
@@ -186,8 +188,12 @@ impl Ledger {
 
     /// The claim was compared. Returns whether that is new.
     pub(super) fn finish(&mut self, uid: &str) -> bool {
-        let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done);
-        kept.map(|kept| kept.is_done = true).is_some()
+        let Some(kept) = self.claims.get_mut(uid).filter(|kept| !kept.is_done) else {
+            return false;
+        };
+        kept.is_done = true;
+        kept.expectation = None;
+        true
     }
 
     // === PersistentVolumes ===
@@ -197,10 +203,11 @@ impl Ledger {
         self.deletions.values_mut().for_each(|due| due.is_listed = false);
     }
 
-    /// All PersistentVolumes are listed. Returns the names of those that are gone and were due.
-    pub(super) fn volumes_listed(&mut self) -> Vec<String> {
+    /// All PersistentVolumes are listed. Returns the names of those that are gone and were due, and for how
+    /// long.
+    pub(super) fn volumes_listed(&mut self, now: Instant) -> Vec<(String, Duration)> {
         let gone = self.deletions.iter().filter(|(_, due)| !due.is_listed);
-        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        let gone: Vec<_> = gone.map(|(name, due)| (name.clone(), now - due.since)).collect();
         self.deletions.retain(|_, due| due.is_listed);
         gone
     }
@@ -234,12 +241,13 @@ impl Ledger {
         }
     }
 
-    /// A PersistentVolume of this provisioner is gone; this was its last state. Returns whether its
-    /// deletion was due.
-    pub(super) fn volume_deleted(&mut self, volume: &Volume) -> bool {
-        let was_due = self.deletions.remove(volume.name()).is_some();
-        // A finalizer that was removed by hand leaves the last state without what was due.
-        was_due || due(volume) == Due::Delete
+    /// A PersistentVolume of this provisioner is gone; this was its last state. Returns for how long its
+    /// deletion was due; `None` if it was not.
+    pub(super) fn volume_deleted(&mut self, volume: &Volume, now: Instant) -> Option<Duration> {
+        // The last state, without the finalizer, does not show that it was due.
+        let was_due = self.deletions.remove(volume.name());
+        let at_once = (due(volume) == Due::Delete).then_some(Duration::ZERO);
+        was_due.map(|due| now - due.since).or(at_once)
     }
 
     // === time ===
@@ -300,6 +308,10 @@ impl Ledger {
 }
 
 impl KeptClaim {
+    fn would_be_provisioned(&self) -> bool {
+        matches!(self.expectation.as_deref(), Some(Expectation::Provision(_)))
+    }
+
     /// The result if the claim got no volume. A deleted claim says nothing.
     fn unserved(&self) -> Option<(String, Judgement)> {
         let is_open = !self.is_done && self.deleted.is_none() && self.volume.is_none();

@@ -3,6 +3,8 @@
 //! Pure functions of what this program expected and of what exists. What cannot be known is
 //! [`Verdict::Unknown`], and never counts as the same.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -215,11 +217,12 @@ impl Judgement {
         }
     }
 
-    /// A PersistentVolume of this provisioner is gone. `was_due`: its deletion was due by this program's
-    /// rules.
-    pub(super) fn of_deletion(was_due: bool) -> Self {
-        if was_due {
-            return Self::new(Subject::Deletion, Verdict::Same);
+    /// A PersistentVolume of this provisioner is gone. `due`: for how long its deletion was due by this
+    /// program's rules; `None` if it was not.
+    pub(super) fn of_deletion(due: Option<Duration>) -> Self {
+        if let Some(due) = due {
+            let reason = format!("it was due for {due:.1?}");
+            return Self::new(Subject::Deletion, Verdict::Same).because(reason);
         }
         Self::new(Subject::Deletion, Verdict::Unknown).because(
             "this program would not have deleted it, as nothing was due for it: somebody else may have",
@@ -309,8 +312,8 @@ mod tests {
 
     #[test]
     fn only_a_deletion_that_was_due_is_the_same() {
-        assert_eq!(Judgement::of_deletion(true).verdict, Verdict::Same);
-        assert_eq!(Judgement::of_deletion(false).verdict, Verdict::Unknown);
+        assert_eq!(Judgement::of_deletion(Some(Duration::ZERO)).verdict, Verdict::Same);
+        assert_eq!(Judgement::of_deletion(None).verdict, Verdict::Unknown);
         assert_eq!(Judgement::of_overdue().verdict, Verdict::Unknown);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A thin loop of reads; what follows from them is decided by [`verdict`](super::verdict).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -27,6 +27,10 @@ use crate::{
     workqueue::Action,
 };
 
+/// When a claim that would not be served is looked at again. Its PersistentVolume, or a change of the claim
+/// or its class, comes first.
+const REFUSED_AGAIN: Duration = Duration::from_secs(20 * 60);
+
 /// What a worker needs. Clones share the ledger.
 #[derive(Clone)]
 pub(super) struct Worker {
@@ -49,11 +53,11 @@ impl Worker {
             Some(known) if is_settled(known, &task) => Arc::clone(known),
             _ => self.expect(&task.claim).await,
         };
-        match &task.volume {
-            Some(volume) => self.compare(&uid, &task, &expectation, volume).await,
-            None if matches!(*expectation, Expectation::Provision(_)) => Action::Done,
-            // What prevents the request may end.
-            None => Action::Retry,
+        match (&task.volume, &*expectation) {
+            (Some(volume), _) => self.compare(&uid, &task, &expectation, volume).await,
+            (None, Expectation::Provision(_)) => Action::Done,
+            (None, Expectation::Refuse(..)) => Action::RequeueAfter(REFUSED_AGAIN),
+            (None, Expectation::Unknown(_)) => Action::Retry,
         }
     }
 
@@ -153,7 +157,7 @@ impl Worker {
         }
         let (subject, words) = (subject.words(), verdict.words());
         match verdict {
-            Verdict::Same => tracing::debug!(object, subject, "compared: same"),
+            Verdict::Same => tracing::debug!(object, subject, ?reasons, "compared: same"),
             Verdict::Unexplained => {
                 tracing::warn!(object, subject, ?reasons, "compared: {words}");
             }

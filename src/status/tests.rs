@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::controller::{claims::state::Stage, overview::Claims};
+use crate::{
+    controller::{claims::state::Stage, overview::Claims},
+    shadow,
+};
 
 fn status() -> Status {
     let claim = ListedClaim {
@@ -129,4 +132,27 @@ fn durations() {
     ] {
         assert_eq!(duration(seconds), text);
     }
+}
+
+#[test]
+fn the_page_of_shadow_mode_shows_its_results_instead() {
+    let row = shadow::Row {
+        time: "2026-01-01T00:00:00Z".into(),
+        object: "PersistentVolumeClaim shop/data".into(),
+        subject: shadow::Subject::Volume,
+        verdict: shadow::Verdict::Unexplained,
+        row: None,
+        reasons: vec!["spec.x: <b>".into()],
+    };
+    let report = ShadowReport { not_kept: 3, rows: vec![row], ..ShadowReport::default() };
+    let status = Status { shadow: Some(report), ..status() };
+    let page = status.to_html();
+    for part in
+        ["compares, and writes nothing", "shop/data", "unexplained", "spec.x: &lt;b&gt;", "3 could"]
+    {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    assert!(!page.contains("Claims in work"), "{page}");
+    let read: Status = serde_json::from_str(&status.to_json()).unwrap();
+    assert_eq!(read, status);
 }

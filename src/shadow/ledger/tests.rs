@@ -159,9 +159,11 @@ async fn a_deletion_counts_if_it_was_due() {
     // Without the finalizer the last state shows nothing due.
     let last = json!({"status": {"phase": "Released"}, "metadata": {"name": "due",
         "deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    assert!(fixture.ledger.volume_deleted(&volume("due", "", &last)));
-    assert!(!fixture.ledger.volume_deleted(&volume("bound", "", &json!({}))));
-    assert!(fixture.ledger.volume_deleted(&released("never-seen")));
+    let later = fixture.now + Duration::from_secs(3);
+    let mut deleted = |volume: &Volume| fixture.ledger.volume_deleted(volume, later);
+    assert_eq!(deleted(&volume("due", "", &last)), Some(Duration::from_secs(3)));
+    assert_eq!(deleted(&volume("bound", "", &json!({}))), None);
+    assert_eq!(deleted(&released("never-seen")), Some(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +173,8 @@ async fn what_is_gone_in_a_new_list_was_deleted() {
     fixture.volume(&released("there"));
     fixture.ledger.volumes_listing();
     fixture.volume(&released("there"));
-    assert_eq!(fixture.ledger.volumes_listed(), ["gone"]);
+    let gone = fixture.ledger.volumes_listed(fixture.now);
+    assert_eq!(gone, [("gone".to_owned(), Duration::ZERO)]);
     assert_eq!(fixture.ledger.report().due_deletions, 1);
 }
 
@@ -197,7 +200,7 @@ async fn everything_is_bounded() {
         fixture.claim(&format!("claim-{number}"), "");
         fixture.volume(&released(&format!("pv-{number}")));
     }
-    let judgement = Judgement::of_deletion(false);
+    let judgement = Judgement::of_deletion(None);
     for number in 0..2 * MAX_ROWS {
         fixture.ledger.record(number.to_string(), &judgement, String::new());
     }
@@ -211,7 +214,8 @@ async fn everything_is_bounded() {
 #[tokio::test(start_paused = true)]
 async fn what_is_the_same_is_counted_and_not_listed() {
     let mut ledger = Ledger::default();
-    ledger.record("pv".into(), &Judgement::of_deletion(true), String::new());
+    let same = Judgement::of_deletion(Some(Duration::ZERO));
+    ledger.record("pv".into(), &same, String::new());
     let report = ledger.report();
     assert_eq!((report.count(Verdict::Same), report.rows.len()), (1, 0));
 }
