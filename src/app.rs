@@ -108,7 +108,7 @@ pub async fn run_with_metrics(
     let program = async {
         match &flags.shadow {
             None => Program::run(&flags, &env, metrics, &tasks, &stop).await,
-            Some(shadow) => shadow::run(&flags, shadow, &env, metrics, &tasks, &stop).await,
+            Some(_) => shadow::run(&flags, &env, metrics, &tasks, &stop).await,
         }
     };
     tokio::select! {

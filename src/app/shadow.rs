@@ -30,7 +30,6 @@ use crate::{
 /// Runs shadow mode until `stop` is cancelled, or the driver turns out to be another one.
 pub(super) async fn run(
     flags: &Flags,
-    shadow: &flags::Shadow,
     env: &Env,
     metrics: Metrics,
     tasks: &Tasks,
@@ -38,7 +37,7 @@ pub(super) async fn run(
 ) -> Result<(), Error> {
     let program = tokio::select! {
         biased;
-        program = ShadowProgram::start(flags, shadow, env, metrics, tasks) => program?,
+        program = ShadowProgram::start(flags, env, metrics, tasks) => program?,
         () = stop.cancelled() => return Ok(()),
     };
     let servers = program.serve().await?;
@@ -78,13 +77,12 @@ enum ShadowedDriver {
 impl ShadowedDriver {
     async fn new(
         flags: &Flags,
-        shadow: &flags::Shadow,
         env: &Env,
         tasks: &Tasks,
         gate: &Gate,
         metrics: &Metrics,
     ) -> Result<Self, Error> {
-        match &shadow.driver {
+        match flags.shadow.as_ref().and_then(|shadow| shadow.driver.as_ref()) {
             Some(flags::ShadowDriver { name, capabilities }) => {
                 Ok(Self::Described(name.clone(), Capabilities::from_names(capabilities)?))
             }
@@ -120,7 +118,6 @@ impl<'a> ShadowProgram<'a> {
     /// Creates all parts. Nothing is watched yet.
     async fn start(
         flags: &'a Flags,
-        shadow: &flags::Shadow,
         env: &'a Env,
         metrics: Metrics,
         tasks: &'a Tasks,
@@ -129,7 +126,7 @@ impl<'a> ShadowProgram<'a> {
         let (transport, random) = (env.transport.clone(), Arc::clone(&env.random));
         let lanes = Lanes::new(transport, lane_settings(flags), gate.clone(), random, &metrics);
         let client = lanes.objects;
-        let driver = ShadowedDriver::new(flags, shadow, env, tasks, &gate, &metrics).await?;
+        let driver = ShadowedDriver::new(flags, env, tasks, &gate, &metrics).await?;
         let name = driver.name();
         tracing::info!(driver = name, "Shadow mode: nothing is written, and no volume is made");
         let uses_topology = has_topology(flags, driver.capabilities());
