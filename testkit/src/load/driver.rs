@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -64,6 +65,13 @@ impl Driver {
         &self.socket
     }
 
+    /// From now on no call hangs, so that what was called for can end.
+    pub(super) fn stop_hanging(&self) {
+        if let Backing::Memory(host) = &self.host {
+            host.backend().hangs.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// How many calls each method had.
     pub(super) fn calls(&self) -> BTreeMap<&'static str, usize> {
         match &self.host {
@@ -87,6 +95,8 @@ struct Slow {
     scripted: Scripted,
     takes: Duration,
     slots: Semaphore,
+    /// Whether it hangs over some volumes.
+    hangs: AtomicBool,
 }
 
 impl Slow {
@@ -96,6 +106,7 @@ impl Slow {
             scripted: Scripted::new(script(name, options)),
             takes: Duration::from_millis(options.driver_latency),
             slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)),
+            hangs: AtomicBool::new(true),
         }
     }
 
@@ -116,7 +127,7 @@ impl Around for Slow {
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
         let bytes = call.request.capacity_range.as_ref().map(|range| range.required_bytes);
-        if bytes == Some(HANGING_BYTES) {
+        if bytes == Some(HANGING_BYTES) && self.hangs.load(Ordering::Relaxed) {
             sleep(HANGS).await;
         }
         let _slot = self.work().await;

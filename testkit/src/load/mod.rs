@@ -101,6 +101,9 @@ async fn run_on(
 ) -> Result<Report, LoadError> {
     let bench = interrupts.or(Bench::open(options, Arc::clone(server))).await?;
     let outcome = interrupts.or(bench.measure()).await;
+    if let Some(driver) = &bench.driver {
+        driver.stop_hanging();
+    }
     let cleaned = if clean {
         // Whoever asks twice means it.
         interrupts.or(bench.cluster.clean_up(&bench.options.residents)).await
