@@ -3,8 +3,8 @@
 //! Starts in the order driver, HTTP server, watches, leader election, work. Shuts down in the order new
 //! work, running calls, Lease, events, HTTP server. The transport to the API server, the connector to the
 //! driver, clock, random numbers and task spawner are passed in ([`Env`]), so that a simulation runs the
-//! same program. It works only while it holds the Lease. In shadow mode it starts only what reads. A part that ends unexpectedly ends the process
-//! with an error that names it. `main` parses the flags, handles signals and sets the exit code.
+//! same program. It works only while it holds the Lease. In shadow mode it starts only what reads
+//! (`shadow`). A part that ends unexpectedly ends the process with an error that names it. `main` parses the flags, handles signals and sets the exit code.
 
 mod capacity;
 mod election;

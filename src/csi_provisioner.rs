@@ -67,7 +67,7 @@ use crate::{
             source::Source,
             unusable_volume::{Credentials, UnusableVolume},
         },
-        ownership::class_of_volume,
+        ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::{
             Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
             Provisioner, Turn,
@@ -181,6 +181,15 @@ impl ProvisionerSettings {
         self.naming.name(claim_uid)
     }
 
+    /// The names of this provisioner on any node.
+    pub(crate) fn provisioner_identity(&self) -> ProvisionerIdentity {
+        ProvisionerIdentity {
+            driver: self.driver_name.clone(),
+            in_tree: self.migration.map(|migration| migration.in_tree_name().to_owned()),
+            node: None,
+        }
+    }
+
     /// The VolumeAttributesClass of the claim, if the feature is on.
     fn attributes_class<'a>(&self, claim: &'a Claim) -> Option<&'a str> {
         let name = claim.spec.volume_attributes_class_name.as_deref()?;
@@ -269,7 +278,7 @@ impl Checks<'_> {
                 let reason = format!(
                     "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
                 );
-                NotSent::Ignored { reason }
+                NotSent::Ignored { kind, reason }
             }
         })
     }

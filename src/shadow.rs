@@ -38,14 +38,13 @@ pub use self::{
     verdict::{Subject, Verdict},
 };
 use crate::{
-    controller::{classes::Classes, ownership::ProvisionerIdentity},
+    controller::classes::Classes,
     csi_provisioner::{ProvisionerSettings, Reads, Topology},
     kube::{
         Client, Extent, FirstList, Informer, InformerEvent, Scope, View,
         objects::{Claim, StorageClass, Volume},
     },
     metrics::Metrics,
-    migration::Migration,
     runtime::{Backoff, Clock, Random, Tasks},
     workqueue::{self, Limiter, Queue},
 };
@@ -111,14 +110,9 @@ impl Shadow {
     /// If called twice with the same metrics.
     pub fn new(deps: ShadowDeps) -> Result<Self, prometheus::Error> {
         let ShadowDeps { client, topology, metrics, clock, random, tasks, settings, retry } = deps;
-        let identity = ProvisionerIdentity {
-            driver: settings.driver_name.clone(),
-            in_tree: settings.migration.map(|it: Migration| it.in_tree_name().to_owned()),
-            node: None,
-        };
         let worker = Worker {
             ledger: Arc::new(Mutex::new(Ledger::default())),
-            identity: Arc::new(identity),
+            identity: Arc::new(settings.provisioner_identity()),
             settings: Arc::new(settings),
             reads: Arc::new(Reads::new(client.clone(), &tasks)),
             client,

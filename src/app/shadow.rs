@@ -68,7 +68,7 @@ struct ShadowProgram<'a> {
 /// The driver whose provisioner is compared.
 #[derive(Clone)]
 enum ShadowedDriver {
-    /// It was asked who it is and what it can do.
+    /// Its name and capabilities were read from it.
     Connected(Driver),
     /// Flags say so: its name and capabilities.
     Described(String, Capabilities),
@@ -204,7 +204,7 @@ impl<'a> ShadowProgram<'a> {
     }
 }
 
-/// The settings of provisioning, as in earnest. The identity of a process is not compared.
+/// The settings of provisioning, as of a process that works. The identity of a process is not compared.
 async fn settings(flags: &Flags, driver: &ShadowedDriver, client: &Client) -> ProvisionerSettings {
     let volume_attributes_classes = serves_attributes_classes(flags, client).await;
     provisioner_settings(

@@ -26,7 +26,7 @@ use crate::{
     },
     csi::proto::{self, CreateVolumeRequest},
     kube::{
-        objects::{self, StorageClass, Volume},
+        objects::{self, Volume},
         quantity::Quantity,
     },
     migration::Migration,
@@ -75,11 +75,6 @@ impl Prediction {
     /// The request to the driver, without its secrets.
     pub fn request(&self) -> &CreateVolumeRequest {
         &self.prepared.request
-    }
-
-    /// The class that it was made with.
-    pub fn class(&self) -> &StorageClass {
-        &self.request.class
     }
 
     /// Whether the class is the in-tree plugin's.

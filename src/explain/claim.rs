@@ -216,7 +216,7 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
 fn checked(observed: &ObservedClaim) -> Option<Cause> {
     let not_sent = observed.checks.as_ref()?.as_ref().err()?;
     Some(match not_sent {
-        NotSent::Ignored { reason } => Cause::new(
+        NotSent::Ignored { reason, .. } => Cause::new(
             Standing::Waiting,
             format!("csi-provisioner leaves it to a populator: {reason}"),
         )

@@ -35,7 +35,6 @@ use crate::{
             Claim, CsiNode, Node, RecordedEvent, StorageClass, View, Volume, VolumeAttachment,
         },
     },
-    migration::Migration,
     nodes::Nodes,
     runtime::{Tasks, TokioSpawner},
     status::Status,
@@ -133,7 +132,7 @@ impl Reader<'_> {
         let key = format!("{namespace}/{name}");
         let leader = self.leader(driver.as_deref(), &[("claim", &key)]).await;
         let settings = driver.map(|driver| self.settings(&driver, leader.status.of_leader()));
-        let identity = settings.as_ref().map(identity);
+        let identity = settings.as_ref().map(ProvisionerSettings::provisioner_identity);
         let volume_name = match &settings {
             Some(settings) => settings.volume_name(claim.uid()),
             None => Ok(format!("pvc-{}", claim.uid())),
@@ -168,7 +167,7 @@ impl Reader<'_> {
         let settings = driver.map(|driver| self.settings(&driver, leader.status.of_leader()));
         Ok(ObservedVolume {
             now: self.now,
-            identity: settings.as_ref().map(identity),
+            identity: settings.as_ref().map(ProvisionerSettings::provisioner_identity),
             handle: settings.map_or(Ok(()), |settings| settings.check_handle(&volume)),
             attached: self.attached(&volume).await,
             events: self.events(EVENTS_OF_CLUSTER, "PersistentVolume", &volume).await,
@@ -382,15 +381,6 @@ impl<T> Read<T> {
             Self::Found(found) => Some(found),
             _ => None,
         }
-    }
-}
-
-/// The provisioner of this driver. With node deployment, that of any node.
-fn identity(settings: &ProvisionerSettings) -> ProvisionerIdentity {
-    ProvisionerIdentity {
-        driver: settings.driver_name.clone(),
-        in_tree: settings.migration.map(|it: Migration| it.in_tree_name().to_owned()),
-        node: None,
     }
 }
 

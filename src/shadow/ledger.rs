@@ -1,7 +1,6 @@
 //! What shadow mode keeps: claims without a PersistentVolume, due deletions, and the results.
 //!
-//! Bounded: claims and deletions by number and by time, results by number. Pure, but for the caller's
-//! clock.
+//! Bounded: claims by number and by time, due deletions and results by number. The caller passes the time.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,7 +26,7 @@ use crate::{
 /// The most claims that are kept; also the most deletions.
 pub(super) const MAX_KEPT: usize = 10_000;
 
-/// How long a claim or a due deletion is kept.
+/// How long a claim is kept, and after which time a due deletion is reported.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// How long a deleted claim is kept, as its PersistentVolume may appear.
@@ -48,7 +47,7 @@ pub(super) struct Ledger {
     deletions: BTreeMap<String, DueDeletion>,
     totals: BTreeMap<(Subject, Verdict), u64>,
     rows: VecDeque<Row>,
-    /// Claims and deletions for which there was no room.
+    /// Claims and deletions that were not kept, as there were too many.
     not_kept: u64,
 }
 

@@ -101,8 +101,8 @@ impl Expectation {
     /// What follows from a check that failed.
     pub(super) fn of_failure(not_sent: &NotSent) -> Self {
         match not_sent {
-            NotSent::Ignored { reason } => {
-                let is_claim = reason.starts_with("data source (PersistentVolumeClaim)");
+            NotSent::Ignored { kind, reason } => {
+                let is_claim = kind == "PersistentVolumeClaim";
                 Self::Refuse(reason.clone(), is_claim.then_some(Documented::ForeignClaimKind))
             }
             NotSent::Failed(failure) if failure.is_lasting() || failure.is_finished() => {
@@ -257,7 +257,8 @@ mod tests {
             Expectation::Refuse(_, row) => Some(row),
             _ => None,
         };
-        let ignored = |kind: &str| NotSent::Ignored { reason: format!("data source ({kind}) is") };
+        let ignored =
+            |kind: &str| NotSent::Ignored { kind: kind.to_owned(), reason: "populator".to_owned() };
         for (not_sent, expected) in [
             (NotSent::Failed(Failure::new("x").lasting()), Some(None)),
             (NotSent::Failed(Failure::new("x").finished()), Some(None)),

@@ -360,7 +360,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let Effects { next, polls, .. } = self.index.update(uid, Change::NotSent(why));
         self.dependencies.wait(&Item::claim(uid), why.dependencies());
         match why {
-            NotSent::Ignored { reason } => tracing::debug!(reason, "left to others"),
+            NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
             NotSent::Failed(failure) => self.report_failure(request, failure),
             NotSent::Unrepeatable(failure) => {
                 self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);

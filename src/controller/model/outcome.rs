@@ -79,6 +79,8 @@ pub struct ProvisionedVolume {
 pub enum NotSent {
     /// The claim is another provisioner's: there is nothing to do or to report.
     Ignored {
+        /// The kind of the source that is left to its populator.
+        kind: String,
         /// The reason, for the log.
         reason: String,
     },

@@ -43,7 +43,7 @@ fn refused(refusal: NotSent) -> (String, bool, Vec<String>) {
     let (failure, given_back) = match refusal {
         NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => (failure, false),
         NotSent::Reschedule(failure) => (failure, true),
-        NotSent::Ignored { reason } => panic!("{reason}"),
+        NotSent::Ignored { reason, .. } => panic!("{reason}"),
     };
     let dependencies = failure.dependencies().iter();
     let dependencies = dependencies

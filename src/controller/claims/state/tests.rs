@@ -62,7 +62,7 @@ async fn the_table_of_outcomes_and_next_states() {
 #[test]
 fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
     let waiting = || ClaimState::Waiting;
-    let ignored = || NotSent::Ignored { reason: "r".into() };
+    let ignored = || NotSent::Ignored { kind: "Book".into(), reason: "r".into() };
     let failed = || NotSent::Failed(failure());
     let reschedule = || NotSent::Reschedule(failure());
     let table = [
