@@ -6,7 +6,7 @@
 //! | `worker` | looks at one claim: what this program would do for it, and what happened |
 //! | `verdict` | decides what that says: a pure function |
 //! | `compare` | compares two PersistentVolumes field by field |
-//! | `ledger` | claims without a PersistentVolume, due deletions, and the results |
+//! | `tracker` | claims without a PersistentVolume, due deletions, and the results |
 //! | `report` | the results, for the status page and for `csi-provisioner shadow-report` |
 //!
 //! For each claim without a volume the checks before a call make the request, from the cluster as it is
@@ -14,12 +14,12 @@
 //! that this program would have saved, with the driver's response as the existing one shows it. For each
 //! PersistentVolume that goes, the rules of deletion say whether that was due.
 //!
-//! It is bounded as `ledger` says. It costs the watches that leading costs, the reads before a call, and
+//! It is bounded as `tracker` says. It costs the watches that leading costs, the reads before a call, and
 //! one read of each new PersistentVolume. `app` wires it.
 
 mod compare;
-mod ledger;
 mod report;
+mod tracker;
 mod verdict;
 mod worker;
 
@@ -28,14 +28,14 @@ use std::{fmt, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::{
-    ledger::{Ledger, volume_name},
-    verdict::Judgement,
-    worker::Worker,
-};
 pub use self::{
     report::{Row, ShadowReport, Total},
     verdict::{Subject, Verdict},
+};
+use self::{
+    tracker::{Tracker, volume_name},
+    verdict::DeletionPlan,
+    worker::Worker,
 };
 use crate::{
     controller::classes::Classes,
@@ -111,7 +111,7 @@ impl Shadow {
     pub fn new(deps: ShadowDeps) -> Result<Self, prometheus::Error> {
         let ShadowDeps { client, topology, metrics, clock, random, tasks, settings, retry } = deps;
         let worker = Worker {
-            ledger: Arc::new(Mutex::new(Ledger::default())),
+            tracker: Arc::new(Mutex::new(Tracker::default())),
             identity: Arc::new(settings.provisioner_identity()),
             settings: Arc::new(settings),
             reads: Arc::new(Reads::new(client.clone(), &tasks)),
@@ -151,7 +151,7 @@ impl Shadow {
 
     /// The results so far.
     pub fn report(&self) -> ShadowReport {
-        self.worker.ledger.lock().report()
+        self.worker.tracker.lock().report()
     }
 
     /// Looks at claims for as long as the process runs.
@@ -174,7 +174,7 @@ impl Shadow {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let results = self.worker.ledger.lock().sweep(Instant::now());
+            let results = self.worker.tracker.lock().sweep(Instant::now());
             for (object, judgement) in results {
                 self.worker.record(object, &judgement);
             }
@@ -187,7 +187,7 @@ impl Shadow {
         let Self { worker, queue, lists, .. } = self.clone();
         let first_list = lists.classes.clone();
         let on_change = move |class: &str| {
-            let uids = worker.ledger.lock().class_changed(class, lists.classes.is_whole());
+            let uids = worker.tracker.lock().class_changed(class, lists.classes.is_whole());
             for uid in uids {
                 queue.add(uid);
             }
@@ -209,16 +209,16 @@ impl Shadow {
     }
 
     fn on_claim_event(&self, event: InformerEvent<Claim>) {
-        let Worker { ledger, identity, .. } = &self.worker;
+        let Worker { tracker, identity, .. } = &self.worker;
         match event {
             InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => {
                 let uid = claim.uid().to_owned();
-                if ledger.lock().claim_applied(identity, claim, Instant::now()) {
+                if tracker.lock().claim_applied(identity, claim, Instant::now()) {
                     self.queue.add(uid);
                 }
             }
             InformerEvent::Delete(claim) => {
-                ledger.lock().claim_deleted(claim.uid(), Instant::now());
+                tracker.lock().claim_deleted(claim.uid(), Instant::now());
             }
             // A claim whose deletion is missed is forgotten in time.
             InformerEvent::Init | InformerEvent::InitDone | InformerEvent::Unreadable { .. } => {}
@@ -241,31 +241,32 @@ impl Shadow {
     }
 
     fn on_volume_event(&self, event: InformerEvent<Volume>) {
-        let Worker { ledger, identity, .. } = &self.worker;
+        let Worker { tracker, identity, settings, .. } = &self.worker;
+        let plan = |volume: &Volume| {
+            identity.owns_volume(volume).then(|| DeletionPlan::of(settings, volume)).flatten()
+        };
         match event {
-            InformerEvent::Init => ledger.lock().volumes_listing(),
+            InformerEvent::Init => tracker.lock().volumes_listing(),
             InformerEvent::InitApply(volume) | InformerEvent::Apply(volume) => {
-                let claim = ledger.lock().volume_applied(identity, &volume, Instant::now());
+                let plan = plan(&volume);
+                let claim = tracker.lock().volume_applied(&volume, plan, Instant::now());
                 if let Some(uid) = claim {
                     self.queue.add(uid);
                 }
             }
             InformerEvent::InitDone => {
-                let gone = ledger.lock().volumes_listed(Instant::now());
-                for (name, due) in gone {
-                    self.record_deletion(&name, Some(due));
+                let gone = tracker.lock().volumes_listed(Instant::now());
+                for (object, judgement) in gone {
+                    self.worker.record(object, &judgement);
                 }
             }
             InformerEvent::Delete(volume) if identity.owns_volume(&volume) => {
-                let due = ledger.lock().volume_deleted(&volume, Instant::now());
-                self.record_deletion(volume.name(), due);
+                let (plan, now) = (plan(&volume), Instant::now());
+                let judgement = tracker.lock().volume_deleted(volume.name(), plan.as_ref(), now);
+                self.worker.record(volume_name(volume.name()), &judgement);
             }
             InformerEvent::Delete(_) | InformerEvent::Unreadable { .. } => {}
         }
-    }
-
-    fn record_deletion(&self, name: &str, due: Option<Duration>) {
-        self.worker.record(volume_name(name), &Judgement::of_deletion(due));
     }
 
     fn informer<V: View>(&self) -> Informer<V> {

@@ -3,21 +3,40 @@
 //! or `KUBECONFIG_E2E` is set, on that control plane. Beside each runs a process in shadow mode, which must
 //! find nothing that it cannot explain.
 //!
+//! Where `EXTERNAL_PROVISIONER` names the file of external-provisioner v6.3.0, that is played instead, and must do
+//! what was recorded, and shadow mode beside it must find what [`DOCUMENTED`] lists and nothing that it cannot
+//! explain.
+//!
 //! Arguments that are no flags choose scenarios by a part of their name, as with other tests.
 
 use std::{
+    collections::BTreeSet,
     env,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use testkit::player::{Cluster, Options, Played, Summary, Verdict, play_all, scenario_files};
+use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_files};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
 const JOBS: usize = 10;
 
 /// A kube-apiserver does compute, and each job has one.
 const JOBS_ON_BINARIES: usize = 2;
+
+/// What shadow mode must say of external-provisioner's PersistentVolumes where this program's would be others: the
+/// scenario, and the row of docs/differences.md.
+const DOCUMENTED: [(&str, &str); 3] = [
+    ("lifecycle-claim-selection", "claims that are being deleted"),
+    (
+        "lifecycle-delete-whose",
+        "PersistentVolume with our annotation but of another CSI driver, or of an in-tree plugin that ours did not take over from",
+    ),
+    (
+        "sources-foreign-claim-kind",
+        "a source of kind PersistentVolumeClaim and another API group than the core's",
+    ),
+];
 
 fn main() -> ExitCode {
     let conformance = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
@@ -35,8 +54,15 @@ fn main() -> ExitCode {
         (false, true) => 1,
         (false, false) => JOBS,
     };
-    let binary = env!("CARGO_BIN_EXE_csi-provisioner").into();
-    let options = Options { binary, conformance, jobs, shadow: true };
+    let this = PathBuf::from(env!("CARGO_BIN_EXE_csi-provisioner"));
+    let recorded = env::var_os("EXTERNAL_PROVISIONER").map(PathBuf::from);
+    let options = Options {
+        recorded: recorded.is_some(),
+        binary: recorded.unwrap_or_else(|| this.clone()),
+        conformance,
+        jobs,
+        shadow: Some(this),
+    };
     match play(&files, &options) {
         Ok(summary) => {
             println!("\n{summary}\n");
@@ -67,14 +93,26 @@ fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
     let mut failed = Vec::new();
     let report = |played: &Played| {
         println!("{played}");
-        if !matches!(played.verdict, Verdict::Same | Verdict::Ruled(_)) {
+        if !played.verdict.passed() {
             failed.push(played.name.clone());
+        } else if options.recorded && documented(played) != expected_rows(&played.name) {
+            failed.push(format!("{} (shadow mode)", played.name));
         }
     };
-    let summary = runtime.block_on(play_all(files, options, Cluster::of_environment, report));
+    let mut summary = runtime.block_on(play_all(files, options, Cluster::of_environment, report));
+    summary.failed = summary.failed.max(failed.len());
     if !failed.is_empty() {
         // Where only the end of the output is kept.
         println!("\nfailed: {}", failed.join(", "));
     }
     Ok(summary)
+}
+
+/// The rows of docs/differences.md that shadow mode named, each once.
+fn documented(played: &Played) -> BTreeSet<&str> {
+    played.shadow.iter().filter_map(|result| result.get("row")?.as_str()).collect()
+}
+
+fn expected_rows(scenario: &str) -> BTreeSet<&'static str> {
+    DOCUMENTED.iter().filter(|(name, _)| *name == scenario).map(|(_, row)| *row).collect()
 }

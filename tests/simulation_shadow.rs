@@ -305,6 +305,21 @@ async fn a_deletion_that_was_due_is_the_same_and_another_one_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_of_another_driver_that_the_other_deletes_is_documented() {
+    let simulation = Simulation::new(13);
+    let shadow = simulation.start_shadow(&[]);
+    let mut volume = support::simulation::foreign_volume("odd", "odd", "h");
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
+    volume["spec"]["csi"]["driver"] = json!("other.example.com");
+    simulation.create(&volume);
+    simulation.release("odd");
+    sleep(Duration::from_secs(5)).await;
+    simulation.force_delete_volume("odd");
+    simulation.until("it is compared", |_| results(&shadow, "deletion", "documented") == 1).await;
+    assert_eq!(results(&shadow, "deletion", "same"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_is_deleted_before_it_is_served_is_documented() {
     let simulation = Simulation::new(10);
     let mut claim = claim("data");

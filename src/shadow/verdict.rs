@@ -10,8 +10,12 @@ use serde_json::Value;
 
 use super::compare::{Difference, differences};
 use crate::{
-    controller::provisioner::NotSent,
+    controller::{
+        provisioner::NotSent,
+        volumes::finalizer::{Due, due},
+    },
     csi_provisioner::{Prediction, ProvisionerSettings, Unpredicted},
+    kube::objects::Volume,
 };
 
 /// Whether both provisioners do the same.
@@ -62,12 +66,18 @@ pub(super) enum Documented {
     HugeClaims,
     ForeignClaimKind,
     MigratedSources,
+    ForeignVolumes,
 }
 
 impl Documented {
     #[cfg(test)]
-    const ALL: [Self; 4] =
-        [Self::DeletedClaims, Self::HugeClaims, Self::ForeignClaimKind, Self::MigratedSources];
+    const ALL: [Self; 5] = [
+        Self::DeletedClaims,
+        Self::HugeClaims,
+        Self::ForeignClaimKind,
+        Self::MigratedSources,
+        Self::ForeignVolumes,
+    ];
 
     /// The row's first column.
     pub(super) fn row(self) -> &'static str {
@@ -81,6 +91,9 @@ impl Documented {
             }
             Self::MigratedSources => {
                 "in-tree (migrated) class with a source; in-tree PersistentVolume as the source of a clone, whichever class of the driver the clone has"
+            }
+            Self::ForeignVolumes => {
+                "PersistentVolume with our annotation but of another CSI driver, or of an in-tree plugin that ours did not take over from"
             }
         }
     }
@@ -112,6 +125,28 @@ impl Expectation {
                 Self::Unknown(why.to_string())
             }
         }
+    }
+}
+
+/// What this program would do with a PersistentVolume that is to be deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum DeletionPlan {
+    /// Delete it.
+    Delete,
+    /// Refuse, for this reason.
+    Refuse(String, Option<Documented>),
+}
+
+impl DeletionPlan {
+    /// What follows from a PersistentVolume of this provisioner; `None` if nothing is to be deleted.
+    pub(super) fn of(settings: &ProvisionerSettings, volume: &Volume) -> Option<Self> {
+        if due(volume) != Due::Delete {
+            return None;
+        }
+        let Err(why) = settings.check_handle(volume) else { return Some(Self::Delete) };
+        // Without a source of either kind, external-provisioner refuses, too.
+        let has_source = volume.spec.csi.is_some() || volume.spec.in_tree.is_some();
+        Some(Self::Refuse(why.to_string(), has_source.then_some(Documented::ForeignVolumes)))
     }
 }
 
@@ -217,23 +252,32 @@ impl Judgement {
         }
     }
 
-    /// A PersistentVolume of this provisioner is gone. `due`: for how long its deletion was due by this
-    /// program's rules; `None` if it was not.
-    pub(super) fn of_deletion(due: Option<Duration>) -> Self {
-        if let Some(due) = due {
-            let reason = format!("it was due for {due:.1?}");
-            return Self::new(Subject::Deletion, Verdict::Same).because(reason);
+    /// A PersistentVolume of this provisioner is gone. `due`: what this program would have done, and for how
+    /// long that was due; `None` if nothing was.
+    pub(super) fn of_deletion(due: Option<(&DeletionPlan, Duration)>) -> Self {
+        let judged = |verdict| Self::new(Subject::Deletion, verdict);
+        match due {
+            Some((DeletionPlan::Delete, due)) => {
+                judged(Verdict::Same).because(format!("it was due for {due:.1?}"))
+            }
+            Some((DeletionPlan::Refuse(why, row), _)) => judged(Verdict::Unknown)
+                .because(format!("this program would not have deleted it: {why}"))
+                .documented(*row),
+            None => judged(Verdict::Unknown).because(
+                "this program would not have deleted it, as nothing was due for it: somebody else may have",
+            ),
         }
-        Self::new(Subject::Deletion, Verdict::Unknown).because(
-            "this program would not have deleted it, as nothing was due for it: somebody else may have",
-        )
     }
 
     /// The deletion of a PersistentVolume has been due for as long as such are kept.
-    pub(super) fn of_overdue() -> Self {
-        Self::new(Subject::Deletion, Verdict::Unknown).because(
-            "this program would have deleted it, unless it is attached or the driver refuses",
-        )
+    pub(super) fn of_overdue(plan: &DeletionPlan) -> Self {
+        let judged = |verdict| Self::new(Subject::Deletion, verdict);
+        match plan {
+            DeletionPlan::Delete => judged(Verdict::Unknown).because(
+                "this program would have deleted it, unless it is attached or the driver refuses",
+            ),
+            DeletionPlan::Refuse(why, _) => judged(Verdict::Same).because(why),
+        }
     }
 }
 
@@ -313,8 +357,13 @@ mod tests {
 
     #[test]
     fn only_a_deletion_that_was_due_is_the_same() {
-        assert_eq!(Judgement::of_deletion(Some(Duration::ZERO)).verdict, Verdict::Same);
+        let refuse = |row| DeletionPlan::Refuse("another driver's".into(), row);
+        let of = |plan| Judgement::of_deletion(Some((&plan, Duration::ZERO))).verdict;
+        assert_eq!(of(DeletionPlan::Delete), Verdict::Same);
+        assert_eq!(of(refuse(Some(Documented::ForeignVolumes))), Verdict::Documented);
+        assert_eq!(of(refuse(None)), Verdict::Unknown);
         assert_eq!(Judgement::of_deletion(None).verdict, Verdict::Unknown);
-        assert_eq!(Judgement::of_overdue().verdict, Verdict::Unknown);
+        assert_eq!(Judgement::of_overdue(&DeletionPlan::Delete).verdict, Verdict::Unknown);
+        assert_eq!(Judgement::of_overdue(&refuse(None)).verdict, Verdict::Same, "both refuse");
     }
 }

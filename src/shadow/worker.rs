@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 
 use super::{
-    ledger::{Ledger, Task, claim_name},
+    tracker::{Task, Tracker, claim_name},
     verdict::{Documented, Expectation, Judgement, Verdict},
 };
 use crate::{
@@ -31,10 +31,10 @@ use crate::{
 /// or its class, comes first.
 const REFUSED_AGAIN: Duration = Duration::from_secs(20 * 60);
 
-/// What a worker needs. Clones share the ledger.
+/// What a worker needs. Clones share the tracker.
 #[derive(Clone)]
 pub(super) struct Worker {
-    pub(super) ledger: Arc<Mutex<Ledger>>,
+    pub(super) tracker: Arc<Mutex<Tracker>>,
     pub(super) identity: Arc<ProvisionerIdentity>,
     pub(super) settings: Arc<ProvisionerSettings>,
     pub(super) client: Client,
@@ -48,7 +48,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Looks at the claim of this UID.
     pub(super) async fn sync(self, uid: String) -> Action {
-        let Some(task) = self.ledger.lock().task(&uid) else { return Action::Done };
+        let Some(task) = self.tracker.lock().task(&uid) else { return Action::Done };
         let expectation = match &task.expectation {
             Some(known) if is_settled(known, &task) => Arc::clone(known),
             _ => self.expect(&task.claim).await,
@@ -64,7 +64,7 @@ impl Worker {
     /// Finds out what this program would do, and keeps that.
     async fn expect(&self, claim: &Arc<Claim>) -> Arc<Expectation> {
         let expectation = Arc::new(self.expectation(claim).await);
-        self.ledger.lock().expect(claim, Arc::clone(&expectation));
+        self.tracker.lock().expect(claim, Arc::clone(&expectation));
         expectation
     }
 
@@ -117,12 +117,12 @@ impl Worker {
         volume: &str,
     ) -> Action {
         let Ok(name) = Name::cluster(volume) else {
-            self.ledger.lock().ignore(uid);
+            self.tracker.lock().ignore(uid);
             return Action::Done;
         };
         let judgement = match self.client.get_raw(&Kind::of::<Volume>(), name).await {
             Ok(found) if !self.is_provisioned(&found) => {
-                self.ledger.lock().ignore(uid);
+                self.tracker.lock().ignore(uid);
                 return Action::Done;
             }
             Ok(found) => {
@@ -135,7 +135,7 @@ impl Worker {
                 return Action::Retry;
             }
         };
-        if self.ledger.lock().finish(uid) {
+        if self.tracker.lock().finish(uid) {
             self.record(claim_name(&task.claim), &judgement);
         }
         Action::Done
@@ -166,7 +166,7 @@ impl Worker {
             }
         }
         let time = format!("{:.0}", self.clock.wall());
-        self.ledger.lock().record(object, judgement, time);
+        self.tracker.lock().record(object, judgement, time);
     }
 }
 

@@ -62,7 +62,7 @@ pub async fn run(command: Play) -> Result<ExitCode, PlayFailed> {
     let files = chosen(&command)?;
     let Play { bin, dir, port, jobs, json, conformance, .. } = command;
     let jobs = if dir.is_some() { 1 } else { jobs };
-    let options = Options { binary: bin, conformance, jobs, shadow: false };
+    let options = Options { binary: bin, recorded: false, conformance, jobs, shadow: None };
     let mut outcomes = BTreeMap::new();
     let cluster = || make(dir.as_deref(), port);
     let summary = play_all(&files, &options, cluster, |played| {

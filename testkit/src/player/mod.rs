@@ -43,7 +43,7 @@ pub(crate) use process::last_lines;
 pub use rights::RightsError;
 pub use rulings::{Ruled, RulingError, Rulings};
 pub use run::RunError;
-pub use runner::{Options, PlayError, Played, Summary, Verdict, play, play_all};
+pub use runner::{Judged, Options, PlayError, Played, Summary, Verdict, play, play_all};
 pub use scenario::{Scenario, ScenarioError};
 pub use verdict::{Detail, Difference};
 pub use yaml::YamlError;

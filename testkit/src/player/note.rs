@@ -119,6 +119,14 @@ fn volumes(volumes: &BTreeSet<String>, names: &Names) -> Value {
     json!(noted)
 }
 
+/// Removes what an earlier run left where the note looks for a file.
+pub(super) fn remove_leftover(subject: &Subject) {
+    if let Subject::File { path, remove: true } = subject {
+        // It is rarely there.
+        let _ = fs::remove_file(path);
+    }
+}
+
 fn file(path: &str, remove: bool) -> Value {
     let text = fs::read_to_string(path).ok();
     if remove {
@@ -133,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_matches_is_told_once_and_sorted_and_a_group_stands_for_its_match() {
+    fn what_matches_is_noted_once_and_sorted_and_a_group_stands_for_its_match() {
         let noted = |pattern: &str| {
             let found = found(&Regex::new(pattern).unwrap(), "b=2 a=1 b=2");
             found.into_iter().collect::<Vec<_>>()
@@ -147,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_told_of_everything_there_is_now() {
+    fn growth_is_noted_for_everything_there_is_now() {
         let counts = |list: &[(&str, usize)]| {
             list.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect()
         };
@@ -156,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_are_told_in_halves_of_a_second() {
+    fn deadlines_are_noted_in_halves_of_a_second() {
         for (left, noted) in [(2.98, 3.0), (2.7, 2.5), (2.25, 2.0), (2.75, 3.0), (0.1, 0.0)] {
             assert_eq!(half_seconds(Duration::from_secs_f64(left)), json!(noted), "{left}");
         }
     }
 
     #[test]
-    fn events_are_told_sorted_with_their_counts() {
+    fn events_are_noted_sorted_with_their_counts() {
         let event = |reason: &str, count: u64, on: &str| {
             json!({
                 "type": "Normal", "reason": reason, "count": count, "message": "m",

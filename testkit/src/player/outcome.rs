@@ -82,13 +82,16 @@ pub(super) fn outcome(remains: Remains, rules: ReportRules<'_>, names: &mut Name
     out.insert("csi_counts".into(), counts(&calls));
     out.insert("csi".into(), reported_calls(&calls, rules, names));
     out.insert("pvs".into(), volumes(&take("PersistentVolume"), names));
-    out.insert("pvcs".into(), told_claims(&claims, names));
+    out.insert("pvcs".into(), reported_claims(&claims, names));
     out.insert("events".into(), events(&take("Event"), names));
     out.insert("snapshots".into(), snapshots(&take("VolumeSnapshot"), names));
     out.insert("capacities".into(), capacities(take("CSIStorageCapacity"), names));
     out.insert("leases".into(), leases(&take("Lease"), names));
     out.insert("exit".into(), exit);
-    out.insert("metrics".into(), metrics.map_or(Value::Null, |page| told_metrics(&page, names)));
+    out.insert(
+        "metrics".into(),
+        metrics.map_or(Value::Null, |page| reported_metrics(&page, names)),
+    );
     out.retain(|part, _| !rules.skip.contains(part));
     out
 }
@@ -204,7 +207,7 @@ fn sort_expressions(volume: &mut Value) {
     }
 }
 
-fn told_claims(claims: &[Value], names: &Names) -> Value {
+fn reported_claims(claims: &[Value], names: &Names) -> Value {
     let reported = claims.iter().map(|c| identified(c, &["annotations", "finalizers"]).into());
     let mut reported = sorted_by(reported, names, |claim| text(claim, "/name").to_owned());
     reported.sort_by_cached_key(|claim| text(claim, "/namespace").to_owned());
@@ -273,7 +276,7 @@ static OWN_METRICS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(own).ok()
 });
 
-fn told_metrics(page: &str, names: &Names) -> Value {
+fn reported_metrics(page: &str, names: &Names) -> Value {
     let own = |line: &&str| {
         OWN_METRICS.as_ref().is_some_and(|own| own.is_match(line))
             && !line.contains("_bucket")

@@ -19,12 +19,13 @@ use super::{
     invocation::{Invocation, MAIN, Places, invocation},
     leak::{self, Leak},
     names::Names,
+    note,
     outcome::{COLLECTED, Outcome, Remains, outcome},
     process::{ProcessError, Processes, last_lines},
     python, rights,
     rights::RightsError,
     scenario::{Launch, ProcessName, Rights, Scenario, Serving, Step, Trial, Wait},
-    shadowed::{self, SHADOW},
+    shadowed::{self, Findings, SHADOW},
     wait::{ClusterView, met, named},
     web,
 };
@@ -74,13 +75,13 @@ pub enum RunError {
 
 /// What a scenario is played with beside the provisioner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(super) enum Beside<'a> {
     /// Nothing.
     Nothing,
     /// Claims without a PersistentVolume are explained at its end.
     Explain,
-    /// A process in shadow mode compares.
-    Shadow,
+    /// A process of this program in shadow mode compares.
+    Shadow(&'a Path),
 }
 
 /// A scenario being played.
@@ -98,7 +99,7 @@ pub(super) struct Run<'a> {
     /// Of the service account with less rights, once there is one.
     kubeconfig: Option<PathBuf>,
     scratch: Scratch,
-    beside: Beside,
+    beside: Beside<'a>,
     /// The port of the process in shadow mode, once it runs.
     shadow: Option<u16>,
 }
@@ -110,8 +111,8 @@ pub(super) struct Ended {
     pub(super) said: String,
     /// What was said about claims without a PersistentVolume, if that was asked.
     pub(super) explained: Vec<Explained>,
-    /// What shadow mode found that it should not.
-    pub(super) shadow_faults: Vec<String>,
+    /// What shadow mode found.
+    pub(super) shadow: Findings,
 }
 
 /// Plays a scenario.
@@ -120,13 +121,13 @@ pub(super) async fn play(
     cluster: &Cluster,
     binary: &Path,
     conformance: &Path,
-    beside: Beside,
+    beside: Beside<'_>,
 ) -> Result<Ended, RunError> {
     let mut run = Run::new(scenario, cluster, binary, conformance, beside)?;
     let result = run.all().await;
     let asks = beside == Beside::Explain;
     let explained = if asks { run.explain().await } else { Ok(Vec::new()) };
-    let shadow_faults = run.shadow_faults().await;
+    let shadow = run.shadow_findings().await;
     run.processes.end_all().await;
     run.driver.stop();
     if scenario.lacks_snapshots() {
@@ -136,7 +137,7 @@ pub(super) async fn play(
         leak::search(process, &log)?;
     }
     let said = last_lines(&run.processes.last_log(), LAST_LINES);
-    Ok(Ended { outcome: result?, said, explained: explained?, shadow_faults: shadow_faults? })
+    Ok(Ended { outcome: result?, said, explained: explained?, shadow: shadow? })
 }
 
 impl<'a> Run<'a> {
@@ -145,7 +146,7 @@ impl<'a> Run<'a> {
         cluster: &'a Cluster,
         binary: &'a Path,
         conformance: &'a Path,
-        beside: Beside,
+        beside: Beside<'a>,
     ) -> Result<Self, RunError> {
         let scratch = Scratch::new()?;
         let socket = scratch.path().join("csi.sock").display().to_string();
@@ -169,6 +170,11 @@ impl<'a> Run<'a> {
 
     async fn all(&mut self) -> Result<Outcome, RunError> {
         let scenario = self.scenario;
+        for step in &scenario.steps {
+            if let Step::Note(note) = step {
+                note::remove_leftover(&note.subject);
+            }
+        }
         self.api.clean().await?;
         if scenario.lacks_snapshots() {
             self.api.forget_snapshots().await?;
@@ -283,9 +289,9 @@ impl<'a> Run<'a> {
     /// Starts a process; with the main one also shadow mode, if that is to run beside it.
     async fn start_with_shadow(&mut self, launch: &Launch) -> Result<(), RunError> {
         let is_main = launch.process.as_deref().is_none_or(|name| name == MAIN);
-        if is_main && self.beside == Beside::Shadow {
+        if let (true, Beside::Shadow(program)) = (is_main, self.beside) {
             let main = self.invocation(launch);
-            self.start_shadow(&main).await?;
+            self.start_shadow(program, &main).await?;
         }
         self.start(launch).await
     }
@@ -309,7 +315,7 @@ impl<'a> Run<'a> {
     }
 
     /// Starts shadow mode beside the provisioner, with its flags; in place of an earlier one.
-    async fn start_shadow(&mut self, main: &Invocation) -> Result<(), RunError> {
+    async fn start_shadow(&mut self, program: &Path, main: &Invocation) -> Result<(), RunError> {
         self.shadow = None;
         if self.processes.exit(&ProcessName::Named(SHADOW.to_owned())).is_none() {
             self.processes.end(&ProcessName::Named(SHADOW.to_owned())).await;
@@ -318,24 +324,23 @@ impl<'a> Run<'a> {
         let kubeconfig = self.cluster.directory.join("admin.kubeconfig");
         let driver = self.driver.backend();
         if let Some(shadow) = shadowed::invocation(main, driver, &kubeconfig, port) {
-            self.processes.start(SHADOW, self.binary, &shadow, self.scratch.path()).await?;
+            self.processes.start(SHADOW, program, &shadow, self.scratch.path()).await?;
             self.shadow = Some(port);
         }
         Ok(())
     }
 
-    /// What shadow mode found that it should not. The claims that exist with their PersistentVolumes must
-    /// have been compared.
-    async fn shadow_faults(&self) -> Result<Vec<String>, RunError> {
-        let Some(port) = self.shadow else { return Ok(Vec::new()) };
+    /// What shadow mode found. The claims that exist with their PersistentVolumes must have been compared.
+    async fn shadow_findings(&self) -> Result<Findings, RunError> {
+        let Some(port) = self.shadow else { return Ok(Findings::default()) };
         let exit = |name: &str| self.processes.exit(&ProcessName::Named(name.to_owned()));
         // Flags that are refused are refused by both.
         if exit(SHADOW).is_some() && exit(SHADOW) == exit(MAIN) {
-            return Ok(Vec::new());
+            return Ok(Findings::default());
         }
         let claims = self.api.list("PersistentVolumeClaim").await?;
         let volumes = self.api.list("PersistentVolume").await?;
-        Ok(shadowed::faults(port, shadowed::served(&claims, &volumes)).await)
+        Ok(shadowed::findings(port, shadowed::served(&claims, &volumes)).await)
     }
 
     /// Starts a process, sees what becomes of it, and ends it.

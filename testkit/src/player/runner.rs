@@ -10,6 +10,7 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::Instant,
@@ -30,12 +31,14 @@ use super::{
 pub struct Options {
     /// The provisioner.
     pub binary: PathBuf,
+    /// Whether that is external-provisioner itself, which no ruling applies to.
+    pub recorded: bool,
     /// The directory of the scenarios, with `cluster/`, `differences/` and the table of rulings.
     pub conformance: PathBuf,
     /// How many scenarios are played at once, each on a cluster of its own.
     pub jobs: usize,
-    /// Whether a process in shadow mode runs beside each provisioner, and must find nothing.
-    pub shadow: bool,
+    /// The program that runs in shadow mode beside each provisioner, and must find nothing.
+    pub shadow: Option<PathBuf>,
 }
 
 /// What came of a scenario.
@@ -47,6 +50,8 @@ pub struct Played {
     pub verdict: Verdict,
     /// What it left behind; `None` when it broke off.
     pub outcome: Option<Outcome>,
+    /// The results of shadow mode beside it other than `same`.
+    pub shadow: Vec<Value>,
     /// How long it took.
     pub took: Duration,
 }
@@ -114,18 +119,26 @@ impl Summary {
     }
 }
 
+/// What a scenario came to, and what is to be held of it.
+#[derive(Debug)]
+pub struct Judged {
+    /// What is to be held of it.
+    pub verdict: Verdict,
+    /// What it left behind.
+    pub outcome: Outcome,
+    /// The results of shadow mode beside it other than `same`.
+    pub shadow: Vec<Value>,
+}
+
 /// Plays one scenario file.
-pub async fn play(
-    file: &Path,
-    cluster: &Cluster,
-    options: &Options,
-) -> Result<(Verdict, Outcome), PlayError> {
+pub async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Judged, PlayError> {
     let scenario = Scenario::load(file)?;
     let ruled = Rulings::load(&options.conformance)?.on(file)?;
-    let Options { binary, conformance, .. } = options;
-    let beside = if options.shadow { Beside::Shadow } else { Beside::Nothing };
+    let Options { binary, conformance, shadow, .. } = options;
+    let beside = shadow.as_deref().map_or(Beside::Nothing, Beside::Shadow);
     let ended = run::play(&scenario, cluster, binary, conformance, beside).await?;
-    let Ended { outcome, said, shadow_faults, .. } = ended;
+    let Ended { outcome, said, shadow, .. } = ended;
+    let ruled = ruled.filter(|_| !options.recorded);
     let mut found = match &ruled {
         None => deviations(&scenario.expect, &outcome, false),
         Some(Ruled { expect, or, .. }) => {
@@ -133,13 +146,13 @@ pub async fn play(
             if or { Vec::new() } else { ruled_deviations(expect, &outcome) }
         }
     };
-    found.extend(shadowed::difference(shadow_faults));
+    found.extend(shadowed::difference(shadow.faults));
     let verdict = match (found.is_empty(), ruled) {
         (false, _) => Verdict::Differs { found, said },
         (true, Some(ruled)) => Verdict::Ruled(ruled.rows),
         (true, None) => Verdict::Same,
     };
-    Ok((verdict, outcome))
+    Ok(Judged { verdict, outcome, shadow: shadow.rows })
 }
 
 fn deviations(expect: &Outcome, outcome: &Outcome, ruled: bool) -> Vec<Difference> {
@@ -166,15 +179,21 @@ where
     let clusters = &Clusters { make: cluster, idle: Mutex::default() };
     let plays = files.iter().map(|file| async move {
         let began = Instant::now();
-        let (verdict, outcome) = match clusters.play(file, options).await {
-            Ok((verdict, outcome)) => (verdict, Some(outcome)),
-            Err(error) => (Verdict::Broken(error), None),
-        };
+        let judged = clusters.play(file, options).await;
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Played { name, verdict, outcome, took: began.elapsed() }
+        let took = began.elapsed();
+        match judged {
+            Ok(Judged { verdict, outcome, shadow }) => {
+                Played { name, verdict, outcome: Some(outcome), shadow, took }
+            }
+            Err(error) => {
+                let verdict = Verdict::Broken(error);
+                Played { name, verdict, outcome: None, shadow: Vec::new(), took }
+            }
+        }
     });
     let mut summary = Summary::default();
-    let mut ended = pin!(told_to_end());
+    let mut ended = pin!(asked_to_end());
     let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1));
     loop {
         tokio::select! {
@@ -195,7 +214,7 @@ where
 }
 
 /// Waits for a signal to end; for ever where signals cannot be listened to.
-async fn told_to_end() {
+async fn asked_to_end() {
     let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     match (terminate, interrupt) {
         (Ok(mut terminate), Ok(mut interrupt)) => {
@@ -222,7 +241,7 @@ where
 {
     /// Plays on an idle cluster, else on a new one, which is made when its turn has come. One that
     /// a play broke off on is not used again.
-    async fn play(&self, file: &Path, options: &Options) -> Result<(Verdict, Outcome), PlayError> {
+    async fn play(&self, file: &Path, options: &Options) -> Result<Judged, PlayError> {
         let idle = self.idle.lock().pop();
         let cluster = match idle {
             Some(cluster) => cluster,
@@ -250,7 +269,8 @@ impl fmt::Display for Played {
                 found.iter().try_for_each(|difference| write!(f, "\n    {difference}"))?;
                 said.lines().try_for_each(|line| write!(f, "\n    | {line}"))
             }
-        }
+        }?;
+        self.shadow.iter().try_for_each(|row| write!(f, "\n    shadow: {row}"))
     }
 }
 
@@ -268,8 +288,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_ends_by_itself_was_not_cut_short() {
-        let options =
-            Options { binary: PathBuf::new(), conformance: PathBuf::new(), jobs: 1, shadow: false };
+        let (binary, conformance) = (PathBuf::new(), PathBuf::new());
+        let options = Options { binary, recorded: false, conformance, jobs: 1, shadow: None };
         for files in [&[][..], &["a.yaml".into(), "b.yaml".into()]] {
             let summary = play_all(files, &options, || async { nowhere() }, |_| {}).await;
             assert_eq!(summary, Summary { failed: files.len(), ..Summary::default() });

@@ -66,20 +66,29 @@ pub(super) fn served(claims: &[Value], volumes: &[Value]) -> usize {
     unbound.filter(|claim| provisioned.contains(&uid(claim, "/metadata/uid"))).count()
 }
 
-/// Waits until everything is compared. Returns what is unexplained, and what was not compared.
-pub(super) async fn faults(port: u16, volumes: usize) -> Vec<String> {
+/// What shadow mode found beside a scenario.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// What is unexplained, and what was not compared.
+    pub(super) faults: Vec<String>,
+    /// The results other than `same`.
+    pub(super) rows: Vec<Value>,
+}
+
+/// Waits until everything is compared.
+pub(super) async fn findings(port: u16, volumes: usize) -> Findings {
     let began = Instant::now();
     loop {
         let Some(report) = report(port).await else {
-            return vec!["shadow mode has no results".to_owned()];
+            let faults = vec!["shadow mode has no results".to_owned()];
+            return Findings { faults, rows: Vec::new() };
         };
         let compared = compared(&report);
-        if compared >= volumes {
-            return unexplained(&report);
-        }
-        if began.elapsed() > PATIENCE {
-            let missing = format!("{compared} of {volumes} PersistentVolumes are compared");
-            return [vec![missing], unexplained(&report)].concat();
+        let missing = (compared < volumes)
+            .then(|| format!("{compared} of {volumes} PersistentVolumes are compared"));
+        if missing.is_none() || began.elapsed() > PATIENCE {
+            let faults = missing.into_iter().chain(unexplained(&report)).collect();
+            return Findings { faults, rows: rows(&report).cloned().collect() };
         }
         sleep(POLL_INTERVAL).await;
     }
@@ -103,9 +112,12 @@ fn compared(report: &Value) -> usize {
 }
 
 fn unexplained(report: &Value) -> Vec<String> {
-    let rows = report.get("rows").and_then(Value::as_array).into_iter().flatten();
-    let unexplained = rows.filter(|row| row.get("verdict").is_some_and(|it| it == "unexplained"));
-    unexplained.map(ToString::to_string).collect()
+    let is_unexplained = |row: &&Value| row.get("verdict").is_some_and(|it| it == "unexplained");
+    rows(report).filter(is_unexplained).map(ToString::to_string).collect()
+}
+
+fn rows(report: &Value) -> impl Iterator<Item = &Value> {
+    report.get("rows").and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The faults as a difference of the scenario.

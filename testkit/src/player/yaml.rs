@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_repeat_their_anchor_and_documents_are_told_apart() {
+    fn aliases_repeat_their_anchor_and_documents_are_separate() {
         assert_eq!(read("a: &x {k: [1]}\nb: *x\n"), Ok(json!({"a": {"k": [1]}, "b": {"k": [1]}})));
         let all = documents("a: 1\n---\nb: 2\n").unwrap();
         assert_eq!(

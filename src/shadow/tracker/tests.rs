@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::controller::volumes::finalizer::{Due, due};
 
 const DRIVER: &str = "driver";
 
@@ -34,28 +35,32 @@ fn released(name: &str) -> Volume {
     volume(name, "", &json!({"status": {"phase": "Released"}}))
 }
 
+fn plan(volume: &Volume) -> Option<DeletionPlan> {
+    (due(volume) == Due::Delete).then_some(DeletionPlan::Delete)
+}
+
 struct Fixture {
-    ledger: Ledger,
+    tracker: Tracker,
     now: Instant,
 }
 
 impl Fixture {
     fn new() -> Self {
-        Self { ledger: Ledger::default(), now: Instant::now() }
+        Self { tracker: Tracker::default(), now: Instant::now() }
     }
 
     fn claim(&mut self, uid: &str, volume: &str) -> bool {
-        self.ledger.claim_applied(&identity(), claim(uid, volume), self.now)
+        self.tracker.claim_applied(&identity(), claim(uid, volume), self.now)
     }
 
     fn volume(&mut self, volume: &Volume) -> Option<String> {
-        self.ledger.volume_applied(&identity(), volume, self.now)
+        self.tracker.volume_applied(volume, plan(volume), self.now)
     }
 
     fn refuse(&mut self, uid: &str) {
-        let task = self.ledger.task(uid).unwrap();
+        let task = self.tracker.task(uid).unwrap();
         let expectation = Expectation::Refuse("no class".to_owned(), None);
-        self.ledger.expect(&task.claim, Arc::new(expectation));
+        self.tracker.expect(&task.claim, Arc::new(expectation));
     }
 }
 
@@ -65,9 +70,9 @@ async fn only_claims_of_this_driver_without_a_volume_are_kept() {
     assert!(!fixture.claim("bound", "pv"));
     let mut foreign = claim("foreign", "");
     foreign.metadata.annotations = None;
-    assert!(!fixture.ledger.claim_applied(&identity(), foreign, fixture.now));
+    assert!(!fixture.tracker.claim_applied(&identity(), foreign, fixture.now));
     assert!(fixture.claim("new", ""));
-    assert_eq!(fixture.ledger.report().waiting_claims, 1);
+    assert_eq!(fixture.tracker.report().waiting_claims, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +83,7 @@ async fn a_volume_is_found_by_its_own_event_or_by_the_claims() {
     assert_eq!(fixture.volume(&volume("pvc-a", "a", &json!({}))).as_deref(), Some("a"));
     assert!(fixture.claim("b", "pvc-b"));
     for (uid, name) in [("a", "pvc-a"), ("b", "pvc-b")] {
-        assert_eq!(fixture.ledger.task(uid).unwrap().volume.as_deref(), Some(name));
+        assert_eq!(fixture.tracker.task(uid).unwrap().volume.as_deref(), Some(name));
     }
     assert_eq!(fixture.volume(&volume("pvc-x", "x", &json!({}))), None);
 }
@@ -89,14 +94,14 @@ async fn what_was_expected_before_the_volume_appeared_counts() {
     fixture.claim("a", "");
     fixture.refuse("a");
     assert!(fixture.claim("a", ""), "the claim has changed");
-    assert!(fixture.ledger.task("a").unwrap().expectation.is_none());
+    assert!(fixture.tracker.task("a").unwrap().expectation.is_none());
     fixture.refuse("a");
     fixture.volume(&volume("pvc-a", "a", &json!({})));
     fixture.claim("a", "");
-    assert!(fixture.ledger.task("a").unwrap().expectation.is_some());
+    assert!(fixture.tracker.task("a").unwrap().expectation.is_some());
     let earlier = Arc::new(claim("a", ""));
-    fixture.ledger.expect(&earlier, Arc::new(Expectation::Unknown(String::new())));
-    let expectation = fixture.ledger.task("a").unwrap().expectation.unwrap();
+    fixture.tracker.expect(&earlier, Arc::new(Expectation::Unknown(String::new())));
+    let expectation = fixture.tracker.task("a").unwrap().expectation.unwrap();
     assert!(matches!(*expectation, Expectation::Refuse(..)), "it is of another version");
 }
 
@@ -108,9 +113,9 @@ async fn a_changed_class_makes_claims_new_but_not_those_with_a_volume() {
         fixture.refuse(uid);
     }
     fixture.claim("b", "pvc-b");
-    assert_eq!(fixture.ledger.class_changed("slow", true), [""; 0]);
-    assert_eq!(fixture.ledger.class_changed("fast", true), ["a", "b"]);
-    let task = |uid| fixture.ledger.task(uid).unwrap();
+    assert_eq!(fixture.tracker.class_changed("slow", true), [""; 0]);
+    assert_eq!(fixture.tracker.class_changed("fast", true), ["a", "b"]);
+    let task = |uid| fixture.tracker.task(uid).unwrap();
     assert!(task("a").expectation.is_none() && task("a").class_changed);
     assert!(task("b").expectation.is_some() && task("b").class_changed);
 }
@@ -119,12 +124,12 @@ async fn a_changed_class_makes_claims_new_but_not_those_with_a_volume() {
 async fn a_claim_is_compared_once() {
     let mut fixture = Fixture::new();
     fixture.claim("a", "");
-    assert!(fixture.ledger.finish("a"));
-    assert!(!fixture.ledger.finish("a"));
-    assert!(fixture.ledger.task("a").is_none());
+    assert!(fixture.tracker.finish("a"));
+    assert!(!fixture.tracker.finish("a"));
+    assert!(fixture.tracker.task("a").is_none());
     assert!(!fixture.claim("a", ""), "an event from before its volume");
     assert!(!fixture.claim("a", "pvc-a"));
-    assert_eq!(fixture.ledger.report().waiting_claims, 0);
+    assert_eq!(fixture.tracker.report().waiting_claims, 0);
     assert!(!fixture.claim("a", "pvc-a"));
 }
 
@@ -137,17 +142,17 @@ async fn claims_are_kept_for_an_hour_and_deleted_ones_for_a_minute() {
     for uid in ["kept", "deleted", "served"] {
         fixture.refuse(uid);
     }
-    fixture.ledger.finish("served");
-    fixture.ledger.claim_deleted("deleted", fixture.now);
-    assert_eq!(fixture.ledger.sweep(fixture.now + GONE_FOR), []);
-    assert!(fixture.ledger.task("deleted").is_none());
-    assert!(fixture.ledger.task("kept").is_some());
-    let results = fixture.ledger.sweep(fixture.now + KEPT_FOR);
+    fixture.tracker.finish("served");
+    fixture.tracker.claim_deleted("deleted", fixture.now);
+    assert_eq!(fixture.tracker.sweep(fixture.now + GONE_FOR), []);
+    assert!(fixture.tracker.task("deleted").is_none());
+    assert!(fixture.tracker.task("kept").is_some());
+    let results = fixture.tracker.sweep(fixture.now + KEPT_FOR);
     let results: Vec<_> =
         results.iter().map(|(name, it)| (&**name, it.subject, it.verdict)).collect();
     let name = "PersistentVolumeClaim shop/kept";
     assert_eq!(results, [(name, Subject::Unserved, Verdict::Same)]);
-    assert!(fixture.ledger.task("kept").is_none());
+    assert!(fixture.tracker.task("kept").is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,15 +160,21 @@ async fn a_deletion_counts_if_it_was_due() {
     let mut fixture = Fixture::new();
     fixture.volume(&released("due"));
     fixture.volume(&volume("bound", "", &json!({})));
-    assert_eq!(fixture.ledger.report().due_deletions, 1);
+    assert_eq!(fixture.tracker.report().due_deletions, 1);
     // Without the finalizer the last state shows nothing due.
     let last = json!({"status": {"phase": "Released"}, "metadata": {"name": "due",
         "deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let later = fixture.now + Duration::from_secs(3);
-    let mut deleted = |volume: &Volume| fixture.ledger.volume_deleted(volume, later);
-    assert_eq!(deleted(&volume("due", "", &last)), Some(Duration::from_secs(3)));
-    assert_eq!(deleted(&volume("bound", "", &json!({}))), None);
-    assert_eq!(deleted(&released("never-seen")), Some(Duration::ZERO));
+    let mut deleted = |volume: &Volume| {
+        let plan = plan(volume);
+        fixture.tracker.volume_deleted(volume.name(), plan.as_ref(), later)
+    };
+    let due_for = |seconds| {
+        Judgement::of_deletion(Some((&DeletionPlan::Delete, Duration::from_secs(seconds))))
+    };
+    assert_eq!(deleted(&volume("due", "", &last)), due_for(3));
+    assert_eq!(deleted(&volume("bound", "", &json!({}))), Judgement::of_deletion(None));
+    assert_eq!(deleted(&released("never-seen")), due_for(0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,11 +182,12 @@ async fn what_is_gone_in_a_new_list_was_deleted() {
     let mut fixture = Fixture::new();
     fixture.volume(&released("gone"));
     fixture.volume(&released("there"));
-    fixture.ledger.volumes_listing();
+    fixture.tracker.volumes_listing();
     fixture.volume(&released("there"));
-    let gone = fixture.ledger.volumes_listed(fixture.now);
-    assert_eq!(gone, [("gone".to_owned(), Duration::ZERO)]);
-    assert_eq!(fixture.ledger.report().due_deletions, 1);
+    let gone = fixture.tracker.volumes_listed(fixture.now);
+    let due = Judgement::of_deletion(Some((&DeletionPlan::Delete, Duration::ZERO)));
+    assert_eq!(gone, [("PersistentVolume gone".to_owned(), due)]);
+    assert_eq!(fixture.tracker.report().due_deletions, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,11 +198,11 @@ async fn a_deletion_that_takes_an_hour_is_reported_once() {
         results.into_iter().map(|(name, _)| name).collect()
     };
     let later = fixture.now + KEPT_FOR;
-    assert_eq!(names(fixture.ledger.sweep(later)), ["PersistentVolume due"]);
-    assert_eq!(names(fixture.ledger.sweep(later)), [""; 0]);
+    assert_eq!(names(fixture.tracker.sweep(later)), ["PersistentVolume due"]);
+    assert_eq!(names(fixture.tracker.sweep(later)), [""; 0]);
     // It is protected again: somebody set another policy.
     fixture.volume(&volume("due", "", &json!({"status": {"phase": "Bound"}})));
-    assert_eq!(fixture.ledger.report().due_deletions, 0);
+    assert_eq!(fixture.tracker.report().due_deletions, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,9 +214,9 @@ async fn everything_is_bounded() {
     }
     let judgement = Judgement::of_deletion(None);
     for number in 0..2 * MAX_ROWS {
-        fixture.ledger.record(number.to_string(), &judgement, String::new());
+        fixture.tracker.record(number.to_string(), &judgement, String::new());
     }
-    let report = fixture.ledger.report();
+    let report = fixture.tracker.report();
     assert_eq!((report.waiting_claims, report.due_deletions), (MAX_KEPT, MAX_KEPT));
     assert_eq!((report.not_kept, report.rows.len()), (2, MAX_ROWS));
     assert_eq!(report.rows[0].object, (2 * MAX_ROWS - 1).to_string(), "the newest first");
@@ -213,9 +225,9 @@ async fn everything_is_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_the_same_is_counted_and_not_listed() {
-    let mut ledger = Ledger::default();
-    let same = Judgement::of_deletion(Some(Duration::ZERO));
-    ledger.record("pv".into(), &same, String::new());
-    let report = ledger.report();
+    let mut tracker = Tracker::default();
+    let same = Judgement::of_deletion(Some((&DeletionPlan::Delete, Duration::ZERO)));
+    tracker.record("pv".into(), &same, String::new());
+    let report = tracker.report();
     assert_eq!((report.count(Verdict::Same), report.rows.len()), (1, 0));
 }

@@ -12,13 +12,10 @@ use tokio::time::Instant;
 
 use super::{
     report::{Row, ShadowReport, Total},
-    verdict::{Expectation, Judgement, Subject, Verdict},
+    verdict::{DeletionPlan, Expectation, Judgement, Subject, Verdict},
 };
 use crate::{
-    controller::{
-        ownership::{ProvisionerIdentity, class_of_claim},
-        volumes::finalizer::{Due, due},
-    },
+    controller::ownership::{ProvisionerIdentity, class_of_claim},
     kube::objects::{Claim, View as _, Volume},
     plain_text::cut,
 };
@@ -40,7 +37,7 @@ const MAX_REASON: usize = 1 << 10;
 
 /// What shadow mode keeps.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct Tracker {
     /// By UID.
     claims: BTreeMap<String, KeptClaim>,
     /// PersistentVolumes to be deleted, by name.
@@ -68,6 +65,7 @@ struct KeptClaim {
 
 #[derive(Debug)]
 struct DueDeletion {
+    plan: DeletionPlan,
     since: Instant,
     /// Whether the list in progress contained it.
     is_listed: bool,
@@ -84,7 +82,7 @@ pub(super) struct Task {
     pub(super) class_changed: bool,
 }
 
-impl Ledger {
+impl Tracker {
     // === claims ===
 
     /// A claim was created or changed. Returns whether there is something to do for it.
@@ -202,51 +200,55 @@ impl Ledger {
         self.deletions.values_mut().for_each(|due| due.is_listed = false);
     }
 
-    /// All PersistentVolumes are listed. Returns the names of those that are gone and were due, and for how
-    /// long.
-    pub(super) fn volumes_listed(&mut self, now: Instant) -> Vec<(String, Duration)> {
+    /// All PersistentVolumes are listed. Returns the results for those that are gone.
+    pub(super) fn volumes_listed(&mut self, now: Instant) -> Vec<(String, Judgement)> {
         let gone = self.deletions.iter().filter(|(_, due)| !due.is_listed);
-        let gone: Vec<_> = gone.map(|(name, due)| (name.clone(), now - due.since)).collect();
+        let gone = gone.map(|(name, due)| (volume_name(name), due.judgement(now))).collect();
         self.deletions.retain(|_, due| due.is_listed);
         gone
     }
 
-    /// A PersistentVolume was created or changed. Returns the claim for which there is something to do.
+    /// A PersistentVolume was created or changed. `plan`: what is due for it. Returns the claim for which
+    /// there is something to do.
     pub(super) fn volume_applied(
         &mut self,
-        identity: &ProvisionerIdentity,
         volume: &Volume,
+        plan: Option<DeletionPlan>,
         now: Instant,
     ) -> Option<String> {
-        if identity.owns_volume(volume) {
-            self.note_due(volume, now);
-        }
+        self.note_due(volume.name(), plan, now);
         let uid = &volume.spec.claim_ref.as_ref()?.uid;
         let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done)?;
         kept.volume = Some(volume.name().to_owned());
         Some(uid.clone())
     }
 
-    fn note_due(&mut self, volume: &Volume, now: Instant) {
-        if due(volume) != Due::Delete {
-            self.deletions.remove(volume.name());
-        } else if let Some(due) = self.deletions.get_mut(volume.name()) {
-            due.is_listed = true;
+    fn note_due(&mut self, name: &str, plan: Option<DeletionPlan>, now: Instant) {
+        let Some(plan) = plan else {
+            self.deletions.remove(name);
+            return;
+        };
+        if let Some(due) = self.deletions.get_mut(name) {
+            (due.plan, due.is_listed) = (plan, true);
         } else if self.deletions.len() >= MAX_KEPT {
             self.not_kept += 1;
         } else {
-            let due = DueDeletion { since: now, is_listed: true, is_overdue: false };
-            self.deletions.insert(volume.name().to_owned(), due);
+            let due = DueDeletion { plan, since: now, is_listed: true, is_overdue: false };
+            self.deletions.insert(name.to_owned(), due);
         }
     }
 
-    /// A PersistentVolume of this provisioner is gone; this was its last state. Returns for how long its
-    /// deletion was due; `None` if it was not.
-    pub(super) fn volume_deleted(&mut self, volume: &Volume, now: Instant) -> Option<Duration> {
+    /// A PersistentVolume of this provisioner is gone. `plan`: what was due by its last state.
+    pub(super) fn volume_deleted(
+        &mut self,
+        name: &str,
+        plan: Option<&DeletionPlan>,
+        now: Instant,
+    ) -> Judgement {
         // The last state, without the finalizer, does not show that it was due.
-        let was_due = self.deletions.remove(volume.name());
-        let at_once = (due(volume) == Due::Delete).then_some(Duration::ZERO);
-        was_due.map(|due| now - due.since).or(at_once)
+        let was_due = self.deletions.remove(name);
+        let at_once = || Judgement::of_deletion(plan.map(|plan| (plan, Duration::ZERO)));
+        was_due.map_or_else(at_once, |due| due.judgement(now))
     }
 
     // === time ===
@@ -263,7 +265,7 @@ impl Ledger {
         for (name, due) in &mut self.deletions {
             if !due.is_overdue && now >= due.since + KEPT_FOR {
                 due.is_overdue = true;
-                results.push((volume_name(name), Judgement::of_overdue()));
+                results.push((volume_name(name), Judgement::of_overdue(&due.plan)));
             }
         }
         results
@@ -303,6 +305,13 @@ impl Ledger {
             not_kept: self.not_kept,
             rows: self.rows.iter().cloned().collect(),
         }
+    }
+}
+
+impl DueDeletion {
+    /// The result now that the PersistentVolume is gone.
+    fn judgement(&self, now: Instant) -> Judgement {
+        Judgement::of_deletion(Some((&self.plan, now - self.since)))
     }
 }
 
