@@ -186,7 +186,7 @@ impl Drop for Somebodys {
 }
 
 #[tokio::test]
-async fn in_somebodys_cluster_the_programs_own_counts_are_told_and_nothing_is_left() {
+async fn in_somebodys_cluster_the_programs_own_counts_are_reported_and_nothing_is_left() {
     let somebodys = Somebodys::cluster().await;
     let kubeconfig = somebodys.0.layout().kubeconfig("admin");
     let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "theirs"];

@@ -168,7 +168,7 @@ fn has_event(api: &ApiServer, namespace: &str, reason: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_told_and_costs_the_claim_and_its_volume_some_time_only() {
+async fn a_panic_is_reported_and_costs_the_claim_and_its_volume_some_time_only() {
     let api = ApiServer::new(Options::default());
     api.namespace("sc");
     api.create(&json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",

@@ -247,7 +247,7 @@ async fn the_rights_of_the_job_are_enough_and_each_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_the_right_to_list_alone_each_claim_is_told_and_stays() {
+async fn with_the_right_to_list_alone_each_claim_is_reported_and_stays() {
     let cluster = some_claims().await;
     cluster.grant_only(&json!([{"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list", "get"]}]));
     let leases = cluster.run("sa", &["--release", "--driver", DRIVER, LEASES]).await;
@@ -258,7 +258,7 @@ async fn with_the_right_to_list_alone_each_claim_is_told_and_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_in_a_namespace_that_nobody_told_is_not_overlooked() {
+async fn a_leader_in_a_namespace_that_was_not_named_is_not_overlooked() {
     let cluster = some_claims().await;
     cluster.create(&json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

@@ -20,7 +20,7 @@ fn volume_class(simulation: &Simulation) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_driver_is_told_what_the_claims_class_says() {
+async fn the_driver_gets_what_the_claims_class_says() {
     let simulation = Simulation::new(1);
     modifies(&simulation);
     simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "5000", "tier": "hot"}));
@@ -34,7 +34,7 @@ async fn the_driver_is_told_what_the_claims_class_says() {
 
 /// Refused until there is a class of the driver; what it says is read anew for each attempt.
 #[tokio::test(start_paused = true)]
-async fn a_class_that_is_missing_or_anothers_is_told_and_read_anew() {
+async fn a_class_that_is_missing_or_anothers_is_reported_and_read_anew() {
     let simulation = Simulation::new(1);
     modifies(&simulation);
     simulation.start();

@@ -426,7 +426,7 @@ async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
 /// The same where nobody may read whose it is. Once it is gone the volume may be, too, which only asking
 /// anew would show: when the claim goes before that, it is reported.
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_may_have_gone_with_a_strangers_is_told_when_nobody_waits() {
+async fn a_volume_that_may_have_gone_with_a_strangers_is_reported_when_nobody_waits() {
     let simulation = Simulation::new(1);
     simulation.script(json!({"create_volume": [{"delay_ms": 3000}]}));
     simulation.start();

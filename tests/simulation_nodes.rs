@@ -278,7 +278,7 @@ async fn claims_of_nobody_do_not_hold_up_the_nodes_own() {
 
 /// An API server that lets no node be selected is reported, with external-provisioner's text.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_cannot_be_written_is_told() {
+async fn a_claim_that_cannot_be_written_is_reported() {
     let cluster = Cluster::new(1, &[1]);
     cluster.simulation.refuse("update", "persistentvolumeclaims", 3);
     cluster.simulation.create_claim("data");

@@ -38,7 +38,7 @@ fn with_secret() -> Value {
 
 /// CSI carries text: a secret of other bytes is reported and never sent, until it is corrected.
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_is_no_text_is_told_and_not_sent() {
+async fn a_secret_that_is_no_text_is_reported_and_not_sent() {
     let simulation = Simulation::new(1);
     replace_class(&simulation, &with_secret());
     secret(&simulation, "/w==");
@@ -79,7 +79,7 @@ async fn a_volume_is_not_deleted_with_a_secret_that_is_no_text() {
 
 /// Every attempt begins with its event and is counted, also where no name can be made.
 #[tokio::test(start_paused = true)]
-async fn without_a_prefix_no_claim_gets_a_volume_and_all_are_told() {
+async fn without_a_prefix_no_claim_gets_a_volume_and_all_are_reported() {
     let simulation = Simulation::new(1);
     simulation.start_with(&["--volume-name-prefix="]);
     simulation.create_claim("data");

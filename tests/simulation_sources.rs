@@ -77,7 +77,7 @@ async fn a_snapshot_is_restored_and_a_claim_cloned_by_what_the_driver_knows_them
 
 /// It was there when it was looked at, and not any more when it was to be guarded.
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_that_goes_under_a_restore_is_told_of_like_any_that_is_missing() {
+async fn a_snapshot_that_goes_under_a_restore_is_reported_like_any_that_is_missing() {
     let simulation = cluster();
     sources::create_snapshot(&simulation, "snap");
     simulation.start();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_told_with_the_command_that_builds_it() {
+    async fn a_program_that_is_not_there_is_reported_with_the_command_that_builds_it() {
         let error = find(Some("/nowhere/program".into())).await.unwrap_err().to_string();
         assert!(error.contains("/nowhere/program") && error.contains("cargo build -p"), "{error}");
     }

@@ -35,7 +35,7 @@ async fn a_program_that_does_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_told() {
+async fn a_program_that_is_not_there_is_reported() {
     let mut demo = Running::start("none", &["--program", "/nowhere/program"]);
     let (code, errors) = demo.end().await;
     assert_eq!(code, Some(1));

@@ -341,7 +341,7 @@ fn help_goes_to_stderr_and_ends_with_0() {
 }
 
 #[test]
-fn the_version_is_told_after_gates_and_node_name_but_before_addresses() {
+fn the_version_is_printed_after_gates_and_node_name_but_before_addresses() {
     let version =
         Refusal { text: format!("/csi-provisioner {VERSION}"), exit_code: 0, to_stderr: false };
     assert_eq!(parse(&["--version"]), Err(version.clone()));
@@ -520,7 +520,7 @@ fn retired_flags_go_on_meaning_what_they_meant() {
 
 /// Two leaders at work is what an upgrade from v1 must not lead to.
 #[test]
-fn who_comes_from_endpoints_is_told_to_stop_the_old_replicas_first() {
+fn who_comes_from_endpoints_must_stop_the_old_replicas_first() {
     let warnings = |args: &[&str]| {
         let warnings = parse(args).unwrap().warnings;
         warnings.iter().filter(|warning| warning.contains("scale it to 0")).count()

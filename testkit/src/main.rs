@@ -22,7 +22,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves an empty Kubernetes API over HTTPS until it is told to stop.
+    /// Serves an empty Kubernetes API over HTTPS until it is stopped.
     Serve(Serve),
     /// Plays recorded scenarios on a provisioner.
     Play(player::cli::Play),

@@ -91,14 +91,14 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn what_is_asked_wrong_is_told_with_exit_code_2() {
+async fn what_is_asked_wrong_is_reported_with_exit_code_2() {
     let (code, printed) = failed(load(&["--kubeconfig", "f"])).await;
     assert_eq!(code, Some(2));
     assert!(printed.contains("--namespace"), "{printed}");
 }
 
 #[tokio::test]
-async fn a_program_that_is_missing_or_ends_is_told_with_exit_code_1() {
+async fn a_program_that_is_missing_or_ends_is_reported_with_exit_code_1() {
     let (code, printed) = failed(load(&["--program", "/nowhere/provisioner"])).await;
     assert_eq!(code, Some(1));
     assert!(printed.contains("no program /nowhere/provisioner"), "{printed}");

@@ -100,7 +100,7 @@ async fn a_directory_of_manifests_takes_the_place_of_the_built_in_ones() {
 }
 
 #[tokio::test]
-async fn what_it_cannot_do_is_told_on_stderr_with_exit_code_1() {
+async fn what_it_cannot_do_is_reported_on_stderr_with_exit_code_1() {
     let directory = Directory::new("refused");
     let child = serve(&directory.0, &["--cluster", "/nowhere"]);
     let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it runs");

@@ -30,7 +30,7 @@ fn warnings(simulation: &Simulation) -> Vec<(String, u64)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_class_is_told_once_and_the_claim_served_as_soon_as_it_comes() {
+async fn a_missing_class_is_reported_once_and_the_claim_served_as_soon_as_it_comes() {
     let simulation = Simulation::new(1);
     remove_class(&simulation);
     simulation.start();
@@ -46,7 +46,7 @@ async fn a_missing_class_is_told_once_and_the_claim_served_as_soon_as_it_comes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_told_again() {
+async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_reported_again() {
     let simulation = Simulation::new(1);
     remove_class(&simulation);
     simulation.start();
@@ -57,7 +57,7 @@ async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_told_again() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_is_put_right_at_once_is_not_told() {
+async fn a_class_that_is_put_right_at_once_is_not_reported() {
     for at_first in [None, Some(class_of("other.example.com"))] {
         let simulation = Simulation::new(1);
         remove_class(&simulation);
@@ -76,7 +76,7 @@ async fn a_class_that_is_put_right_at_once_is_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_retry_interval_it_is_told_once_within_two_seconds() {
+async fn whatever_the_retry_interval_it_is_reported_once_within_two_seconds() {
     let simulation = Simulation::new(1);
     remove_class(&simulation);
     simulation.start_with(&["--retry-interval-start=1m", "--retry-interval-max=2m"]);
@@ -89,7 +89,7 @@ async fn whatever_the_retry_interval_it_is_told_once_within_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_of_another_provisioner_is_told_and_waited_for() {
+async fn a_class_of_another_provisioner_is_reported_and_waited_for() {
     let simulation = Simulation::new(1);
     remove_class(&simulation);
     simulation.api.create(&class_of("other.example.com")).unwrap();
@@ -134,7 +134,7 @@ async fn what_is_missing_foreign_or_forbidden_is_named_within_two_seconds() {
 
 /// Whether the claim has a PersistentVolume must be known before the first call.
 #[tokio::test(start_paused = true)]
-async fn a_look_up_that_is_refused_is_told() {
+async fn a_look_up_that_is_refused_is_reported() {
     let simulation = Simulation::new(1);
     simulation.create_claim("data");
     simulation.refuse("get", "persistentvolumes", 6);
@@ -148,7 +148,7 @@ async fn a_look_up_that_is_refused_is_told() {
 
 /// Somebody deleted a PersistentVolume that is kept by our finalizer alone.
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_told() {
+async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_reported() {
     let simulation = Simulation::new(1);
     let mut volume = foreign_volume("a", "a", "handle");
     volume["metadata"]["finalizers"] =
@@ -168,7 +168,7 @@ async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_told() {
 /// Quota, RBAC, an admission webhook: whatever the API server says to the PersistentVolume is said
 /// on its claim in time, the volume is made once, and saved as soon as it may be.
 #[tokio::test(start_paused = true)]
-async fn a_refused_volume_is_told_in_the_api_servers_words_within_two_seconds() {
+async fn a_refused_volume_is_reported_in_the_api_servers_words_within_two_seconds() {
     let kinds = Simulation::new(1).api.kinds();
     let kind = kinds.iter().find(|kind| kind.plural == "persistentvolumes").unwrap();
     for (refusal, words) in [
@@ -194,7 +194,7 @@ async fn a_refused_volume_is_told_in_the_api_servers_words_within_two_seconds() 
 
 /// A claim that failed so often that its events are no longer counted one by one.
 #[tokio::test(start_paused = true)]
-async fn success_is_told_after_any_number_of_failures() {
+async fn success_is_reported_after_any_number_of_failures() {
     let simulation = Simulation::new(1);
     simulation
         .script(json!({"create_volume": [{"error": {"code": "INTERNAL"}, "times": 100}, {}]}));

@@ -107,7 +107,7 @@ async fn an_unclear_save_is_looked_after() {
 
 /// A PersistentVolume that the API server refuses is reported, and saved once it is allowed.
 #[tokio::test(start_paused = true)]
-async fn a_refused_save_is_told_and_tried_again() {
+async fn a_refused_save_is_reported_and_tried_again() {
     let simulation = Simulation::new(1);
     simulation.refuse("create", "persistentvolumes", 5);
     simulation.start();

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaving_and_going_are_told_apart() {
+    fn leaving_and_going_are_distinguished() {
         let mut cache = Cache::default();
         assert_eq!(cache.apply("a", Some(1)), Change::Entered(&1));
         assert_eq!(cache.apply("a", Some(2)), Change::Updated { old: 1, new: &2 });

@@ -289,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_earlier_state_can_be_told_and_replayed(writes in prop::collection::vec((0u8..6, any::<bool>(), any::<u8>()), 0..40)) {
+        fn every_earlier_state_can_be_listed_and_replayed(writes in prop::collection::vec((0u8..6, any::<bool>(), any::<u8>()), 0..40)) {
             let mut store = Store::new(1000);
             let mut states = vec![(store.revision(), now(&store))];
             for (name, delete, content) in writes {

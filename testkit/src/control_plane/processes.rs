@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_binary_is_told_by_name() {
+    async fn a_missing_binary_is_reported_by_name() {
         let root = std::env::temp_dir().join(format!("testkit-processes-{}", std::process::id()));
         let layout = Layout::new(&root);
         let audit = root.join("audit.log");

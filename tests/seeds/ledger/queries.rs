@@ -220,8 +220,8 @@ impl Inner {
         let owner = self.owner(handle);
         // The one that is deleted was read; others of its handle are known only by a watch.
         let read = owner.as_ref().and_then(|uid| self.volumes.get(uid)).map(|it| &it.name);
-        let is_told = |volume: &&&VolumeTruth| read == Some(&volume.name) || known(volume);
-        for volume in standing.iter().filter(is_told).filter(|volume| old(volume.kept)) {
+        let is_reported = |volume: &&&VolumeTruth| read == Some(&volume.name) || known(volume);
+        for volume in standing.iter().filter(is_reported).filter(|volume| old(volume.kept)) {
             why.push(format!("{} is not Released with the policy Delete", volume.name));
         }
         if standing.len() > 1 && standing.iter().filter(known).count() > 1 {

@@ -94,7 +94,7 @@ fn only_what_was_not_seen_before_brings_anything_back() {
 }
 
 #[test]
-fn who_told_what_they_saw_is_behind_what_is_there_by_now() {
+fn a_reader_may_be_behind_what_is_there_by_now() {
     let index = DependencyIndex::default();
     index.wait(&one(), &[class("a"), at("b", version("1"))]);
     index.wait(&two(), &[at("b", Observed::Missing)]);

@@ -118,7 +118,7 @@ async fn a_client_that_wants_tables_gets_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_audit_sink_is_told_of_each_request() {
+async fn the_audit_sink_gets_each_request() {
     let log = Arc::new(Log::default());
     let server = hooked(Hooks { audit: vec![log.clone()], ..Hooks::default() });
     get(&server, "/api/v1/persistentvolumes/v").await;

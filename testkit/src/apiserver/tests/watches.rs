@@ -180,7 +180,7 @@ async fn a_watch_from_before_the_history_expires_in_its_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_has_told_all_outlives_a_compaction() {
+async fn a_watch_that_has_sent_all_outlives_a_compaction() {
     let server = server();
     let (_, mut events) = watch(&server, "resourceVersion=0").await;
     assert!(timeout(Duration::from_secs(1), events.next()).await.is_err());

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_names_pass_and_bad_ones_are_told() {
+    fn good_names_pass_and_bad_ones_are_reported() {
         assert!(subdomain("a-1.example.com").is_empty());
         assert_eq!(
             subdomain("#%123-invalid-name"),
