@@ -127,9 +127,20 @@ fn first_of<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error
         Some(Ok(object)) => Ok(Some((Tolerant::Read(object), objects.byte_offset()))),
         // It may be JSON all the same.
         Some(Err(error)) if error.is_data() => name_of(bytes),
-        Some(Err(error)) if !error.is_eof() => Err(error),
+        Some(Err(error)) if !is_incomplete(&error, bytes) => Err(error),
         Some(Err(_)) | None => Ok(None),
     }
+}
+
+/// Whether the error may come from the end of what was received. `serde_json` calls a number that ends within
+/// its exponent or after its sign invalid.
+fn is_incomplete(error: &Error, bytes: &[u8]) -> bool {
+    let is_at_end = || {
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let before: usize = lines.take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
+        before + error.column() >= bytes.len()
+    };
+    error.is_eof() || is_at_end()
 }
 
 /// Reads the name of the object at the beginning of `bytes`, which cannot be read as a `V`, and its
@@ -142,7 +153,7 @@ fn name_of<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error>
         Some(Ok(object)) => {
             Ok(Some((Tolerant::read(object.get().as_bytes()), objects.byte_offset())))
         }
-        Some(Err(error)) if !error.is_eof() => Err(error),
+        Some(Err(error)) if !is_incomplete(&error, bytes) => Err(error),
         Some(Err(_)) | None => Ok(None),
     }
 }

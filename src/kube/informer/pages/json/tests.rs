@@ -82,6 +82,19 @@ fn a_number_among_the_objects_is_one_wherever_it_is_cut() {
 }
 
 #[test]
+fn a_number_within_an_object_is_one_wherever_it_is_cut() {
+    let answer = r#"{"items":[{"other":[-1,2.5,-3e-7,4E+8],"metadata":{"name":"a"}}]}"#;
+    for cut in 0..answer.len() {
+        let (start, end) = answer.as_bytes().split_at(cut);
+        let pieces: Vec<&[u8]> = [start, end].into_iter().filter(|it| !it.is_empty()).collect();
+        assert_eq!(read(&pieces).unwrap(), ["a", ">"], "cut at {cut}");
+    }
+    for broken in [r#"{"items":[{"other":-x}]}"#, r#"{"items":[{"other":1e}]}"#] {
+        assert!(matches!(read(&[broken.as_bytes()]), Err(PageError::Json(_))), "{broken}");
+    }
+}
+
+#[test]
 fn what_follows_the_objects_without_end_is_not_held_for_ever() {
     let mut reader = Reader::default();
     let mut takes = |came: &[u8]| {
