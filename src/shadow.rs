@@ -243,7 +243,11 @@ impl Shadow {
     fn on_volume_event(&self, event: InformerEvent<Volume>) {
         let Worker { tracker, identity, settings, .. } = &self.worker;
         let plan = |volume: &Volume| {
-            identity.owns_volume(volume).then(|| DeletionPlan::of(settings, volume)).flatten()
+            if identity.owns_volume(volume) {
+                DeletionPlan::of(volume, |volume| settings.check_handle(volume))
+            } else {
+                DeletionPlan::Keep
+            }
         };
         match event {
             InformerEvent::Init => tracker.lock().volumes_listing(),
@@ -262,7 +266,7 @@ impl Shadow {
             }
             InformerEvent::Delete(volume) if identity.owns_volume(&volume) => {
                 let (plan, now) = (plan(&volume), Instant::now());
-                let judgement = tracker.lock().volume_deleted(volume.name(), plan.as_ref(), now);
+                let judgement = tracker.lock().volume_deleted(volume.name(), &plan, now);
                 self.worker.record(volume_name(volume.name()), &judgement);
             }
             InformerEvent::Delete(_) | InformerEvent::Unreadable { .. } => {}

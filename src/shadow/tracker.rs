@@ -208,12 +208,11 @@ impl Tracker {
         gone
     }
 
-    /// A PersistentVolume was created or changed. `plan`: what is due for it. Returns the claim for which
-    /// there is something to do.
+    /// A PersistentVolume was created or changed. Returns the claim for which there is something to do.
     pub(super) fn volume_applied(
         &mut self,
         volume: &Volume,
-        plan: Option<DeletionPlan>,
+        plan: DeletionPlan,
         now: Instant,
     ) -> Option<String> {
         self.note_due(volume.name(), plan, now);
@@ -223,31 +222,33 @@ impl Tracker {
         Some(uid.clone())
     }
 
-    fn note_due(&mut self, name: &str, plan: Option<DeletionPlan>, now: Instant) {
-        let Some(plan) = plan else {
-            self.deletions.remove(name);
-            return;
-        };
-        if let Some(due) = self.deletions.get_mut(name) {
-            (due.plan, due.is_listed) = (plan, true);
-        } else if self.deletions.len() >= MAX_KEPT {
-            self.not_kept += 1;
-        } else {
-            let due = DueDeletion { plan, since: now, is_listed: true, is_overdue: false };
-            self.deletions.insert(name.to_owned(), due);
+    fn note_due(&mut self, name: &str, plan: DeletionPlan, now: Instant) {
+        let is_full = self.deletions.len() >= MAX_KEPT;
+        match (plan, self.deletions.get_mut(name)) {
+            (DeletionPlan::Keep, _) => {
+                self.deletions.remove(name);
+            }
+            (DeletionPlan::Unchanged, None) => {}
+            (DeletionPlan::Unchanged, Some(due)) => due.is_listed = true,
+            (plan, Some(due)) => (due.plan, due.is_listed) = (plan, true),
+            (_, None) if is_full => self.not_kept += 1,
+            (plan, None) => {
+                let due = DueDeletion { plan, since: now, is_listed: true, is_overdue: false };
+                self.deletions.insert(name.to_owned(), due);
+            }
         }
     }
 
-    /// A PersistentVolume of this provisioner is gone. `plan`: what was due by its last state.
+    /// A PersistentVolume of this provisioner is gone. `plan`: what follows from its last state.
     pub(super) fn volume_deleted(
         &mut self,
         name: &str,
-        plan: Option<&DeletionPlan>,
+        plan: &DeletionPlan,
         now: Instant,
     ) -> Judgement {
         // The last state, without the finalizer, does not show that it was due.
         let was_due = self.deletions.remove(name);
-        let at_once = || Judgement::of_deletion(plan.map(|plan| (plan, Duration::ZERO)));
+        let at_once = || Judgement::of_deletion(plan, Duration::ZERO);
         was_due.map_or_else(at_once, |due| due.judgement(now))
     }
 
@@ -311,7 +312,7 @@ impl Tracker {
 impl DueDeletion {
     /// The result now that the PersistentVolume is gone.
     fn judgement(&self, now: Instant) -> Judgement {
-        Judgement::of_deletion(Some((&self.plan, now - self.since)))
+        Judgement::of_deletion(&self.plan, now - self.since)
     }
 }
 

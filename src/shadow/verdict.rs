@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::compare::{Difference, differences};
 use crate::{
     controller::{
-        provisioner::NotSent,
+        provisioner::{Failure, NotSent},
         volumes::finalizer::{Due, due},
     },
     csi_provisioner::{Prediction, ProvisionerSettings, Unpredicted},
-    kube::objects::Volume,
+    kube::objects::{View as _, Volume},
 };
 
 /// Whether both provisioners do the same.
@@ -135,18 +135,29 @@ pub(super) enum DeletionPlan {
     Delete,
     /// Refuse, for this reason.
     Refuse(String, Option<Documented>),
+    /// What it was before: the volume is deleted, and others still keep the PersistentVolume.
+    Unchanged,
+    /// Keep it.
+    Keep,
 }
 
 impl DeletionPlan {
-    /// What follows from a PersistentVolume of this provisioner; `None` if nothing is to be deleted.
-    pub(super) fn of(settings: &ProvisionerSettings, volume: &Volume) -> Option<Self> {
-        if due(volume) != Due::Delete {
-            return None;
+    /// What follows from a PersistentVolume of this provisioner. `check`: whether the driver can be asked to
+    /// delete it.
+    pub(super) fn of(volume: &Volume, check: impl FnOnce(&Volume) -> Result<(), Failure>) -> Self {
+        match due(volume) {
+            Due::Delete => {
+                check(volume).map_or_else(|why| Self::refusal(volume, &why), |()| Self::Delete)
+            }
+            Due::Nothing if volume.is_terminating() => Self::Unchanged,
+            Due::Nothing | Due::Protect | Due::Unprotect | Due::UnprotectUnbound => Self::Keep,
         }
-        let Err(why) = settings.check_handle(volume) else { return Some(Self::Delete) };
-        // Without a source of either kind, external-provisioner refuses, too.
+    }
+
+    /// Without a source of either kind, external-provisioner refuses, too.
+    fn refusal(volume: &Volume, why: &Failure) -> Self {
         let has_source = volume.spec.csi.is_some() || volume.spec.in_tree.is_some();
-        Some(Self::Refuse(why.to_string(), has_source.then_some(Documented::ForeignVolumes)))
+        Self::Refuse(why.to_string(), has_source.then_some(Documented::ForeignVolumes))
     }
 }
 
@@ -252,18 +263,18 @@ impl Judgement {
         }
     }
 
-    /// A PersistentVolume of this provisioner is gone. `due`: what this program would have done, and for how
-    /// long that was due; `None` if nothing was.
-    pub(super) fn of_deletion(due: Option<(&DeletionPlan, Duration)>) -> Self {
+    /// A PersistentVolume of this provisioner is gone. `plan`: what this program would have done, for this
+    /// long.
+    pub(super) fn of_deletion(plan: &DeletionPlan, due: Duration) -> Self {
         let judged = |verdict| Self::new(Subject::Deletion, verdict);
-        match due {
-            Some((DeletionPlan::Delete, due)) => {
+        match plan {
+            DeletionPlan::Delete => {
                 judged(Verdict::Same).because(format!("it was due for {due:.1?}"))
             }
-            Some((DeletionPlan::Refuse(why, row), _)) => judged(Verdict::Unknown)
+            DeletionPlan::Refuse(why, row) => judged(Verdict::Unknown)
                 .because(format!("this program would not have deleted it: {why}"))
                 .documented(*row),
-            None => judged(Verdict::Unknown).because(
+            DeletionPlan::Unchanged | DeletionPlan::Keep => judged(Verdict::Unknown).because(
                 "this program would not have deleted it, as nothing was due for it: somebody else may have",
             ),
         }
@@ -277,6 +288,7 @@ impl Judgement {
                 "this program would have deleted it, unless it is attached or the driver refuses",
             ),
             DeletionPlan::Refuse(why, _) => judged(Verdict::Same).because(why),
+            DeletionPlan::Unchanged | DeletionPlan::Keep => judged(Verdict::Unknown),
         }
     }
 }
@@ -284,7 +296,6 @@ impl Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::provisioner::Failure;
 
     #[test]
     fn every_documented_row_is_on_the_page() {
@@ -358,11 +369,12 @@ mod tests {
     #[test]
     fn only_a_deletion_that_was_due_is_the_same() {
         let refuse = |row| DeletionPlan::Refuse("another driver's".into(), row);
-        let of = |plan| Judgement::of_deletion(Some((&plan, Duration::ZERO))).verdict;
+        let of = |plan| Judgement::of_deletion(&plan, Duration::ZERO).verdict;
         assert_eq!(of(DeletionPlan::Delete), Verdict::Same);
         assert_eq!(of(refuse(Some(Documented::ForeignVolumes))), Verdict::Documented);
         assert_eq!(of(refuse(None)), Verdict::Unknown);
-        assert_eq!(Judgement::of_deletion(None).verdict, Verdict::Unknown);
+        assert_eq!(of(DeletionPlan::Keep), Verdict::Unknown);
+        assert_eq!(of(DeletionPlan::Unchanged), Verdict::Unknown);
         assert_eq!(Judgement::of_overdue(&DeletionPlan::Delete).verdict, Verdict::Unknown);
         assert_eq!(Judgement::of_overdue(&refuse(None)).verdict, Verdict::Same, "both refuse");
     }

@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controller::volumes::finalizer::{Due, due};
 
 const DRIVER: &str = "driver";
 
@@ -35,8 +34,8 @@ fn released(name: &str) -> Volume {
     volume(name, "", &json!({"status": {"phase": "Released"}}))
 }
 
-fn plan(volume: &Volume) -> Option<DeletionPlan> {
-    (due(volume) == Due::Delete).then_some(DeletionPlan::Delete)
+fn plan(volume: &Volume) -> DeletionPlan {
+    DeletionPlan::of(volume, |_| Ok(()))
 }
 
 struct Fixture {
@@ -167,14 +166,43 @@ async fn a_deletion_counts_if_it_was_due() {
     let later = fixture.now + Duration::from_secs(3);
     let mut deleted = |volume: &Volume| {
         let plan = plan(volume);
-        fixture.tracker.volume_deleted(volume.name(), plan.as_ref(), later)
+        fixture.tracker.volume_deleted(volume.name(), &plan, later)
     };
-    let due_for = |seconds| {
-        Judgement::of_deletion(Some((&DeletionPlan::Delete, Duration::from_secs(seconds))))
-    };
+    let due_for =
+        |seconds| Judgement::of_deletion(&DeletionPlan::Delete, Duration::from_secs(seconds));
     assert_eq!(deleted(&volume("due", "", &last)), due_for(3));
-    assert_eq!(deleted(&volume("bound", "", &json!({}))), Judgement::of_deletion(None));
+    assert_eq!(
+        deleted(&volume("bound", "", &json!({}))),
+        Judgement::of_deletion(&DeletionPlan::Keep, Duration::ZERO)
+    );
     assert_eq!(deleted(&released("never-seen")), due_for(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_stays_due_while_others_keep_the_persistent_volume() {
+    let mut fixture = Fixture::new();
+    let state = |timestamp: Value, policy: &str| {
+        let metadata = json!({"name": "pv", "uid": "pv", "deletionTimestamp": timestamp});
+        let spec = json!({"persistentVolumeReclaimPolicy": policy});
+        volume(
+            "pv",
+            "",
+            &json!({"metadata": metadata, "spec": spec, "status": {"phase": "Released"}}),
+        )
+    };
+    let terminating = state(json!("2026-01-01T00:00:00Z"), "Delete");
+    fixture.volume(&state(Value::Null, "Delete"));
+    // The provisioner's finalizer is removed, that of the PersistentVolume controller not yet.
+    fixture.volume(&terminating);
+    assert_eq!(fixture.tracker.report().due_deletions, 1);
+    let gone = fixture.tracker.volume_deleted("pv", &plan(&terminating), fixture.now);
+    assert_eq!(gone, Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO));
+
+    fixture.volume(&state(Value::Null, "Delete"));
+    fixture.volume(&state(Value::Null, "Retain"));
+    assert_eq!(fixture.tracker.report().due_deletions, 0, "somebody keeps it");
+    fixture.volume(&terminating);
+    assert_eq!(fixture.tracker.report().due_deletions, 0, "it was not due");
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +213,7 @@ async fn what_is_gone_in_a_new_list_was_deleted() {
     fixture.tracker.volumes_listing();
     fixture.volume(&released("there"));
     let gone = fixture.tracker.volumes_listed(fixture.now);
-    let due = Judgement::of_deletion(Some((&DeletionPlan::Delete, Duration::ZERO)));
+    let due = Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO);
     assert_eq!(gone, [("PersistentVolume gone".to_owned(), due)]);
     assert_eq!(fixture.tracker.report().due_deletions, 1);
 }
@@ -212,7 +240,7 @@ async fn everything_is_bounded() {
         fixture.claim(&format!("claim-{number}"), "");
         fixture.volume(&released(&format!("pv-{number}")));
     }
-    let judgement = Judgement::of_deletion(None);
+    let judgement = Judgement::of_deletion(&DeletionPlan::Keep, Duration::ZERO);
     for number in 0..2 * MAX_ROWS {
         fixture.tracker.record(number.to_string(), &judgement, String::new());
     }
@@ -226,7 +254,7 @@ async fn everything_is_bounded() {
 #[tokio::test(start_paused = true)]
 async fn what_is_the_same_is_counted_and_not_listed() {
     let mut tracker = Tracker::default();
-    let same = Judgement::of_deletion(Some((&DeletionPlan::Delete, Duration::ZERO)));
+    let same = Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO);
     tracker.record("pv".into(), &same, String::new());
     let report = tracker.report();
     assert_eq!((report.count(Verdict::Same), report.rows.len()), (1, 0));
