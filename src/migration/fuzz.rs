@@ -13,6 +13,9 @@ use crate::{
     kube::objects::{InTreeSource, StorageClass, Volume},
 };
 
+/// The longest handle that is accepted of a driver, in bytes.
+const MAX_HANDLE: usize = 4 << 10;
+
 /// Checks that a volume is translated completely or refused, that translating there and back keeps
 /// its identity, that only its own plugin translates it, and that a class keeps parameters of
 /// others.
@@ -22,6 +25,10 @@ use crate::{
 pub fn migration(data: &[u8]) {
     let text = text(data);
     let [handle, key, value, zone, secret] = lines(&text);
+    // A longer one is refused before it is translated.
+    if handle.len() > MAX_HANDLE {
+        return;
+    }
     check_url(handle);
     for plugin in PLUGINS.into_iter().chain([&rbd::PLUGIN]) {
         check_class(plugin, key, value, zone);

@@ -19,9 +19,11 @@ pub const MAX_NAME: usize = 253;
 const ELLIPSIS: char = '…';
 
 /// The prefixes of annotations that this program and other Kubernetes components write.
-const KNOWN: [&str; 5] = [
+const KNOWN: [&str; 6] = [
     "pv.kubernetes.io/",
     "provisioner.storage.kubernetes.io/",
+    // The driver's handle of an in-tree volume: truncated it would be another volume's.
+    "rbd.csi.ceph.com/volume-handle",
     "volume.kubernetes.io/",
     "volume.alpha.kubernetes.io/",
     "volume.beta.kubernetes.io/",

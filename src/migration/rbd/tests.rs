@@ -110,6 +110,12 @@ fn images_of_the_driver_are_identified_by_annotation() {
 }
 
 #[test]
+fn the_longest_handle_that_is_saved_is_read_whole() {
+    let long = "h".repeat(4096);
+    assert_eq!(handle(&PLUGIN, &volume("i", &json!({VOLUME_HANDLE: long}))), Ok(long));
+}
+
+#[test]
 fn a_new_volume_becomes_one_of_the_plugin() {
     let attributes = json!({"clusterID": "c", "imageFeatures": "layering", "imageFormat": "1",
                             "imageName": "kubernetes-dynamic-pvc-u", "journalPool": "some",
