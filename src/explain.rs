@@ -28,7 +28,7 @@ mod volume;
 use self::observe::Reader;
 pub use self::{
     arguments::{Object, Request},
-    report::{Explanation, Sentence, Standing},
+    report::{Explanation, Sentence, State},
 };
 use crate::{flags::EXPLAIN, kube::Client, runtime::Clock};
 
@@ -60,7 +60,7 @@ pub async fn run(
 
 /// The explanation if the API server cannot be reached.
 pub fn unreachable(request: &Request, why: &str) -> Explanation {
-    let cause = report::Cause::new(Standing::Unknown, why)
+    let cause = report::Cause::new(State::Unknown, why)
         .advise("Check --kubeconfig and --master, or run it in the provisioner's pod.");
     Explanation::new(&request.object.to_string(), cause)
 }

@@ -112,8 +112,8 @@ impl Metrics {
     ///
     /// # Errors
     /// Those of [`Metrics::new`]; also if called twice.
-    pub fn shadow(&self, subjects: &[&str], verdicts: &[&str]) -> Result<ShadowMetrics, Error> {
-        ShadowMetrics::new(&self.families, subjects, verdicts)
+    pub fn shadow(&self, subjects: &[&str], agreements: &[&str]) -> Result<ShadowMetrics, Error> {
+        ShadowMetrics::new(&self.families, subjects, agreements)
     }
 
     /// Registers `refresh` to be called before each scrape, for gauges that are computed from what they

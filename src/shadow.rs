@@ -4,7 +4,7 @@
 //! | module | content |
 //! |---|---|
 //! | `worker` | looks at one claim: what this program would do for it, and what happened |
-//! | `verdict` | decides what that says: a pure function |
+//! | `judgement` | decides what that says: a pure function |
 //! | `compare` | compares two PersistentVolumes field by field |
 //! | `tracker` | claims without a PersistentVolume, due deletions, and the results |
 //! | `report` | the results, for the status page and for `csi-provisioner shadow-report` |
@@ -18,9 +18,9 @@
 //! one read of each new PersistentVolume. `app` wires it.
 
 mod compare;
+mod judgement;
 mod report;
 mod tracker;
-mod verdict;
 mod worker;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -28,14 +28,14 @@ use std::{fmt, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-pub use self::{
-    report::{Row, ShadowReport, Total},
-    verdict::{Subject, Verdict},
-};
 use self::{
+    judgement::DeletionPlan,
     tracker::{Tracker, volume_name},
-    verdict::DeletionPlan,
     worker::Worker,
+};
+pub use self::{
+    judgement::{Agreement, Subject},
+    report::{Row, ShadowReport, Total},
 };
 use crate::{
     controller::classes::Classes,
@@ -120,7 +120,7 @@ impl Shadow {
             topology,
             clock,
             metrics: metrics
-                .shadow(&Subject::ALL.map(Subject::label), &Verdict::ALL.map(Verdict::words))?,
+                .shadow(&Subject::ALL.map(Subject::label), &Agreement::ALL.map(Agreement::words))?,
         };
         let queue = Queue::new(Limiter::per_item(retry), metrics.workqueue.queue(QUEUE));
         Ok(Self { worker, queue, lists: Lists::default(), metrics, random, tasks })

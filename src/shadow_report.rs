@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 use crate::{
     flags::SHADOW_REPORT,
     plain_text::escaped,
-    shadow::{ShadowReport, Verdict},
+    shadow::{Agreement, ShadowReport},
     status::Status,
 };
 
@@ -90,7 +90,7 @@ fn text(report: &ShadowReport, is_json: bool) -> String {
 }
 
 fn exit_code(report: &ShadowReport) -> u8 {
-    u8::from(report.count(Verdict::Unexplained) > 0)
+    u8::from(report.count(Agreement::Unexplained) > 0)
 }
 
 #[cfg(test)]
@@ -120,15 +120,15 @@ mod tests {
 
     #[test]
     fn only_something_unexplained_ends_with_1() {
-        for (verdict, code) in [
-            (Verdict::Same, 0),
-            (Verdict::Documented, 0),
-            (Verdict::Unknown, 0),
-            (Verdict::Unexplained, 1),
+        for (agreement, code) in [
+            (Agreement::Same, 0),
+            (Agreement::Documented, 0),
+            (Agreement::Unknown, 0),
+            (Agreement::Unexplained, 1),
         ] {
-            let totals = vec![Total { subject: Subject::Volume, verdict, count: 1 }];
+            let totals = vec![Total { subject: Subject::Volume, agreement, count: 1 }];
             let report = ShadowReport { totals, ..ShadowReport::default() };
-            assert_eq!(exit_code(&report), code, "{verdict:?}");
+            assert_eq!(exit_code(&report), code, "{agreement:?}");
         }
     }
 }

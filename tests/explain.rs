@@ -202,7 +202,7 @@ async fn a_claim_is_explained_from_its_creation_to_its_volume() {
     served.says(0, &["PersistentVolumeClaim default/data is served."]);
     let json = cluster.explain("admin", &["pvc", "data", "-o", "json"]).await;
     let json: Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!((&json["standing"], &json["details"]["driver"]), (&json!("served"), &json!(DRIVER)));
+    assert_eq!((&json["state"], &json["details"]["driver"]), (&json!("served"), &json!(DRIVER)));
     assert!(provisioner.stop().await.success());
     cluster.stop();
 }

@@ -11,14 +11,17 @@
 
 use std::{collections::BTreeMap, env, fs, process::Command, time::Duration};
 
-use csi_provisioner::shadow::{ShadowReport, Subject, Verdict};
+use csi_provisioner::shadow::{Agreement, ShadowReport, Subject};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch},
 };
 use serde_json::{Value, json};
-use support::process::{Directory, Provisioner};
+use support::{
+    process::{Directory, Provisioner},
+    simulation::{DRIVER, class},
+};
 use testkit::{
     apiserver::serve::manifests,
     binder,
@@ -33,7 +36,6 @@ use tokio::{
 
 const MANIFEST: &str = include_str!("../deploy/kubernetes/shadow.yaml");
 
-const DRIVER: &str = "disk.csi.example.com";
 const NAMESPACE: &str = "shop";
 const ZONE: &str = "disk.example.com/zone";
 
@@ -67,15 +69,6 @@ const UNSERVED_KINDS: usize = 1;
 /// How many claims are created.
 fn number_of_claims() -> usize {
     env::var("SHADOW_CLAIMS").map_or(3 * KINDS.len(), |text| text.parse().unwrap())
-}
-
-fn class(name: &str, change: &Value) -> Value {
-    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": name}, "provisioner": DRIVER});
-    for (key, value) in change.as_object().unwrap() {
-        class[key] = value.clone();
-    }
-    class
 }
 
 /// What claims refer to.
@@ -325,8 +318,8 @@ async fn everything_of_all_kinds_is_the_same_and_nothing_is_written() {
 
     let report = report(&cluster.status).unwrap();
     println!("{}", report.to_text());
-    let others = [Verdict::Documented, Verdict::Unexplained, Verdict::Unknown];
-    assert_eq!(others.map(|verdict| report.count(verdict)), [0; 3], "{}", report.to_text());
+    let others = [Agreement::Documented, Agreement::Unexplained, Agreement::Unknown];
+    assert_eq!(others.map(|agreement| report.count(agreement)), [0; 3], "{}", report.to_text());
     let requests = cluster.requests();
     println!("requests of shadow mode: {requests:?}");
     let is_read = |verb: &String| ["get", "list", "watch"].contains(&verb.as_str());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{
-    simulation::{DRIVER, Process, SHADOW, Simulation, claim},
+    simulation::{DRIVER, Process, SHADOW, Simulation, claim, class},
     sources,
 };
 use testkit::apiserver::{access::auth::service_account, audit::Recorded, serve::manifests};
@@ -20,8 +20,8 @@ const MANIFEST: &str = include_str!("../deploy/kubernetes/shadow.yaml");
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// How often shadow mode has come to this result.
-fn results(shadow: &Process, subject: &str, verdict: &str) -> usize {
-    let labels = format!("{{subject=\"{subject}\",verdict=\"{verdict}\"}}");
+fn results(shadow: &Process, subject: &str, agreement: &str) -> usize {
+    let labels = format!("{{agreement=\"{agreement}\",subject=\"{subject}\"}}");
     value(shadow, &format!("provisioner_shadow_results_total{labels}"))
 }
 
@@ -41,7 +41,7 @@ fn value(process: &Process, series: &str) -> usize {
 fn others(shadow: &Process, subject: &str) -> usize {
     ["documented", "unexplained", "unknown"]
         .iter()
-        .map(|verdict| results(shadow, subject, verdict))
+        .map(|agreement| results(shadow, subject, agreement))
         .sum()
 }
 
@@ -51,15 +51,6 @@ fn writes(simulation: &Simulation) -> Vec<String> {
     let shadow = requests.iter().filter(|request| request.user.name.contains(SHADOW));
     let reads = ["get", "list", "watch"];
     shadow.filter(|it| !reads.contains(&&*it.info.verb)).map(Recorded::what).collect()
-}
-
-fn class(name: &str, change: &Value) -> Value {
-    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": name}, "provisioner": DRIVER});
-    for (key, value) in change.as_object().unwrap() {
-        class[key] = value.clone();
-    }
-    class
 }
 
 fn claim_of(name: &str, class: &str) -> Value {
@@ -200,8 +191,8 @@ async fn another_value_of_one_field_is_unexplained() {
         let shadow = simulation.start_shadow(ours);
         simulation.start_with(theirs);
         simulation.create_claim("data");
-        let verdict = if field.is_empty() { "same" } else { "unexplained" };
-        simulation.until("it is compared", |_| results(&shadow, "volume", verdict) == 1).await;
+        let agreement = if field.is_empty() { "same" } else { "unexplained" };
+        simulation.until("it is compared", |_| results(&shadow, "volume", agreement) == 1).await;
         if !field.is_empty() {
             assert_eq!(differences(&shadow, field), 1, "{theirs:?}");
         }

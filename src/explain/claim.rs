@@ -7,7 +7,7 @@
 use super::{
     events::{last_attempt, reported, since},
     observe::{ObservedClaim, Read},
-    report::{Cause, Explanation, Standing},
+    report::{Cause, Explanation, State},
 };
 use crate::{
     controller::{
@@ -31,7 +31,7 @@ pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
     let mut explanation = Explanation::new(&object, cause(observed));
     describe_wait(observed, &mut explanation);
     describe_attempts(observed, &mut explanation);
-    if explanation.standing != Standing::Served {
+    if explanation.state != State::Served {
         describe_leader(observed, &mut explanation);
     }
     add_details(observed, &mut explanation);
@@ -62,7 +62,7 @@ fn bound(observed: &ObservedClaim) -> Option<Cause> {
         Read::NotNeeded => None,
         Read::Found(volume) => Some(bound_to(claim, volume)),
         Read::Missing => Some(
-            Cause::new(Standing::Wrong, format!("It is bound to the PersistentVolume {name}, which does not exist."))
+            Cause::new(State::Wrong, format!("It is bound to the PersistentVolume {name}, which does not exist."))
                 .advise("Restore the PersistentVolume if the volume still exists at the driver, or delete the claim."),
         ),
         Read::Failed(why) => Some(unread(&format!("the PersistentVolume {name}"), why)),
@@ -74,7 +74,7 @@ fn bound_to(claim: &Claim, volume: &Volume) -> Cause {
     let owner = volume.spec.claim_ref.as_ref().filter(|owner| !owner.uid.is_empty());
     match owner {
         Some(owner) if owner.uid != claim.uid() => Cause::new(
-            Standing::Wrong,
+            State::Wrong,
             format!(
                 "It names the PersistentVolume {name}, which is for the claim {}/{}.",
                 owner.namespace, owner.name
@@ -84,7 +84,7 @@ fn bound_to(claim: &Claim, volume: &Volume) -> Cause {
         Some(_) if claim.status.phase == "Bound" => {
             let handle = volume.source_id();
             Cause::new(
-                Standing::Served,
+                State::Served,
                 format!("Its volume is the PersistentVolume {name}, {handle:?} at the driver."),
             )
         }
@@ -97,7 +97,7 @@ fn unbound_volume(name: &str) -> Cause {
     let text = format!(
         "Its PersistentVolume {name} exists, and kube-controller-manager has not bound the two yet."
     );
-    Cause::new(Standing::Waiting, text).see("provisioned")
+    Cause::new(State::Waiting, text).see("provisioned")
 }
 
 /// The claim is being deleted before it got a volume.
@@ -110,13 +110,13 @@ fn deleted(observed: &ObservedClaim) -> Option<Cause> {
         let text = format!(
             "Its deletion began {when} ago, and an earlier CreateVolume for it may still run. It stays until that call is closed."
         );
-        return Some(Cause::new(Standing::Waiting, text).see("still-provisioning"));
+        return Some(Cause::new(State::Waiting, text).see("still-provisioning"));
     }
     let finalizers = claim.metadata.finalizers.as_deref().unwrap_or_default().join(", ");
     let text = format!(
         "Its deletion began {when} ago, so it gets no volume. Its finalizers are: {finalizers}."
     );
-    Some(Cause::new(Standing::Waiting, text).advise("Whoever put a finalizer on the claim has to remove it; kubernetes.io/pvc-protection stays while a pod uses the claim."))
+    Some(Cause::new(State::Waiting, text).advise("Whoever put a finalizer on the claim has to remove it; kubernetes.io/pvc-protection stays while a pod uses the claim."))
 }
 
 // === Whose the claim is ===
@@ -133,14 +133,14 @@ fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
         let text =
             format!("Its annotation names the provisioner {named:?}, not {:?}.", identity.driver);
         return Some(
-            Cause::new(Standing::Unknown, text)
+            Cause::new(State::Unknown, text)
                 .advise("If another provisioner serves the claim, name its driver by --driver."),
         );
     }
     Some(match &observed.class {
         Read::Found(class) => unassigned_of_class(claim, class),
         Read::Failed(why) => unread("its storage class", why),
-        Read::Missing | Read::NotNeeded => Cause::event(Standing::Wrong, missing_class(claim)),
+        Read::Missing | Read::NotNeeded => Cause::event(State::Wrong, missing_class(claim)),
     })
 }
 
@@ -150,14 +150,14 @@ fn unassigned_of_class(claim: &Claim, class: &StorageClass) -> Cause {
         return waits_for_first_consumer();
     }
     let text = "kube-controller-manager has not asked a provisioner for it yet: it has no annotation volume.kubernetes.io/storage-provisioner.";
-    Cause::new(Standing::Waiting, text).advise(
+    Cause::new(State::Waiting, text).advise(
         "If that lasts, look at the claim's events and at the log of kube-controller-manager.",
     )
 }
 
 fn waits_for_first_consumer() -> Cause {
     let text = "Its class binds late (WaitForFirstConsumer), and the scheduler has not selected a node: no pod uses the claim yet, or no node fits the pod.";
-    Cause::new(Standing::Waiting, text)
+    Cause::new(State::Waiting, text)
         .advise("Create a pod that uses the claim. If there is one, look at the pod's events.")
 }
 
@@ -171,7 +171,7 @@ fn unread_class(observed: &ObservedClaim) -> Option<Cause> {
 
 fn unread(what: &str, why: &str) -> Cause {
     let text = format!("Cannot be found out, as {what} cannot be read: {why}");
-    Cause::new(Standing::Unknown, text)
+    Cause::new(State::Unknown, text)
         .see("rights")
         .advise("Run it with the rights that the message names.")
 }
@@ -182,7 +182,7 @@ fn unread(what: &str, why: &str) -> Cause {
 fn planned(observed: &ObservedClaim) -> Option<Cause> {
     let preview = observed.preview.as_ref()?;
     match &preview.plan {
-        Plan::Blocked { why, .. } => Some(Cause::event(Standing::Wrong, why)),
+        Plan::Blocked { why, .. } => Some(Cause::event(State::Wrong, why)),
         Plan::Drop => {
             let class = observed.class.found()?;
             waits_for_a_node(&observed.claim, class).then(waits_for_first_consumer)
@@ -201,13 +201,13 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
         Read::Found(Found::HasVolume(volume)) if volume.is_terminating() => {
             let name = volume.name();
             let text = format!("waiting for PersistentVolume {name:?} to go: somebody deleted it");
-            Some(Cause::event(Standing::Waiting, text))
+            Some(Cause::event(State::Waiting, text))
         }
         Read::Found(Found::HasVolume(volume)) => Some(unbound_volume(volume.name())),
         Read::Found(Found::NameTaken { name, owner }) => {
-            Some(Cause::event(Standing::Wrong, name_taken(name, owner)))
+            Some(Cause::event(State::Wrong, name_taken(name, owner)))
         }
-        Read::Failed(why) => Some(Cause::event(Standing::Unknown, unverified(why))),
+        Read::Failed(why) => Some(Cause::event(State::Unknown, unverified(why))),
         Read::Found(_) | Read::Missing | Read::NotNeeded => None,
     }
 }
@@ -217,7 +217,7 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
     let not_sent = observed.checks.as_ref()?.as_ref().err()?;
     Some(match not_sent {
         NotSent::Ignored { reason, .. } => Cause::new(
-            Standing::Waiting,
+            State::Waiting,
             format!("csi-provisioner leaves it to a populator: {reason}"),
         )
         .see("populator"),
@@ -226,13 +226,13 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
             unread("what a call needs", &failure.to_string())
         }
         NotSent::Failed(failure) if failure.is_lasting() => {
-            Cause::event(Standing::Wrong, failure.to_string())
+            Cause::event(State::Wrong, failure.to_string())
         }
         NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => {
-            Cause::event(Standing::Waiting, failure.to_string())
+            Cause::event(State::Waiting, failure.to_string())
         }
         NotSent::Reschedule(failure) => Cause::event(
-            Standing::Waiting,
+            State::Waiting,
             format!("{failure}. The node is given back, and the scheduler chooses again."),
         ),
     })
@@ -251,25 +251,25 @@ fn known_to_leader(observed: &ObservedClaim) -> Option<Cause> {
     let claim = in_work(observed)?;
     let is_leak = claim.stage == Stage::SuspectedLeak;
     if let Some(failure) = claim.last_failure.as_ref().filter(|_| !is_leak) {
-        let standing = standing_after(&failure.code);
+        let state = state_after(&failure.code);
         let text = format!(
             "The last attempt failed {} ago: {}",
             age(failure.seconds_ago),
             failure.message
         );
-        return Some(Cause::event(standing, text));
+        return Some(Cause::event(state, text));
     }
     if let Some(Blocked { reason, seconds }) = &claim.blocked {
         let text = format!("It has waited for {} for this: {reason}", age(*seconds));
-        return Some(Cause::event(if is_leak { Standing::Wrong } else { Standing::Waiting }, text));
+        return Some(Cause::event(if is_leak { State::Wrong } else { State::Waiting }, text));
     }
     Some(match (claim.stage, claim.next) {
         (Stage::InFlight, Next::Now { seconds }) => {
             let text = format!("CreateVolume has been running for {}.", age(seconds));
-            Cause::new(Standing::Waiting, text).see("provisioning-begun")
+            Cause::new(State::Waiting, text).see("provisioning-begun")
         }
         (_, Next::AwaitsPermit) => Cause::new(
-            Standing::Waiting,
+            State::Waiting,
             "As many calls run as the limits allow, and it waits for its turn.",
         )
         .advise("The status page shows the limits and the running calls."),
@@ -278,8 +278,8 @@ fn known_to_leader(observed: &ObservedClaim) -> Option<Cause> {
 }
 
 /// By the program's own meaning of the driver's code.
-fn standing_after(code: &str) -> Standing {
-    if is_infeasible(code) { Standing::Wrong } else { Standing::Waiting }
+fn state_after(code: &str) -> State {
+    if is_infeasible(code) { State::Wrong } else { State::Waiting }
 }
 
 /// The last failure that an event reports. The checks pass now, so only the driver's answers still count.
@@ -287,12 +287,10 @@ fn last_event(observed: &ObservedClaim) -> Option<Cause> {
     let event = last_attempt(observed.events.found()?)?;
     let code = super::runbook::grpc_code(&event.message);
     match (event.reason.as_str(), code) {
-        (_, Some(code)) => Some(Cause::event(standing_after(code), reported(event, observed.now))),
-        ("Provisioning", None) => {
-            Some(Cause::event(Standing::Waiting, reported(event, observed.now)))
-        }
+        (_, Some(code)) => Some(Cause::event(state_after(code), reported(event, observed.now))),
+        ("Provisioning", None) => Some(Cause::event(State::Waiting, reported(event, observed.now))),
         (_, None) => Some(Cause::event(
-            Standing::Waiting,
+            State::Waiting,
             format!(
                 "{} All that can be checked here is in order now.",
                 reported(event, observed.now)
@@ -303,7 +301,7 @@ fn last_event(observed: &ObservedClaim) -> Option<Cause> {
 
 fn nothing_found() -> Cause {
     Cause::new(
-        Standing::Waiting,
+        State::Waiting,
         "All that can be checked is in order: the provisioner has yet to begin, or the driver works on it.",
     )
     .see("provisioning-begun")
@@ -314,7 +312,7 @@ fn nothing_found() -> Cause {
 /// Since when a claim waits.
 fn describe_wait(observed: &ObservedClaim, explanation: &mut Explanation) {
     let created = observed.claim.metadata.creation_timestamp.as_ref();
-    if let Some(created) = created.filter(|_| explanation.standing != Standing::Served) {
+    if let Some(created) = created.filter(|_| explanation.state != State::Served) {
         explanation.say(format!("The claim was created {} ago.", since(observed.now, created.0)));
     }
 }

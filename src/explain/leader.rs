@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::report::{Cause, Explanation, Standing};
+use super::report::{Cause, Explanation, State};
 use crate::{
     kube::{
         Client, Name, Scope,
@@ -146,7 +146,7 @@ impl Leader {
                 explanation.say(format!("{holder} leads, by the Lease {lease}."));
                 explanation.detail("leader", holder);
             }
-            LeaseView::Abandoned { .. } if explanation.standing == Standing::Served => {}
+            LeaseView::Abandoned { .. } if explanation.state == State::Served => {}
             LeaseView::Abandoned { lease, last_holder, pod } => {
                 explanation.add(abandoned(lease, last_holder, pod));
             }
@@ -189,7 +189,7 @@ fn abandoned(lease: &str, last_holder: &str, pod: &str) -> Cause {
         (holder, "") => format!("the last holder was {holder}"),
         (holder, pod) => format!("the last holder was {holder}; {pod}"),
     };
-    Cause::new(Standing::Wrong, format!("No replica leads: by the Lease {lease} {last}."))
+    Cause::new(State::Wrong, format!("No replica leads: by the Lease {lease} {last}."))
         .see("no-leader")
         .advise(
             "Look at the provisioner's pods and at their logs: nothing goes on until one leads.",
@@ -200,17 +200,17 @@ fn abandoned(lease: &str, last_holder: &str, pod: &str) -> Cause {
 fn describe_driver(status: &Status, explanation: &mut Explanation) {
     if !status.driver.is_connected {
         let text = format!("The driver {} is not connected.", status.driver.name);
-        let cause = Cause::new(Standing::Wrong, text)
+        let cause = Cause::new(State::Wrong, text)
             .see("driver")
             .advise("Look at the driver's container and at its log.");
         explanation.add(cause);
     }
     if let Some(why) = &status.not_ready {
-        explanation.add(Cause::event(Standing::Waiting, format!("The leader is not ready: {why}")));
+        explanation.add(Cause::event(State::Waiting, format!("The leader is not ready: {why}")));
     }
     // Whether this claim needs the right is not known.
     for lack in &status.missing_rights {
-        let cause = Cause::new(Standing::Waiting, format!("The provisioner: {lack}"));
+        let cause = Cause::new(State::Waiting, format!("The provisioner: {lack}"));
         explanation.add(cause.see("rights").advise("Add the rule to the provisioner's role."));
     }
 }

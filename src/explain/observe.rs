@@ -8,7 +8,7 @@ use std::{ops::ControlFlow, sync::Arc};
 use super::{
     Object, Request,
     leader::{self, Leader, LeaseView},
-    report::{Cause, Explanation, Standing},
+    report::{Cause, Explanation, State},
 };
 use crate::{
     controller::{
@@ -184,7 +184,7 @@ impl Reader<'_> {
         };
         let cause = match Read::of(read) {
             Read::Found(found) => return Ok(found),
-            Read::Failed(why) => Cause::new(Standing::Unknown, format!("It cannot be read: {why}")),
+            Read::Failed(why) => Cause::new(State::Unknown, format!("It cannot be read: {why}")),
             Read::Missing | Read::NotNeeded => self.missing(),
         };
         Err(Explanation::new(&self.request.object.to_string(), cause))
@@ -197,7 +197,7 @@ impl Reader<'_> {
                 "Check the name. A PersistentVolume whose volume was deleted is gone."
             }
         };
-        Cause::new(Standing::Unknown, "It does not exist.").advise(advice)
+        Cause::new(State::Unknown, "It does not exist.").advise(advice)
     }
 
     /// The claim's class. It is listed, as the provisioner itself has no right to get it.

@@ -19,7 +19,7 @@ const PAGE: &str = "docs/troubleshooting.md";
 /// Where an object stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Standing {
+pub enum State {
     /// There is nothing to do.
     Served,
     /// It waits for something that comes by itself, or that is not wrong.
@@ -30,7 +30,7 @@ pub enum Standing {
     Wrong,
 }
 
-impl Standing {
+impl State {
     /// The exit code.
     pub fn exit_code(self) -> u8 {
         match self {
@@ -68,7 +68,7 @@ pub struct Explanation {
     /// Its kind, namespace and name.
     pub object: String,
     /// Where it stands.
-    pub standing: Standing,
+    pub state: State,
     /// Why.
     pub sentences: Vec<Sentence>,
     /// What to do.
@@ -80,7 +80,7 @@ pub struct Explanation {
 /// Why an object stands where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cause {
-    pub(super) standing: Standing,
+    pub(super) state: State,
     /// The sentence.
     text: String,
     /// Whether the sentence has the text of an event, which docs/troubleshooting.md explains.
@@ -96,13 +96,13 @@ const NO_ROW: &str = "Correct what the message names.";
 
 impl Cause {
     /// A cause with this sentence.
-    pub(super) fn new(standing: Standing, text: impl Into<String>) -> Self {
-        Self { standing, text: text.into(), is_event: false, anchor: None, what_to_do: None }
+    pub(super) fn new(state: State, text: impl Into<String>) -> Self {
+        Self { state, text: text.into(), is_event: false, anchor: None, what_to_do: None }
     }
 
     /// A cause with a sentence that has the text of an event.
-    pub(super) fn event(standing: Standing, text: impl Into<String>) -> Self {
-        Self { is_event: true, ..Self::new(standing, text) }
+    pub(super) fn event(state: State, text: impl Into<String>) -> Self {
+        Self { is_event: true, ..Self::new(state, text) }
     }
 
     /// The row of docs/troubleshooting.md with this anchor is about it.
@@ -121,7 +121,7 @@ impl Explanation {
     pub(super) fn new(object: &str, cause: Cause) -> Self {
         let mut explanation = Self {
             object: printable(object),
-            standing: cause.standing,
+            state: cause.state,
             sentences: Vec::new(),
             what_to_do: Vec::new(),
             details: BTreeMap::new(),
@@ -130,10 +130,10 @@ impl Explanation {
         explanation
     }
 
-    /// Adds another cause. The worse standing counts.
+    /// Adds another cause. The worse state counts.
     pub(super) fn add(&mut self, cause: Cause) {
-        let Cause { standing, text, is_event, anchor, what_to_do } = cause;
-        self.standing = self.standing.max(standing);
+        let Cause { state, text, is_event, anchor, what_to_do } = cause;
+        self.state = self.state.max(state);
         let advice = match anchor {
             Some(anchor) => runbook::at(anchor),
             None if is_event => runbook::look_up(&text),
@@ -146,7 +146,7 @@ impl Explanation {
         });
         let advised = what_to_do.or_else(|| advice.map(|advice| advice.what_to_do));
         let advised = advised.or_else(|| is_event.then(|| NO_ROW.to_owned()));
-        if standing != Standing::Served {
+        if state != State::Served {
             self.what_to_do.extend(advised.as_deref().map(printable));
         }
     }
@@ -163,7 +163,7 @@ impl Explanation {
 
     /// The explanation for a person.
     pub fn to_text(&self) -> String {
-        let mut text = format!("{} {}.\n\n", self.object, self.standing.words());
+        let mut text = format!("{} {}.\n\n", self.object, self.state.words());
         for Sentence { text: sentence, see } in &self.sentences {
             let see = see.as_ref().map(|row| format!("\n  See {row}")).unwrap_or_default();
             // Writing to a string cannot fail.
@@ -196,12 +196,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_standing_counts_and_each_cause_brings_its_advice() {
-        let cause = Cause::event(Standing::Waiting, "snapshot snap is not Ready");
+    fn the_worst_state_counts_and_each_cause_brings_its_advice() {
+        let cause = Cause::event(State::Waiting, "snapshot snap is not Ready");
         let mut explanation = Explanation::new("PersistentVolumeClaim shop/data", cause);
-        let cause = Cause::new(Standing::Wrong, "no replica leads").advise("Start one.");
+        let cause = Cause::new(State::Wrong, "no replica leads").advise("Start one.");
         explanation.add(cause);
-        assert_eq!(explanation.standing, Standing::Wrong);
+        assert_eq!(explanation.state, State::Wrong);
         let text = explanation.to_text();
         assert_eq!(
             text,
@@ -212,7 +212,7 @@ mod tests {
              if it does not become ready, look at csi-snapshotter.\n- Start one.\n"
         );
         let json: serde_json::Value = serde_json::from_str(&explanation.to_json()).unwrap();
-        assert_eq!(json["standing"], "wrong");
+        assert_eq!(json["state"], "wrong");
         let see = "docs/troubleshooting.md#snapshot-not-ready";
         assert_eq!(json["sentences"][0]["see"], see);
     }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn texts_of_others_are_truncated_and_escaped() {
         let odd = format!("\u{1b}[31m\n\u{202e}{}", "x".repeat(5000));
-        let mut explanation = Explanation::new(&odd, Cause::new(Standing::Unknown, &odd));
+        let mut explanation = Explanation::new(&odd, Cause::new(State::Unknown, &odd));
         explanation.say(&odd);
         explanation.detail("driver", &odd);
         for text in [explanation.to_text(), explanation.to_json()] {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn exit_codes() {
-        use Standing::{Served, Unknown, Waiting, Wrong};
-        assert_eq!([Served, Waiting, Wrong, Unknown].map(Standing::exit_code), [0, 1, 2, 3]);
+        use State::{Served, Unknown, Waiting, Wrong};
+        assert_eq!([Served, Waiting, Wrong, Unknown].map(State::exit_code), [0, 1, 2, 3]);
     }
 }

@@ -170,7 +170,7 @@ const VOLUME: [&str; 2] = ["pv", "pv-1"];
 struct Case {
     name: &'static str,
     cluster: Cluster,
-    standing: Standing,
+    state: State,
     says: &'static str,
     /// The row of docs/troubleshooting.md.
     see: &'static str,
@@ -179,27 +179,27 @@ struct Case {
 fn case(
     name: &'static str,
     cluster: Cluster,
-    standing: Standing,
+    state: State,
     says: &'static str,
     see: &'static str,
 ) -> Case {
-    Case { name, cluster, standing, says, see }
+    Case { name, cluster, state, says, see }
 }
 
 async fn check(cases: Vec<Case>, arguments: &[&str]) {
-    for Case { name, cluster, standing, says, see } in cases {
+    for Case { name, cluster, state, says, see } in cases {
         let explained = explained(&cluster.server(), arguments).await;
         let first = &explained.sentences[0];
-        assert_eq!(explained.standing, standing, "{name}: {explained:?}");
+        assert_eq!(explained.state, state, "{name}: {explained:?}");
         assert!(first.text.contains(says), "{name}: {explained:?}");
         let row = first.see.as_deref().unwrap_or_default();
         assert_eq!(row.rsplit('#').next().unwrap(), see, "{name}: {explained:?}");
-        let is_over = standing == Standing::Served;
+        let is_over = state == State::Served;
         assert_eq!(explained.what_to_do.is_empty(), is_over, "{name}: {explained:?}");
     }
 }
 
-use Standing::{Served, Unknown, Waiting, Wrong};
+use State::{Served, Unknown, Waiting, Wrong};
 
 fn claim() -> Cluster {
     Cluster::with_claim(|_| {})
@@ -563,12 +563,12 @@ async fn without_a_leader_nothing_goes_on() {
         (claim().without("Lease").and(lease("", 5)), "it names no holder"),
     ] {
         let explained = explained(&cluster.server(), &CLAIM).await;
-        assert_eq!(explained.standing, Wrong, "{explained:?}");
+        assert_eq!(explained.state, Wrong, "{explained:?}");
         let text = explained.to_text();
         assert!(text.contains(says) && text.contains("#no-leader"), "{text}");
     }
     let none = explained(&claim().without("Lease").server(), &CLAIM).await;
-    assert_eq!(none.standing, Waiting);
+    assert_eq!(none.state, Waiting);
     assert!(none.to_text().contains("There is no Lease d-example-com"), "{}", none.to_text());
     let led = explained(&claim().server(), &CLAIM).await.to_text();
     assert!(led.contains("pod-1_uid leads, by the Lease csi/d-example-com."), "{led}");
@@ -578,7 +578,7 @@ async fn without_a_leader_nothing_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_right_is_named() {
-    for (resource, standing) in [
+    for (resource, state) in [
         ("persistentvolumeclaims", Unknown),
         ("storageclasses", Unknown),
         ("persistentvolumes", Unknown),
@@ -597,7 +597,7 @@ async fn a_missing_right_is_named() {
         });
         let explained = explained(&server, &CLAIM).await;
         let text = explained.to_text();
-        assert_eq!(explained.standing, standing, "{text}");
+        assert_eq!(explained.state, state, "{text}");
         assert!(text.contains(&format!("{resource} is forbidden")), "{text}");
     }
 }
@@ -606,11 +606,11 @@ async fn a_missing_right_is_named() {
 async fn what_does_not_exist_is_unknown() {
     for arguments in [&CLAIM[..], &VOLUME] {
         let explained = explained(&Cluster(Vec::new()).server(), arguments).await;
-        assert_eq!(explained.standing, Unknown);
+        assert_eq!(explained.state, Unknown);
         assert!(explained.to_text().contains("It does not exist."), "{}", explained.to_text());
     }
     let odd = explained(&claim().server(), &["pvc", "a/b", "-n", "shop"]).await;
-    assert_eq!(odd.standing, Unknown, "{odd:?}");
+    assert_eq!(odd.state, Unknown, "{odd:?}");
 }
 
 /// A hostile user's texts reach neither terminal nor JSON as they are.

@@ -4,7 +4,7 @@
 use super::{
     events::{last, reported},
     observe::{ObservedVolume, Read},
-    report::{Cause, Explanation, Standing},
+    report::{Cause, Explanation, State},
 };
 use crate::{
     controller::{
@@ -20,7 +20,7 @@ pub(super) fn explain(observed: &ObservedVolume) -> Explanation {
     let volume = &observed.volume;
     let object = format!("PersistentVolume {}", volume.name());
     let mut explanation = Explanation::new(&object, cause(observed));
-    if explanation.standing != Standing::Served {
+    if explanation.state != State::Served {
         describe_attempts(observed, &mut explanation);
         observed.leader.describe(&mut explanation);
         let arguments = format!("pv {}", volume.name());
@@ -39,17 +39,17 @@ fn cause(observed: &ObservedVolume) -> Cause {
     let is_own = observed.identity.as_ref().is_some_and(|it| it.owns_volume(volume));
     if !is_own {
         let text = "It is not a volume of this driver: neither its CSI source nor its annotations name it.";
-        return Cause::new(Standing::Unknown, text)
+        return Cause::new(State::Unknown, text)
             .advise("If another provisioner has made it, ask that one: leave --driver out, or name the driver.");
     }
     match due(volume) {
         Due::Delete => deletion(observed),
         Due::UnprotectUnbound => Cause::event(
-            Standing::Waiting,
+            State::Waiting,
             "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume",
         ),
         Due::Unprotect => Cause::new(
-            Standing::Waiting,
+            State::Waiting,
             format!("Its reclaim policy keeps the volume, and the finalizer {PROTECTION} is removed next."),
         )
         .see("delete-finalizer"),
@@ -65,7 +65,7 @@ fn deletion(observed: &ObservedVolume) -> Cause {
         .or_else(|| failure(observed))
         .unwrap_or_else(|| {
             Cause::new(
-                Standing::Waiting,
+                State::Waiting,
                 "It is released, and its volume is to be deleted at the driver.",
             )
             .advise("If that lasts, look at the provisioner's log and at the driver's.")
@@ -74,18 +74,16 @@ fn deletion(observed: &ObservedVolume) -> Cause {
 
 fn unusable_handle(observed: &ObservedVolume) -> Option<Cause> {
     let failure = observed.handle.as_ref().err()?;
-    Some(Cause::event(Standing::Wrong, failure.to_string()))
+    Some(Cause::event(State::Wrong, failure.to_string()))
 }
 
 fn attachment(observed: &ObservedVolume) -> Option<Cause> {
     match &observed.attached {
-        Read::Found(node) => {
-            Some(Cause::event(Standing::Waiting, attached(&observed.volume, node)))
-        }
+        Read::Found(node) => Some(Cause::event(State::Waiting, attached(&observed.volume, node))),
         Read::Failed(why) => {
             let text =
                 format!("Cannot be found out, as the VolumeAttachments cannot be read: {why}");
-            Some(Cause::new(Standing::Unknown, text).see("rights"))
+            Some(Cause::new(State::Unknown, text).see("rights"))
         }
         Read::Missing | Read::NotNeeded => None,
     }
@@ -93,7 +91,7 @@ fn attachment(observed: &ObservedVolume) -> Option<Cause> {
 
 fn failure(observed: &ObservedVolume) -> Option<Cause> {
     let event = last(observed.events.found()?, &["VolumeFailedDelete"])?;
-    Some(Cause::event(Standing::Waiting, reported(event, observed.now)))
+    Some(Cause::event(State::Waiting, reported(event, observed.now)))
 }
 
 /// The volume as the leader has it in work.
@@ -129,28 +127,28 @@ fn kept(volume: &Volume) -> Cause {
     let is_terminating = volume.is_terminating();
     match (volume.status.phase.as_str(), policy) {
         ("Bound", _) if is_terminating => Cause::new(
-            Standing::Waiting,
+            State::Waiting,
             format!("Somebody has deleted it, and it stays while it is bound to the claim {owner}."),
         )
         .advise("Delete the claim if the volume is not needed any more."),
-        ("Bound", _) => Cause::new(Standing::Served, format!("It is bound to the claim {owner}.")),
+        ("Bound", _) => Cause::new(State::Served, format!("It is bound to the claim {owner}.")),
         ("Released", "Retain") => Cause::new(
-            Standing::Served,
+            State::Served,
             "It is released, and its reclaim policy Retain keeps it: there is nothing to wait for. Delete it yourself, and the volume at the driver if you do not need it.",
         ),
         ("Released", _) => Cause::new(
-            Standing::Wrong,
+            State::Wrong,
             format!("It was deleted without the finalizer {PROTECTION}, so its volume stays at the driver."),
         )
         .advise("Other finalizers keep the PersistentVolume. Look for its volume at the driver, and delete it there if nobody needs it."),
         ("Failed", _) => Cause::new(
-            Standing::Wrong,
+            State::Wrong,
             "Its phase is Failed, which only another provisioner or an admin sets: nothing is done for it.",
         )
         .advise("Delete the PersistentVolume, and its volume at the driver, by hand."),
-        _ if owner.is_empty() => Cause::new(Standing::Served, "It is available, and for no claim yet."),
+        _ if owner.is_empty() => Cause::new(State::Served, "It is available, and for no claim yet."),
         _ => Cause::new(
-            Standing::Waiting,
+            State::Waiting,
             format!("It is for the claim {owner}, and kube-controller-manager has not bound the two yet."),
         )
         .advise(format!("Explain the claim: csi-provisioner explain pvc, with the claim {owner}.")),

@@ -68,7 +68,7 @@ fn explain() -> ExitCode {
     runtime.shutdown_background();
     let text = if request.is_json { explanation.to_json() } else { explanation.to_text() };
     print!("{text}");
-    ExitCode::from(explanation.standing.exit_code())
+    ExitCode::from(explanation.state.exit_code())
 }
 
 async fn explanation(request: &explain::Request) -> explain::Explanation {

@@ -35,13 +35,13 @@ impl ShadowMetrics {
     pub(super) fn new(
         families: &Families,
         subjects: &[&str],
-        verdicts: &[&str],
+        agreements: &[&str],
     ) -> Result<Self, Error> {
         let metrics = Self {
             results: families.counter(
                 "provisioner_shadow_results_total",
-                "With --shadow, what was compared with external-provisioner: PersistentVolumes (volume), claims that only it serves (served_there), claims without a volume for an hour (unserved), and deletions; by verdict: same, documented, unexplained, unknown.",
-                &["subject", "verdict"],
+                "With --shadow, what was compared with external-provisioner: PersistentVolumes (volume), claims that only it serves (served_there), claims without a volume for an hour (unserved), and deletions; by agreement: same, documented, unexplained, unknown.",
+                &["subject", "agreement"],
             )?,
             differences: families.counter(
                 "provisioner_shadow_differences_total",
@@ -49,15 +49,15 @@ impl ShadowMetrics {
                 &["field"],
             )?,
         };
-        metrics.begin(subjects, verdicts);
+        metrics.begin(subjects, agreements);
         Ok(metrics)
     }
 
     /// Serves each value from now on: `increase()` ignores the first count of a series that begins with it.
-    fn begin(&self, subjects: &[&str], verdicts: &[&str]) {
+    fn begin(&self, subjects: &[&str], agreements: &[&str]) {
         for subject in subjects {
-            for verdict in verdicts {
-                self.results.with_label_values(&[subject, verdict]);
+            for agreement in agreements {
+                self.results.with_label_values(&[subject, agreement]);
             }
         }
         for field in FIELDS.into_iter().chain([OTHER]) {
@@ -66,8 +66,8 @@ impl ShadowMetrics {
     }
 
     /// There was a result.
-    pub fn result(&self, subject: &str, verdict: &str) {
-        self.results.with_label_values(&[subject, verdict]).inc();
+    pub fn result(&self, subject: &str, agreement: &str) {
+        self.results.with_label_values(&[subject, agreement]).inc();
     }
 
     /// Two PersistentVolumes differed in the field at this path.

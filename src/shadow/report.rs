@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::verdict::{Subject, Verdict};
+use super::judgement::{Agreement, Subject};
 use crate::plain_text::escaped;
 
 /// The results so far.
@@ -31,8 +31,8 @@ pub struct ShadowReport {
 pub struct Total {
     /// What was compared.
     pub subject: Subject,
-    /// The verdict.
-    pub verdict: Verdict,
+    /// The agreement.
+    pub agreement: Agreement,
     /// The number of results.
     pub count: u64,
 }
@@ -47,9 +47,9 @@ pub struct Row {
     pub object: String,
     /// What was compared.
     pub subject: Subject,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The row of docs/differences.md, for [`Verdict::Documented`].
+    /// The agreement.
+    pub agreement: Agreement,
+    /// The row of docs/differences.md, for [`Agreement::Documented`].
     pub row: Option<String>,
     /// The reasons.
     pub reasons: Vec<String>,
@@ -81,7 +81,7 @@ impl Subject {
     }
 }
 
-impl Verdict {
+impl Agreement {
     /// All of them.
     pub(crate) const ALL: [Self; 4] =
         [Self::Same, Self::Documented, Self::Unexplained, Self::Unknown];
@@ -98,17 +98,21 @@ impl Verdict {
 }
 
 impl ShadowReport {
-    /// The number of results with this verdict.
-    pub fn count(&self, verdict: Verdict) -> u64 {
-        self.totals.iter().filter(|total| total.verdict == verdict).map(|total| total.count).sum()
+    /// The number of results with this agreement.
+    pub fn count(&self, agreement: Agreement) -> u64 {
+        self.totals
+            .iter()
+            .filter(|total| total.agreement == agreement)
+            .map(|total| total.count)
+            .sum()
     }
 
     /// The report as text.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
-        for verdict in Verdict::ALL {
-            let _ = writeln!(text, "{:12} {}", verdict.words(), self.count(verdict));
+        for agreement in Agreement::ALL {
+            let _ = writeln!(text, "{:12} {}", agreement.words(), self.count(agreement));
         }
         let Self { waiting_claims, due_deletions, not_kept, .. } = self;
         let _ = writeln!(
@@ -121,7 +125,7 @@ impl ShadowReport {
                 "\n{}  {}\n  {} ({})",
                 escaped(&row.time),
                 escaped(&row.object),
-                row.verdict.words(),
+                row.agreement.words(),
                 row.subject.words()
             );
             let differences = row.row.iter().map(|row| format!("docs/differences.md: {row}"));
@@ -138,14 +142,14 @@ mod tests {
     use super::*;
 
     fn report() -> ShadowReport {
-        let total = |verdict, count| Total { subject: Subject::Volume, verdict, count };
+        let total = |agreement, count| Total { subject: Subject::Volume, agreement, count };
         ShadowReport {
-            totals: vec![total(Verdict::Same, 7), total(Verdict::Unexplained, 1)],
+            totals: vec![total(Agreement::Same, 7), total(Agreement::Unexplained, 1)],
             rows: vec![Row {
                 time: "2026-01-01T00:00:00Z".to_owned(),
                 object: "PersistentVolumeClaim a/b".to_owned(),
                 subject: Subject::Volume,
-                verdict: Verdict::Unexplained,
+                agreement: Agreement::Unexplained,
                 row: None,
                 reasons: vec!["spec.x: \u{1b}[31m".to_owned()],
             }],

@@ -11,8 +11,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
+    judgement::{Agreement, DeletionPlan, Expectation, Judgement, Subject},
     report::{Row, ShadowReport, Total},
-    verdict::{DeletionPlan, Expectation, Judgement, Subject, Verdict},
 };
 use crate::{
     controller::ownership::{ProvisionerIdentity, class_of_claim},
@@ -42,7 +42,7 @@ pub(super) struct Tracker {
     claims: BTreeMap<String, KeptClaim>,
     /// PersistentVolumes to be deleted, by name.
     deletions: BTreeMap<String, DueDeletion>,
-    totals: BTreeMap<(Subject, Verdict), u64>,
+    totals: BTreeMap<(Subject, Agreement), u64>,
     rows: VecDeque<Row>,
     /// Claims and deletions that were not kept, as there were too many.
     not_kept: u64,
@@ -276,9 +276,9 @@ impl Tracker {
 
     /// Counts a result, and keeps it unless both do the same.
     pub(super) fn record(&mut self, object: String, judgement: &Judgement, time: String) {
-        let Judgement { subject, verdict, row, reasons, .. } = judgement;
-        *self.totals.entry((*subject, *verdict)).or_default() += 1;
-        if *verdict == Verdict::Same {
+        let Judgement { subject, agreement, row, reasons, .. } = judgement;
+        *self.totals.entry((*subject, *agreement)).or_default() += 1;
+        if *agreement == Agreement::Same {
             return;
         }
         self.rows.truncate(MAX_ROWS - 1);
@@ -286,7 +286,7 @@ impl Tracker {
             time,
             object,
             subject: *subject,
-            verdict: *verdict,
+            agreement: *agreement,
             row: row.map(|row| row.row().to_owned()),
             reasons: reasons.iter().map(|reason| cut(reason, MAX_REASON)).collect(),
         });
@@ -294,9 +294,9 @@ impl Tracker {
 
     /// The report.
     pub(super) fn report(&self) -> ShadowReport {
-        let total = |(&(subject, verdict), &count): (&(Subject, Verdict), &u64)| Total {
+        let total = |(&(subject, agreement), &count): (&(Subject, Agreement), &u64)| Total {
             subject,
-            verdict,
+            agreement,
             count,
         };
         ShadowReport {

@@ -1,14 +1,14 @@
 //! Looks at one claim: what this program would do for it, and what external-provisioner did.
 //!
-//! A thin loop of reads; what follows from them is decided by [`verdict`](super::verdict).
+//! A thin loop of reads; what follows from them is decided by [`judgement`](super::judgement).
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
 use super::{
+    judgement::{Agreement, Documented, Expectation, Judgement},
     tracker::{Task, Tracker, claim_name},
-    verdict::{Documented, Expectation, Judgement, Verdict},
 };
 use crate::{
     controller::{
@@ -150,18 +150,18 @@ impl Worker {
 
     /// Counts, logs and keeps a result.
     pub(super) fn record(&self, object: String, judgement: &Judgement) {
-        let Judgement { subject, verdict, reasons, fields, .. } = judgement;
-        self.metrics.result(subject.label(), verdict.words());
+        let Judgement { subject, agreement, reasons, fields, .. } = judgement;
+        self.metrics.result(subject.label(), agreement.words());
         for field in fields {
             self.metrics.difference(field);
         }
-        let (subject, words) = (subject.words(), verdict.words());
-        match verdict {
-            Verdict::Same => tracing::debug!(object, subject, ?reasons, "compared: same"),
-            Verdict::Unexplained => {
+        let (subject, words) = (subject.words(), agreement.words());
+        match agreement {
+            Agreement::Same => tracing::debug!(object, subject, ?reasons, "compared: same"),
+            Agreement::Unexplained => {
                 tracing::warn!(object, subject, ?reasons, "compared: {words}");
             }
-            Verdict::Documented | Verdict::Unknown => {
+            Agreement::Documented | Agreement::Unknown => {
                 tracing::info!(object, subject, ?reasons, "compared: {words}");
             }
         }

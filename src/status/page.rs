@@ -60,14 +60,14 @@ const FOOT: &str = "<p><a href=\"status.json\">The same as JSON</a></p>\n";
 /// The page of shadow mode.
 fn shadow(status: &Status, report: &ShadowReport) -> String {
     let total = |it: &shadow::Total| {
-        [it.subject.words().to_owned(), it.verdict.words().to_owned(), it.count.to_string()]
+        [it.subject.words().to_owned(), it.agreement.words().to_owned(), it.count.to_string()]
     };
-    let columns = ["object", "compared", "verdict", "reasons", "time"];
+    let columns = ["object", "compared", "agreement", "reasons", "time"];
     let mut page = head(status);
     page += &summary(status);
     page += &list(
         "Shadow mode",
-        &["compared", "verdict", "number"],
+        &["compared", "agreement", "number"],
         report.totals.iter().map(total),
         0,
     );
@@ -83,12 +83,12 @@ fn shadow(status: &Status, report: &ShadowReport) -> String {
 }
 
 fn shadow_row(row: &shadow::Row) -> [String; 5] {
-    let verdict = match &row.row {
-        Some(documented) => format!("{}: {documented}", row.verdict.words()),
-        None => row.verdict.words().to_owned(),
+    let agreement = match &row.row {
+        Some(documented) => format!("{}: {documented}", row.agreement.words()),
+        None => row.agreement.words().to_owned(),
     };
     let subject = row.subject.words().to_owned();
-    [row.object.clone(), subject, verdict, row.reasons.join("; "), row.time.clone()]
+    [row.object.clone(), subject, agreement, row.reasons.join("; "), row.time.clone()]
 }
 
 fn head(status: &Status) -> String {

@@ -140,7 +140,7 @@ fn the_page_of_shadow_mode_shows_its_results_instead() {
         time: "2026-01-01T00:00:00Z".into(),
         object: "PersistentVolumeClaim shop/data".into(),
         subject: shadow::Subject::Volume,
-        verdict: shadow::Verdict::Unexplained,
+        agreement: shadow::Agreement::Unexplained,
         row: None,
         reasons: vec!["spec.x: <b>".into()],
     };

@@ -86,12 +86,12 @@ async fn the_leader_knows_attempts_and_the_next_one() {
             "as soon as a worker is free",
         ),
     ];
-    for (claim, standing, says, next) in table {
+    for (claim, state, says, next) in table {
         let mut work = Overview::default();
         work.claims.listed = vec![ListedClaim::default(), claim.clone()];
         let explained = explained_with(leading(work)).await;
         let text = explained.to_text();
-        assert_eq!(explained.standing, standing, "{claim:?}: {text}");
+        assert_eq!(explained.state, state, "{claim:?}: {text}");
         assert!(text.contains(says) && text.contains("Attempts of the leader so far: 4"), "{text}");
         assert!(text.contains(next), "{claim:?}: {text}");
     }
@@ -104,7 +104,7 @@ async fn what_stops_the_leader_is_said() {
         change(&mut status);
         status
     };
-    for (status, standing, says) in [
+    for (status, state, says) in [
         (down(|it| it.driver.is_connected = false), Wrong, "is not connected"),
         (
             down(|it| it.not_ready = Some("Nodes are not listed yet".into())),
@@ -120,7 +120,7 @@ async fn what_stops_the_leader_is_said() {
     ] {
         let explained = explained_with(status).await;
         let text = explained.to_text();
-        assert_eq!(explained.standing, standing, "{text}");
+        assert_eq!(explained.state, state, "{text}");
         assert!(text.contains(says), "{text}");
     }
     let silent =

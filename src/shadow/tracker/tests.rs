@@ -148,9 +148,9 @@ async fn claims_are_kept_for_an_hour_and_deleted_ones_for_a_minute() {
     assert!(fixture.tracker.task("kept").is_some());
     let results = fixture.tracker.sweep(fixture.now + KEPT_FOR);
     let results: Vec<_> =
-        results.iter().map(|(name, it)| (&**name, it.subject, it.verdict)).collect();
+        results.iter().map(|(name, it)| (&**name, it.subject, it.agreement)).collect();
     let name = "PersistentVolumeClaim shop/kept";
-    assert_eq!(results, [(name, Subject::Unserved, Verdict::Same)]);
+    assert_eq!(results, [(name, Subject::Unserved, Agreement::Same)]);
     assert!(fixture.tracker.task("kept").is_none());
 }
 
@@ -248,7 +248,7 @@ async fn everything_is_bounded() {
     assert_eq!((report.waiting_claims, report.due_deletions), (MAX_KEPT, MAX_KEPT));
     assert_eq!((report.not_kept, report.rows.len()), (2, MAX_ROWS));
     assert_eq!(report.rows[0].object, (2 * MAX_ROWS - 1).to_string(), "the newest first");
-    assert_eq!(report.count(Verdict::Unknown), 2 * MAX_ROWS as u64);
+    assert_eq!(report.count(Agreement::Unknown), 2 * MAX_ROWS as u64);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,5 +257,5 @@ async fn what_is_the_same_is_counted_and_not_listed() {
     let same = Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO);
     tracker.record("pv".into(), &same, String::new());
     let report = tracker.report();
-    assert_eq!((report.count(Verdict::Same), report.rows.len()), (1, 0));
+    assert_eq!((report.count(Agreement::Same), report.rows.len()), (1, 0));
 }

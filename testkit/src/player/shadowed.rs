@@ -112,7 +112,7 @@ fn compared(report: &Value) -> usize {
 }
 
 fn unexplained(report: &Value) -> Vec<String> {
-    let is_unexplained = |row: &&Value| row.get("verdict").is_some_and(|it| it == "unexplained");
+    let is_unexplained = |row: &&Value| row.get("agreement").is_some_and(|it| it == "unexplained");
     rows(report).filter(is_unexplained).map(ToString::to_string).collect()
 }
 
@@ -134,10 +134,11 @@ mod tests {
 
     #[test]
     fn what_is_unexplained_or_was_not_compared_is_a_fault() {
-        let total = |subject, count| json!({"subject": subject, "verdict": "same", "count": count});
+        let total =
+            |subject, count| json!({"subject": subject, "agreement": "same", "count": count});
         let report = json!({
             "totals": [total("volume", 2), total("servedThere", 1), total("deletion", 7)],
-            "rows": [{"verdict": "unknown"}, {"verdict": "unexplained", "object": "x"}],
+            "rows": [{"agreement": "unknown"}, {"agreement": "unexplained", "object": "x"}],
         });
         assert_eq!(compared(&report), 3);
         assert_eq!(unexplained(&report).len(), 1);

@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep};
 
 use self::process::Launch;
 pub use self::{
-    objects::{claim, foreign_volume},
+    objects::{claim, class, foreign_volume},
     process::Process,
 };
 use crate::connector::connector;

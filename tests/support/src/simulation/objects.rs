@@ -13,6 +13,16 @@ pub fn claim(name: &str) -> Value {
     })
 }
 
+/// A class of the simulation's driver with these fields.
+pub fn class(name: &str, change: &Value) -> Value {
+    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": name}, "provisioner": DRIVER});
+    for (key, value) in change.as_object().unwrap() {
+        class[key] = value.clone();
+    }
+    class
+}
+
 /// A PersistentVolume that another client created: its name is that of the claim `uid`'s volume, and
 /// it is for the claim `owner`.
 pub fn foreign_volume(uid: &str, owner: &str, handle: &str) -> Value {

@@ -1,7 +1,7 @@
 //! Decides what a claim's PersistentVolume, or the lack of one, says about the two provisioners.
 //!
 //! Pure functions of what this program expected and of what exists. What cannot be known is
-//! [`Verdict::Unknown`], and never counts as the same.
+//! [`Agreement::Unknown`], and never counts as the same.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Whether both provisioners do the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Verdict {
+pub enum Agreement {
     /// They do.
     Same,
     /// They differ as docs/differences.md says.
@@ -46,12 +46,12 @@ pub enum Subject {
     Deletion,
 }
 
-/// A verdict with its reasons.
+/// What a comparison shows, with its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Judgement {
     pub(super) subject: Subject,
-    pub(super) verdict: Verdict,
-    /// The row of docs/differences.md, if the verdict is [`Verdict::Documented`].
+    pub(super) agreement: Agreement,
+    /// The row of docs/differences.md, if the agreement is [`Agreement::Documented`].
     pub(super) row: Option<Documented>,
     /// The reasons, for an administrator.
     pub(super) reasons: Vec<String>,
@@ -164,8 +164,8 @@ impl DeletionPlan {
 // === impl Judgement ===
 
 impl Judgement {
-    fn new(subject: Subject, verdict: Verdict) -> Self {
-        Self { subject, verdict, row: None, reasons: Vec::new(), fields: Vec::new() }
+    fn new(subject: Subject, agreement: Agreement) -> Self {
+        Self { subject, agreement, row: None, reasons: Vec::new(), fields: Vec::new() }
     }
 
     fn because(self, reason: impl Into<String>) -> Self {
@@ -176,7 +176,7 @@ impl Judgement {
 
     fn documented(self, row: Option<Documented>) -> Self {
         match row {
-            Some(_) => Self { row, verdict: Verdict::Documented, ..self },
+            Some(_) => Self { row, agreement: Agreement::Documented, ..self },
             None => self,
         }
     }
@@ -191,14 +191,18 @@ impl Judgement {
     ) -> Self {
         let judged = match expectation {
             Expectation::Provision(prediction) => Self::of_prediction(settings, prediction, found),
-            Expectation::Refuse(why, row) => Self::new(Subject::ServedThere, Verdict::Unexplained)
-                .because(format!("this program would have left the claim without a volume: {why}"))
-                .documented(*row),
-            Expectation::Unknown(why) => Self::new(Subject::Volume, Verdict::Unknown)
+            Expectation::Refuse(why, row) => {
+                Self::new(Subject::ServedThere, Agreement::Unexplained)
+                    .because(format!(
+                        "this program would have left the claim without a volume: {why}"
+                    ))
+                    .documented(*row)
+            }
+            Expectation::Unknown(why) => Self::new(Subject::Volume, Agreement::Unknown)
                 .because(format!("this program's request is not known: {why}")),
         };
-        if has_changed && judged.verdict == Verdict::Unexplained {
-            let judged = Self { verdict: Verdict::Unknown, ..judged };
+        if has_changed && judged.agreement == Agreement::Unexplained {
+            let judged = Self { agreement: Agreement::Unknown, ..judged };
             return judged.because("the class was changed meanwhile");
         }
         judged
@@ -222,14 +226,14 @@ impl Judgement {
             Unpredicted::Unreadable(_) => Subject::Volume,
             Unpredicted::Unusable(_) | Unpredicted::SizeOverflow(_) => Subject::ServedThere,
         };
-        Self::new(subject, Verdict::Unexplained).because(why.to_string()).documented(row)
+        Self::new(subject, Agreement::Unexplained).because(why.to_string()).documented(row)
     }
 
     fn of_differences(differences: &[Difference]) -> Self {
-        let verdict = match differences {
-            [] => Verdict::Same,
-            all if all.iter().all(|it| it.is_foreign) => Verdict::Unknown,
-            _ => Verdict::Unexplained,
+        let agreement = match differences {
+            [] => Agreement::Same,
+            all if all.iter().all(|it| it.is_foreign) => Agreement::Unknown,
+            _ => Agreement::Unexplained,
         };
         let reason = |it: &Difference| {
             let Difference { field, expected, found, .. } = it;
@@ -238,13 +242,14 @@ impl Judgement {
         Self {
             reasons: differences.iter().map(reason).collect(),
             fields: differences.iter().map(|it| it.field.clone()).collect(),
-            ..Self::new(Subject::Volume, verdict)
+            ..Self::new(Subject::Volume, agreement)
         }
     }
 
     /// The PersistentVolume was gone before it could be compared.
     pub(super) fn of_vanished() -> Self {
-        Self::new(Subject::Volume, Verdict::Unknown).because("it was gone before it could be read")
+        Self::new(Subject::Volume, Agreement::Unknown)
+            .because("it was gone before it could be read")
     }
 
     /// The claim has had no volume for as long as claims are kept.
@@ -252,13 +257,15 @@ impl Judgement {
         match expectation {
             Expectation::Provision(prediction) => {
                 let is_migrated = prediction.is_migrated() && prediction.has_source();
-                Self::new(Subject::Unserved, Verdict::Unknown)
+                Self::new(Subject::Unserved, Agreement::Unknown)
                     .because("this program would have called the driver, which may have refused")
                     .documented(is_migrated.then_some(Documented::MigratedSources))
             }
-            Expectation::Refuse(why, _) => Self::new(Subject::Unserved, Verdict::Same).because(why),
+            Expectation::Refuse(why, _) => {
+                Self::new(Subject::Unserved, Agreement::Same).because(why)
+            }
             Expectation::Unknown(why) => {
-                Self::new(Subject::Unserved, Verdict::Unknown).because(why)
+                Self::new(Subject::Unserved, Agreement::Unknown).because(why)
             }
         }
     }
@@ -266,15 +273,15 @@ impl Judgement {
     /// A PersistentVolume of this provisioner is gone. `plan`: what this program would have done, for this
     /// long.
     pub(super) fn of_deletion(plan: &DeletionPlan, due: Duration) -> Self {
-        let judged = |verdict| Self::new(Subject::Deletion, verdict);
+        let judged = |agreement| Self::new(Subject::Deletion, agreement);
         match plan {
             DeletionPlan::Delete => {
-                judged(Verdict::Same).because(format!("it was due for {due:.1?}"))
+                judged(Agreement::Same).because(format!("it was due for {due:.1?}"))
             }
-            DeletionPlan::Refuse(why, row) => judged(Verdict::Unknown)
+            DeletionPlan::Refuse(why, row) => judged(Agreement::Unknown)
                 .because(format!("this program would not have deleted it: {why}"))
                 .documented(*row),
-            DeletionPlan::Unchanged | DeletionPlan::Keep => judged(Verdict::Unknown).because(
+            DeletionPlan::Unchanged | DeletionPlan::Keep => judged(Agreement::Unknown).because(
                 "this program would not have deleted it, as nothing was due for it: somebody else may have",
             ),
         }
@@ -282,13 +289,13 @@ impl Judgement {
 
     /// The deletion of a PersistentVolume has been due for as long as such are kept.
     pub(super) fn of_overdue(plan: &DeletionPlan) -> Self {
-        let judged = |verdict| Self::new(Subject::Deletion, verdict);
+        let judged = |agreement| Self::new(Subject::Deletion, agreement);
         match plan {
-            DeletionPlan::Delete => judged(Verdict::Unknown).because(
+            DeletionPlan::Delete => judged(Agreement::Unknown).because(
                 "this program would have deleted it, unless it is attached or the driver refuses",
             ),
-            DeletionPlan::Refuse(why, _) => judged(Verdict::Same).because(why),
-            DeletionPlan::Unchanged | DeletionPlan::Keep => judged(Verdict::Unknown),
+            DeletionPlan::Refuse(why, _) => judged(Agreement::Same).because(why),
+            DeletionPlan::Unchanged | DeletionPlan::Keep => judged(Agreement::Unknown),
         }
     }
 }
@@ -334,14 +341,14 @@ mod tests {
 
     #[test]
     fn one_field_of_the_provisioner_that_differs_is_unexplained() {
-        for (foreign, verdict) in [
-            (&[][..], Verdict::Same),
-            (&[true], Verdict::Unknown),
-            (&[false], Verdict::Unexplained),
-            (&[true, false], Verdict::Unexplained),
+        for (foreign, agreement) in [
+            (&[][..], Agreement::Same),
+            (&[true], Agreement::Unknown),
+            (&[false], Agreement::Unexplained),
+            (&[true, false], Agreement::Unexplained),
         ] {
             let all: Vec<_> = foreign.iter().copied().map(difference).collect();
-            assert_eq!(Judgement::of_differences(&all).verdict, verdict, "{foreign:?}");
+            assert_eq!(Judgement::of_differences(&all).agreement, agreement, "{foreign:?}");
         }
         let judged = Judgement::of_differences(&[difference(false)]);
         assert_eq!(judged.reasons, ["spec.x: this program's is \"a\", it is \"b\""]);
@@ -349,33 +356,33 @@ mod tests {
 
     #[test]
     fn a_volume_that_this_program_would_refuse_is_unexplained_but_for_a_documented_row() {
-        for (why, verdict) in [
-            (Unpredicted::Unusable("small".into()), Verdict::Unexplained),
-            (Unpredicted::Unreadable("odd".into()), Verdict::Unexplained),
-            (Unpredicted::SizeOverflow("small".into()), Verdict::Documented),
+        for (why, agreement) in [
+            (Unpredicted::Unusable("small".into()), Agreement::Unexplained),
+            (Unpredicted::Unreadable("odd".into()), Agreement::Unexplained),
+            (Unpredicted::SizeOverflow("small".into()), Agreement::Documented),
         ] {
-            assert_eq!(Judgement::of_unpredicted(&why).verdict, verdict, "{why}");
+            assert_eq!(Judgement::of_unpredicted(&why).agreement, agreement, "{why}");
         }
     }
 
     #[test]
     fn a_claim_that_both_leave_alone_is_the_same() {
         let refused = Expectation::Refuse("no class".into(), None);
-        assert_eq!(Judgement::of_unserved(&refused).verdict, Verdict::Same);
+        assert_eq!(Judgement::of_unserved(&refused).agreement, Agreement::Same);
         let unknown = Expectation::Unknown("no right".into());
-        assert_eq!(Judgement::of_unserved(&unknown).verdict, Verdict::Unknown);
+        assert_eq!(Judgement::of_unserved(&unknown).agreement, Agreement::Unknown);
     }
 
     #[test]
     fn only_a_deletion_that_was_due_is_the_same() {
         let refuse = |row| DeletionPlan::Refuse("another driver's".into(), row);
-        let of = |plan| Judgement::of_deletion(&plan, Duration::ZERO).verdict;
-        assert_eq!(of(DeletionPlan::Delete), Verdict::Same);
-        assert_eq!(of(refuse(Some(Documented::ForeignVolumes))), Verdict::Documented);
-        assert_eq!(of(refuse(None)), Verdict::Unknown);
-        assert_eq!(of(DeletionPlan::Keep), Verdict::Unknown);
-        assert_eq!(of(DeletionPlan::Unchanged), Verdict::Unknown);
-        assert_eq!(Judgement::of_overdue(&DeletionPlan::Delete).verdict, Verdict::Unknown);
-        assert_eq!(Judgement::of_overdue(&refuse(None)).verdict, Verdict::Same, "both refuse");
+        let of = |plan| Judgement::of_deletion(&plan, Duration::ZERO).agreement;
+        assert_eq!(of(DeletionPlan::Delete), Agreement::Same);
+        assert_eq!(of(refuse(Some(Documented::ForeignVolumes))), Agreement::Documented);
+        assert_eq!(of(refuse(None)), Agreement::Unknown);
+        assert_eq!(of(DeletionPlan::Keep), Agreement::Unknown);
+        assert_eq!(of(DeletionPlan::Unchanged), Agreement::Unknown);
+        assert_eq!(Judgement::of_overdue(&DeletionPlan::Delete).agreement, Agreement::Unknown);
+        assert_eq!(Judgement::of_overdue(&refuse(None)).agreement, Agreement::Same, "both refuse");
     }
 }
