@@ -19,7 +19,7 @@ use std::{
 use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_files};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
-const JOBS: usize = 10;
+const JOBS: usize = 6;
 
 /// A kube-apiserver does compute, and each job has one.
 const JOBS_ON_BINARIES: usize = 2;

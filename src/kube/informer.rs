@@ -12,6 +12,7 @@
 //! cost 1.5 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's
 //! watch cache, while a page without a version is a consistent read (safety rules 6 and 10).
 
+mod answer;
 mod backoff;
 pub mod cache;
 mod failure;
@@ -23,6 +24,7 @@ mod pages;
 mod reporter;
 mod source;
 mod tolerant;
+mod watch;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::pages::fuzz;

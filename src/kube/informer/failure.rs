@@ -2,7 +2,7 @@
 
 use kube::core::Status;
 
-use super::pages::PageError;
+use super::{pages::PageError, watch::EventError};
 
 /// Why a step of [`super::list_watch`] failed.
 #[derive(Debug)]
@@ -41,14 +41,17 @@ impl Failure {
         }
     }
 
-    /// Whether a list that was requested in protobuf is to be requested in JSON: the server refused
-    /// protobuf (406), or what it sent cannot be read.
+    /// Whether what was requested in protobuf is to be requested in JSON: the server refused protobuf
+    /// (406), or what it sent cannot be read.
     pub(super) fn asks_for_json(&self) -> bool {
         match self {
             Self::List(kube::Error::Service(error)) => {
                 matches!(error.downcast_ref(), Some(PageError::Protobuf(_) | PageError::OtherKind))
             }
-            Self::List(kube::Error::Api(status)) => status.code == 406,
+            Self::Watch(kube::Error::Service(error)) => error.is::<EventError>(),
+            Self::List(kube::Error::Api(status)) | Self::Watch(kube::Error::Api(status)) => {
+                status.code == 406
+            }
             _ => false,
         }
     }

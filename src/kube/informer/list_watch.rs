@@ -9,13 +9,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    InformerEvent,
-    backoff::InformerBackoff,
-    failure::Failure,
-    list::List,
-    reporter::Reporter,
-    source::{Changes, Source},
-    tolerant::Tolerant,
+    InformerEvent, backoff::InformerBackoff, failure::Failure, list::List, reporter::Reporter,
+    source::Source, tolerant::Tolerant, watch::Events,
 };
 use crate::{
     kube::objects::{self, View},
@@ -39,7 +34,7 @@ enum State<V: View> {
     Listed(String),
     /// A watch is open: the step yields its next change. If the watch ends, is silent for too long or
     /// fails, another one is opened at the version; if the version is lost, everything is listed again.
-    Watching(String, Changes<V>),
+    Watching(String, Events<V>),
 }
 
 /// Yields the objects of a kind, then their changes, for ever.
@@ -150,6 +145,7 @@ impl<V: View> ListWatch<V> {
                 named(&metadata).map(InformerEvent::Delete)
             }
             WatchEvent::Deleted(Tolerant::Read(object)) => Some(InformerEvent::Delete(object)),
+            // Errors are none of the events, but of their results.
             WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
         }
     }
@@ -179,15 +175,16 @@ impl<V: View> ListWatch<V> {
     fn recover(&mut self, failure: &Failure) {
         self.refusals += u32::from(failure.is_refused_watch());
         let keeps_version = !failure.loses_version() && self.refusals < MAX_REFUSALS;
+        let is_past_first_page =
+            matches!(&self.state, State::Listing(list) if list.is_past_first_page());
+        self.source.adapt(failure, is_past_first_page);
         self.state = match std::mem::replace(&mut self.state, State::Unlisted) {
             State::Listed(version) | State::Watching(version, _) if keeps_version => {
                 State::Listed(version)
             }
-            State::Listing(list) => {
-                self.source.adapt(failure, list.is_past_first_page());
+            State::Unlisted | State::Listing(_) | State::Listed(_) | State::Watching(..) => {
                 State::Unlisted
             }
-            State::Unlisted | State::Listed(_) | State::Watching(..) => State::Unlisted,
         };
     }
 }
@@ -199,9 +196,7 @@ fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<&str, Failure
             object.meta().resource_version.as_deref()
         }
         WatchEvent::Bookmark(bookmark) => Some(&*bookmark.metadata.resource_version),
-        WatchEvent::Error(status) => {
-            return Err(Failure::Watch(kube::Error::Api(status.clone().boxed())));
-        }
+        WatchEvent::Error(_) => None,
     };
     version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
 }

@@ -1,10 +1,8 @@
 //! One page of a list, read object by object while it is received.
 //!
 //! No more of the answer is held than one object and what came with its last bytes, so a page may
-//! be large. It should be: a page costs a kube-apiserver as much as hundreds of objects. Kinds with
-//! a table of their message are requested in protobuf, which costs the server a third of JSON; a
-//! server that does not have it answers in JSON. An object that cannot be read is
-//! [`Tolerant::Unreadable`]; an answer that ends early or is no list is a [`PageError`].
+//! be large. It should be: a page costs a kube-apiserver as much as hundreds of objects. An object that
+//! cannot be read is [`Tolerant::Unreadable`]; an answer that ends early or is no list is a [`PageError`].
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -12,21 +10,17 @@ pub mod fuzz;
 mod buffer;
 mod json;
 mod protobuf;
-mod refusal;
 
-use http::{HeaderMap, HeaderValue, Request, header};
+use http::Request;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use kube::{Client, api::ListMeta, client::Body};
 
-use super::tolerant::Tolerant;
-use crate::kube::objects::{
-    View,
-    protobuf::{Fault, MEDIA_TYPE},
+use super::{
+    answer::{Answer, Encoding},
+    tolerant::Tolerant,
 };
-
-/// Protobuf, if the server has it.
-const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
+use crate::kube::objects::{View, protobuf::Fault};
 
 /// Why an answer is no list of the kind. Holds nothing of its content.
 #[derive(Debug, thiserror::Error)]
@@ -83,19 +77,11 @@ impl Page {
     /// once the answer has begun.
     pub(super) async fn request(
         client: &Client,
-        mut request: Request<Vec<u8>>,
+        request: Request<Vec<u8>>,
         in_protobuf: bool,
     ) -> kube::Result<Self> {
-        request.extensions_mut().insert("list");
-        let accepted = if in_protobuf { PROTOBUF_OR_JSON } else { "application/json" };
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
-        let response = client.send(request.map(Body::from)).await?;
-        let (parts, body) = response.into_parts();
-        if !parts.status.is_success() {
-            let status = refusal::read(parts.status, is_protobuf(&parts.headers), body).await;
-            return Err(kube::Error::Api(status.boxed()));
-        }
-        Ok(Self { body, reader: Reader::new(is_protobuf(&parts.headers)) })
+        let answer = Answer::request(client, request, "list", in_protobuf).await?;
+        Ok(Self { body: answer.body, reader: Reader::new(answer.encoding) })
     }
 
     /// Waits for the next part.
@@ -115,11 +101,10 @@ impl Page {
 }
 
 impl Reader {
-    fn new(in_protobuf: bool) -> Self {
-        if in_protobuf {
-            Self::Protobuf(protobuf::Reader::default())
-        } else {
-            Self::Json(json::Reader::default())
+    fn new(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Json => Self::Json(json::Reader::default()),
+            Encoding::Protobuf => Self::Protobuf(protobuf::Reader::default()),
         }
     }
 
@@ -138,11 +123,4 @@ impl Reader {
             Self::Protobuf(reader) => reader.next(),
         }
     }
-}
-
-/// Whether an answer is in protobuf.
-fn is_protobuf(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media = value.and_then(|value| value.split(';').next()).unwrap_or_default();
-    media.trim().eq_ignore_ascii_case(MEDIA_TYPE)
 }

@@ -1,19 +1,21 @@
 //! The requests of an informer: pages of its list, and its watches.
 
-use futures::{StreamExt as _, stream::BoxStream};
 use kube::{
-    api::{ListParams, Request, WatchEvent, WatchParams},
+    api::{ListParams, Request, WatchParams},
     client::Client,
 };
 
-use super::{Settings, failure::Failure, pages::Page, tolerant::Tolerant};
+use super::{
+    Settings,
+    answer::Answer,
+    failure::Failure,
+    pages::Page,
+    watch::{self, Events},
+};
 use crate::kube::{
     objects::{View, kind::Kind},
     scope::Scope,
 };
-
-/// The events of one watch, until it ends.
-pub(super) type Changes<V> = BoxStream<'static, kube::Result<WatchEvent<Tolerant<V>>>>;
 
 /// Where the objects of an informer are requested, and how.
 pub(super) struct Source {
@@ -24,12 +26,12 @@ pub(super) struct Source {
     settings: Settings,
     /// Whether what follows the first page is requested at once, and not in pages.
     rest_at_once: bool,
-    /// Whether lists are requested in protobuf.
+    /// Whether lists and watches are requested in protobuf.
     in_protobuf: bool,
 }
 
 impl Source {
-    /// Requests the objects in `scope` that `V` reads; lists in protobuf, where `V` can be read from it.
+    /// Requests the objects in `scope` that `V` reads, in protobuf where `V` can be read from it.
     pub(super) fn new<V: View>(client: Client, scope: Scope, settings: Settings) -> Self {
         Self {
             client,
@@ -46,9 +48,9 @@ impl Source {
         self.rest_at_once
     }
 
-    /// Adapts the requests of the next list to why one failed: in JSON where protobuf was refused,
-    /// and the other way round where what follows the first page could not be had at once, or in
-    /// pages.
+    /// Adapts the next requests to why one failed: they are in JSON where protobuf was refused, and the
+    /// next list is the other way round where what follows the first page could not be had at once, or
+    /// in pages.
     pub(super) fn adapt(&mut self, failure: &Failure, is_past_first_page: bool) {
         self.in_protobuf &= !failure.asks_for_json();
         if is_past_first_page && self.settings.first_page.is_some() {
@@ -83,7 +85,7 @@ impl Source {
     }
 
     /// Opens a watch that yields what has changed since `version`.
-    pub(super) async fn watch<V: View>(&self, version: &str) -> kube::Result<Changes<V>> {
+    pub(super) async fn watch<V: View>(&self, version: &str) -> kube::Result<Events<V>> {
         let seconds = u32::try_from(self.settings.watch_timeout.as_secs()).unwrap_or(u32::MAX);
         let params = WatchParams {
             label_selector: self.scope.labels.clone(),
@@ -91,8 +93,8 @@ impl Source {
             ..WatchParams::default().timeout(seconds)
         };
         let request = Request::new(&*self.path).watch(&params, version);
-        let mut request = request.map_err(kube::Error::BuildRequest)?;
-        request.extensions_mut().insert("watch");
-        Ok(self.client.request_events(request).await?.boxed())
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let answer = Answer::request(&self.client, request, "watch", self.in_protobuf).await?;
+        Ok(watch::events(answer))
     }
 }

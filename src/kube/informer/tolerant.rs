@@ -9,7 +9,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::kube::{error::fault, objects::View};
+use crate::kube::{
+    error::fault,
+    objects::{
+        View,
+        protobuf::{self, Fault, NAMES},
+    },
+};
 
 /// A `V`, or the name of an object that should have been one.
 #[derive(Debug, Clone)]
@@ -32,6 +38,18 @@ impl<V: View> Tolerant<V> {
         )
     }
 
+    /// Reads an object from its message in protobuf.
+    pub(super) fn read_protobuf(message: &[u8]) -> Self {
+        let object = V::from_protobuf().ok_or(Fault::Unexpected).and_then(|read| read(message));
+        object.map_or_else(
+            |fault| {
+                let names = protobuf::read(message, NAMES).unwrap_or_default();
+                Self::unreadable(names, fault.to_string())
+            },
+            Self::Read,
+        )
+    }
+
     /// The object's metadata; of an unreadable one, its names and version.
     pub(super) fn meta(&self) -> &ObjectMeta {
         match self {
@@ -41,7 +59,7 @@ impl<V: View> Tolerant<V> {
     }
 
     /// An object of which nothing but these names can be read.
-    pub(super) fn unreadable(names: Named, fault: String) -> Self {
+    fn unreadable(names: Named, fault: String) -> Self {
         let Names { name, namespace, uid, resource_version } = names.metadata;
         let names = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
         Self::Unreadable { metadata: Box::new(names), fault }

@@ -32,15 +32,29 @@ pub(crate) const TYPE_META: u64 = 1;
 /// The field of the envelope that holds the object.
 pub(crate) const RAW: u64 = 2;
 
-/// The message in a complete envelope.
-pub(crate) fn unwrapped(answer: &[u8]) -> Result<&[u8], Fault> {
-    let envelope = answer.strip_prefix(MAGIC).ok_or(Fault::NotProtobuf)?;
-    Ok(last(envelope, RAW)?.map(|raw| raw.bytes(RAW)).transpose()?.unwrap_or_default())
+/// A complete object: the name of its kind, and its message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Envelope<'a> {
+    pub(crate) kind: &'a [u8],
+    pub(crate) raw: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an envelope and what precedes it.
+    pub(crate) fn of(object: &'a [u8]) -> Result<Self, Fault> {
+        let envelope = object.strip_prefix(MAGIC).ok_or(Fault::NotProtobuf)?;
+        Ok(Self { kind: kind_of(nested(envelope, TYPE_META)?)?, raw: nested(envelope, RAW)? })
+    }
 }
 
 /// The kind in a `TypeMeta`.
 pub(crate) fn kind_of(type_meta: &[u8]) -> Result<&[u8], Fault> {
-    Ok(last(type_meta, 2)?.map(|kind| kind.bytes(2)).transpose()?.unwrap_or_default())
+    nested(type_meta, 2)
+}
+
+/// The bytes of the last field `number`; none if there is no such field.
+pub(crate) fn nested(message: &[u8], number: u64) -> Result<&[u8], Fault> {
+    Ok(last(message, number)?.map(|field| field.bytes(number)).transpose()?.unwrap_or_default())
 }
 
 #[cfg(test)]

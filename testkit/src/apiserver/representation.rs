@@ -140,9 +140,40 @@ impl Writer {
         out.freeze()
     }
 
+    /// The same writer for a watch, which is in one encoding from its beginning to its end.
+    pub(crate) fn for_watch(mut self) -> Self {
+        if self.representation == Representation::Protobuf && !protobuf::is_written(&self.kind) {
+            self.representation = Representation::Whole;
+        }
+        self
+    }
+
+    /// The content type of a watch.
+    pub(crate) fn watch_media_type(&self) -> &'static str {
+        match self.representation {
+            Representation::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            _ => "application/json",
+        }
+    }
+
     /// A watch event about an object.
     pub(crate) fn event(&self, name: &str, object: &Arc<Object>) -> Bytes {
-        event(name, &self.object(object))
+        match self.representation {
+            Representation::Protobuf => protobuf::event(name, &self.kind.kind, object.value())
+                .unwrap_or_else(|| self.error(&not_written())),
+            _ => event(name, &self.object(object)),
+        }
+    }
+
+    /// A watch event that reports an error.
+    pub(crate) fn error(&self, status: &Status) -> Bytes {
+        let in_json = || event("ERROR", status.body.to_string().as_bytes());
+        match self.representation {
+            Representation::Protobuf => {
+                protobuf::event("ERROR", "Status", &status.body).unwrap_or_else(in_json)
+            }
+            _ => in_json(),
+        }
     }
 
     /// A bookmark; the one that ends a streaming list's initial events says so.
@@ -157,6 +188,11 @@ impl Writer {
             );
         }
         let object = match (self.representation, &self.tables) {
+            (Representation::Protobuf, _) => {
+                let bookmark =
+                    protobuf::event("BOOKMARK", &self.kind.kind, &json!({"metadata": metadata}));
+                return bookmark.unwrap_or_else(|| self.error(&not_written()));
+            }
             (Representation::Table, Some(tables)) => tables.table(&self.kind, &[], metadata),
             (Representation::Metadata, _) => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
@@ -179,8 +215,13 @@ pub(crate) async fn breathe(written: usize) {
     }
 }
 
+/// What a watch in protobuf reports about an object that no real server has.
+fn not_written() -> Status {
+    Status::internal("the object cannot be written in protobuf")
+}
+
 /// A line of a watch: the type comes first, as clients expect.
-pub(crate) fn event(name: &str, object: &[u8]) -> Bytes {
+fn event(name: &str, object: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(object.len() + 40);
     out.put_slice(format!("{{\"type\":\"{name}\",\"object\":").as_bytes());
     out.put_slice(object);

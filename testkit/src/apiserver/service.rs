@@ -380,12 +380,14 @@ impl<'a> Call<'a> {
 
     fn watch(self, fault: Option<StreamFault>) -> Result<Response<Body>, Status> {
         let options = self.options(true)?;
+        let writer = self.writer.for_watch();
+        let media_type = writer.watch_media_type();
         let setting = Setting {
             state: self.server.state(),
             watches: self.server.watches(),
             version: self.server.version(),
             target: self.target,
-            writer: self.writer,
+            writer,
             fault,
         };
         let watcher = Watcher::start(setting, &options);
@@ -393,7 +395,7 @@ impl<'a> Call<'a> {
             let line = watcher.next().await?;
             Some((line.map(Frame::data), watcher))
         });
-        let mut response = respond(200, Bytes::new());
+        let mut response = respond_in(media_type, 200, Bytes::new());
         *response.body_mut() = StreamBody::new(lines).boxed_unsync();
         Ok(response)
     }

@@ -26,7 +26,7 @@ use super::{
     faults::StreamFault,
     object::Object,
     parameters::{ListOptions, Since},
-    representation::{Writer, event},
+    representation::Writer,
     resources::{ServerVersion, StreamingLists},
     selectors::Selection,
     status::Status,
@@ -156,12 +156,12 @@ impl Watcher {
         let streaming = options.initial_events == Some(true);
         let (phase, revision, first) = match beginning(&locked, &target, options) {
             _ if streaming && version.streaming_lists == StreamingLists::Failing => {
-                (Phase::Ended, 0, Some(no_progress()))
+                (Phase::Ended, 0, Some(writer.error(&no_progress())))
             }
             Ok((initial, revision)) => {
                 (initial.map_or(Phase::Changes, Phase::Initial), revision, None)
             }
-            Err(status) => (Phase::Ended, 0, Some(error(&status))),
+            Err(status) => (Phase::Ended, 0, Some(writer.error(&status))),
         };
         drop(locked);
         Self {
@@ -292,7 +292,7 @@ impl Watcher {
     }
 
     fn expire(&mut self, oldest: u64) {
-        self.pending.push_back(error(&expired(self.revision, oldest)));
+        self.pending.push_back(self.writer.error(&expired(self.revision, oldest)));
         self.phase = Phase::Ended;
     }
 
@@ -360,12 +360,8 @@ impl Watcher {
 }
 
 /// What a streaming list brings from a server whose storage is too old for it.
-fn no_progress() -> Bytes {
-    error(&Status::internal("required storage feature RequestWatchProgress is disabled"))
-}
-
-fn error(status: &Status) -> Bytes {
-    event("ERROR", status.body.to_string().as_bytes())
+fn no_progress() -> Status {
+    Status::internal("required storage feature RequestWatchProgress is disabled")
 }
 
 fn expired(since: u64, oldest: u64) -> Status {

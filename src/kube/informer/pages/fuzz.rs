@@ -1,6 +1,6 @@
 //! The fuzz target of lists: any answer, received in any pieces.
 
-use super::{PageError, Part, Reader};
+use super::{Encoding, PageError, Part, Reader};
 use crate::kube::{
     informer::tolerant::Tolerant,
     objects::{Claim, View, Volume, protobuf::MAGIC},
@@ -34,7 +34,8 @@ fn same_in_pieces<V: View>(data: &[u8]) {
 fn read<'a, V: View>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, &'static str) {
     let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).peekable();
     let in_protobuf = pieces.peek().is_some_and(|piece| piece.first() == MAGIC.first());
-    let (mut reader, mut parts) = (Reader::new(in_protobuf), Vec::new());
+    let encoding = if in_protobuf { Encoding::Protobuf } else { Encoding::Json };
+    let (mut reader, mut parts) = (Reader::new(encoding), Vec::new());
     for piece in pieces.chain([&b""[..]]) {
         if let Err(error) = reader.push(piece) {
             return (parts, kind(&error));

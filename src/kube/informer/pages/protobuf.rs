@@ -12,7 +12,7 @@ use crate::kube::{
     informer::tolerant::Tolerant,
     objects::{
         View,
-        protobuf::{Fault, Fields, LIST_META, MAGIC, NAMES, RAW, TYPE_META, kind_of, read},
+        protobuf::{Fault, Fields, LIST_META, MAGIC, RAW, TYPE_META, kind_of, read},
     },
 };
 
@@ -117,7 +117,7 @@ impl Reader {
         };
         let field = match number {
             METADATA => Field::Known(Part::Head(read(content.bytes(METADATA)?, LIST_META)?)),
-            ITEMS => Field::Known(Part::Object(object(content.bytes(ITEMS)?))),
+            ITEMS => Field::Known(Part::Object(Tolerant::read_protobuf(content.bytes(ITEMS)?))),
             _ => Field::Unknown,
         };
         let length = before - fields.len();
@@ -143,15 +143,6 @@ fn list_position(envelope: &[u8], kind: &str) -> Result<(usize, usize), PageErro
             }
         }
     }
-}
-
-/// Reads an object, or at least its name.
-fn object<V: View>(message: &[u8]) -> Tolerant<V> {
-    let object = V::from_protobuf().ok_or(Fault::Unexpected).and_then(|read| read(message));
-    object.map_or_else(
-        |fault| Tolerant::unreadable(read(message, NAMES).unwrap_or_default(), fault.to_string()),
-        Tolerant::Read,
-    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{CLAIM, Fault, STATUS, VOLUME, kind_of, read, tables::Table, unwrapped};
+use super::{CLAIM, Envelope, Fault, STATUS, VOLUME, kind_of, read, tables::Table};
 use crate::kube::objects::{Claim, View, Volume};
 
 /// The most bytes of JSON per byte of protobuf: the longest name of a field and its punctuation.
@@ -14,7 +14,7 @@ const GROWTH: usize = 64;
 /// # Panics
 /// If that does not hold.
 pub fn protobuf(data: &[u8]) {
-    let message = unwrapped(data).unwrap_or(data);
+    let message = Envelope::of(data).map_or(data, |object| object.raw);
     reads_as_json::<Claim>(message, CLAIM);
     reads_as_json::<Volume>(message, VOLUME);
     let status: Result<Value, Fault> = read(message, STATUS);

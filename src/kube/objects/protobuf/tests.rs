@@ -192,7 +192,7 @@ proptest! {
         for table in [SHAPES, CLAIM, VOLUME, STATUS] {
             let _ = to_json(&bytes, table);
         }
-        let _ = (unwrapped(&bytes), kind_of(&bytes));
+        let _ = (Envelope::of(&bytes), kind_of(&bytes));
     }
 
     /// A message with a changed byte, or truncated.

@@ -1,7 +1,7 @@
 //! Kubernetes' protobuf: bodies of requests, and answers.
 //!
 //! Owns the envelope (`k8s\0` and a `runtime.Unknown`) and what a real server writes for clients that
-//! ask for protobuf, as far as clients of the storage APIs do: lists of claims and of
+//! ask for protobuf, as far as clients of the storage APIs do: lists and watches of claims and of
 //! PersistentVolumes, and refusals. Promises to give nothing for what it cannot write, which is then
 //! answered in JSON: clients that ask for protobuf take JSON as well.
 
@@ -37,6 +37,22 @@ pub(crate) struct Unknown {
     pub(crate) content_type: String,
 }
 
+/// A `WatchEvent`.
+#[derive(Clone, PartialEq, Message)]
+struct WatchEvent {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, required, tag = "2")]
+    object: RawExtension,
+}
+
+/// An object of any kind, with its envelope.
+#[derive(Clone, PartialEq, Message)]
+struct RawExtension {
+    #[prost(bytes = "vec", tag = "1")]
+    raw: Vec<u8>,
+}
+
 /// What the envelope holds.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TypeMeta {
@@ -58,12 +74,32 @@ pub(crate) async fn list(kind: &Kind, objects: &[Arc<Object>], metadata: &Value)
 
 /// A `Status`.
 pub fn status(body: &Value) -> Option<Bytes> {
-    Some(wrapped("v1", "Status", read::<Status>(body)?.encode_to_vec()))
+    Some(wrapped("v1", "Status", object("Status", body)?))
+}
+
+/// Whether objects of the kind can be written.
+pub(crate) fn is_written(kind: &Kind) -> bool {
+    kind.group.is_empty()
+        && matches!(kind.kind.as_str(), "PersistentVolume" | "PersistentVolumeClaim")
+}
+
+/// An event of a watch about an object of the core group, as a frame.
+pub fn event(name: &str, kind: &str, object: &Value) -> Option<Bytes> {
+    Some(event_of_message(name, kind, &self::object(kind, object)?))
+}
+
+/// An event of a watch about an object of the core group with this message: for tests of clients.
+pub fn event_of_message(name: &str, kind: &str, message: &[u8]) -> Bytes {
+    let object = RawExtension { raw: wrapped("v1", kind, message.to_owned()).into() };
+    let event = WatchEvent { name: name.to_owned(), object }.encode_to_vec();
+    let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
+    [&length.to_be_bytes(), &*event].concat().into()
 }
 
 /// The message that an object of the kind is, without an envelope: for tests of clients.
 pub fn object(kind: &str, object: &Value) -> Option<Vec<u8>> {
     match kind {
+        "Status" => Some(read::<Status>(object)?.encode_to_vec()),
         "PersistentVolume" => Some(read::<PersistentVolume>(object)?.encode_to_vec()),
         "PersistentVolumeClaim" => Some(read::<PersistentVolumeClaim>(object)?.encode_to_vec()),
         _ => None,
