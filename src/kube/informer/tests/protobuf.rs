@@ -1,6 +1,6 @@
 //! Lists in protobuf and in JSON.
 
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use testkit::apiserver::{ApiServer, Options, User};
 use tower::{ServiceExt as _, service_fn};
@@ -154,6 +154,73 @@ async fn after_another_failure_the_list_is_requested_in_protobuf_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_unreadable_or_refused_protobuf_the_watch_is_requested_in_json_at_its_version() {
+    for first in [
+        Answer::refusal(406, "NotAcceptable", "only JSON"),
+        protobuf(200, &b"\0\0\0\x02\x0a\0"[..]),
+        protobuf(
+            200,
+            testkit::apiserver::protobuf::event("ADDED", "PersistentVolume", &claim("b", 22))
+                .unwrap(),
+        ),
+    ] {
+        let run = run_once(Rest::Pages, 100, move |_, seen| {
+            match (request(&seen.url).as_str(), seen.header("accept")) {
+                ("page", _) => page(&["a"], ""),
+                (_, EITHER) => first.clone(),
+                _ => Answer::watch().event(0, "ADDED", &claim("b", 22)),
+            }
+        })
+        .await;
+        assert_eq!(run.words(), [&LISTED_A[..], &["apply b"]].concat());
+        assert_eq!(run.requests(), ["page", "watch 20", "watch 20"]);
+    }
+}
+
+/// The changes that an informer of claims yields while objects are created, changed and deleted, as far as `served`
+/// with protobuf, and the forms of its answers.
+async fn changes(served: bool) -> (Vec<InformerEvent<Claim>>, Vec<String>) {
+    let server = server(served);
+    let (transport, forms) = noted(boxed(server.service(User::new("provisioner"))));
+    let metrics = Metrics::new().unwrap();
+    let gate = Gate::open(Arc::new(SystemClock));
+    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
+    let run = Informer::<Claim>::new(&lanes.objects, Scope::all(), random(), &metrics)
+        .run(move |event| sink.lock().push(event));
+    let change = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut claim = samples::claim("new");
+        claim["metadata"] =
+            json!({"name": "new", "namespace": "sc", "annotations": {"a": "\u{e9}"}});
+        server.create(&claim).unwrap();
+        server.delete("PersistentVolumeClaim", "sc", "a").unwrap();
+        // Past a bookmark.
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        server.delete("PersistentVolumeClaim", "sc", "b").unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    tokio::select! {
+        () = run => panic!("an informer never returns"),
+        () = change => {}
+    }
+    let (events, forms) = (events.lock().clone(), forms.lock().clone());
+    (events, forms)
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_read_the_same_in_protobuf_and_in_json() {
+    let (in_protobuf, forms) = changes(true).await;
+    assert_eq!(forms, [format!("page {PROTOBUF}"), format!("watch {PROTOBUF};stream=watch")]);
+    let (in_json, forms) = changes(false).await;
+    assert_eq!(forms, [format!("page {JSON}"), format!("watch {JSON}")]);
+    let words: Vec<String> = in_protobuf.iter().skip(7).map(word).collect();
+    assert_eq!(words, ["apply new", "apply new", "delete a", "delete b"]);
+    assert_eq!(text(&in_protobuf), text(&in_json), "down to the last field");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_in_protobuf_is_reported() {
     let (log, _guard) = logged();
     let refusal = testkit::apiserver::protobuf::status(&status(403, "Forbidden")).unwrap();
@@ -213,6 +280,62 @@ async fn a_real_servers_protobuf_reads_as_its_json() {
     let transport = transport(&config).unwrap();
     both::<Volume>(&transport).await;
     both::<Claim>(&transport).await;
+}
+
+/// What an informer yields on `transport` once its list is complete, as text.
+async fn watched<V: View>(
+    transport: Transport,
+    sender: tokio::sync::mpsc::UnboundedSender<String>,
+) {
+    let metrics = Metrics::new().unwrap();
+    let gate = Gate::open(Arc::new(SystemClock));
+    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
+    let report = move |event| match event {
+        InformerEvent::Init | InformerEvent::InitApply(_) => {}
+        event => drop(sender.send(format!("{event:#?}"))),
+    };
+    Informer::<V>::new(&lanes.objects, Scope::all(), random(), &metrics).run(report).await;
+}
+
+/// The transport, on which a watch accepts nothing but JSON.
+fn watching_in_json(transport: Transport) -> Transport {
+    boxed(service_fn(move |mut request: KubeRequest| {
+        if query(&request.uri().to_string(), "watch") == "true" {
+            request.headers_mut().insert(ACCEPT, JSON.parse().unwrap());
+        }
+        transport.clone().oneshot(request)
+    }))
+}
+
+/// On a real server, if `KUBEBUILDER_ASSETS` names one.
+#[tokio::test]
+async fn a_real_servers_watch_in_protobuf_reads_as_in_json() {
+    let plane = testkit::control_plane::ControlPlane::start().await.unwrap();
+    let admin = plane.client("admin").await.unwrap();
+    let kubeconfig = Kubeconfig::read_from(plane.layout().kubeconfig("admin")).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    let transport = transport(&config).unwrap();
+    let (noted, forms) = noted(transport.clone());
+    let (in_protobuf, mut protobuf) = tokio::sync::mpsc::unbounded_channel();
+    let (in_json, mut json) = tokio::sync::mpsc::unbounded_channel();
+    let compare = async {
+        assert_eq!(protobuf.recv().await, json.recv().await, "both lists are complete");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        fill(&admin).await;
+        // Two claims, their status, and a deletion that finalizers delay.
+        for _ in 0..5 {
+            let event = protobuf.recv().await.unwrap();
+            assert_eq!(Some(event), json.recv().await, "down to the last field");
+        }
+    };
+    tokio::select! {
+        () = watched::<Claim>(noted, in_protobuf) => panic!("an informer never returns"),
+        () = watched::<Claim>(watching_in_json(transport), in_json) => panic!("an informer never returns"),
+        () = compare => {}
+    }
+    assert!(forms.lock().contains(&format!("watch {PROTOBUF};stream=watch")), "{:?}", forms.lock());
 }
 
 /// Lists all `V` in protobuf and in JSON.
