@@ -11,6 +11,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
+use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
@@ -23,7 +24,10 @@ use super::{
     target::{Target, Verb},
 };
 use crate::{
-    kube::connection::transport::{Request, Response, ResponseBody, Service},
+    kube::{
+        connection::transport::{Request, Response, ResponseBody, Service},
+        objects::protobuf,
+    },
     logging::{BODIES, REQUESTS},
 };
 
@@ -81,9 +85,10 @@ impl RequestInfo {
 
     /// Wraps the body of `response`, so that it is logged as it is read.
     fn with_logged_body(self, response: Response) -> Response {
+        let parts = Parts::of(self.verb, response.headers());
         response.map(|body| {
             let buffer = Buffer { bytes: BytesMut::new(), length: 0 };
-            LoggedBody { body, request: self, buffer, span: Span::current() }.boxed_unsync()
+            LoggedBody { body, request: self, parts, buffer, span: Span::current() }.boxed_unsync()
         })
     }
 
@@ -94,10 +99,33 @@ impl RequestInfo {
     }
 }
 
-/// A response's body that is logged as it is read: at its end, or event by event for a watch.
+/// The parts in which a body is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// At its end.
+    Whole,
+    /// A watch in JSON: event by event.
+    Lines,
+    /// A watch in protobuf: as it is received.
+    Received,
+}
+
+impl Parts {
+    fn of(verb: Verb, headers: &HeaderMap) -> Self {
+        let media = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        match verb {
+            Verb::Watch if media.starts_with(protobuf::MEDIA_TYPE.as_bytes()) => Self::Received,
+            Verb::Watch => Self::Lines,
+            _ => Self::Whole,
+        }
+    }
+}
+
+/// A response's body that is logged as it is read.
 struct LoggedBody {
     body: ResponseBody,
     request: RequestInfo,
+    parts: Parts,
     buffer: Buffer,
     span: Span,
 }
@@ -118,17 +146,20 @@ impl Buffer {
 }
 
 impl LoggedBody {
-    /// Adds `data` to the buffer; logs each complete event of a watch.
+    /// Adds `data` to the buffer; logs each part that is complete.
     fn on_data(&mut self, data: &Bytes) {
-        let is_watch = self.request.verb == Verb::Watch;
         let mut rest: &[u8] = data;
-        while let Some(end) = rest.iter().position(|byte| is_watch && *byte == b'\n') {
+        let in_lines = self.parts == Parts::Lines;
+        while let Some(end) = rest.iter().position(|byte| in_lines && *byte == b'\n') {
             let (line, tail) = rest.split_at(end);
             self.buffer.add(line);
             self.flush();
             rest = tail.get(1..).unwrap_or_default();
         }
         self.buffer.add(rest);
+        if self.parts == Parts::Received {
+            self.flush();
+        }
     }
 
     /// Logs the buffer and empties it.
@@ -222,6 +253,22 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_in_protobuf_is_logged_by_its_length() {
+        // Each line feed is the tag of a field.
+        let frame = &b"\0\0\0\x0a\x0a\x05ADDED\x12\x01\0"[..];
+        let answer = Answer::status(200)
+            .header("content-type", "application/vnd.kubernetes.protobuf;stream=watch")
+            .chunk(0, frame)
+            .chunk(0, frame);
+        let (log, _guard) = logged_down_to(Level::TRACE);
+        let server = Server::new(move |_, _| answer.clone());
+        let request = request(Method::GET, "/api/v1/persistentvolumes?watch=true");
+        let answer = send(&layer(RequestLog, server.transport.clone()), request).await.unwrap();
+        read(answer.into_body(), 1 << 20).await.unwrap();
+        assert_eq!(log.text().matches("(14 bytes that are not JSON)").count(), 2, "{}", log.text());
     }
 
     #[tokio::test(start_paused = true)]
