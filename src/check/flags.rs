@@ -20,11 +20,14 @@ pub(super) struct CommandLine {
 }
 
 /// Checks the command line of the provisioner.
-pub(super) fn check(provisioner: &Container) -> CommandLine {
+pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLine {
     let args: Vec<String> = provisioner.known_args().map(str::to_owned).collect();
     let review = review(&args);
     let mut findings: Vec<Finding> = review.flags.iter().map(judged).collect();
     findings.extend(provisioner.args.iter().filter_map(unknown));
+    if !driver.is_some_and(is_without_topology) {
+        findings.extend(changed_default(provisioner, &review.flags));
+    }
     let flags = match parse(provisioner, args) {
         Ok(Parsed { flags, warnings }) => {
             // The review has what is retired.
@@ -87,6 +90,27 @@ fn judged(flag: &ReviewedFlag) -> Finding {
     }
 }
 
+/// The gate that is on by default since external-provisioner v5.0.
+const TOPOLOGY: &str = "--feature-gates=Topology";
+
+/// The gate, if the image is of a release that has it off by default, and no flag decides.
+///
+/// A driver that reports topology without keys on the nodes gets no claim served, as with the later
+/// releases of external-provisioner. Other defaults that have changed have no such effect.
+fn changed_default(provisioner: &Container, flags: &[ReviewedFlag]) -> Option<Finding> {
+    let (major, release) = provisioner.release()?;
+    let is_given = flags.iter().any(|flag| flag.spelled.starts_with(TOPOLOGY));
+    let text = format!(
+        "off by default in external-provisioner {release}, on since v5.0: if the driver reports VOLUME_ACCESSIBILITY_CONSTRAINTS, claims wait until nodes have topology keys; add {TOPOLOGY}=false to keep it off, or {TOPOLOGY}=true"
+    );
+    (major < 5 && !is_given).then(|| finding(Severity::ToDo, TOPOLOGY, &text))
+}
+
+/// Whether the driver never reports topology: those for NFS, of kubernetes-csi and of ceph-csi.
+fn is_without_topology(driver: &str) -> bool {
+    driver.contains("nfs.csi.")
+}
+
 fn unknown(arg: &Argument) -> Option<Finding> {
     let Argument::Unknown { spelled, variable } = arg else { return None };
     let text = format!("the manifest has no value of {variable}: write the value in its place");
@@ -136,7 +160,7 @@ mod tests {
             ("--worker-threads=0", Severity::Fatal, false),
             ("--node-deployment", Severity::Fatal, false),
         ] {
-            let line = check(&container(&[arg]));
+            let line = check(&container(&[arg]), None);
             let worst = line.findings.iter().map(|it| it.severity).max();
             assert_eq!((worst, line.flags.is_some()), (Some(severity), starts), "{arg}");
         }
@@ -144,9 +168,42 @@ mod tests {
 
     #[test]
     fn an_error_is_reported_once() {
-        let line = check(&container(&["--nosuch", "--timeout=1s"]));
+        let line = check(&container(&["--nosuch", "--timeout=1s"]), None);
         let fatal = line.findings.iter().filter(|it| it.severity == Severity::Fatal);
         assert_eq!(fatal.count(), 1);
+    }
+
+    #[test]
+    fn a_default_that_has_changed_since_the_release_in_the_image_is_to_do() {
+        let registry = "registry.k8s.io/sig-storage/csi-provisioner";
+        for (image, args, expected) in [
+            (":v4.0.0", &[][..], true),
+            (":v1.6.0@sha256:12", &[], true),
+            (":v3.6.4-eks-1-29-5", &["--feature-gates=HonorPVReclaimPolicy=true"], true),
+            (":v4.0.0", &["--feature-gates=Topology=false"], false),
+            (":v4.0.0", &["--feature-gates=HonorPVReclaimPolicy=true,Topology=true"], false),
+            (":v5.0.1", &[], false),
+            (":v10.0.0", &[], false),
+            // Not known as a release of external-provisioner.
+            (":0.1.0", &[], false),
+            (":canary", &[], false),
+            ("@sha256:12", &[], false),
+            ("", &[], false),
+        ] {
+            let image = format!("{registry}{image}");
+            let container = Container { image: image.clone(), ..container(args) };
+            for (driver, expected) in [
+                (None, expected),
+                (Some("rbd.csi.ceph.com"), expected),
+                (Some("nfs.csi.k8s.io"), false),
+                (Some("rook-ceph.nfs.csi.ceph.com"), false),
+            ] {
+                let line = check(&container, driver);
+                let found = line.findings.iter().find(|it| it.severity == Severity::ToDo);
+                let found = found.map(|it| it.subject.as_str());
+                assert_eq!(found, expected.then_some(TOPOLOGY), "{image} {driver:?}");
+            }
+        }
     }
 
     #[test]
@@ -154,7 +211,7 @@ mod tests {
         let mut container = container(&["--leader-election"]);
         let (spelled, variable) = ("--timeout=$(T)".to_owned(), "T".to_owned());
         container.args.push(Argument::Unknown { spelled, variable });
-        let line = check(&container);
+        let line = check(&container, None);
         assert_eq!(line.findings.last().map(|it| it.severity), Some(Severity::Unchecked));
         assert!(line.flags.is_some());
     }

@@ -161,6 +161,9 @@ pub(super) struct Container {
     pub(super) env: BTreeMap<String, EnvValue>,
 }
 
+/// What containers and images that run it are called.
+const PROVISIONERS: [&str; 2] = ["csi-provisioner", "external-provisioner"];
+
 /// An argument after the kubelet's expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Argument {
@@ -208,12 +211,23 @@ impl Container {
         last.split([':', '@']).next().unwrap_or_default()
     }
 
+    /// The release of external-provisioner that the image's tag names: its major version, and the tag.
+    ///
+    /// Not of images such as `ose-csi-external-provisioner`, whose tags count otherwise.
+    pub(super) fn release(&self) -> Option<(u32, &str)> {
+        if !PROVISIONERS.contains(&self.image_name()) {
+            return None;
+        }
+        let tag = self.image.rsplit('/').next()?.split('@').next()?.split_once(':')?.1;
+        let major = tag.strip_prefix('v')?.split_once('.')?.0.parse().ok()?;
+        Some((major, tag))
+    }
+
     /// Not `nfs-subdir-external-provisioner` and the like, which have nothing to do with CSI.
     fn is_provisioner(&self) -> bool {
         let image = self.image_name();
-        let names = ["csi-provisioner", "external-provisioner"];
-        names.contains(&self.name.as_str())
-            || names.contains(&image)
+        PROVISIONERS.contains(&self.name.as_str())
+            || PROVISIONERS.contains(&image)
             || image.ends_with("csi-external-provisioner")
     }
 
@@ -319,6 +333,24 @@ mod tests {
         ] {
             let found = container(&json!({"name": name, "image": image})).is_provisioner();
             assert_eq!(found, expected, "{name} {image}");
+        }
+    }
+
+    #[test]
+    fn a_tag_names_the_release_where_the_image_is_external_provisioners() {
+        for (image, expected) in [
+            ("registry.k8s.io/sig-storage/csi-provisioner:v4.0.0", Some((4, "v4.0.0"))),
+            ("host:5000/csi-provisioner:v3.6.4-eks-1@sha256:12", Some((3, "v3.6.4-eks-1"))),
+            ("external-provisioner:v10.1.0", Some((10, "v10.1.0"))),
+            ("registry.redhat.io/openshift4/ose-csi-external-provisioner:v4.15", None),
+            ("host:5000/csi-provisioner", None),
+            ("csi-provisioner:canary", None),
+            ("csi-provisioner:0.1.0", None),
+            ("csi-provisioner:v5", None),
+            ("", None),
+        ] {
+            let container = container(&json!({"name": "csi-provisioner", "image": image}));
+            assert_eq!(container.release(), expected, "{image}");
         }
     }
 
