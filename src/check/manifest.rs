@@ -116,7 +116,10 @@ impl Workload {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: text(object, "/metadata/name").to_owned(),
-            service_account: or_default(text(pod, "/serviceAccountName")),
+            service_account: or_default(match text(pod, "/serviceAccountName") {
+                "" => text(pod, "/serviceAccount"), // its old name
+                account => account,
+            }),
             provisioner: others.remove(at),
             others,
             replaces_in_place: kind != "Deployment"
@@ -381,6 +384,22 @@ kind: Secret
         let args: Vec<&str> = workload.provisioner.known_args().collect();
         assert_eq!(args, ["--leader-election", "-v5"]);
         assert!(!workload.replaces_in_place && workload.grace_seconds == 30);
+    }
+
+    #[test]
+    fn the_account_may_have_its_old_name() {
+        for (field, expected) in [
+            ("serviceAccountName: p", "p"),
+            ("serviceAccount: p", "p"),
+            ("serviceAccount: p, serviceAccountName: q", "q"),
+            ("hostNetwork: true", "default"),
+        ] {
+            let pod = format!(
+                "{{kind: Pod, metadata: {{name: a}}, spec: {{{field}, containers: [{{name: csi-provisioner}}]}}}}"
+            );
+            let manifest = Manifest::parse(&[pod], "ns").unwrap();
+            assert_eq!(manifest.workloads().unwrap()[0].service_account, expected, "{field}");
+        }
     }
 
     #[test]
