@@ -88,6 +88,7 @@ const FIXTURES: [(&str, i32, Option<&str>, Urgent); 7] = [
         2,
         None,
         &[
+            ("to do", "--default-fstype"),
             ("fatal", "lacks get, create, update on leases"),
             ("fatal", "lacks list, watch on storageclasses"),
             ("to do", "lacks patch on persistentvolumes"),

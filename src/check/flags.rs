@@ -25,9 +25,7 @@ pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLin
     let review = review(&args);
     let mut findings: Vec<Finding> = review.flags.iter().map(judged).collect();
     findings.extend(provisioner.args.iter().filter_map(unknown));
-    if !driver.is_some_and(is_without_topology) {
-        findings.extend(changed_default(provisioner, &review.flags));
-    }
+    findings.extend(changed_defaults(provisioner, driver, &review.flags));
     let flags = match parse(provisioner, args) {
         Ok(Parsed { flags, warnings }) => {
             // The review has what is retired.
@@ -90,25 +88,47 @@ fn judged(flag: &ReviewedFlag) -> Finding {
     }
 }
 
-/// The gate that is on by default since external-provisioner v5.0.
-const TOPOLOGY: &str = "--feature-gates=Topology";
-
-/// The gate, if the image is of a release that has it off by default, and no flag decides.
-///
-/// A driver that reports topology without keys on the nodes gets no claim served, as with the later
-/// releases of external-provisioner. Other defaults that have changed have no such effect.
-fn changed_default(provisioner: &Container, flags: &[ReviewedFlag]) -> Option<Finding> {
-    let (major, release) = provisioner.release()?;
-    let is_given = flags.iter().any(|flag| flag.spelled.starts_with(TOPOLOGY));
-    let text = format!(
-        "off by default in external-provisioner {release}, on since v5.0: if the driver reports VOLUME_ACCESSIBILITY_CONSTRAINTS, claims wait until nodes have topology keys; add {TOPOLOGY}=false to keep it off, or {TOPOLOGY}=true"
-    );
-    (major < 5 && !is_given).then(|| finding(Severity::ToDo, TOPOLOGY, &text))
+/// A default that external-provisioner has changed, with consequences for claims.
+struct Changed {
+    /// How the flag or gate begins.
+    flag: &'static str,
+    /// The major version with the new default.
+    since: u32,
+    /// Parts of the names of drivers that do not care.
+    indifferent: &'static [&'static str],
+    text: &'static str,
 }
 
-/// Whether the driver never reports topology: those for NFS, of kubernetes-csi and of ceph-csi.
-fn is_without_topology(driver: &str) -> bool {
-    driver.contains("nfs.csi.")
+/// Drivers for NFS report no topology; those for NFS and CephFS have a file system of their own.
+const CHANGED: [Changed; 2] = [
+    Changed {
+        flag: "--default-fstype",
+        since: 2,
+        indifferent: &["nfs.csi.", "cephfs.csi."],
+        text: "ext4 before v2.0, none since: where a class names no file system, the driver chooses it and the volume may not be given to the pod's fsGroup; add --default-fstype=ext4, but not for shared file systems",
+    },
+    Changed {
+        flag: "--feature-gates=Topology",
+        since: 5,
+        indifferent: &["nfs.csi."],
+        text: "off by default before v5.0, on since: if the driver reports VOLUME_ACCESSIBILITY_CONSTRAINTS, claims wait until nodes have topology keys; add --feature-gates=Topology=false to keep it off, or =true",
+    },
+];
+
+/// The defaults that have changed since the release that the image's tag names, where no flag decides.
+fn changed_defaults(
+    provisioner: &Container,
+    driver: Option<&str>,
+    flags: &[ReviewedFlag],
+) -> Vec<Finding> {
+    let Some(major) = provisioner.release() else { return Vec::new() };
+    let matters = |changed: &&Changed| {
+        let is_given = flags.iter().any(|flag| flag.spelled.starts_with(changed.flag));
+        let cares = |driver: &str| changed.indifferent.iter().all(|part| !driver.contains(part));
+        major < changed.since && !is_given && driver.is_none_or(cares)
+    };
+    let changed = CHANGED.iter().filter(matters);
+    changed.map(|it| finding(Severity::ToDo, it.flag, it.text)).collect()
 }
 
 fn unknown(arg: &Argument) -> Option<Finding> {
@@ -176,33 +196,30 @@ mod tests {
     #[test]
     fn a_default_that_has_changed_since_the_release_in_the_image_is_to_do() {
         let registry = "registry.k8s.io/sig-storage/csi-provisioner";
-        for (image, args, expected) in [
-            (":v4.0.0", &[][..], true),
-            (":v1.6.0@sha256:12", &[], true),
-            (":v3.6.4-eks-1-29-5", &["--feature-gates=HonorPVReclaimPolicy=true"], true),
-            (":v4.0.0", &["--feature-gates=Topology=false"], false),
-            (":v4.0.0", &["--feature-gates=HonorPVReclaimPolicy=true,Topology=true"], false),
-            (":v5.0.1", &[], false),
-            (":v10.0.0", &[], false),
+        let (fstype, topology) = ("--default-fstype", "--feature-gates=Topology");
+        let (rbd, nfs) = (Some("rbd.csi.ceph.com"), Some("rook-ceph.nfs.csi.ceph.com"));
+        for (tag, args, driver, expected) in [
+            (":v1.6.0@sha256:12", &[][..], rbd, &[fstype, topology][..]),
+            (":v1.6.0", &["--default-fstype=xfs"], None, &[topology]),
+            (":v1.6.0", &["--feature-gates=Topology=true"], Some("cephfs.csi.ceph.com"), &[]),
+            (":v1.6.0", &[], nfs, &[]),
+            (":v4.0.0", &[], rbd, &[topology]),
+            (":v3.6.4-eks-1", &["--feature-gates=HonorPVReclaimPolicy=true"], None, &[topology]),
+            (":v4.0.0", &["--feature-gates=Topology=false"], rbd, &[]),
+            (":v4.0.0", &["--feature-gates=HonorPVReclaimPolicy=true,Topology=true"], rbd, &[]),
+            (":v4.0.0", &[], Some("nfs.csi.k8s.io"), &[]),
+            (":v5.0.1", &[], rbd, &[]),
+            (":v10.0.0", &[], rbd, &[]),
             // Not known as a release of external-provisioner.
-            (":0.1.0", &[], false),
-            (":canary", &[], false),
-            ("@sha256:12", &[], false),
-            ("", &[], false),
+            (":0.1.0", &[], rbd, &[]),
+            (":canary", &[], rbd, &[]),
+            ("", &[], rbd, &[]),
         ] {
-            let image = format!("{registry}{image}");
-            let container = Container { image: image.clone(), ..container(args) };
-            for (driver, expected) in [
-                (None, expected),
-                (Some("rbd.csi.ceph.com"), expected),
-                (Some("nfs.csi.k8s.io"), false),
-                (Some("rook-ceph.nfs.csi.ceph.com"), false),
-            ] {
-                let line = check(&container, driver);
-                let found = line.findings.iter().find(|it| it.severity == Severity::ToDo);
-                let found = found.map(|it| it.subject.as_str());
-                assert_eq!(found, expected.then_some(TOPOLOGY), "{image} {driver:?}");
-            }
+            let container = Container { image: format!("{registry}{tag}"), ..container(args) };
+            let line = check(&container, driver);
+            let to_do = line.findings.iter().filter(|it| it.severity == Severity::ToDo);
+            let to_do: Vec<&str> = to_do.map(|it| it.subject.as_str()).collect();
+            assert_eq!(to_do, expected, "{tag} {args:?} {driver:?}");
         }
     }
 

@@ -214,16 +214,15 @@ impl Container {
         last.split([':', '@']).next().unwrap_or_default()
     }
 
-    /// The release of external-provisioner that the image's tag names: its major version, and the tag.
+    /// The major version of external-provisioner that the image's tag names.
     ///
     /// Not of images such as `ose-csi-external-provisioner`, whose tags count otherwise.
-    pub(super) fn release(&self) -> Option<(u32, &str)> {
+    pub(super) fn release(&self) -> Option<u32> {
         if !PROVISIONERS.contains(&self.image_name()) {
             return None;
         }
         let tag = self.image.rsplit('/').next()?.split('@').next()?.split_once(':')?.1;
-        let major = tag.strip_prefix('v')?.split_once('.')?.0.parse().ok()?;
-        Some((major, tag))
+        tag.strip_prefix('v')?.split_once('.')?.0.parse().ok()
     }
 
     /// Not `nfs-subdir-external-provisioner` and the like, which have nothing to do with CSI.
@@ -342,9 +341,9 @@ mod tests {
     #[test]
     fn a_tag_names_the_release_where_the_image_is_external_provisioners() {
         for (image, expected) in [
-            ("registry.k8s.io/sig-storage/csi-provisioner:v4.0.0", Some((4, "v4.0.0"))),
-            ("host:5000/csi-provisioner:v3.6.4-eks-1@sha256:12", Some((3, "v3.6.4-eks-1"))),
-            ("external-provisioner:v10.1.0", Some((10, "v10.1.0"))),
+            ("registry.k8s.io/sig-storage/csi-provisioner:v4.0.0", Some(4)),
+            ("host:5000/csi-provisioner:v3.6.4-eks-1@sha256:12", Some(3)),
+            ("external-provisioner:v10.1.0", Some(10)),
             ("registry.redhat.io/openshift4/ose-csi-external-provisioner:v4.15", None),
             ("host:5000/csi-provisioner", None),
             ("csi-provisioner:canary", None),
