@@ -99,7 +99,7 @@ struct Changed {
     text: &'static str,
 }
 
-/// Drivers for NFS report no topology; those for NFS and CephFS have a file system of their own.
+/// Drivers for NFS report no topology, and they and ceph-csi's for files give out a shared file system.
 const CHANGED: [Changed; 2] = [
     Changed {
         flag: "--default-fstype",
