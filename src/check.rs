@@ -184,14 +184,14 @@ struct Check<'a> {
 
 impl Check<'_> {
     async fn findings(&self) -> Vec<Finding> {
-        let line = flags::check(&self.workload.provisioner);
+        let named = self.request.driver.clone();
+        let driver = named.or_else(|| self.workload.driver(self.manifest));
+        let line = flags::check(&self.workload.provisioner, driver.as_deref());
         let Some(flags) = &line.flags else {
             let text = "checked once the program starts with the flags";
             let rest = Finding::new(Section::Rights, Severity::Unchecked, "the rest", text);
             return line.findings.into_iter().chain([rest]).collect();
         };
-        let named = self.request.driver.clone();
-        let driver = named.or_else(|| self.workload.driver(self.manifest));
         let mut findings = self.rights(flags, driver.as_deref()).await;
         findings.extend(lease::check(
             flags,

@@ -71,10 +71,16 @@ const NO_SNAPSHOT_PATCH: (&str, &str) = ("to do", "lacks patch on volumesnapshot
 type Urgent = &'static [(&'static str, &'static str)];
 
 /// Each fixture with its exit code, its Lease, and what there is to do.
-const FIXTURES: [(&str, i32, Option<&str>, Urgent); 6] = [
+const FIXTURES: [(&str, i32, Option<&str>, Urgent); 7] = [
     ("rook.yaml", 1, Some("rook-ceph/rook-ceph-rbd-csi-ceph-com"), &[NO_SNAPSHOT_PATCH]),
     ("csi-operator.yaml", 1, Some("rook-ceph/rook-ceph-cephfs-csi-ceph-com"), &[NO_SNAPSHOT_PATCH]),
     ("ceph-csi-helm.yaml", 0, Some("ceph-csi/rbd-csi-ceph-com"), &[]),
+    (
+        "ceph-csi-helm-3.11.yaml",
+        1,
+        Some("ceph-csi/rbd-csi-ceph-com"),
+        &[("to do", "--feature-gates=Topology")],
+    ),
     ("csi-driver-nfs.yaml", 1, Some("kube-system/nfs-csi-k8s-io"), &[NO_SNAPSHOT_PATCH]),
     ("csi-driver-host-path.yaml", 0, None, &[]),
     (
@@ -82,6 +88,7 @@ const FIXTURES: [(&str, i32, Option<&str>, Urgent); 6] = [
         2,
         None,
         &[
+            ("to do", "--default-fstype"),
             ("fatal", "lacks get, create, update on leases"),
             ("fatal", "lacks list, watch on storageclasses"),
             ("to do", "lacks patch on persistentvolumes"),

@@ -20,11 +20,12 @@ pub(super) struct CommandLine {
 }
 
 /// Checks the command line of the provisioner.
-pub(super) fn check(provisioner: &Container) -> CommandLine {
+pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLine {
     let args: Vec<String> = provisioner.known_args().map(str::to_owned).collect();
     let review = review(&args);
     let mut findings: Vec<Finding> = review.flags.iter().map(judged).collect();
     findings.extend(provisioner.args.iter().filter_map(unknown));
+    findings.extend(changed_defaults(provisioner, driver, &review.flags));
     let flags = match parse(provisioner, args) {
         Ok(Parsed { flags, warnings }) => {
             // The review has what is retired.
@@ -87,6 +88,49 @@ fn judged(flag: &ReviewedFlag) -> Finding {
     }
 }
 
+/// A default that external-provisioner has changed, with consequences for claims.
+struct Changed {
+    /// How the flag or gate begins.
+    flag: &'static str,
+    /// The major version with the new default.
+    since: u32,
+    /// Parts of the names of drivers that do not care.
+    indifferent: &'static [&'static str],
+    text: &'static str,
+}
+
+/// Drivers for NFS report no topology, and they and ceph-csi's for files give out a shared file system.
+const CHANGED: [Changed; 2] = [
+    Changed {
+        flag: "--default-fstype",
+        since: 2,
+        indifferent: &["nfs.csi.", "cephfs.csi."],
+        text: "ext4 before v2.0, none since: where a class names no file system, the driver chooses it and the volume may not be given to the pod's fsGroup; add --default-fstype=ext4, but not for shared file systems",
+    },
+    Changed {
+        flag: "--feature-gates=Topology",
+        since: 5,
+        indifferent: &["nfs.csi."],
+        text: "off by default before v5.0, on since: if the driver reports VOLUME_ACCESSIBILITY_CONSTRAINTS, claims wait until nodes have topology keys; add --feature-gates=Topology=false to keep it off, or =true",
+    },
+];
+
+/// The defaults that have changed since the release that the image's tag names, where no flag decides.
+fn changed_defaults(
+    provisioner: &Container,
+    driver: Option<&str>,
+    flags: &[ReviewedFlag],
+) -> Vec<Finding> {
+    let Some(major) = provisioner.release() else { return Vec::new() };
+    let matters = |changed: &&Changed| {
+        let is_given = flags.iter().any(|flag| flag.spelled.starts_with(changed.flag));
+        let cares = |driver: &str| changed.indifferent.iter().all(|part| !driver.contains(part));
+        major < changed.since && !is_given && driver.is_none_or(cares)
+    };
+    let changed = CHANGED.iter().filter(matters);
+    changed.map(|it| finding(Severity::ToDo, it.flag, it.text)).collect()
+}
+
 fn unknown(arg: &Argument) -> Option<Finding> {
     let Argument::Unknown { spelled, variable } = arg else { return None };
     let text = format!("the manifest has no value of {variable}: write the value in its place");
@@ -136,7 +180,7 @@ mod tests {
             ("--worker-threads=0", Severity::Fatal, false),
             ("--node-deployment", Severity::Fatal, false),
         ] {
-            let line = check(&container(&[arg]));
+            let line = check(&container(&[arg]), None);
             let worst = line.findings.iter().map(|it| it.severity).max();
             assert_eq!((worst, line.flags.is_some()), (Some(severity), starts), "{arg}");
         }
@@ -144,9 +188,39 @@ mod tests {
 
     #[test]
     fn an_error_is_reported_once() {
-        let line = check(&container(&["--nosuch", "--timeout=1s"]));
+        let line = check(&container(&["--nosuch", "--timeout=1s"]), None);
         let fatal = line.findings.iter().filter(|it| it.severity == Severity::Fatal);
         assert_eq!(fatal.count(), 1);
+    }
+
+    #[test]
+    fn a_default_that_has_changed_since_the_release_in_the_image_is_to_do() {
+        let registry = "registry.k8s.io/sig-storage/csi-provisioner";
+        let (fstype, topology) = ("--default-fstype", "--feature-gates=Topology");
+        let (rbd, nfs) = (Some("rbd.csi.ceph.com"), Some("rook-ceph.nfs.csi.ceph.com"));
+        for (tag, args, driver, expected) in [
+            (":v1.6.0@sha256:12", &[][..], rbd, &[fstype, topology][..]),
+            (":v1.6.0", &["--default-fstype=xfs"], None, &[topology]),
+            (":v1.6.0", &["--feature-gates=Topology=true"], Some("cephfs.csi.ceph.com"), &[]),
+            (":v1.6.0", &[], nfs, &[]),
+            (":v4.0.0", &[], rbd, &[topology]),
+            (":v3.6.4-eks-1", &["--feature-gates=HonorPVReclaimPolicy=true"], None, &[topology]),
+            (":v4.0.0", &["--feature-gates=Topology=false"], rbd, &[]),
+            (":v4.0.0", &["--feature-gates=HonorPVReclaimPolicy=true,Topology=true"], rbd, &[]),
+            (":v4.0.0", &[], Some("nfs.csi.k8s.io"), &[]),
+            (":v5.0.1", &[], rbd, &[]),
+            (":v10.0.0", &[], rbd, &[]),
+            // Not known as a release of external-provisioner.
+            (":0.1.0", &[], rbd, &[]),
+            (":canary", &[], rbd, &[]),
+            ("", &[], rbd, &[]),
+        ] {
+            let container = Container { image: format!("{registry}{tag}"), ..container(args) };
+            let line = check(&container, driver);
+            let to_do = line.findings.iter().filter(|it| it.severity == Severity::ToDo);
+            let to_do: Vec<&str> = to_do.map(|it| it.subject.as_str()).collect();
+            assert_eq!(to_do, expected, "{tag} {args:?} {driver:?}");
+        }
     }
 
     #[test]
@@ -154,7 +228,7 @@ mod tests {
         let mut container = container(&["--leader-election"]);
         let (spelled, variable) = ("--timeout=$(T)".to_owned(), "T".to_owned());
         container.args.push(Argument::Unknown { spelled, variable });
-        let line = check(&container);
+        let line = check(&container, None);
         assert_eq!(line.findings.last().map(|it| it.severity), Some(Severity::Unchecked));
         assert!(line.flags.is_some());
     }

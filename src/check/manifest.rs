@@ -116,7 +116,10 @@ impl Workload {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: text(object, "/metadata/name").to_owned(),
-            service_account: or_default(text(pod, "/serviceAccountName")),
+            service_account: or_default(match text(pod, "/serviceAccountName") {
+                "" => text(pod, "/serviceAccount"), // its old name
+                account => account,
+            }),
             provisioner: others.remove(at),
             others,
             replaces_in_place: kind != "Deployment"
@@ -160,6 +163,9 @@ pub(super) struct Container {
     pub(super) args: Vec<Argument>,
     pub(super) env: BTreeMap<String, EnvValue>,
 }
+
+/// What containers and images that run it are called.
+const PROVISIONERS: [&str; 2] = ["csi-provisioner", "external-provisioner"];
 
 /// An argument after the kubelet's expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,12 +214,22 @@ impl Container {
         last.split([':', '@']).next().unwrap_or_default()
     }
 
+    /// The major version of external-provisioner that the image's tag names.
+    ///
+    /// Not of images such as `ose-csi-external-provisioner`, whose tags count otherwise.
+    pub(super) fn release(&self) -> Option<u32> {
+        if !PROVISIONERS.contains(&self.image_name()) {
+            return None;
+        }
+        let tag = self.image.rsplit('/').next()?.split('@').next()?.split_once(':')?.1;
+        tag.strip_prefix('v')?.split_once('.')?.0.parse().ok()
+    }
+
     /// Not `nfs-subdir-external-provisioner` and the like, which have nothing to do with CSI.
     fn is_provisioner(&self) -> bool {
         let image = self.image_name();
-        let names = ["csi-provisioner", "external-provisioner"];
-        names.contains(&self.name.as_str())
-            || names.contains(&image)
+        PROVISIONERS.contains(&self.name.as_str())
+            || PROVISIONERS.contains(&image)
             || image.ends_with("csi-external-provisioner")
     }
 
@@ -322,6 +338,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_tag_names_the_release_where_the_image_is_external_provisioners() {
+        for (image, expected) in [
+            ("registry.k8s.io/sig-storage/csi-provisioner:v4.0.0", Some(4)),
+            ("host:5000/csi-provisioner:v3.6.4-eks-1@sha256:12", Some(3)),
+            ("external-provisioner:v10.1.0", Some(10)),
+            ("registry.redhat.io/openshift4/ose-csi-external-provisioner:v4.15", None),
+            ("host:5000/csi-provisioner", None),
+            ("csi-provisioner:canary", None),
+            ("csi-provisioner:0.1.0", None),
+            ("csi-provisioner:v5", None),
+            ("", None),
+        ] {
+            let container = container(&json!({"name": "csi-provisioner", "image": image}));
+            assert_eq!(container.release(), expected, "{image}");
+        }
+    }
+
     const DEPLOYMENT: &str = "
 kind: List
 items:
@@ -349,6 +383,22 @@ kind: Secret
         let args: Vec<&str> = workload.provisioner.known_args().collect();
         assert_eq!(args, ["--leader-election", "-v5"]);
         assert!(!workload.replaces_in_place && workload.grace_seconds == 30);
+    }
+
+    #[test]
+    fn the_account_may_have_its_old_name() {
+        for (field, expected) in [
+            ("serviceAccountName: p", "p"),
+            ("serviceAccount: p", "p"),
+            ("serviceAccount: p, serviceAccountName: q", "q"),
+            ("hostNetwork: true", "default"),
+        ] {
+            let pod = format!(
+                "{{kind: Pod, metadata: {{name: a}}, spec: {{{field}, containers: [{{name: csi-provisioner}}]}}}}"
+            );
+            let manifest = Manifest::parse(&[pod], "ns").unwrap();
+            assert_eq!(manifest.workloads().unwrap()[0].service_account, expected, "{field}");
+        }
     }
 
     #[test]
