@@ -15,13 +15,12 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     controller::item::Item,
-    kube::{Kind, View, informer::InformerEvent},
+    kube::{Kind, View, informer::InformerEvent, objects::Metadata},
 };
 
 /// An object that an attempt did not find, or found not ready: one by name, or any of a kind,
@@ -124,8 +123,8 @@ impl Dependency {
 
     /// Adds that the object existed, with this metadata.
     #[must_use]
-    pub fn observed_as(self, metadata: &ObjectMeta) -> Self {
-        let version = metadata.resource_version.clone();
+    pub fn observed_as(self, metadata: &Metadata) -> Self {
+        let version = metadata.resource_version.clone().map(String::from);
         Self { observed: version.map_or(Observed::Unknown, Observed::Version), ..self }
     }
 
