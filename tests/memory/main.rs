@@ -169,8 +169,8 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, waiting", claims, 2_800, |n| ours().waiting_claim(n)),
-        Load::listed("our volumes, to be deleted", volumes, 3_000, |n| {
+        Load::listed("our claims, waiting", claims, 1_500, |n| ours().waiting_claim(n)),
+        Load::listed("our volumes, to be deleted", volumes, 1_600, |n| {
             volume(&ours(), n, RELEASED)
         }),
         Load::listed("attachments", "volumeattachments", 48, |n| foreign().attachment(n)),
@@ -188,7 +188,7 @@ fn loads() -> Vec<Load> {
         Load::listed("capacity objects of ours", "csistoragecapacities", 2_000, |n| {
             capacity(n, DRIVER)
         }),
-        Load::listed("classes", "storageclasses", 1_600, |n| foreign().storage_class(n)),
+        Load::listed("classes", "storageclasses", 1_350, |n| foreign().storage_class(n)),
     ]
 }
 
