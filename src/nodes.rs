@@ -19,7 +19,6 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -30,7 +29,7 @@ pub use self::{
 };
 use crate::kube::{
     EventHandler, Informer, InformerEvent,
-    objects::{CsiNode, CsiNodeDriver, CsiNodeSpec, Node},
+    objects::{CsiNode, CsiNodeDriver, CsiNodeSpec, Metadata, Node, StringMap},
 };
 
 /// The known nodes. Clones share them.
@@ -88,12 +87,13 @@ impl Nodes {
 
     /// A single node with the driver on it, in the topology `segments`; nothing is watched.
     pub fn fixed(driver: &str, name: &str, segments: &BTreeMap<String, String>) -> Self {
-        let metadata =
-            |labels| ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
+        let metadata = |labels| Metadata { name: Some(name.into()), labels, ..Metadata::default() };
         let topology_keys = segments.keys().cloned().collect();
         let drivers = vec![CsiNodeDriver { name: driver.to_owned(), topology_keys }];
-        let csi_node = CsiNode { metadata: metadata(None), spec: CsiNodeSpec { drivers } };
-        let node = Node { metadata: metadata(Some(segments.clone())) };
+        let csi_node =
+            CsiNode { metadata: metadata(StringMap::default()), spec: CsiNodeSpec { drivers } };
+        let labels = segments.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let node = Node { metadata: metadata(labels.collect()) };
         Self::listed_once(driver, vec![csi_node], vec![node])
     }
 

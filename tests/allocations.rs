@@ -1,13 +1,14 @@
-//! How often the program allocates memory to log a line, and to emit an event: thousands of each are
-//! written in a burst. Counted by the allocator, so that neither the machine nor the time of day matters.
+//! How often the program allocates memory to read a claim, to log a line, and to emit an event:
+//! thousands of each come in a burst. Counted by the allocator, so that neither the machine nor the time of day matters.
 //!
 //! One test and a binary of its own, because whatever else ran would be counted as well.
 
 // Helpers panic, as tests do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::{
     alloc::System,
+    collections::BTreeMap,
     convert::Infallible,
     sync::{
         Arc,
@@ -32,6 +33,7 @@ use csi_provisioner::{
 };
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use testkit::load::objects::Family;
 use tower::service_fn;
 
 #[global_allocator]
@@ -46,6 +48,8 @@ const A_LINE: usize = 2;
 const AN_EVENT: usize = 10;
 /// And until the event is on its way, with all that a request needs.
 const AN_EVENT_SENT: usize = 22;
+/// And to read a waiting claim: its texts, and lists of annotations, finalizers and access modes.
+const A_CLAIM: usize = 22;
 
 /// How often memory was asked for so far.
 fn asked() -> usize {
@@ -115,8 +119,24 @@ fn log_line(number: usize) {
     );
 }
 
+/// Waiting claims of a chart, in JSON.
+fn waiting_claims() -> Vec<String> {
+    let family = Family {
+        driver: "rbd.csi.ceph.com".to_owned(),
+        class: "fast".to_owned(),
+        namespace: "shop".to_owned(),
+        prefix: String::new(),
+        labels: BTreeMap::new(),
+    };
+    (0..=COUNT).map(|number| family.waiting_claim(number).to_string()).collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_line_and_an_event_ask_for_little_memory() {
+async fn a_claim_a_line_and_an_event_ask_for_little_memory() {
+    let claims = waiting_claims();
+    let read = each(|number| drop(serde_json::from_str::<Claim>(&claims[number]).unwrap()));
+    assert!(read.iter().all(|asked| *asked <= A_CLAIM), "to read a claim: {read:?}");
+
     let settings = Logging { verbosity: 0, vmodule: vec![], format: LogFormat::Text };
     logging::init(&settings, Arc::new(Fixed)).unwrap();
     let alone = each(log_line);

@@ -5,7 +5,7 @@
 //! touches only sizes and owner references and keeps other owners. The API server accepts only one
 //! controller reference, so ours replaces another's.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     csi::proto::GetCapacityResponse,
     kube::{
-        objects::{LabelSelector, StorageCapacity, StorageCapacityBeta},
+        objects::{LabelSelector, Metadata, StorageCapacity, StorageCapacityBeta},
         quantity::Quantity,
     },
 };
@@ -53,7 +53,7 @@ impl From<&GetCapacityResponse> for Sizes {
 
 /// An object in either API version.
 pub(super) struct AnyVersion {
-    metadata: ObjectMeta,
+    metadata: Metadata,
     class: String,
     nodes: Option<LabelSelector>,
     capacity: Option<String>,
@@ -83,7 +83,7 @@ impl AnyVersion {
     /// Whether both labels mark it as ours. The server filters by them; this check protects objects
     /// of others from a server that does not.
     pub(super) fn is_ours(&self, names: &Names) -> bool {
-        let label = |key: &str| self.metadata.labels.as_ref()?.get(key).map(String::as_str);
+        let label = |key: &str| self.metadata.labels.get(key);
         label(DRIVER_LABEL) == Some(&names.driver) && label(MANAGER_LABEL) == Some(&names.manager)
     }
 
@@ -96,13 +96,13 @@ impl AnyVersion {
         let bytes = |text: Option<String>| Quantity::parse(&text?).ok().map(|size| size.value());
         let metadata = self.metadata;
         Object {
-            name: metadata.name.unwrap_or_default(),
-            uid: metadata.uid.unwrap_or_default(),
-            version: metadata.resource_version.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default().into(),
+            uid: metadata.uid.unwrap_or_default().into(),
+            version: metadata.resource_version.unwrap_or_default().into(),
             created: metadata.creation_timestamp,
             pair: pair(&self.class, self.nodes),
             sizes: Sizes { available: bytes(self.capacity), largest: bytes(self.largest) },
-            owners: metadata.owner_references.unwrap_or_default(),
+            owners: metadata.owner_references,
             terminating: metadata.deletion_timestamp.is_some(),
         }
     }

@@ -4,11 +4,11 @@
 //! used in a URL. The last step needs no RBAC permission, since the owner is named in the reference
 //! of the object that it controls.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::{
     go_fmt::quote,
-    kube::{ApiError, Client, Name, Served},
+    kube::{ApiError, Client, Name, Served, objects::Metadata},
 };
 
 /// Why the owner cannot be found; texts are external-provisioner's.
@@ -76,14 +76,14 @@ pub async fn find_owner(
 fn step(
     current: &OwnerReference,
     namespace: &str,
-    metadata: &ObjectMeta,
+    metadata: &Metadata,
     left: u32,
 ) -> Result<Step, LookupError> {
     if left == 0 {
-        let uid = metadata.uid.clone().unwrap_or_default();
+        let uid = metadata.uid.clone().unwrap_or_default().into();
         return Ok(Step::Owner(OwnerReference { uid, controller: Some(true), ..current.clone() }));
     }
-    let mut owners = metadata.owner_references.iter().flatten();
+    let mut owners = metadata.owner_references.iter();
     let controller = owners
         .find(|owner| owner.controller == Some(true))
         .ok_or_else(|| LookupError::NoController { about: about(current, namespace) })?;
@@ -103,7 +103,7 @@ async fn read(
     client: &Client,
     namespace: &str,
     current: &OwnerReference,
-) -> Result<ObjectMeta, LookupError> {
+) -> Result<Metadata, LookupError> {
     let (group, version) = group_and_version(&current.api_version)?;
     let Some(Served { kind, namespaced }) = client.find_kind(group, version, &current.kind).await?
     else {

@@ -183,7 +183,7 @@ mod tests {
     fn all_are_counted_and_some_are_listed() {
         let mut claims: Vec<Claim> =
             (0..50).map(|n| claim(&format!("c{n:02}"), "now", &json!({}))).collect();
-        claims[1].metadata.uid = Some("u".to_owned());
+        claims[1].metadata.uid = Some("u".into());
         let messages = BTreeMap::from([("u".to_owned(), "no space".to_owned())]);
         let found = findings(&waiting(&identity(), &claims, &classes()), &messages);
         assert_eq!((found.len(), found[0].subject.as_str()), (1 + LISTED, "50 in all"));
@@ -201,7 +201,7 @@ mod tests {
             .unwrap()
         };
         let mut of = claim("a", "now", &json!({}));
-        of.metadata.uid = Some("u".to_owned());
+        of.metadata.uid = Some("u".into());
         let events = [
             event("u", "Warning", "a", 1),
             event("u", "Warning", "b", 2),

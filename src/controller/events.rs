@@ -113,12 +113,12 @@ pub(crate) fn attached(volume: &Volume, node: &str) -> String {
 /// The reference to the object in its events.
 fn subject<V: View>(object: &V) -> Subject {
     Subject {
-        kind: V::kind(&()),
-        api_version: V::api_version(&()),
+        kind: V::KIND.into(),
+        api_version: V::api_version(),
         namespace: object.namespace().to_owned(),
         name: object.name().to_owned(),
         uid: object.uid().to_owned(),
-        resource_version: object.meta().resource_version.clone().unwrap_or_default(),
+        resource_version: object.meta().resource_version.clone().unwrap_or_default().into(),
     }
 }
 

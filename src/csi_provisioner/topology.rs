@@ -161,7 +161,8 @@ impl Topology {
 
     async fn read_labels(&self, node: &str) -> Result<Segments, ApiError> {
         let node: Node = self.client.get(Name::cluster(node)?).await?;
-        Ok(node.metadata.labels.unwrap_or_default())
+        let labels = node.metadata.labels.iter();
+        Ok(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 }
 

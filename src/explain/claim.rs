@@ -112,7 +112,7 @@ fn deleted(observed: &ObservedClaim) -> Option<Cause> {
         );
         return Some(Cause::new(State::Waiting, text).see("still-provisioning"));
     }
-    let finalizers = claim.metadata.finalizers.as_deref().unwrap_or_default().join(", ");
+    let finalizers = claim.metadata.finalizers.join(", ");
     let text = format!(
         "Its deletion began {when} ago, so it gets no volume. Its finalizers are: {finalizers}."
     );

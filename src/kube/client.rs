@@ -25,7 +25,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -33,7 +32,7 @@ use self::name::check_namespace;
 use super::{
     connection::transport::{BodyError, Request, Service, Transport, read},
     error::{ApiError, Refusal, fault},
-    objects::{AnyObject, View, kind::Kind},
+    objects::{AnyObject, Metadata, View, kind::Kind},
     stack::{gate::SentAt, layer, target::Target, watch_rate::WatchRate},
 };
 use crate::runtime::Random;
@@ -107,7 +106,7 @@ impl Client {
     }
 
     /// Reads the metadata of one object of any kind.
-    pub async fn get_metadata(&self, kind: &Kind, name: Name<'_>) -> Result<ObjectMeta, ApiError> {
+    pub async fn get_metadata(&self, kind: &Kind, name: Name<'_>) -> Result<Metadata, ApiError> {
         self.read(kind.object(name)).await.map(|object: AnyObject| object.metadata)
     }
 

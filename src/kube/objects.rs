@@ -6,7 +6,9 @@
 
 mod in_tree;
 pub(crate) mod kind;
+mod metadata;
 pub(crate) mod protobuf;
+mod string_map;
 
 pub use kind::Kind;
 
@@ -15,33 +17,41 @@ use std::{borrow::Cow, collections::BTreeMap};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{self as core, VolumeNodeAffinity},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
-use kube::{
-    Resource,
-    core::{ClusterResourceScope, NamespaceResourceScope},
-};
-use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
-pub use self::in_tree::InTreeSource;
 use self::protobuf::Fault;
+pub use self::{in_tree::InTreeSource, metadata::Metadata, string_map::StringMap};
 
 /// A view of one kind, with what requests for the kind need.
 pub trait View:
-    Resource<DynamicType = ()>
-    + for<'de> Deserialize<'de>
-    + Clone
-    + std::fmt::Debug
-    + Send
-    + Sync
-    + 'static
+    for<'de> Deserialize<'de> + Clone + std::fmt::Debug + Send + Sync + 'static
 {
+    /// The API group; empty for the core group.
+    const GROUP: &'static str;
+    /// The version within the group.
+    const VERSION: &'static str;
+    /// The kind, such as `PersistentVolumeClaim`.
+    const KIND: &'static str;
+    /// The plural name in URLs.
+    const PLURAL: &'static str;
     /// Whether the kind is namespaced.
     const NAMESPACED: bool;
+
+    /// The object's metadata.
+    fn meta(&self) -> &Metadata;
 
     /// The function that reads an object from protobuf, if there is one for the kind.
     fn from_protobuf() -> Option<FromProtobuf<Self>> {
         None
+    }
+
+    /// Group and version, such as `storage.k8s.io/v1`.
+    fn api_version() -> Cow<'static, str> {
+        match Self::GROUP {
+            "" => Self::VERSION.into(),
+            group => format!("{group}/{}", Self::VERSION).into(),
+        }
     }
 
     /// The object's name; empty only if the server sent none.
@@ -61,12 +71,12 @@ pub trait View:
 
     /// The value of the annotation `key`.
     fn annotation(&self, key: &str) -> Option<&str> {
-        self.meta().annotations.as_ref()?.get(key).map(String::as_str)
+        self.meta().annotations.get(key)
     }
 
     /// Whether the object has the finalizer `name`.
     fn has_finalizer(&self, name: &str) -> bool {
-        self.meta().finalizers.iter().flatten().any(|f| f == name)
+        self.meta().finalizers.iter().any(|f| **f == *name)
     }
 
     /// Whether this and `before` are the same object in the same version.
@@ -95,10 +105,10 @@ pub type FromProtobuf<V> = fn(&[u8]) -> Result<V, Fault>;
 /// from protobuf.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
-        view! { @as "slim_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
+        view! { @as "Metadata::deserialize" $(#[$doc])* $name: $scope $group $($rest)* }
     };
     ($(#[$doc:meta])* $name:ident: $scope:ident + labels $group:literal $($rest:tt)*) => {
-        view! { @as "labelled_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
+        view! { @as "crate::kube::objects::metadata::labelled" $(#[$doc])* $name: $scope $group $($rest)* }
     };
     (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
@@ -107,39 +117,22 @@ macro_rules! view {
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
-            /// Names, UID, version, annotations, finalizers, owners, timestamps, for some kinds
-            /// labels; nothing else of the metadata.
+            /// The metadata, for some kinds with labels.
             #[serde(deserialize_with = $metadata)]
-            pub metadata: ObjectMeta,
+            pub metadata: Metadata,
             $($(#[$field_doc])* pub $field: $type,)*
         }
 
-        impl Resource for $name {
-            type DynamicType = ();
-            type Scope = view!(@scope $scope);
+        impl View for $name {
+            const GROUP: &'static str = $group;
+            const VERSION: &'static str = $version;
+            const KIND: &'static str = $kind;
+            const PLURAL: &'static str = $plural;
+            const NAMESPACED: bool = view!(@namespaced $scope);
 
-            fn kind((): &()) -> Cow<'_, str> {
-                $kind.into()
-            }
-            fn group((): &()) -> Cow<'_, str> {
-                $group.into()
-            }
-            fn version((): &()) -> Cow<'_, str> {
-                $version.into()
-            }
-            fn plural((): &()) -> Cow<'_, str> {
-                $plural.into()
-            }
-            fn meta(&self) -> &ObjectMeta {
+            fn meta(&self) -> &Metadata {
                 &self.metadata
             }
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-
-        impl View for $name {
-            const NAMESPACED: bool = view!(@namespaced $scope);
             $(
                 fn from_protobuf() -> Option<FromProtobuf<Self>> {
                     Some(|message| protobuf::read(message, protobuf::$table))
@@ -147,8 +140,6 @@ macro_rules! view {
             )?
         }
     };
-    (@scope Namespaced) => { NamespaceResourceScope };
-    (@scope Cluster) => { ClusterResourceScope };
     (@namespaced Namespaced) => { true };
     (@namespaced Cluster) => { false };
 }
@@ -299,7 +290,7 @@ impl Volume {
 
     /// The label `key` of the PersistentVolume.
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+        self.metadata.labels.get(key)
     }
 }
 
@@ -529,8 +520,7 @@ pub struct LabelSelector {
 #[serde(default)]
 pub(super) struct AnyObject {
     /// As in every view.
-    #[serde(deserialize_with = "slim_metadata")]
-    pub(super) metadata: ObjectMeta,
+    pub(super) metadata: Metadata,
 }
 
 /// Reads a list that Go serializes as null if it is nil.
@@ -540,55 +530,6 @@ where
     T: Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-type Labels = Option<BTreeMap<String, String>>;
-
-/// Reads only the metadata that this program uses, without labels.
-fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    Slim::<IgnoredAny>::deserialize(deserializer).map(|slim| slim.with_labels(|_| None))
-}
-
-/// Reads only the metadata that this program uses, with labels.
-fn labelled_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    Slim::<Labels>::deserialize(deserializer).map(|slim| slim.with_labels(|labels| labels))
-}
-
-/// The metadata that is read; `L` is the type of the labels.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Slim<L: Default> {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    creation_timestamp: Option<Time>,
-    deletion_timestamp: Option<Time>,
-    #[serde(deserialize_with = "bounded::annotations")]
-    annotations: Option<BTreeMap<String, String>>,
-    labels: L,
-    #[serde(deserialize_with = "bounded::finalizers")]
-    finalizers: Option<Vec<String>>,
-    #[serde(deserialize_with = "bounded::owners")]
-    owner_references: Option<Vec<OwnerReference>>,
-}
-
-impl<L: Default> Slim<L> {
-    fn with_labels(self, labels: impl FnOnce(L) -> Labels) -> ObjectMeta {
-        ObjectMeta {
-            name: self.name,
-            namespace: self.namespace,
-            uid: self.uid,
-            resource_version: self.resource_version,
-            creation_timestamp: self.creation_timestamp,
-            deletion_timestamp: self.deletion_timestamp,
-            annotations: self.annotations,
-            labels: labels(self.labels),
-            finalizers: self.finalizers,
-            owner_references: self.owner_references,
-            ..ObjectMeta::default()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -610,7 +551,6 @@ mod tests {
         assert_eq!((claim.name(), claim.namespace(), claim.uid()), ("data", "sc", "u"));
         assert_eq!((claim.annotation("a"), claim.annotation("b")), (Some("b"), None));
         assert!(claim.has_finalizer("f") && !claim.is_terminating());
-        assert_eq!(claim.metadata.managed_fields, None);
         assert_eq!(claim.spec.resources.requests.storage.as_deref(), Some("1Gi"));
         assert_eq!(claim.status.phase, "");
     }
@@ -647,14 +587,5 @@ mod tests {
             assert_eq!(node.spec.drivers[0].name, "d");
             assert!(node.spec.drivers[0].topology_keys.is_empty());
         }
-    }
-
-    #[test]
-    fn urls_are_those_of_the_api() {
-        assert_eq!(
-            Claim::url_path(&(), Some("sc")),
-            "/api/v1/namespaces/sc/persistentvolumeclaims"
-        );
-        assert_eq!(StorageClass::url_path(&(), None), "/apis/storage.k8s.io/v1/storageclasses");
     }
 }

@@ -1,22 +1,20 @@
 //! Reads, watches and writes Leases.
 
-use std::{borrow::Cow, future::Future, time::Duration};
+use std::{future::Future, time::Duration};
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
     stream::{self, BoxStream},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Resource,
-    api::WatchParams,
-    core::{NamespaceResourceScope, WatchEvent},
+    api::{Request, WatchParams},
+    core::WatchEvent,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::record::Lease;
-use crate::kube::{ApiError, Client, Kind, Name, View};
+use crate::kube::{ApiError, Client, Kind, Name, View, objects::Metadata};
 
 /// The requests of an election. A PUT contains the `resourceVersion` on which it is based, and fails if that
 /// is outdated.
@@ -136,11 +134,16 @@ impl Leases for Client {
         if let Err(error) = Name::namespaced(namespace, name) {
             return stream::iter([Err(ApiError::from(error).into())]).boxed();
         }
-        let api: Api<WholeLease> = Api::namespaced(self.kube(), namespace);
-        let version = version.to_owned();
+        let client = self.kube();
         let only =
             WatchParams::default().fields(&format!("metadata.name={name}")).disable_bookmarks();
-        stream::once(async move { api.watch(&only, &version).await })
+        let path = Kind::of::<WholeLease>().collection(Some(namespace));
+        let request = Request::new(path).watch(&only, version).map_err(kube::Error::BuildRequest);
+        let events = async move {
+            let events = client.request_events::<WholeLease>(request?).await?;
+            Ok::<_, kube::Error>(events.boxed())
+        };
+        stream::once(events)
             .try_flatten()
             .map_err(LeaseError::from)
             .try_filter_map(|event| async { lease_event(event) })
@@ -185,51 +188,35 @@ impl From<kube::Error> for LeaseError {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Value")]
 pub struct WholeLease {
-    metadata: ObjectMeta,
+    metadata: Metadata,
     /// The object.
     pub object: Value,
 }
 
 impl From<Value> for WholeLease {
     fn from(object: Value) -> Self {
-        let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.to_owned());
-        let metadata = ObjectMeta {
+        let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.into());
+        let metadata = Metadata {
             name: text("name"),
             namespace: text("namespace"),
             uid: text("uid"),
             resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
+            ..Metadata::default()
         };
         Self { metadata, object }
     }
 }
 
-impl Resource for WholeLease {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
+impl View for WholeLease {
+    const GROUP: &'static str = "coordination.k8s.io";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Lease";
+    const PLURAL: &'static str = "leases";
+    const NAMESPACED: bool = true;
 
-    fn kind((): &()) -> Cow<'_, str> {
-        "Lease".into()
-    }
-    fn group((): &()) -> Cow<'_, str> {
-        "coordination.k8s.io".into()
-    }
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-    fn plural((): &()) -> Cow<'_, str> {
-        "leases".into()
-    }
-    fn meta(&self) -> &ObjectMeta {
+    fn meta(&self) -> &Metadata {
         &self.metadata
     }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
-impl View for WholeLease {
-    const NAMESPACED: bool = true;
 }
 
 #[cfg(test)]

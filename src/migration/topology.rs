@@ -3,7 +3,7 @@
 //! Translates node affinity and labels of a PersistentVolume. Labels repeat the affinity,
 //! for programs that select volumes by label; several zones are a list in one label.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
     NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, VolumeNodeAffinity,
@@ -34,12 +34,11 @@ const NEW: Keys = Keys { zone: ZONE, region: REGION };
 const BETA: Keys = Keys { zone: BETA_ZONE, region: BETA_REGION };
 
 /// The keys that a volume uses: affinity before labels, newer before older.
-fn keys(affinity: Option<&VolumeNodeAffinity>, labels: Option<&BTreeMap<String, String>>) -> Keys {
+fn keys(affinity: Option<&VolumeNodeAffinity>, has_label: impl Fn(&str) -> bool) -> Keys {
     let in_affinity = |keys: &Keys| expressions(affinity).any(|it| it.key == keys.zone);
-    let in_labels = |keys: &Keys| labels.is_some_and(|labels| labels.contains_key(keys.zone));
     let mut known = [NEW, BETA].into_iter();
     let found = known.clone().find(in_affinity);
-    found.or_else(|| known.find(in_labels)).unwrap_or(NEW)
+    found.or_else(|| known.find(|keys| has_label(keys.zone))).unwrap_or(NEW)
 }
 
 /// Every expression of every term.
@@ -130,7 +129,8 @@ pub(super) fn only_region(
 
 fn keys_of(volume: &PersistentVolume) -> Keys {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-    keys(affinity, volume.metadata.labels.as_ref())
+    let labels = volume.metadata.labels.as_ref();
+    keys(affinity, |key| labels.is_some_and(|labels| labels.contains_key(key)))
 }
 
 /// The values of a key, in the affinity of a PersistentVolume.
@@ -230,7 +230,7 @@ pub(super) fn zones_and_regions_to_csi(
 
 fn affinity_and_keys(volume: &Volume) -> (Option<VolumeNodeAffinity>, Keys) {
     let affinity = volume.spec.node_affinity.clone();
-    let keys = keys(affinity.as_ref(), volume.metadata.labels.as_ref());
+    let keys = keys(affinity.as_ref(), |key| volume.label(key).is_some());
     (affinity, keys)
 }
 

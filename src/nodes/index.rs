@@ -211,8 +211,7 @@ impl NodeIndex {
     }
 
     fn upsert_node(&mut self, node: &Node) -> Vec<Box<str>> {
-        let all = node.metadata.labels.as_ref();
-        let label = |key: &str| all.and_then(|all| all.get(key)).map(String::as_str);
+        let label = |key: &str| node.metadata.labels.get(key);
         let labels = self.labels.acquire(Labels::named(&self.watched_keys, label));
         let changed = self.nodes.get(node.name()) != Some(&labels);
         if let Change::Updated { old, .. } = self.nodes.apply(node.name(), Some(labels)) {

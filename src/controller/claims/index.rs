@@ -88,9 +88,9 @@ struct Inner {
     changed_meanwhile: Option<ChangedClaims>,
     names: Names,
     claims: Cache<Arc<Claim>>,
-    entries: Table<String, Entry>,
+    entries: Table<Arc<str>, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
-    by_volume: Table<Arc<str>, String>,
+    by_volume: Table<Arc<str>, Arc<str>>,
     /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
     others: OtherClaims,
 }
@@ -199,7 +199,7 @@ impl ClaimIndex {
         for (uid, entry) in inner.entries.iter_mut() {
             if entry.known.required.what == Verification::Unlisted {
                 entry.known.required.what = Verification::VolumeAndClaim;
-                waited.push(uid.clone());
+                waited.push(uid.to_string());
             }
         }
         waited
@@ -227,7 +227,7 @@ impl ClaimIndex {
     pub fn uids(&self, predicate: impl Fn(&ClaimSnapshot) -> bool) -> Vec<String> {
         let inner = self.0.inner.lock();
         let claims = inner.entries.iter().filter(|(_, entry)| predicate(&entry.known));
-        claims.map(|(uid, _)| uid.clone()).collect()
+        claims.map(|(uid, _)| uid.to_string()).collect()
     }
 
     /// Counts the claims by their states, for the metrics.
@@ -311,11 +311,11 @@ impl Inner {
 
     fn insert(&mut self, uid: &str, volume_name: Option<String>, is_new: bool) {
         let verification = if is_new { Verification::None } else { self.verification() };
-        let volume_name = volume_name.map(Arc::<str>::from);
+        let (uid, volume_name) = (Arc::<str>::from(uid), volume_name.map(Arc::<str>::from));
         if let Some(name) = &volume_name {
-            self.by_volume.insert(Arc::clone(name), uid.to_owned());
+            self.by_volume.insert(Arc::clone(name), Arc::clone(&uid));
         }
-        self.entries.insert(uid.to_owned(), Entry::new(volume_name, verification));
+        self.entries.insert(uid, Entry::new(volume_name, verification));
     }
 
     /// Drops what is left of a closed call, calls `closed` for a claim that no longer needs its
@@ -338,7 +338,7 @@ impl Inner {
         let name = self.entries.remove(uid).and_then(|entry| entry.known.volume_name);
         // Two claims may share a name if it holds only a part of the UID: the other one keeps it.
         if let Some(name) = name
-            && self.by_volume.get(&*name).is_some_and(|owner| owner == uid)
+            && self.by_volume.get(&*name).is_some_and(|owner| **owner == *uid)
         {
             self.by_volume.remove(&*name);
         }

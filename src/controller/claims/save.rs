@@ -154,7 +154,7 @@ pub(crate) fn complete(
         namespace: Some(claim.namespace().to_owned()),
         name: Some(claim.name().to_owned()),
         uid: Some(claim.uid().to_owned()),
-        resource_version: claim.metadata.resource_version.clone(),
+        resource_version: claim.metadata.resource_version.clone().map(String::from),
         field_path: None,
     });
     spec.storage_class_name =

@@ -15,13 +15,12 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     controller::item::Item,
-    kube::{Kind, View, informer::InformerEvent},
+    kube::{Kind, View, informer::InformerEvent, objects::Metadata},
 };
 
 /// An object that an attempt did not find, or found not ready: one by name, or any of a kind,
@@ -64,7 +63,8 @@ struct SharedIndex {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    by_item: BTreeMap<Item, BTreeSet<Dependency>>,
+    /// In lists: an item waits for one or two objects, and a tree takes memory for eleven.
+    by_item: BTreeMap<Item, Vec<Dependency>>,
     /// The keys' `observed` is always [`Observed::Unknown`].
     by_object: BTreeMap<Dependency, WantedObject>,
     /// What [`DependencyIndex::next_changes`] has not returned yet.
@@ -124,8 +124,8 @@ impl Dependency {
 
     /// Adds that the object existed, with this metadata.
     #[must_use]
-    pub fn observed_as(self, metadata: &ObjectMeta) -> Self {
-        let version = metadata.resource_version.clone();
+    pub fn observed_as(self, metadata: &Metadata) -> Self {
+        let version = metadata.resource_version.clone().map(String::from);
         Self { observed: version.map_or(Observed::Unknown, Observed::Version), ..self }
     }
 
@@ -149,7 +149,7 @@ impl DependencyIndex {
         for object in dependencies {
             waiting.join(item, object);
         }
-        let keys: BTreeSet<Dependency> = dependencies.iter().map(Dependency::key).collect();
+        let keys: Vec<Dependency> = dependencies.iter().map(Dependency::key).collect();
         waiting.replace(item, keys);
         self.notify(&waiting);
     }
@@ -157,7 +157,7 @@ impl DependencyIndex {
     /// Removes `item`: it waits for nothing any more.
     pub fn forget(&self, item: &Item) {
         let mut waiting = self.0.waiting.lock();
-        waiting.replace(item, BTreeSet::new());
+        waiting.replace(item, Vec::new());
         self.notify(&waiting);
     }
 
@@ -305,9 +305,9 @@ impl Waiting {
 
     /// Removes the dependencies of `item` that are not in `keys`. Those in `keys` were added by
     /// [`Waiting::join`].
-    fn replace(&mut self, item: &Item, keys: BTreeSet<Dependency>) {
+    fn replace(&mut self, item: &Item, keys: Vec<Dependency>) {
         let before = self.by_item.remove(item).unwrap_or_default();
-        for key in before.difference(&keys) {
+        for key in before.iter().filter(|key| !keys.contains(key)) {
             self.leave(item, key);
         }
         if !keys.is_empty() {

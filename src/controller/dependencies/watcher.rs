@@ -226,7 +226,7 @@ impl ObjectObserver {
             return self.client.versions(&object.kind, &Scope::namespace(namespace)?).await;
         }
         let metadata = self.client.get_metadata(&object.kind, name(object)?).await?;
-        Ok(metadata.resource_version)
+        Ok(metadata.resource_version.map(String::from))
     }
 
     /// Waits until the object is due to be read again. The delays start over when another item begins

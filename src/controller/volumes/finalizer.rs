@@ -51,7 +51,7 @@ fn is_claimed(volume: &Volume) -> bool {
 /// Returns the strategic merge patch that appends the protection finalizer. Without an order the API
 /// server would put it first.
 pub fn protect(volume: &Volume) -> Value {
-    let present = volume.metadata.finalizers.iter().flatten().map(String::as_str);
+    let present = volume.metadata.finalizers.iter().map(|name| &**name);
     let order: Vec<&str> = present.chain([PROTECTION]).collect();
     json!({"metadata": {
         "uid": volume.uid(), "finalizers": [PROTECTION], "$setElementOrder/finalizers": order,

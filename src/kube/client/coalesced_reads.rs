@@ -171,7 +171,7 @@ mod tests {
 
     async fn version(reads: &CoalescedReads<Secret>, name: &str) -> String {
         let secret = reads.get(Some("ns"), name).await.unwrap();
-        secret.metadata.resource_version.clone().unwrap()
+        secret.metadata.resource_version.clone().unwrap().into()
     }
 
     #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ struct Resource {
 impl Client {
     /// Whether the server serves the kind of the view `V` in the view's version.
     pub async fn serves<V: View>(&self) -> Result<bool, ApiError> {
-        let served = self.find_kind(&V::group(&()), &V::version(&()), &V::kind(&())).await?;
+        let served = self.find_kind(V::GROUP, V::VERSION, V::KIND).await?;
         Ok(served.is_some())
     }
 

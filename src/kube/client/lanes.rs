@@ -189,6 +189,7 @@ impl Common {
 #[cfg(test)]
 mod tests {
     use futures::future::join_all;
+    use k8s_openapi::api::core::v1::PersistentVolume;
     use serde_json::json;
 
     use super::*;
@@ -377,7 +378,7 @@ mod tests {
         let Fixture { server, gate, metrics, lanes } =
             fixture(LaneSettings::default(), |_| object());
         gate.close();
-        let api: kube::Api<Volume> = kube::Api::all(lanes.objects.kube());
+        let api: kube::Api<PersistentVolume> = kube::Api::all(lanes.objects.kube());
         api.get("pv").await.unwrap();
         assert!(api.delete("pv", &kube::api::DeleteParams::default()).await.is_err());
         read(&lanes.leases).await.unwrap();

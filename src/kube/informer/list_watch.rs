@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::WatchEvent;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
@@ -13,7 +12,7 @@ use super::{
     source::Source, tolerant::Tolerant, watch::Events,
 };
 use crate::{
-    kube::objects::{self, View},
+    kube::objects::{self, Metadata, View},
     runtime::Random,
 };
 
@@ -162,9 +161,9 @@ impl<V: View> ListWatch<V> {
             Tolerant::Unreadable { metadata, fault } => {
                 self.reporter.report_unreadable(&metadata, &fault);
                 InformerEvent::Unreadable {
-                    namespace: metadata.namespace.unwrap_or_default(),
-                    name: metadata.name.unwrap_or_default(),
-                    uid: metadata.uid.unwrap_or_default(),
+                    namespace: metadata.namespace.unwrap_or_default().into(),
+                    name: metadata.name.unwrap_or_default().into(),
+                    uid: metadata.uid.unwrap_or_default().into(),
                 }
             }
         }
@@ -202,6 +201,10 @@ fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<&str, Failure
 }
 
 /// A view that holds nothing but these names.
-fn named<V: View>(metadata: &ObjectMeta) -> Option<V> {
-    objects::of_json(&json!({"metadata": metadata})).ok()
+fn named<V: View>(metadata: &Metadata) -> Option<V> {
+    let Metadata { name, namespace, uid, resource_version, .. } = metadata;
+    let names = json!({
+        "name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version,
+    });
+    objects::of_json(&json!({"metadata": names})).ok()
 }

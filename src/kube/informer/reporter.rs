@@ -5,14 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::Status;
 
 use super::failure::Failure;
 use crate::{
     kube::{
         error::{fault, with_sources},
-        objects::{View, kind::Kind},
+        objects::{Metadata, View, kind::Kind},
     },
     metrics::{ApiMetrics, Metrics},
 };
@@ -93,7 +92,7 @@ impl Reporter {
     }
 
     /// Counts an object that cannot be read, and logs it the first time.
-    pub(super) fn report_unreadable(&mut self, metadata: &ObjectMeta, fault: &str) {
+    pub(super) fn report_unreadable(&mut self, metadata: &Metadata, fault: &str) {
         self.metrics.unreadable(&self.kind.plural);
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let name = metadata.name.as_deref().unwrap_or_default();

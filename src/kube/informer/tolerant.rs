@@ -5,14 +5,13 @@
 //! name its type before its object, as every server written in Go does: only then is the object's
 //! text at hand when it is read.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::kube::{
     error::fault,
     objects::{
-        View,
+        Metadata, View,
         protobuf::{self, Fault, NAMES},
     },
 };
@@ -23,7 +22,7 @@ pub(super) enum Tolerant<V> {
     /// The object.
     Read(V),
     /// Its name, UID and version, as far as they can be read, and what is wrong with it.
-    Unreadable { metadata: Box<ObjectMeta>, fault: String },
+    Unreadable { metadata: Box<Metadata>, fault: String },
 }
 
 impl<V: View> Tolerant<V> {
@@ -51,7 +50,7 @@ impl<V: View> Tolerant<V> {
     }
 
     /// The object's metadata; of an unreadable one, its names and version.
-    pub(super) fn meta(&self) -> &ObjectMeta {
+    pub(super) fn meta(&self) -> &Metadata {
         match self {
             Self::Read(object) => object.meta(),
             Self::Unreadable { metadata, .. } => metadata,
@@ -61,7 +60,7 @@ impl<V: View> Tolerant<V> {
     /// An object of which nothing but these names can be read.
     fn unreadable(names: Named, fault: String) -> Self {
         let Names { name, namespace, uid, resource_version } = names.metadata;
-        let names = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
+        let names = Metadata { name, namespace, uid, resource_version, ..Metadata::default() };
         Self::Unreadable { metadata: Box::new(names), fault }
     }
 }
@@ -69,17 +68,17 @@ impl<V: View> Tolerant<V> {
 /// What identifies an object, and nothing else of it.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Named {
+struct Named {
     metadata: Names,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Names {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
+    name: Option<Box<str>>,
+    namespace: Option<Box<str>>,
+    uid: Option<Box<str>>,
+    resource_version: Option<Box<str>>,
 }
 
 impl<'de, V: View> Deserialize<'de> for Tolerant<V> {

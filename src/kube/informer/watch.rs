@@ -146,7 +146,7 @@ fn read_frame<V: View>(frame: &[u8]) -> Result<WatchEvent<Tolerant<V>>, EventErr
 }
 
 fn read_object<V: View>(object: Envelope<'_>) -> Result<Tolerant<V>, EventError> {
-    if object.kind != V::kind(&()).as_bytes() {
+    if object.kind != V::KIND.as_bytes() {
         return Err(EventError::OtherKind);
     }
     Ok(Tolerant::read_protobuf(object.raw))

@@ -4,13 +4,15 @@
 //! Kubernetes allows for names, so that code that uses it as a name refuses it. What this program
 //! writes itself is not truncated.
 
-use std::{collections::BTreeMap, fmt};
+use std::{fmt, marker::PhantomData};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
+
+use super::string_map::StringMap;
 
 /// The longest name of an object, in bytes (a DNS subdomain).
 pub const MAX_NAME: usize = 253;
@@ -117,30 +119,28 @@ pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
 /// Reads the first finalizers and those of this program, without duplicates.
 pub(super) fn finalizers<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<Vec<String>>, D::Error> {
-    Ok(Option::<Finalizers>::deserialize(deserializer)?.map(|finalizers| finalizers.0))
+) -> Result<Vec<Box<str>>, D::Error> {
+    Ok(Option::<Finalizers>::deserialize(deserializer)?.unwrap_or_default().0)
 }
 
 /// Reads annotations, within the limits.
 pub(super) fn annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<BTreeMap<String, String>>, D::Error> {
-    Ok(Option::<Annotations>::deserialize(deserializer)?.map(|annotations| annotations.0))
+) -> Result<StringMap, D::Error> {
+    Ok(Option::<Annotations>::deserialize(deserializer)?.unwrap_or_default().0)
 }
 
 /// Reads the first owners, without those whose texts are longer than names may be.
 pub(super) fn owners<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<Vec<OwnerReference>>, D::Error> {
-    let mut owners = Option::<Vec<OwnerReference>>::deserialize(deserializer)?;
-    if let Some(owners) = &mut owners {
-        owners.retain(|owner| {
-            let texts = [&owner.api_version, &owner.kind, &owner.name, &owner.uid];
-            texts.iter().all(|text| text.len() <= MAX_NAME)
-        });
-        owners.truncate(MAX_ENTRIES);
-        owners.shrink_to_fit();
-    }
+) -> Result<Vec<OwnerReference>, D::Error> {
+    let mut owners = Option::<Vec<OwnerReference>>::deserialize(deserializer)?.unwrap_or_default();
+    owners.retain(|owner| {
+        let texts = [&owner.api_version, &owner.kind, &owner.name, &owner.uid];
+        texts.iter().all(|text| text.len() <= MAX_NAME)
+    });
+    owners.truncate(MAX_ENTRIES);
+    owners.shrink_to_fit();
     Ok(owners)
 }
 
@@ -150,44 +150,48 @@ struct Names(Vec<String>);
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let is_kept = |kept: &[String], _: &str| kept.len() < MAX_ENTRIES;
-        deserializer.deserialize_seq(FilteredNames(is_kept)).map(Self)
+        deserializer.deserialize_seq(FilteredNames(is_kept, PhantomData)).map(Self)
     }
 }
 
-struct Finalizers(Vec<String>);
+#[derive(Default)]
+struct Finalizers(Vec<Box<str>>);
 
 impl<'de> Deserialize<'de> for Finalizers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let is_kept = |kept: &[String], name: &str| {
+        let is_kept = |kept: &[Box<str>], name: &str| {
             let is_known = FINALIZERS.contains(&name);
-            (is_known || kept.len() < MAX_ENTRIES) && kept.iter().all(|other| other != name)
+            (is_known || kept.len() < MAX_ENTRIES) && kept.iter().all(|other| **other != *name)
         };
-        deserializer.deserialize_seq(FilteredNames(is_kept)).map(Self)
+        deserializer.deserialize_seq(FilteredNames(is_kept, PhantomData)).map(Self)
     }
 }
 
 /// Reads the names of a list for which the function, called with the names kept so far, is true.
-struct FilteredNames<F>(F);
+struct FilteredNames<F, T>(F, PhantomData<T>);
 
-impl<'de, F: Fn(&[String], &str) -> bool> Visitor<'de> for FilteredNames<F> {
-    type Value = Vec<String>;
+impl<'de, F: Fn(&[T], &str) -> bool, T: From<String>> Visitor<'de> for FilteredNames<F, T> {
+    type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of strings")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
         let mut kept = Vec::new();
         while let Some(Name(name)) = list.next_element()? {
             if (self.0)(&kept, &name) {
-                kept.push(name);
+                // Most lists have one name.
+                kept.reserve_exact(1);
+                kept.push(name.into());
             }
         }
         Ok(kept)
     }
 }
 
-struct Annotations(BTreeMap<String, String>);
+#[derive(Default)]
+struct Annotations(StringMap);
 
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -220,15 +224,16 @@ impl<'de> Visitor<'de> for Budget {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Annotations, A::Error> {
-        let mut kept = BTreeMap::new();
+        let mut kept = StringMap::default();
         while let Some(key) = map.next_key_seed(Truncated(MAX_KNOWN))? {
             let (max, left) = self.of(&key);
             let value = map.next_value_seed(Truncated(max))?;
             if let Some(rest) = left.checked_sub(key.len() + value.len()) {
                 *left = rest;
-                kept.insert(key, value);
+                kept.insert(key.into(), value.into());
             }
         }
+        kept.shrink_to_fit();
         Ok(Annotations(kept))
     }
 }

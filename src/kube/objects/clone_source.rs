@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
-use super::{ClaimSpec, Cow, NamespaceResourceScope, ObjectMeta, Resource, View, slim_metadata};
+use super::{ClaimSpec, Metadata, View};
 
 view! {
     /// A PersistentVolumeClaim whose volume is to be cloned.

@@ -1,13 +1,10 @@
 //! Views of events: as this program writes them, and as it reads those of others.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
-use kube::{Resource, core::NamespaceResourceScope};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use serde::Deserialize;
 
-use super::{View, slim_metadata};
+use super::{Metadata, View};
 
 view! {
     /// A core/v1 Event. Events are only written; of the answers only the metadata is read.

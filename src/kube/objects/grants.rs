@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Cow, NamespaceResourceScope, ObjectMeta, Resource, View, slim_metadata};
+use super::{Metadata, View};
 
 view! {
     /// A ReferenceGrant: allows references to objects in its namespace.

@@ -19,7 +19,7 @@ pub struct Kind {
 impl Kind {
     /// The kind of the view `V`.
     pub fn of<V: View>() -> Self {
-        Self { group: V::group(&()), version: V::version(&()), plural: V::plural(&()) }
+        Self { group: V::GROUP.into(), version: V::VERSION.into(), plural: V::PLURAL.into() }
     }
 
     /// Resource and group as in messages, such as `storageclasses.storage.k8s.io`.

@@ -1,12 +1,8 @@
 //! The view of pods.
 
-use std::borrow::Cow;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Resource, core::NamespaceResourceScope};
 use serde::Deserialize;
 
-use super::{View, slim_metadata};
+use super::{Metadata, View};
 
 view! {
     /// A Pod: what shows whether it works.

@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::{
-    ClusterResourceScope, Cow, NamespaceResourceScope, ObjectMeta, Resource, View, slim_metadata,
-};
+use super::{Metadata, View};
 
 view! {
     /// A VolumeSnapshot, which claims name as a source.

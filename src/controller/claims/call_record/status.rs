@@ -112,8 +112,8 @@ pub fn differs_only_in_record(old: &Claim, new: &Claim) -> bool {
     let bare = |claim: &Claim| {
         let mut metadata = claim.metadata.clone();
         metadata.resource_version = None;
-        metadata.annotations.get_or_insert_default().remove(RECORD);
-        metadata.finalizers.get_or_insert_default().retain(|name| name != FINALIZER);
+        metadata.annotations.remove(RECORD);
+        metadata.finalizers.retain(|name| **name != *FINALIZER);
         metadata
     };
     is_changed(old, new)
@@ -132,8 +132,7 @@ pub fn is_changed(old: &Claim, new: &Claim) -> bool {
 
 /// Whether the claim is being deleted and only our finalizer keeps it.
 pub fn is_held_only_by_record(claim: &Claim) -> bool {
-    let finalizers = claim.metadata.finalizers.as_deref().unwrap_or_default();
-    claim.is_terminating() && finalizers.iter().all(|name| name == FINALIZER)
+    claim.is_terminating() && claim.metadata.finalizers.iter().all(|name| **name == *FINALIZER)
 }
 
 impl ThisProcess<'_> {
@@ -415,11 +414,8 @@ mod tests {
             assert_eq!(remove(&mut object), Edit::Write);
             assert_eq!(remove(&mut object), Edit::Nothing, "again");
             let (left, before) = (view(&object).metadata, view(&claim(&metadata, None)).metadata);
-            assert_eq!(left.finalizers.unwrap_or_default(), before.finalizers.unwrap_or_default());
-            assert_eq!(
-                left.annotations.unwrap_or_default(),
-                before.annotations.unwrap_or_default()
-            );
+            assert_eq!(left.finalizers, before.finalizers);
+            assert_eq!(left.annotations, before.annotations);
         }
     }
 

@@ -111,9 +111,10 @@ impl ClaimIndex {
     fn keep(&self, inner: &mut Inner, kept: Kept) -> Vec<String> {
         let uid = kept.claim.uid().to_owned();
         let was_other = inner.others.remove(&uid);
-        let before = inner.entries.get(&uid).filter(|entry| entry.known.interest != Interest::None);
+        let before =
+            inner.entries.get(&*uid).filter(|entry| entry.known.interest != Interest::None);
         let is_changed = before.is_none_or(|entry| kept.is_change_of(entry));
-        if !inner.entries.contains_key(&uid) {
+        if !inner.entries.contains_key(&*uid) {
             let is_created_since = inner.listed.is_created_since(&kept.claim);
             let is_first_event = !kept.is_listed && !was_other && kept.record_status.is_none();
             inner.insert(&uid, (self.0.volume_name)(&uid), is_first_event && is_created_since);

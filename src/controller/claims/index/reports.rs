@@ -40,7 +40,7 @@ impl Topic<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     /// What the claim waits for, apart from the driver.
-    obstacle: Option<Obstacle>,
+    obstacle: Option<Box<Obstacle>>,
     /// The kinds of unknown outcomes of which the user was warned since the call was opened.
     unknown_outcomes: BTreeSet<&'static str>,
     /// Whether the void record was reported.
@@ -52,7 +52,7 @@ pub(super) struct Reports {
 /// Something that keeps a claim from getting its volume.
 #[derive(Debug)]
 struct Obstacle {
-    what: String,
+    what: Box<str>,
     since: Instant,
     report: Report,
 }
@@ -76,7 +76,7 @@ impl Reports {
 
     /// What the claim waits for, and since when.
     pub(super) fn blocked(&self) -> Option<(&str, Instant)> {
-        self.obstacle.as_ref().map(|obstacle| (obstacle.what.as_str(), obstacle.since))
+        self.obstacle.as_ref().map(|obstacle| (&*obstacle.what, obstacle.since))
     }
 
     /// An attempt ended, and the call is not repeated soon: whatever happens next is reported.
@@ -87,9 +87,9 @@ impl Reports {
 
     /// Returns the present obstacle if it is `what`, else a new one.
     fn obstacle(&mut self, what: &str) -> &mut Obstacle {
-        let same = self.obstacle.take().filter(|obstacle| obstacle.what == what);
-        let new =
-            || Obstacle { what: what.to_owned(), since: Instant::now(), report: Report::None };
+        let same = self.obstacle.take().filter(|obstacle| *obstacle.what == *what);
+        let (since, report) = (Instant::now(), Report::None);
+        let new = || Box::new(Obstacle { what: what.into(), since, report });
         self.obstacle.insert(same.unwrap_or_else(new))
     }
 

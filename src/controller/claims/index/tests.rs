@@ -48,8 +48,7 @@ fn lead(index: ClaimIndex) -> ClaimIndex {
 /// A PersistentVolume that a provisioner of our driver has made.
 fn provisioned_pv(name: &str, claim_uid: &str) -> Volume {
     let mut volume = volume(name, claim_uid);
-    let maker = ("pv.kubernetes.io/provisioned-by".to_owned(), DRIVER.to_owned());
-    volume.metadata.annotations = Some([maker].into());
+    volume.metadata.annotations.insert("pv.kubernetes.io/provisioned-by".into(), DRIVER.into());
     volume
 }
 

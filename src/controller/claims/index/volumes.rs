@@ -34,7 +34,7 @@ impl ClaimIndex {
             inner.names.others |= !usual;
         }
         // Another claim's PersistentVolume has the name: the live look-up reports that to the user.
-        let owner_of_name = named.as_ref().filter(|uid| *uid != for_uid);
+        let owner_of_name = named.as_deref().filter(|uid| *uid != for_uid);
         if let Some(entry) = owner_of_name.and_then(|uid| inner.entries.get_mut(uid)) {
             entry.known.required.require(Verification::Volume);
         }
@@ -74,7 +74,7 @@ impl ClaimIndex {
         if let Some(returns) = inner.change(own, Entry::pv_deleted) {
             return returns.then(|| own.to_owned());
         }
-        let uid = inner.by_volume.get(volume.name())?.clone();
+        let uid = inner.by_volume.get(volume.name())?.to_string();
         inner.change(&uid, |entry| entry.known.required.require(Verification::Volume)).map(|()| uid)
     }
 
@@ -90,7 +90,7 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
             let missing = !entry.pv.is_listed && entry.known.state == ClaimState::Done;
-            (missing && entry.pv_deleted()).then(|| uid.clone())
+            (missing && entry.pv_deleted()).then(|| uid.to_string())
         });
         looked_at.collect()
     }

@@ -85,7 +85,7 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     let unwanted = ClaimSnapshot { interest: Interest::None, ..suspect };
     assert_eq!(planned(&unwanted, Some(immediate.clone())), "drop");
     let mut handed_on = (*here.claim).clone();
-    handed_on.metadata.annotations = None;
+    handed_on.metadata.annotations = crate::kube::objects::StringMap::default();
     assert_eq!(planned(&snapshot(Arc::new(handed_on)), Some(immediate)), "drop");
 }
 

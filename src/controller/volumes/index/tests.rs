@@ -63,8 +63,7 @@ async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
     );
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
-    kept.metadata.finalizers =
-        Some(vec![crate::controller::volumes::finalizer::PROTECTION.to_owned()]);
+    kept.metadata.finalizers = vec![crate::controller::volumes::finalizer::PROTECTION.into()];
     assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"]);
 }
 
@@ -83,7 +82,7 @@ async fn only_the_first_snapshot_soon_after_an_event_is_fresh() {
 }
 
 fn in_version(version: &str, mut volume: Volume) -> Volume {
-    volume.metadata.resource_version = Some(version.to_owned());
+    volume.metadata.resource_version = Some(version.into());
     volume
 }
 

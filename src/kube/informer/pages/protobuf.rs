@@ -64,7 +64,7 @@ impl Reader {
 
     /// Reads the next part; returns none if more bytes are needed for it.
     pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
-        if self.place == Place::Envelope && !self.read_envelope(&V::kind(&()))? {
+        if self.place == Place::Envelope && !self.read_envelope(V::KIND)? {
             return Ok(None);
         }
         while let Some(field) = self.field()? {

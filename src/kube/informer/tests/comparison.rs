@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, pin::pin};
 
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api,
     runtime::{
@@ -48,17 +49,19 @@ impl Engine {
     }
 }
 
-/// Passes the events of kube-rs's `watcher` to `handler`.
+/// Passes the events of kube-rs's `watcher` to `handler`, with the view of each claim.
 async fn run_watcher(client: &Client, handler: impl Fn(InformerEvent<Claim>)) {
     let config = watcher::Config::default().timeout(240).page_size(2);
-    let mut events = pin!(watcher(Api::all(client.kube()), config).default_backoff());
+    let api = Api::<PersistentVolumeClaim>::all(client.kube());
+    let mut events = pin!(watcher(api, config).default_backoff());
+    let view = |claim| serde_json::from_value(json!(claim)).unwrap();
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => handler(InformerEvent::Init),
-            Ok(Event::InitApply(claim)) => handler(InformerEvent::InitApply(claim)),
+            Ok(Event::InitApply(claim)) => handler(InformerEvent::InitApply(view(claim))),
             Ok(Event::InitDone) => handler(InformerEvent::InitDone),
-            Ok(Event::Apply(claim)) => handler(InformerEvent::Apply(claim)),
-            Ok(Event::Delete(claim)) => handler(InformerEvent::Delete(claim)),
+            Ok(Event::Apply(claim)) => handler(InformerEvent::Apply(view(claim))),
+            Ok(Event::Delete(claim)) => handler(InformerEvent::Delete(view(claim))),
             Err(_) => {}
         }
     }

@@ -16,7 +16,7 @@ fn to_json(message: &[u8], table: Table) -> Result<Json, Fault> {
 
 /// The view of an object, read from JSON and from protobuf.
 fn both<V: View>(object: &Json, table: Table) -> [V; 2] {
-    let message = self::object(&V::kind(&()), object).unwrap();
+    let message = self::object(V::KIND, object).unwrap();
     [serde_json::from_value(object.clone()).unwrap(), read(&message, table).unwrap()]
 }
 
@@ -78,7 +78,7 @@ fn collect_missing(object: &Json, read: &Json, path: &str, missing: &mut Vec<Str
 
 /// The paths of members of an object that are skipped.
 fn skipped<V: View>(object: &Json, table: Table) -> String {
-    let message = self::object(&V::kind(&()), object).unwrap();
+    let message = self::object(V::KIND, object).unwrap();
     missing(object, &to_json(&message, table).unwrap()).join(" ")
 }
 

@@ -140,7 +140,7 @@ async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
     let index = lead(index_of_node(Some("n1")));
     for (uid, selected) in [("ours", Some("n1")), ("free", None)] {
         let mut claim = on_node(uid, selected, None);
-        claim.metadata.finalizers = Some(vec![status::FINALIZER.to_owned()]);
+        claim.metadata.finalizers = vec![status::FINALIZER.into()];
         index.on_event(InformerEvent::Apply(claim));
         assert!(!index.snapshot(uid).unwrap().state.is_open(), "{uid}");
     }

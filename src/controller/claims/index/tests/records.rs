@@ -192,7 +192,7 @@ async fn a_bound_claim_is_kept_until_its_record_is_removed() {
     assert_eq!(index.on_event(InformerEvent::Apply(claim.clone())), ["u"]);
     let view = index.snapshot("u").unwrap();
     assert!(view.is_protected() && !view.state.is_open() && !view.is_wanted());
-    claim.metadata.finalizers = None;
+    claim.metadata.finalizers.clear();
     index.on_event(InformerEvent::Apply(claim));
     assert!(index.is_empty());
 }
