@@ -47,6 +47,7 @@ use crate::{
     },
     leader,
     metrics::Metrics,
+    mutations::{self, Mutation},
     nodes::{NodeChange, Nodes},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
     source_protection,
@@ -107,8 +108,10 @@ pub async fn run_with_metrics(
     let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
     let program = async {
         match &flags.shadow {
-            None => Program::run(&flags, &env, metrics, &tasks, &stop).await,
-            Some(_) => shadow::run(&flags, &env, metrics, &tasks, &stop).await,
+            Some(_) if !mutations::is_on(Mutation::ShadowWorks) => {
+                shadow::run(&flags, &env, metrics, &tasks, &stop).await
+            }
+            _ => Program::run(&flags, &env, metrics, &tasks, &stop).await,
         }
     };
     tokio::select! {

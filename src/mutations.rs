@@ -57,11 +57,15 @@ pub enum Mutation {
     UnsentIsOpen,
     /// A new leader deletes volumes by the attachments that it listed as a standby.
     StandbysAttachments,
+    /// With `--shadow` the process works as without.
+    ShadowWorks,
+    /// Shadow mode does not compare the reclaim policy.
+    PolicyNotCompared,
 }
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::MarkedLate,
         Self::LocalStatusIsFinal,
         Self::FinalClosesOpenCall,
@@ -86,6 +90,8 @@ impl Mutation {
         Self::RecordOnBoundClaim,
         Self::UnsentIsOpen,
         Self::StandbysAttachments,
+        Self::ShadowWorks,
+        Self::PolicyNotCompared,
     ];
 }
 

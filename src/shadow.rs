@@ -128,6 +128,11 @@ impl Shadow {
 
     /// Starts the watches and the workers.
     pub fn start(&self) {
+        let Worker { tracker, metrics, .. } = self.worker.clone();
+        self.metrics.before_scrape(move || {
+            let (claims, deletions) = tracker.lock().kept();
+            metrics.kept(claims, deletions);
+        });
         self.watch_classes();
         self.watch_claims();
         self.watch_volumes();
@@ -220,8 +225,9 @@ impl Shadow {
             InformerEvent::Delete(claim) => {
                 tracker.lock().claim_deleted(claim.uid(), Instant::now());
             }
-            // A claim whose deletion is missed is forgotten in time.
-            InformerEvent::Init | InformerEvent::InitDone | InformerEvent::Unreadable { .. } => {}
+            InformerEvent::Init => tracker.lock().claims_listing(),
+            InformerEvent::InitDone => tracker.lock().claims_listed(Instant::now()),
+            InformerEvent::Unreadable { .. } => {}
         }
     }
 

@@ -276,6 +276,25 @@ async fn a_volume_that_was_not_provisioned_is_not_compared() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_that_was_provisioned_for_an_earlier_claim_is_not_compared() {
+    let simulation = Simulation::new(14);
+    let mut volume = support::simulation::foreign_volume("mine", "", "h");
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
+    volume["spec"]["claimRef"] = Value::Null;
+    simulation.create(&volume);
+    sleep(Duration::from_secs(5)).await;
+    let shadow = simulation.start_shadow(&[]);
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(5)).await;
+    let named = json!({"spec": {"volumeName": "pvc-mine"}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &named).unwrap();
+    sleep(Duration::from_secs(5)).await;
+    for subject in ["volume", "served_there"] {
+        assert_eq!(results(&shadow, subject, "same") + others(&shadow, subject), 0, "{subject}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_was_due_is_the_same_and_another_one_is_unknown() {
     let simulation = Simulation::new(9);
     let shadow = simulation.start_shadow(&[]);

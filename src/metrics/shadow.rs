@@ -1,14 +1,15 @@
 //! Shadow mode.
 
-use prometheus::{Error, IntCounterVec};
+use prometheus::{Error, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
-/// The results of comparisons.
+/// The results of comparisons, and what is kept for others.
 #[derive(Debug, Clone)]
 pub struct ShadowMetrics {
     results: IntCounterVec,
     differences: IntCounterVec,
+    kept: IntGaugeVec,
 }
 
 /// The label of all other fields.
@@ -48,6 +49,11 @@ impl ShadowMetrics {
                 "With --shadow, the fields in which PersistentVolumes differed from those that this program would have saved.",
                 &["field"],
             )?,
+            kept: families.int_gauge(
+                "provisioner_shadow_kept",
+                "With --shadow, what is kept to be compared: claims without a PersistentVolume (claims), and PersistentVolumes that are to be deleted (deletions).",
+                &["kind"],
+            )?,
         };
         metrics.begin(subjects, agreements);
         Ok(metrics)
@@ -68,6 +74,13 @@ impl ShadowMetrics {
     /// There was a result.
     pub fn result(&self, subject: &str, agreement: &str) {
         self.results.with_label_values(&[subject, agreement]).inc();
+    }
+
+    /// Sets how many claims and deletions are kept.
+    #[allow(clippy::cast_possible_wrap)] // counts of things in memory
+    pub fn kept(&self, claims: usize, deletions: usize) {
+        self.kept.with_label_values(&["claims"]).set(claims as i64);
+        self.kept.with_label_values(&["deletions"]).set(deletions as i64);
     }
 
     /// Two PersistentVolumes differed in the field at this path.

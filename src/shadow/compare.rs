@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
-    controller::volumes::finalizer::PROTECTION, kube::quantity::Quantity, plain_text::cut,
+    controller::volumes::finalizer::PROTECTION,
+    kube::quantity::Quantity,
+    mutations::{self, Mutation},
+    plain_text::cut,
 };
 
 /// The most differences that are kept of one PersistentVolume.
@@ -51,7 +54,7 @@ const IGNORED: &[&str] = &[
 const ADDED: &[(&str, &str)] = &[
     ("metadata.annotations[pv.kubernetes.io/bound-by-controller]", "yes"),
     ("metadata.finalizers[kubernetes.io/pv-protection]", "present"),
-    ("spec.persistentVolumeReclaimPolicy", "Retain"),
+    (POLICY, "Retain"),
     ("spec.volumeMode", "Filesystem"),
     ("spec.azureDisk.fsType", "ext4"),
 ];
@@ -77,14 +80,19 @@ const FOREIGN: &[&str] = &[
     "metadata.ownerReferences",
 ];
 
+/// The reclaim policy.
+const POLICY: &str = "spec.persistentVolumeReclaimPolicy";
+
 /// The size, which the API server writes in its shortest form.
 const CAPACITY: &str = "spec.capacity.storage";
 
 /// The differences, by field.
 pub(super) fn differences(expected: &Value, found: &Value) -> Vec<Difference> {
+    let is_terminating = found.pointer("/metadata/deletionTimestamp").is_some();
     let (mut expected, found) = (fields(expected), fields(found));
-    // It is removed as soon as a volume that is kept is seen.
-    if found.get("spec.persistentVolumeReclaimPolicy").is_none_or(|policy| policy != "Delete") {
+    let policy = found.get(POLICY);
+    // It is removed as soon as a volume that is kept is seen, and after the volume is deleted.
+    if is_terminating || policy.is_none_or(|policy| policy != "Delete") {
         let finalizer = format!("metadata.finalizers[{PROTECTION}]");
         if !found.contains_key(&finalizer) {
             expected.remove(&finalizer);
@@ -107,7 +115,8 @@ fn difference(path: &str, expected: Option<&String>, found: Option<&String>) -> 
         let is_zero = |value: &String| ["0", "false", ""].contains(&value.as_str());
         found.is_none() && !path.contains('[') && expected.is_some_and(is_zero)
     };
-    let is_same = expected == found || is_left_out() || is_same_size();
+    let is_skipped = path == POLICY && mutations::is_on(Mutation::PolicyNotCompared);
+    let is_same = is_skipped || expected == found || is_left_out() || is_same_size();
     if is_same || is_added() || is_of_driver(path) {
         return None;
     }
@@ -251,6 +260,14 @@ mod tests {
         let mut found = expected.clone();
         found["metadata"]["finalizers"] = json!([]);
         assert_eq!(differences(&expected, &found), []);
+    }
+
+    #[test]
+    fn a_volume_that_is_deleted_already_has_lost_the_protection_finalizer() {
+        let mut found = with("/metadata/finalizers", json!(["kubernetes.io/pv-protection"]));
+        assert_eq!(differences(&volume(), &found).len(), 1, "somebody has removed it");
+        found["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(differences(&volume(), &found), []);
     }
 
     #[test]

@@ -59,6 +59,15 @@ pub(super) struct Judgement {
     pub(super) fields: Vec<String>,
 }
 
+/// Why a difference may say nothing about the provisioners.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Doubts {
+    /// The class has changed since this program began to look at the claim.
+    pub(super) class_changed: bool,
+    /// This program looked at the claim only when its PersistentVolume was there.
+    pub(super) looked_late: bool,
+}
+
 /// A row of docs/differences.md that a comparison can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Documented {
@@ -181,31 +190,37 @@ impl Judgement {
         }
     }
 
-    /// The claim has the PersistentVolume `found`. `has_changed`: its class has changed since this program
-    /// began to look at the claim, so that a difference may come from that.
+    /// The claim has the PersistentVolume `found`.
     pub(super) fn of_volume(
         settings: &ProvisionerSettings,
         expectation: &Expectation,
         found: &Value,
-        has_changed: bool,
+        doubts: Doubts,
     ) -> Self {
         let judged = match expectation {
             Expectation::Provision(prediction) => Self::of_prediction(settings, prediction, found),
-            Expectation::Refuse(why, row) => {
-                Self::new(Subject::ServedThere, Agreement::Unexplained)
-                    .because(format!(
-                        "this program would have left the claim without a volume: {why}"
-                    ))
-                    .documented(*row)
-            }
+            Expectation::Refuse(why, row) => Self::of_refusal(why, *row, doubts),
             Expectation::Unknown(why) => Self::new(Subject::Volume, Agreement::Unknown)
                 .because(format!("this program's request is not known: {why}")),
         };
-        if has_changed && judged.agreement == Agreement::Unexplained {
+        if doubts.class_changed && judged.agreement == Agreement::Unexplained {
             let judged = Self { agreement: Agreement::Unknown, ..judged };
             return judged.because("the class was changed meanwhile");
         }
         judged
+    }
+
+    fn of_refusal(why: &str, row: Option<Documented>, doubts: Doubts) -> Self {
+        let judged = |agreement| {
+            Self::new(Subject::ServedThere, agreement)
+                .because(format!("this program would have left the claim without a volume: {why}"))
+        };
+        if doubts.looked_late {
+            return judged(Agreement::Unknown).because(
+                "it looked at the claim only after its PersistentVolume was saved: that may have come since",
+            );
+        }
+        judged(Agreement::Unexplained).documented(row)
     }
 
     fn of_prediction(
@@ -362,6 +377,21 @@ mod tests {
             (Unpredicted::SizeOverflow("small".into()), Agreement::Documented),
         ] {
             assert_eq!(Judgement::of_unpredicted(&why).agreement, agreement, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_after_the_claim_was_served_is_unknown() {
+        let deleted = Some(Documented::DeletedClaims);
+        for (row, looked_late, agreement) in [
+            (None, false, Agreement::Unexplained),
+            (deleted, false, Agreement::Documented),
+            (None, true, Agreement::Unknown),
+            (deleted, true, Agreement::Unknown),
+        ] {
+            let doubts = Doubts { looked_late, ..Doubts::default() };
+            let judged = Judgement::of_refusal("no snapshot", row, doubts);
+            assert_eq!(judged.agreement, agreement, "{row:?} {looked_late}");
         }
     }
 

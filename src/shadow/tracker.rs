@@ -59,8 +59,20 @@ struct KeptClaim {
     /// The name of its PersistentVolume.
     volume: Option<String>,
     class_changed: bool,
-    /// Whether there is a result. Kept until the claim is bound, so that it is not compared again.
-    is_done: bool,
+    /// Whether the list in progress contained it.
+    is_listed: bool,
+    stage: Stage,
+}
+
+/// Where a claim stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is not compared yet, and was not seen bound.
+    Unbound,
+    /// It is not compared yet, and was seen bound.
+    Bound,
+    /// It is compared. Kept until it is bound, so that it is not compared again.
+    Done,
 }
 
 #[derive(Debug)]
@@ -85,6 +97,18 @@ pub(super) struct Task {
 impl Tracker {
     // === claims ===
 
+    /// Another list of claims begins.
+    pub(super) fn claims_listing(&mut self) {
+        self.claims.values_mut().for_each(|kept| kept.is_listed = false);
+    }
+
+    /// All claims are listed: the others were deleted.
+    pub(super) fn claims_listed(&mut self, now: Instant) {
+        for kept in self.claims.values_mut().filter(|kept| !kept.is_listed) {
+            kept.deleted.get_or_insert(now);
+        }
+    }
+
     /// A claim was created or changed. Returns whether there is something to do for it.
     pub(super) fn claim_applied(
         &mut self,
@@ -96,14 +120,15 @@ impl Tracker {
         let Some(kept) = self.claims.get_mut(&uid) else {
             return identity.owns_claim(&claim) && claim.is_unbound() && self.keep(uid, claim, now);
         };
-        if kept.is_done {
+        kept.is_listed = true;
+        if kept.is_done() {
             if !claim.is_unbound() {
                 self.claims.remove(&uid);
             }
             return false;
         }
         match claim.spec.volume_name.clone().filter(|name| !name.is_empty()) {
-            Some(volume) => kept.volume = Some(volume),
+            Some(volume) => (kept.volume, kept.stage) = (Some(volume), Stage::Bound),
             // A call that may run is not ended by the deletion of its claim.
             None if claim.is_terminating() && kept.would_be_provisioned() => {}
             None if kept.volume.is_none() => {
@@ -128,7 +153,8 @@ impl Tracker {
             expectation: None,
             volume: None,
             class_changed: false,
-            is_done: false,
+            is_listed: true,
+            stage: Stage::Unbound,
         };
         self.claims.insert(uid, kept);
         true
@@ -144,7 +170,7 @@ impl Tracker {
     /// A class was created, changed or deleted. Returns the claims of that class.
     pub(super) fn class_changed(&mut self, class: &str, was_listed: bool) -> Vec<String> {
         let of_class = |(_, kept): &(&String, &mut KeptClaim)| {
-            !kept.is_done && class_of_claim(&kept.claim) == class
+            !kept.is_done() && class_of_claim(&kept.claim) == class
         };
         let claims = self.claims.iter_mut().filter(of_class);
         let change = |(uid, kept): (&String, &mut KeptClaim)| {
@@ -160,7 +186,7 @@ impl Tracker {
 
     /// What to do for the claim; `None` if there is nothing.
     pub(super) fn task(&self, uid: &str) -> Option<Task> {
-        let kept = self.claims.get(uid).filter(|kept| !kept.is_done)?;
+        let kept = self.claims.get(uid).filter(|kept| !kept.is_done())?;
         Some(Task {
             claim: Arc::clone(&kept.claim),
             expectation: kept.expectation.clone(),
@@ -185,11 +211,14 @@ impl Tracker {
 
     /// The claim was compared. Returns whether that is new.
     pub(super) fn finish(&mut self, uid: &str) -> bool {
-        let Some(kept) = self.claims.get_mut(uid).filter(|kept| !kept.is_done) else {
+        let Some(kept) = self.claims.get_mut(uid).filter(|kept| !kept.is_done()) else {
             return false;
         };
-        kept.is_done = true;
-        kept.expectation = None;
+        if kept.stage == Stage::Bound {
+            self.claims.remove(uid);
+        } else {
+            (kept.stage, kept.expectation) = (Stage::Done, None);
+        }
         true
     }
 
@@ -217,7 +246,7 @@ impl Tracker {
     ) -> Option<String> {
         self.note_due(volume.name(), plan, now);
         let uid = &volume.spec.claim_ref.as_ref()?.uid;
-        let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done)?;
+        let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done())?;
         kept.volume = Some(volume.name().to_owned());
         Some(uid.clone())
     }
@@ -292,6 +321,11 @@ impl Tracker {
         });
     }
 
+    /// How many claims and due deletions are kept.
+    pub(super) fn kept(&self) -> (usize, usize) {
+        (self.claims.len(), self.deletions.len())
+    }
+
     /// The report.
     pub(super) fn report(&self) -> ShadowReport {
         let total = |(&(subject, agreement), &count): (&(Subject, Agreement), &u64)| Total {
@@ -301,7 +335,7 @@ impl Tracker {
         };
         ShadowReport {
             totals: self.totals.iter().map(total).collect(),
-            waiting_claims: self.claims.values().filter(|kept| !kept.is_done).count(),
+            waiting_claims: self.claims.values().filter(|kept| !kept.is_done()).count(),
             due_deletions: self.deletions.len(),
             not_kept: self.not_kept,
             rows: self.rows.iter().cloned().collect(),
@@ -317,13 +351,17 @@ impl DueDeletion {
 }
 
 impl KeptClaim {
+    fn is_done(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
     fn would_be_provisioned(&self) -> bool {
         matches!(self.expectation.as_deref(), Some(Expectation::Provision(_)))
     }
 
     /// The result if the claim got no volume. A deleted claim says nothing.
     fn unserved(&self) -> Option<(String, Judgement)> {
-        let is_open = !self.is_done && self.deleted.is_none() && self.volume.is_none();
+        let is_open = !self.is_done() && self.deleted.is_none() && self.volume.is_none();
         let expectation = self.expectation.as_deref().filter(|_| is_open)?;
         Some((claim_name(&self.claim), Judgement::of_unserved(expectation)))
     }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 
 use super::{
-    judgement::{Agreement, Documented, Expectation, Judgement},
+    judgement::{Agreement, Documented, Doubts, Expectation, Judgement},
     tracker::{Task, Tracker, claim_name},
 };
 use crate::{
@@ -121,13 +121,14 @@ impl Worker {
             return Action::Done;
         };
         let judgement = match self.client.get_raw(&Kind::of::<Volume>(), name).await {
-            Ok(found) if !self.is_provisioned(&found) => {
+            Ok(found) if !self.is_provisioned(&found) || is_older(&found, &task.claim) => {
                 self.tracker.lock().ignore(uid);
                 return Action::Done;
             }
             Ok(found) => {
-                let changed = task.class_changed;
-                Judgement::of_volume(&self.settings, expectation, &found, changed)
+                let looked_late = task.expectation.is_none();
+                let doubts = Doubts { class_changed: task.class_changed, looked_late };
+                Judgement::of_volume(&self.settings, expectation, &found, doubts)
             }
             Err(error) if error.is_not_found() => Judgement::of_vanished(),
             Err(error) => {
@@ -136,7 +137,7 @@ impl Worker {
             }
         };
         if self.tracker.lock().finish(uid) {
-            self.record(claim_name(&task.claim), &judgement);
+            self.record_of(claim_name(&task.claim), Some(volume), &judgement);
         }
         Action::Done
     }
@@ -150,6 +151,11 @@ impl Worker {
 
     /// Counts, logs and keeps a result.
     pub(super) fn record(&self, object: String, judgement: &Judgement) {
+        self.record_of(object, None, judgement);
+    }
+
+    /// The same for a claim with this PersistentVolume.
+    fn record_of(&self, object: String, volume: Option<&str>, judgement: &Judgement) {
         let Judgement { subject, agreement, reasons, fields, .. } = judgement;
         self.metrics.result(subject.label(), agreement.words());
         for field in fields {
@@ -157,17 +163,25 @@ impl Worker {
         }
         let (subject, words) = (subject.words(), agreement.words());
         match agreement {
-            Agreement::Same => tracing::debug!(object, subject, ?reasons, "compared: same"),
+            Agreement::Same => tracing::debug!(object, volume, subject, ?reasons, "compared: same"),
             Agreement::Unexplained => {
-                tracing::warn!(object, subject, ?reasons, "compared: {words}");
+                tracing::warn!(object, volume, subject, ?reasons, "compared: {words}");
             }
             Agreement::Documented | Agreement::Unknown => {
-                tracing::info!(object, subject, ?reasons, "compared: {words}");
+                tracing::info!(object, volume, subject, ?reasons, "compared: {words}");
             }
         }
         let time = format!("{:.0}", self.clock.wall());
         self.tracker.lock().record(object, judgement, time);
     }
+}
+
+/// Whether the PersistentVolume existed before its claim, so that it was made for another one.
+fn is_older(volume: &serde_json::Value, claim: &Claim) -> bool {
+    let created = volume.pointer("/metadata/creationTimestamp").and_then(|time| time.as_str());
+    let created = created.and_then(|time| time.parse::<jiff::Timestamp>().ok());
+    let claimed = claim.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    created.zip(claimed).is_some_and(|(created, claimed)| created < claimed)
 }
 
 /// Whether what is known of the claim suffices. A claim that has a volume although this program would not

@@ -6,7 +6,7 @@ use super::{
     cluster::SELECTED_NODE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
-    external_provisioner,
+    external_provisioner::{self, Made},
     ledger::text,
     naming::Naming,
     nodes,
@@ -233,7 +233,7 @@ fn of_claim_in_the_making(core: &Core, dice: &Dice) -> Option<(String, Value)> {
     let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
     let handle = handle_of(core, dice, &claim);
     let name = name_of(image_of(&handle)).to_owned();
-    Some((name.clone(), external_provisioner::volume(&name, &handle, &claim, &class)))
+    Some((name.clone(), external_provisioner::volume(&name, &Made::of(&handle), &claim, &class)))
 }
 
 /// The PersistentVolume of a claim whose volume is being made comes from a backup, to be deleted
@@ -242,7 +242,7 @@ pub(crate) fn restore_unsaved(core: &Core, image: &str, claim: &Value) -> Option
     let mut class = core.api.get("StorageClass", "", text(claim, "/spec/storageClassName"))?;
     class["reclaimPolicy"] = json!("Delete");
     let (name, handle) = (name_of(image), handle(text(&class, "/parameters/cluster"), image));
-    let mut volume = external_provisioner::volume(name, &handle, claim, &class);
+    let mut volume = external_provisioner::volume(name, &Made::of(&handle), claim, &class);
     volume["metadata"]["annotations"][BY_HAND] = json!("yes");
     core.api.create(&volume).ok()?;
     core.ledger.log(&format!("admin: restores {name} from a backup"));

@@ -16,6 +16,7 @@ use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
+    agreement::Agreements,
     asking::Asking,
     calls::Calls,
     copying::Copying,
@@ -52,6 +53,7 @@ pub(crate) struct Core {
     pub ledger: Ledger,
     pub looks: Looks,
     pub asking: Asking,
+    pub agreements: Agreements,
     /// The nodes that have left for ever, and all that was on them.
     pub lost: Mutex<BTreeSet<String>>,
     /// Whether all trouble is over.
@@ -93,6 +95,7 @@ impl Core {
             ledger: Ledger::new(),
             looks: Looks::default(),
             asking: Asking::default(),
+            agreements: Agreements::default(),
             lost: Mutex::default(),
             healed: AtomicBool::new(false),
             forbidden: Mutex::default(),
@@ -136,6 +139,9 @@ impl Core {
     pub(crate) fn observe(&self) {
         self.ledger.catch_up(&self.api);
         self.asking.catch_up(&self.api, self.plan.copies);
+        if self.plan.shadow {
+            self.agreements.catch_up(&self.api);
+        }
     }
 
     /// Whether what has this handle was on a node that has left for ever.

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use testkit::driver;
 use tokio::time::sleep;
 
-use super::{core::Core, dice::Dice, driver::Driver};
+use super::{core::Core, dice::Dice};
 
 const KINDS: [&str; 4] =
     ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims", "storageclasses"];
@@ -66,7 +65,7 @@ pub(crate) async fn quota(core: Arc<Core>) {
 }
 
 /// Takes the driver's process on `host` down now and then, until all is healed.
-pub(crate) async fn outages(core: Arc<Core>, host: String, driver: Arc<driver::Host<Driver>>) {
+pub(crate) async fn outages(core: Arc<Core>, host: String, down: impl Fn(), up: impl Fn()) {
     let dice = Dice::new(core.seed, &format!("outages {host}"));
     while !core.is_healed() {
         sleep(dice.stretch(2_000..60_000)).await;
@@ -74,10 +73,9 @@ pub(crate) async fn outages(core: Arc<Core>, host: String, driver: Arc<driver::H
             return;
         }
         core.ledger.log(&format!("disruption: the driver on {host} goes down"));
-        driver.stop();
-        driver.backend().forget();
+        down();
         sleep(dice.stretch(10..10_000)).await;
         core.ledger.log(&format!("disruption: the driver on {host} comes back"));
-        driver.start();
+        up();
     }
 }

@@ -31,6 +31,7 @@ use super::{
     ledger::Removal,
     looks,
     nodes::ZONE,
+    plan::Plan,
     process::Life,
     storage::{handle, image_of, node_of},
 };
@@ -82,6 +83,48 @@ pub(crate) const NO_SOURCE: &str = "there is nothing to copy:";
 
 /// The text of an answer that never arrives.
 const LOST: &str = "lost";
+
+/// What the driver says of itself.
+pub(crate) fn info() -> GetPluginInfoResponse {
+    GetPluginInfoResponse { name: DRIVER.to_owned(), ..GetPluginInfoResponse::default() }
+}
+
+/// What it can do.
+pub(crate) fn plugin_capabilities(plan: &Plan) -> GetPluginCapabilitiesResponse {
+    let capabilities = services(plan).map(|able| PluginCapability {
+        r#type: Some(plugin_capability::Type::Service(Service { r#type: able.into() })),
+    });
+    GetPluginCapabilitiesResponse { capabilities: capabilities.collect() }
+}
+
+/// What its controller can do.
+pub(crate) fn controller_capabilities(plan: &Plan) -> ControllerGetCapabilitiesResponse {
+    let capabilities = calls(plan).map(|able| ControllerServiceCapability {
+        r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
+    });
+    ControllerGetCapabilitiesResponse { capabilities: capabilities.collect() }
+}
+
+/// The names of all that in the CSI specification.
+pub(crate) fn capability_names(plan: &Plan) -> Vec<&'static str> {
+    let services = services(plan).map(|able| able.as_str_name());
+    services.chain(calls(plan).map(|able| able.as_str_name())).collect()
+}
+
+fn services(plan: &Plan) -> impl Iterator<Item = service::Type> + use<> {
+    let zones = plan.topology.then_some(service::Type::VolumeAccessibilityConstraints);
+    std::iter::once(service::Type::ControllerService).chain(zones)
+}
+
+fn calls(plan: &Plan) -> impl Iterator<Item = rpc::Type> + use<> {
+    let attaches = plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
+    let copies = [rpc::Type::CloneVolume, rpc::Type::CreateDeleteSnapshot];
+    let has_copies = plan.copies;
+    let copies = copies.into_iter().filter(move |_| has_copies);
+    let capacity = plan.local.then_some(rpc::Type::GetCapacity);
+    let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches).chain(copies);
+    able.chain(capacity)
+}
 
 /// One replica's driver.
 pub(crate) struct Driver(Arc<Inner>);
@@ -371,17 +414,11 @@ impl Drop for Job {
 
 impl Backend for Driver {
     async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        Ok(GetPluginInfoResponse { name: DRIVER.to_owned(), ..GetPluginInfoResponse::default() })
+        Ok(info())
     }
 
     async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        let zones = self.0.core.plan.topology;
-        let zones = zones.then_some(service::Type::VolumeAccessibilityConstraints);
-        let able = std::iter::once(service::Type::ControllerService).chain(zones);
-        let capabilities = able.map(|able| PluginCapability {
-            r#type: Some(plugin_capability::Type::Service(Service { r#type: able.into() })),
-        });
-        Ok(GetPluginCapabilitiesResponse { capabilities: capabilities.collect() })
+        Ok(plugin_capabilities(&self.0.core.plan))
     }
 
     async fn probe(&self) -> Answer<ProbeResponse> {
@@ -389,17 +426,7 @@ impl Backend for Driver {
     }
 
     async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        let plan = &self.0.core.plan;
-        let attaches = plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
-        let copies = [rpc::Type::CloneVolume, rpc::Type::CreateDeleteSnapshot];
-        let copies = copies.into_iter().filter(|_| plan.copies);
-        let capacity = plan.local.then_some(rpc::Type::GetCapacity);
-        let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches).chain(copies);
-        let able = able.chain(capacity);
-        let capabilities = able.map(|able| ControllerServiceCapability {
-            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
-        });
-        Ok(ControllerGetCapabilitiesResponse { capabilities: capabilities.collect() })
+        Ok(controller_capabilities(&self.0.core.plan))
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

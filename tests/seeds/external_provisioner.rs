@@ -1,24 +1,29 @@
-//! A coarse model of external-provisioner, which leads for a turn in between.
+//! A model of external-provisioner, which leads for a turn in between.
 //!
-//! It knows nothing of our records, and is killed at some await. What
-//! it leaves behind is not ours to answer for.
+//! It knows nothing of our records, and is killed at some await. What it leaves behind is not ours to
+//! answer for. Coarse in what it does, but not in what it saves: its PersistentVolumes have all
+//! the fields that v6.3.0 writes, from its description and not by our code, so that shadow mode has something
+//! to compare.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use testkit::driver::{
-    Backend as _, Call,
-    proto::{CapacityRange, CreateVolumeRequest, DeleteVolumeRequest},
+    self, Backend as _, Call,
+    proto::{
+        CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement,
+    },
 };
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
+    binder::class_of,
     cluster::SELECTED_NODE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::{is_attached, text},
     naming::Naming,
-    nodes,
+    nodes::ZONE,
     process::{EXTERNAL_PROVISIONER, Life},
     replica::Replica,
     storage::{image_of, node_of},
@@ -135,7 +140,10 @@ impl ExternalProvisioner<'_> {
         if !waits || unscheduled {
             return None;
         }
-        let request = request(&name, &class, api.get("Secret", NAMESPACE, "key").as_ref())?;
+        let mut request = request(&name, &class, api.get("Secret", NAMESPACE, "key").as_ref())?;
+        if self.core.plan.topology {
+            request.accessibility_requirements = requirement(&claim);
+        }
         let call = Call { request, time_left: Some(TIMEOUT) };
         let answer = timeout(TIMEOUT, self.replica.driver.backend().create_volume(call)).await;
         let made = answer.ok()?.ok()?.volume?;
@@ -143,11 +151,12 @@ impl ExternalProvisioner<'_> {
         if made.volume_id.is_empty() || made.capacity_bytes == 1 {
             return None;
         }
-        let volume = volume(&name, &made.volume_id, &claim, &class);
+        let made = Made::answered(made);
+        let volume = volume(&name, &made, &claim, &class);
         if api.create(&volume).is_ok() {
             let line = format!("{} saves {name}", self.life.name());
             self.core.ledger.log(&line);
-            self.core.ledger.saved(self.life.name(), &name, &made.volume_id, true);
+            self.core.ledger.saved(self.life.name(), &name, &made.handle, true);
             self.core.observe();
         }
         Some(())
@@ -214,21 +223,168 @@ fn request(name: &str, class: &Value, secret: Option<&Value>) -> Option<CreateVo
     })
 }
 
-/// The PersistentVolume as a provisioner saves it.
-pub(crate) fn volume(name: &str, handle: &str, claim: &Value, class: &Value) -> Value {
-    let (metadata, node) = (&claim["metadata"], node_of(image_of(handle)));
-    json!({
+/// Where the volume is to be: at the node that was selected.
+fn requirement(claim: &Value) -> Option<TopologyRequirement> {
+    let node = claim["metadata"]["annotations"][SELECTED_NODE].as_str()?;
+    let place = Topology { segments: [(ZONE.to_owned(), node.to_owned())].into_iter().collect() };
+    Some(TopologyRequirement { requisite: vec![place.clone()], preferred: vec![place] })
+}
+
+/// What the driver has said of a volume.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    pub handle: String,
+    /// Its size in bytes; the requested one where that is 0.
+    pub bytes: i64,
+    pub context: BTreeMap<String, String>,
+    /// The places that reach it.
+    pub places: Vec<BTreeMap<String, String>>,
+}
+
+impl Made {
+    /// What it would have said of what it calls so.
+    pub(crate) fn of(handle: &str) -> Self {
+        let node = node_of(image_of(handle)).map(str::to_owned);
+        let places = node.map(|node| BTreeMap::from([(ZONE.to_owned(), node)]));
+        let (handle, places) = (handle.to_owned(), places.into_iter().collect());
+        Self { handle, bytes: 1 << 30, places, ..Self::default() }
+    }
+
+    fn answered(volume: driver::proto::Volume) -> Self {
+        let places = volume.accessible_topology.into_iter();
+        Self {
+            handle: volume.volume_id,
+            bytes: volume.capacity_bytes,
+            context: volume.volume_context.into_iter().collect(),
+            places: places.map(|place| place.segments.into_iter().collect()).collect(),
+        }
+    }
+
+    /// What it must have said for this PersistentVolume.
+    pub(crate) fn shown_by(volume: &Value) -> Self {
+        let attributes = volume["spec"]["csi"]["volumeAttributes"].as_object();
+        let context = attributes.into_iter().flatten().filter(|(key, _)| *key != IDENTITY);
+        let texts = |(key, it): (&String, &Value)| {
+            (key.clone(), it.as_str().unwrap_or_default().to_owned())
+        };
+        let terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].as_array();
+        let place = |term: &Value| {
+            let all = term["matchExpressions"].as_array().into_iter().flatten();
+            all.map(|it| (text(it, "/key").to_owned(), text(it, "/values/0").to_owned())).collect()
+        };
+        Self {
+            handle: text(volume, "/spec/csi/volumeHandle").to_owned(),
+            bytes: bytes(text(volume, "/spec/capacity/storage")),
+            context: context.map(texts).collect(),
+            places: terms.into_iter().flatten().map(place).collect(),
+        }
+    }
+}
+
+/// The attribute that names the process which has provisioned a volume.
+const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+
+/// What a class's parameters say of secrets begins so.
+const RESERVED: &str = "csi.storage.k8s.io/";
+
+/// The secrets that the source names, and how parameters do.
+const SECRETS: [(&str, &str); 5] = [
+    ("controllerPublishSecretRef", "controller-publish-secret"),
+    ("nodeStageSecretRef", "node-stage-secret"),
+    ("nodePublishSecretRef", "node-publish-secret"),
+    ("controllerExpandSecretRef", "controller-expand-secret"),
+    ("nodeExpandSecretRef", "node-expand-secret"),
+];
+
+/// The PersistentVolume that v6.3.0 saves for what the driver has made.
+pub(crate) fn volume(name: &str, made: &Made, claim: &Value, class: &Value) -> Value {
+    let (spec, metadata) = (&claim["spec"], &claim["metadata"]);
+    let requested = bytes(text(claim, "/spec/resources/requests/storage"));
+    let size = if made.bytes == 0 { requested } else { made.bytes };
+    without_nulls(json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "finalizers": [PROTECTION],
-                     "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+                     "annotations": annotations(name, claim, class)},
         "spec": {
-            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "accessModes": spec["accessModes"], "capacity": {"storage": quantity(size)},
+            "mountOptions": class["mountOptions"], "volumeMode": spec["volumeMode"],
             "persistentVolumeReclaimPolicy": class["reclaimPolicy"],
-            "storageClassName": class["metadata"]["name"],
-            "nodeAffinity": node.map(nodes::affinity),
-            "csi": {"driver": DRIVER, "volumeHandle": handle},
+            "storageClassName": class_of(claim),
+            "nodeAffinity": affinity(&made.places), "csi": source(name, made, claim, class),
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                         "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]},
+                         "namespace": metadata["namespace"], "name": metadata["name"],
+                         "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
         },
+    }))
+}
+
+/// Those of the secret for the deletion are there even if there is none.
+fn annotations(name: &str, claim: &Value, class: &Value) -> Value {
+    let secret = secret(name, claim, class, "provisioner-secret").unwrap_or_default();
+    json!({
+        "pv.kubernetes.io/provisioned-by": class["provisioner"],
+        "volume.kubernetes.io/provisioner-deletion-secret-name": secret.0,
+        "volume.kubernetes.io/provisioner-deletion-secret-namespace": secret.1,
     })
+}
+
+fn source(name: &str, made: &Made, claim: &Value, class: &Value) -> Value {
+    let mut attributes = BTreeMap::from([(IDENTITY.to_owned(), format!("1-2-{DRIVER}"))]);
+    attributes.extend(made.context.clone());
+    let is_block = claim["spec"]["volumeMode"] == "Block";
+    let fs_type = class["parameters"][format!("{RESERVED}fstype")].as_str();
+    let mut source = json!({
+        "driver": DRIVER, "volumeHandle": made.handle, "volumeAttributes": attributes,
+        "fsType": fs_type.filter(|_| !is_block),
+    });
+    for (field, kind) in SECRETS {
+        let secret = secret(name, claim, class, kind);
+        source[field] = json!(secret.map(|(name, of)| json!({"name": name, "namespace": of})));
+    }
+    source
+}
+
+/// The name and namespace of the secret of a kind, as the class's templates say.
+fn secret(volume: &str, claim: &Value, class: &Value, kind: &str) -> Option<(String, String)> {
+    let part = |part: &str| {
+        let template = class["parameters"][format!("{RESERVED}{kind}-{part}")].as_str()?;
+        let template = template.replace("${pv.name}", volume);
+        let template = template.replace("${pvc.name}", text(claim, "/metadata/name"));
+        Some(template.replace("${pvc.namespace}", text(claim, "/metadata/namespace")))
+    };
+    Some((part("name")?, part("namespace")?))
+}
+
+/// Who reaches the volume; nothing without topology.
+fn affinity(places: &[BTreeMap<String, String>]) -> Value {
+    let is_in = |(key, value)| json!({"key": key, "operator": "In", "values": [value]});
+    let terms = places.iter().map(|place| {
+        let all: Vec<Value> = place.iter().map(is_in).collect();
+        json!({"matchExpressions": all})
+    });
+    let terms: Vec<Value> = terms.collect();
+    if terms.is_empty() {
+        return Value::Null;
+    }
+    json!({"required": {"nodeSelectorTerms": terms}})
+}
+
+/// A size in bytes, of the few forms there are here.
+fn bytes(size: &str) -> i64 {
+    let (number, unit) = size.strip_suffix("Gi").map_or((size, 1), |number| (number, 1 << 30));
+    number.parse::<i64>().map_or(0, |number| number * unit)
+}
+
+/// The same size as it is written.
+fn quantity(bytes: i64) -> String {
+    if bytes % (1 << 30) == 0 { format!("{}Gi", bytes >> 30) } else { bytes.to_string() }
+}
+
+/// Without fields that have no value.
+fn without_nulls(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|_, value| !value.is_null());
+        fields.values_mut().for_each(|value| *value = without_nulls(value.take()));
+    }
+    object
 }

@@ -11,6 +11,7 @@
 
 mod admins;
 mod adversary;
+mod agreement;
 mod asking;
 mod attacher;
 mod binder;
@@ -37,6 +38,7 @@ mod process;
 mod replica;
 mod rest;
 mod run;
+mod shadow;
 mod sizes;
 mod snapshotter;
 mod storage;

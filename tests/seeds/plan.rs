@@ -89,6 +89,8 @@ pub(crate) struct Plan {
     pub local: bool,
     /// Whether a class allows one zone only, where volumes are bound to zones.
     pub confined: bool,
+    /// Whether shadow mode runs beside.
+    pub shadow: bool,
     /// Whether volumes wear the finalizer that keeps them while they are bound.
     pub protects: bool,
 }
@@ -152,7 +154,11 @@ impl Plan {
             nodes: Dice::new(seed, "whether nodes").percent(40),
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),
+            shadow: false,
         };
+        // It is there to look at external-provisioner; with storage on each node it is refused.
+        let share = if plan.external_provisioner { 50 } else { 12 };
+        plan.shadow = !local && Dice::new(seed, "whether shadow").percent(share);
         if local {
             plan.for_local_storage(seed);
         }

@@ -11,6 +11,7 @@ use std::{
 use csi_provisioner::{
     app,
     app::{Env, Host},
+    csi::Connector,
     flags::Flags,
     kube::connection::transport::boxed,
     metrics::Metrics,
@@ -23,7 +24,9 @@ use testkit::driver;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{core::Core, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire};
+use super::{
+    core::Core, dice::Dice, driver::Driver, naming::Naming, plan::Plan, shadow::SHADOW, wire::Wire,
+};
 
 /// What the names of external-provisioner's processes begin with.
 pub(crate) const EXTERNAL_PROVISIONER: &str = "original";
@@ -60,6 +63,12 @@ impl Life {
         Arc::new(Self { name: name.to_owned(), host: elected, start, ..Self::default() })
     }
 
+    /// One that takes no part in the election.
+    pub(crate) fn apart(name: &str) -> Arc<Self> {
+        let start = Some(Instant::now());
+        Arc::new(Self { name: name.to_owned(), start, ..Self::default() })
+    }
+
     /// Its name in the trace.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -68,6 +77,11 @@ impl Life {
     /// Whether it is external-provisioner's.
     pub(crate) fn is_external_provisioner(&self) -> bool {
         self.name.starts_with(EXTERNAL_PROVISIONER)
+    }
+
+    /// Whether it is shadow mode's.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.name.starts_with(SHADOW)
     }
 
     pub(crate) fn elected_host(&self) -> Option<&str> {
@@ -232,6 +246,14 @@ pub(crate) struct Process {
     clock: Arc<CrookedClock>,
 }
 
+/// What a process is started with.
+struct Launch {
+    life: Arc<Life>,
+    host: String,
+    dice: Dice,
+    connector: Connector,
+}
+
 impl Process {
     /// Starts the program on `host` for the `number`th time.
     pub(crate) fn start(
@@ -240,10 +262,38 @@ impl Process {
         number: u64,
         driver: &Arc<driver::Host<Driver>>,
     ) -> Self {
-        let dice = Dice::new(core.seed, &format!("process {host} {number}"));
-        let plan = &core.plan;
-        let life = Life::of(plan, host, &format!("{host}#{number}"));
+        let life = Life::of(&core.plan, host, &format!("{host}#{number}"));
         driver.backend().called_by(&life);
+        let dice = Dice::new(core.seed, &format!("process {host} {number}"));
+        let connector = connector(driver);
+        let launch = Launch { life, host: host.to_owned(), dice, connector };
+        Self::launch(core, launch, |core, dice| {
+            let naming = Naming::of(core.plan.names, dice);
+            core.ledger.log(&format!("{host}#{number} starts, {naming:?}"));
+            (naming, flags(core, host, naming, &[]))
+        })
+    }
+
+    /// Starts the program in shadow mode, with these flags beside those of the others.
+    pub(crate) fn start_shadow(
+        core: &Arc<Core>,
+        life: &Arc<Life>,
+        connector: Connector,
+        naming: Naming,
+        more: &[String],
+    ) -> Self {
+        let dice = Dice::new(core.seed, &format!("process {}", life.name()));
+        let (life, host) = (Arc::clone(life), SHADOW.to_owned());
+        let launch = Launch { life, host, dice, connector };
+        Self::launch(core, launch, |core, _| (naming, flags(core, SHADOW, naming, more)))
+    }
+
+    fn launch(
+        core: &Arc<Core>,
+        launch: Launch,
+        settings: impl FnOnce(&Core, &Dice) -> (Naming, Flags),
+    ) -> Self {
+        let Launch { life, host, dice, connector } = launch;
         let stop = CancellationToken::new();
         let clock = Arc::new(CrookedClock::new(core, &dice));
         let metrics = Metrics::new().unwrap();
@@ -255,20 +305,18 @@ impl Process {
         };
         let env = Env {
             transport: boxed(Wire::new(core, &life)),
-            connector: connector(driver),
+            connector,
             clock,
             random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),
             spawner: Arc::new(Mortals(Arc::clone(&life))),
             host: Host {
-                name: host.to_owned(),
-                pod_uid: plan.pod_uid.then(|| format!("{host}-uid")),
+                pod_uid: core.plan.pod_uid.then(|| format!("{host}-uid")),
+                name: host,
                 ..Host::default()
             },
         };
-        let naming = Naming::of(plan.names, &dice);
+        let (naming, flags) = settings(core, &dice);
         life.names(naming);
-        let flags = flags(core, host, naming);
-        core.ledger.log(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);
         Mortals(life).spawn(
             async move {
@@ -299,7 +347,7 @@ fn identity(host: &str, pod_uid: bool) -> String {
     if pod_uid { format!("{host}_{host}-uid") } else { host.to_owned() }
 }
 
-fn flags(core: &Core, host: &str, naming: Naming) -> Flags {
+fn flags(core: &Core, host: &str, naming: Naming, more: &[String]) -> Flags {
     let plan = &core.plan;
     let mut args = vec![
         "csi-provisioner".to_owned(),
@@ -323,6 +371,7 @@ fn flags(core: &Core, host: &str, naming: Naming) -> Flags {
         args.extend(shared.map(ToOwned::to_owned));
         args.push("--node-deployment-max-delay=5s".to_owned());
     }
+    args.extend_from_slice(more);
     let variable = |name: &str| (name == "NODE_NAME").then(|| host.into());
     Flags::parse(args.into_iter().map(Into::into), variable).unwrap().flags
 }

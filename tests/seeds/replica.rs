@@ -75,7 +75,7 @@ pub(crate) async fn run(core: Arc<Core>, replica: Arc<Replica>) {
         let process = Process::start(&core, &replica.host, number, &replica.driver);
         let life = Arc::clone(&process.life);
         *replica.process.lock() = Some(process);
-        trouble(&core, &dice, &replica).await;
+        trouble(&core, &dice, &replica.process).await;
         life.over().await;
         let outcome = life.outcome();
         core.observe();
@@ -87,9 +87,8 @@ pub(crate) async fn run(core: Arc<Core>, replica: Arc<Replica>) {
 }
 
 /// Troubles the process until it has ended or all is healed.
-async fn trouble(core: &Core, dice: &Dice, replica: &Replica) {
-    let Some((life, stop)) =
-        replica.process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
+pub(crate) async fn trouble(core: &Core, dice: &Dice, process: &Mutex<Option<Process>>) {
+    let Some((life, stop)) = process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
     else {
         return;
     };
@@ -101,7 +100,7 @@ async fn trouble(core: &Core, dice: &Dice, replica: &Replica) {
         match dice.within(0..4) {
             3 if core.plan.jumps => {
                 core.ledger.log(&format!("{}: somebody sets the clock", life.name()));
-                replica.process.lock().iter().for_each(|process| process.set_clock(dice));
+                process.lock().iter().for_each(|process| process.set_clock(dice));
             }
             0 => {
                 core.ledger.log(&format!("{} is killed", life.name()));

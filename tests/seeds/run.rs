@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -10,8 +11,11 @@ use super::{
     disruptions, machines,
     naming::Names,
     neighbour, nodes,
+    process::Process,
     replica::{self, Replica},
-    rest, sizes, snapshotter, suspects, users, victims,
+    rest,
+    shadow::{self, Shadow},
+    sizes, snapshotter, suspects, users, victims,
 };
 
 /// How long everything may take to come to rest.
@@ -65,8 +69,17 @@ async fn live(core: &Arc<Core>) {
         core.spawn(replica::run(Arc::clone(core), Arc::clone(replica)));
         if core.plan.outages {
             let (host, driver) = (replica.host.clone(), Arc::clone(&replica.driver));
-            core.spawn(disruptions::outages(Arc::clone(core), host, driver));
+            let again = Arc::clone(&driver);
+            let down = move || {
+                driver.stop();
+                driver.backend().forget();
+            };
+            core.spawn(disruptions::outages(Arc::clone(core), host, down, move || again.start()));
         }
+    }
+    let shadow = core.plan.shadow.then(|| Shadow::new(core));
+    if let Some(shadow) = &shadow {
+        core.spawn(shadow::run(Arc::clone(core), Arc::clone(shadow)));
     }
     core.spawn(cluster::run(Arc::clone(core)));
     if core.plan.local {
@@ -100,14 +113,17 @@ async fn live(core: &Arc<Core>) {
         nodes::provide(&core.api, &core.plan);
     }
     admins::clear_names(core);
-    come_to_rest(core, &replicas).await;
+    come_to_rest(core, &replicas, shadow.as_deref()).await;
     for replica in &replicas {
-        stop(core, replica).await;
+        stop(core, &replica.process).await;
+    }
+    if let Some(shadow) = shadow {
+        stop(core, &shadow.process).await;
     }
 }
 
 /// Waits until nothing is as it must not be, and stays so.
-async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>]) {
+async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>], shadow: Option<&Shadow>) {
     let start = Instant::now();
     let mut quiet = 0;
     while quiet < 6 {
@@ -118,6 +134,9 @@ async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>]) {
             let process = replica.process.lock();
             unrest.extend(process.iter().flat_map(|process| sizes::unrest(core, process)));
         }
+        let process = shadow.map(|shadow| shadow.process.lock());
+        let process = process.as_ref().and_then(|process| process.as_ref());
+        unrest.extend(process.iter().flat_map(|process| shadow::unrest(core, process)));
         if !unrest.is_empty() && start.elapsed().as_secs() % 120 < 10 {
             users::mend(core);
         }
@@ -148,9 +167,8 @@ fn log_what_stays(core: &Core) {
 
 /// At rest a process has no work, and ends at once on SIGTERM; but where names
 /// collide or are taken it may wait for one.
-async fn stop(core: &Core, replica: &Replica) {
-    let Some((life, stop)) =
-        replica.process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
+async fn stop(core: &Core, process: &Mutex<Option<Process>>) {
+    let Some((life, stop)) = process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
     else {
         return;
     };

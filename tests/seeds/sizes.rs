@@ -37,7 +37,7 @@ pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
 }
 
 /// The sum of a family's gauges.
-fn sum(figures: &str, family: &str) -> u64 {
+pub(crate) fn sum(figures: &str, family: &str) -> u64 {
     let of_family = figures.lines().filter_map(|line| line.strip_prefix(family));
     let gauges = of_family.filter(|rest| rest.starts_with(['{', ' ']));
     gauges.filter_map(|rest| rest.rsplit(' ').next()?.parse::<u64>().ok()).sum()

@@ -184,9 +184,15 @@ fn class(core: &Core, name: &str, turned: bool, cluster: &str) -> Value {
         let term = json!({"key": ZONE, "values": zones(core, name)});
         class["allowedTopologies"] = json!([{"matchLabelExpressions": [term]}]);
     }
+    if name == "kept" {
+        class["mountOptions"] = json!(["noatime"]);
+        class["parameters"]["csi.storage.k8s.io/fstype"] = json!("xfs");
+    }
     if name == "secret" {
         class["parameters"] = json!({
             "of": name, "cluster": cluster, "secret": "right",
+            "csi.storage.k8s.io/node-stage-secret-name": "${pvc.name}",
+            "csi.storage.k8s.io/node-stage-secret-namespace": "${pvc.namespace}",
             "csi.storage.k8s.io/provisioner-secret-name": "key",
             "csi.storage.k8s.io/provisioner-secret-namespace": NAMESPACE,
         });

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use csi_provisioner::controller::claims::call_record;
 use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::Value;
 use testkit::apiserver::{Body, User, refuse, request_info::RequestInfo, status::Status};
 use tokio::{
@@ -31,6 +31,7 @@ use super::{
     ledger::{Recorded, text},
     looks,
     process::Life,
+    shadow,
     storage::image_of,
     watching::{self, WATCHED},
 };
@@ -100,7 +101,7 @@ impl Wire {
     }
 
     fn forbidden(&self, info: &RequestInfo, why: &str) -> Fate {
-        if info.resource == "volumesnapshots" {
+        if info.resource == "volumesnapshots" && !self.life.is_shadow() {
             self.core.copying.forbidden();
         }
         Fate::Refused(Status::forbidden_resource(&info.group, &info.resource, &info.name, why))
@@ -124,6 +125,7 @@ impl Wire {
     /// Carries a request out. A dead process's may be lost, or late by up to a minute.
     async fn carry(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
         let info = RequestInfo::parse(request.method(), request.uri());
+        shadow::check_request(&self.core, &self.life, &info);
         let (fate, asked) = (self.fate(&info), Instant::now());
         sleep(self.latency()).await;
         if self.life.is_dead() {
@@ -140,7 +142,7 @@ impl Wire {
             Fate::Served => {
                 let response = self.watched(&info, self.serve(&info, request).await?);
                 looks::note(&self.core, self.life.name(), &info, asked, response.status());
-                Ok(response)
+                if self.life.is_shadow() { self.shown(&info, response).await } else { Ok(response) }
             }
             Fate::Lost => Err("the connection was cut".into()),
             Fate::Hung(served) => {
@@ -201,6 +203,30 @@ impl Wire {
             return Ok(response);
         }
         Ok(self.watch(info.resource.clone(), response))
+    }
+
+    /// Notes what shadow mode is answered that its results rest on.
+    async fn shown(
+        &self,
+        info: &RequestInfo,
+        response: Response<Body>,
+    ) -> Result<Response<Body>, BoxError> {
+        if info.resource != watching::VOLUMES || response.status() != 200 {
+            return Ok(response);
+        }
+        if info.verb == "list" {
+            self.core.agreements.listed();
+        }
+        if info.verb != "get" {
+            return Ok(response);
+        }
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        self.core.agreements.read(serde_json::from_slice(&body)?);
+        Ok(Response::from_parts(
+            parts,
+            Full::new(body).map_err(|never| match never {}).boxed_unsync(),
+        ))
     }
 
     /// The UID of the PersistentVolume that is about to be deleted.

@@ -133,6 +133,20 @@ async fn a_claim_is_compared_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_compared_claim_is_kept_only_until_it_is_bound() {
+    let mut fixture = Fixture::new();
+    for uid in ["bound-first", "compared-first"] {
+        fixture.claim(uid, "");
+    }
+    fixture.claim("bound-first", "pvc-a");
+    assert!(fixture.tracker.finish("bound-first"));
+    assert!(fixture.tracker.finish("compared-first"));
+    assert_eq!(fixture.tracker.kept().0, 1);
+    fixture.claim("compared-first", "pvc-b");
+    assert_eq!(fixture.tracker.kept().0, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn claims_are_kept_for_an_hour_and_deleted_ones_for_a_minute() {
     let mut fixture = Fixture::new();
     for uid in ["kept", "deleted", "served", "unknown"] {
@@ -152,6 +166,22 @@ async fn claims_are_kept_for_an_hour_and_deleted_ones_for_a_minute() {
     let name = "PersistentVolumeClaim shop/kept";
     assert_eq!(results, [(name, Subject::Unserved, Agreement::Same)]);
     assert!(fixture.tracker.task("kept").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_missing_from_a_new_list_was_deleted() {
+    let mut fixture = Fixture::new();
+    for uid in ["gone", "there"] {
+        fixture.claim(uid, "");
+        fixture.refuse(uid);
+    }
+    fixture.tracker.claims_listing();
+    fixture.claim("there", "");
+    fixture.claim("new", "");
+    fixture.tracker.claims_listed(fixture.now);
+    assert_eq!(fixture.tracker.sweep(fixture.now + GONE_FOR), []);
+    let is_kept = ["gone", "there", "new"].map(|uid| fixture.tracker.task(uid).is_some());
+    assert_eq!(is_kept, [false, true, true]);
 }
 
 #[tokio::test(start_paused = true)]

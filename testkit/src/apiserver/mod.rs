@@ -19,6 +19,7 @@ mod defaults;
 mod documents;
 pub mod faults;
 pub mod hooks;
+mod latest;
 pub mod object;
 mod parameters;
 mod patch;

@@ -12,9 +12,9 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::{
+    latest::{Follower, Latest},
     object::{Key, Object},
     resources::GroupResource,
 };
@@ -45,24 +45,13 @@ pub(crate) struct Compacted {
 }
 
 /// One kind's objects and latest changes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
     changes: VecDeque<Change>,
     /// The revision of the latest change that is forgotten.
     forgotten: u64,
-    latest: watch::Sender<u64>,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            changes: VecDeque::new(),
-            forgotten: 0,
-            latest: watch::Sender::new(0),
-        }
-    }
+    latest: Latest,
 }
 
 /// All objects of a server.
@@ -153,8 +142,8 @@ impl Store {
     }
 
     /// Publishes the revision of the kind's latest change.
-    pub(crate) fn subscribe(&mut self, resource: &GroupResource) -> watch::Receiver<u64> {
-        self.tables.entry(resource.clone()).or_default().latest.subscribe()
+    pub(crate) fn subscribe(&mut self, resource: &GroupResource) -> Follower {
+        self.tables.entry(resource.clone()).or_default().latest.follow()
     }
 
     /// Writes an object, new or changed; gives it as it now stands.
@@ -209,7 +198,7 @@ impl Table {
         let revision = change.revision();
         self.changes.push_back(change);
         self.forget(window);
-        self.latest.send_replace(revision);
+        self.latest.publish(revision);
     }
 
     /// Forgets all but the latest `keep` changes.

@@ -17,13 +17,14 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, watch},
+    sync::Notify,
     time::{Instant, sleep, sleep_until},
 };
 use tower::BoxError;
 
 use super::{
     faults::StreamFault,
+    latest::Follower,
     object::Object,
     parameters::{ListOptions, Since},
     representation::Writer,
@@ -120,7 +121,7 @@ pub(super) struct Watcher {
     /// The revision up to which everything is delivered.
     revision: u64,
     pending: VecDeque<Bytes>,
-    latest: watch::Receiver<u64>,
+    latest: Follower,
     bookmarks: Option<Instant>,
     end: Instant,
     /// A streaming list marks the end of its initial events.
@@ -240,7 +241,7 @@ impl Watcher {
 
     /// Reads what the history has next.
     fn read_changes(&mut self) {
-        self.latest.borrow_and_update();
+        self.latest.see();
         if self.swallowing {
             self.revision = self.state.lock().store.revision();
             return;
@@ -325,7 +326,7 @@ impl Watcher {
         tokio::select! {
             biased; // what is ready at once comes in the same order in every run
             () = self.handle.notify.notified() => {}
-            _ = self.latest.changed() => {}
+            () = self.latest.changed() => {}
             () = sleep_until(due) => {}
         }
     }

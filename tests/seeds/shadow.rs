@@ -1,0 +1,221 @@
+//! Shadow mode beside the processes that work: the program with `--shadow`, which runs for the whole seed and
+//! has the troubles that they have.
+//!
+//! Checked at each act: it only reads, and asks the driver for nothing but its identity. It ends as soon as
+//! it is asked to. At rest it keeps no more than there is to compare. What it finds `agreement` judges.
+
+use std::{io, sync::Arc, time::Duration};
+
+use csi_provisioner::csi::Connector;
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use serde_json::Value;
+use support::connector::connector;
+use testkit::{
+    apiserver::request_info::RequestInfo,
+    driver::{
+        Answer, Backend, Call, Host, Status,
+        proto::{
+            ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
+            DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
+            GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse,
+            ProbeResponse,
+        },
+    },
+};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    binder::{PROVISIONER, annotation},
+    core::{Core, DRIVER},
+    dice::Dice,
+    disruptions,
+    driver::{self, capability_names},
+    ledger::text,
+    naming::Naming,
+    process::{Life, Process},
+    replica, sizes,
+};
+
+/// Its host, and what its names in the trace begin with.
+pub(crate) const SHADOW: &str = "shadow";
+
+/// The verbs of requests that change nothing.
+const READS: [&str; 3] = ["get", "list", "watch"];
+
+/// How long it may take to end: it has nothing to finish.
+const END: Duration = Duration::from_secs(2);
+
+/// How long a claim is kept that is gone, and how late that may be noticed.
+const GONE_FOR: Duration = Duration::from_secs(80);
+
+/// Shadow mode of one seed.
+pub(crate) struct Shadow {
+    pub process: Mutex<Option<Process>>,
+    driver: Described,
+    naming: Naming,
+}
+
+/// How it knows the driver.
+enum Described {
+    /// It asks it.
+    ByItself(Arc<Host<Identity>>),
+    /// Flags say what it is, and nobody is to be asked.
+    ByFlags,
+}
+
+impl Shadow {
+    pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
+        let dice = Dice::new(core.seed, SHADOW);
+        let identity = Identity(Arc::clone(core));
+        let driver = if dice.percent(50) {
+            Described::ByItself(Arc::new(Host::new(identity)))
+        } else {
+            Described::ByFlags
+        };
+        let naming = Naming::of(core.plan.names, &dice);
+        core.agreements.names(naming);
+        Arc::new(Self { process: Mutex::default(), driver, naming })
+    }
+
+    fn start(&self, core: &Arc<Core>, number: u64) -> Process {
+        let name = format!("{SHADOW}#{number}");
+        let mut flags = vec!["--shadow".to_owned()];
+        let connector = match &self.driver {
+            Described::ByItself(host) => connector(host),
+            Described::ByFlags => {
+                flags.push(format!("--shadow-driver={DRIVER}"));
+                let names = capability_names(&core.plan).join(",");
+                flags.push(format!("--shadow-capabilities={names}"));
+                nowhere(core)
+            }
+        };
+        core.ledger.log(&format!("{name} starts, {:?}", self.naming));
+        Process::start_shadow(core, &Life::apart(&name), connector, self.naming, &flags)
+    }
+}
+
+/// Refuses to connect, as nobody has asked for that.
+fn nowhere(core: &Arc<Core>) -> Connector {
+    let core = Arc::clone(core);
+    Arc::new(move |_| {
+        core.ledger.wrong("shadow mode connects to a driver that flags describe");
+        async { Err(io::Error::other("there is no driver")) }.boxed()
+    })
+}
+
+/// Runs until the seed's end.
+pub(crate) async fn run(core: Arc<Core>, shadow: Arc<Shadow>) {
+    let dice = Dice::new(core.seed, "keeper shadow");
+    if let (true, Described::ByItself(host)) = (core.plan.outages, &shadow.driver) {
+        let (down, up) = (Arc::clone(host), Arc::clone(host));
+        let outages = disruptions::outages(
+            Arc::clone(&core),
+            SHADOW.to_owned(),
+            move || down.stop(),
+            move || up.start(),
+        );
+        core.spawn(outages);
+    }
+    for number in 1.. {
+        let process = shadow.start(&core, number);
+        let (life, stop) = (Arc::clone(&process.life), process.stopper());
+        *shadow.process.lock() = Some(process);
+        replica::trouble(&core, &dice, &shadow.process).await;
+        if stop.is_cancelled() && timeout(END, life.over()).await.is_err() {
+            core.ledger.wrong(&format!("{} does not end when it is asked to", life.name()));
+            life.kill();
+        }
+        life.over().await;
+        core.ledger.log(&format!("{} has ended: {:?}", life.name(), life.outcome()));
+        sleep(dice.stretch(500..if core.is_healed() { 1_000 } else { 30_000 })).await;
+    }
+}
+
+/// A process sends this request, whatever becomes of it.
+pub(crate) fn check_request(core: &Core, life: &Life, info: &RequestInfo) {
+    if life.is_shadow() && !READS.contains(&info.verb.as_str()) {
+        let RequestInfo { verb, resource, name, .. } = info;
+        core.ledger.wrong(&format!("{} writes: {verb} {resource} {name}", life.name()));
+    }
+}
+
+/// What the process keeps that it must not keep at rest.
+pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
+    let figures = process.metrics.text();
+    let kept = |kind| sizes::sum(&figures, &format!("provisioner_shadow_kept{{kind=\"{kind}\"}}"));
+    let (claims, deletions) = (waiting(core), leaving(core));
+    let just_gone = core.agreements.gone_within(GONE_FOR);
+    let mut unrest = Vec::new();
+    if kept("claims") > (claims + just_gone) as u64 {
+        unrest.push(format!("shadow mode keeps {} claims, and {claims} wait", kept("claims")));
+    }
+    if kept("deletions") > deletions as u64 {
+        let kept = kept("deletions");
+        unrest.push(format!("shadow mode keeps {kept} deletions, and {deletions} are due"));
+    }
+    unrest
+}
+
+/// How many claims wait for a volume of the driver.
+fn waiting(core: &Core) -> usize {
+    let claims = core.api.list("PersistentVolumeClaim", "");
+    let waits = |claim: &&Value| {
+        annotation(claim, PROVISIONER) == DRIVER && text(claim, "/spec/volumeName").is_empty()
+    };
+    claims.iter().filter(waits).count()
+}
+
+/// How many PersistentVolumes are to go.
+fn leaving(core: &Core) -> usize {
+    let volumes = core.api.list("PersistentVolume", "");
+    let leaves = |volume: &&Value| {
+        text(volume, "/status/phase") == "Released"
+            || volume["metadata"]["deletionTimestamp"].is_string()
+    };
+    volumes.iter().filter(leaves).count()
+}
+
+/// A driver that says what it is, and is asked for nothing else.
+struct Identity(Arc<Core>);
+
+impl Identity {
+    fn called<T>(&self, what: &str) -> Answer<T> {
+        self.0.ledger.wrong(&format!("shadow mode calls {what}"));
+        Err(Status::unimplemented("only shadow mode is here"))
+    }
+}
+
+impl Backend for Identity {
+    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
+        Ok(driver::info())
+    }
+
+    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
+        Ok(driver::plugin_capabilities(&self.0.plan))
+    }
+
+    async fn probe(&self) -> Answer<ProbeResponse> {
+        Ok(ProbeResponse { ready: Some(true) })
+    }
+
+    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
+        Ok(driver::controller_capabilities(&self.0.plan))
+    }
+
+    async fn create_volume(&self, _: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
+        self.called("CreateVolume")
+    }
+
+    async fn delete_volume(&self, _: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
+        self.called("DeleteVolume")
+    }
+
+    async fn get_capacity(&self, _: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
+        self.called("GetCapacity")
+    }
+
+    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
+        self.called("NodeGetInfo")
+    }
+}
