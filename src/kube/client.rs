@@ -116,11 +116,16 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<V, ApiError> {
-        if V::NAMESPACED || namespace.is_some() {
-            check_namespace(namespace.unwrap_or_default())?;
-        }
-        let path = Kind::of::<V>().collection(namespace);
-        self.send_for(request_with_body(Method::POST, path, JSON, body)?).await
+        self.send_for(creation::<V>(namespace, body)?).await
+    }
+
+    /// Creates an object like [`Self::create`], and does not parse the answer.
+    pub(super) async fn create_unread<V: View>(
+        &self,
+        namespace: Option<&str>,
+        body: &(impl Serialize + Sync),
+    ) -> Result<(), ApiError> {
+        self.exchange(&mut creation::<V>(namespace, body)?, MAX_ANSWER).await.map(drop)
     }
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
@@ -256,6 +261,14 @@ fn path<V: View>(name: Name<'_>) -> Result<String, BadName> {
         return Err(BadName::NoNamespace);
     }
     Ok(Kind::of::<V>().object(name))
+}
+
+/// The request that creates an object of kind `V`.
+fn creation<V: View>(namespace: Option<&str>, body: &impl Serialize) -> Result<Request, ApiError> {
+    if V::NAMESPACED || namespace.is_some() {
+        check_namespace(namespace.unwrap_or_default())?;
+    }
+    request_with_body(Method::POST, Kind::of::<V>().collection(namespace), JSON, body)
 }
 
 const JSON: &str = "application/json";

@@ -28,7 +28,7 @@ pub(super) enum Failure {
 
 impl Sink for EventLane {
     async fn create(&self, event: &Event) -> Result<(), Failure> {
-        outcome(self.client.create::<objects::Event>(Some(event.namespace()), event).await)
+        outcome(self.client.create_unread::<objects::Event>(Some(event.namespace()), event).await)
     }
 
     async fn patch(&self, event: &Event) -> Result<(), Failure> {
@@ -45,7 +45,7 @@ impl Sink for EventLane {
 
 /// Converts the result of a write. client-go does not retry after any answer of the server; here 429
 /// and 5xx are retried, so that no event is lost.
-fn outcome(answer: Result<objects::Event, ApiError>) -> Result<(), Failure> {
+fn outcome<T>(answer: Result<T, ApiError>) -> Result<(), Failure> {
     let Err(error) = answer else { return Ok(()) };
     let text = error.to_string();
     let terminating = error.is_forbidden() && text.contains("being terminated");
@@ -96,17 +96,17 @@ mod tests {
                 Failure::Transient("no answer from the API server: x".to_owned()),
             ),
         ] {
-            assert_eq!(outcome(Err(error)), Err(failure));
+            assert_eq!(outcome::<()>(Err(error)), Err(failure));
         }
         let terminating =
             "unable to create new content in namespace ns because it is being terminated";
         let error = refused(403, "Forbidden", terminating);
-        assert_eq!(outcome(Err(error)), Err(Failure::Obsolete(terminating.to_owned())));
+        assert_eq!(outcome::<()>(Err(error)), Err(Failure::Obsolete(terminating.to_owned())));
         let late = ApiError::DeadlineExceeded(DeadlineExceeded(std::time::Duration::from_secs(1)));
-        assert!(matches!(outcome(Err(late)), Err(Failure::Transient(_))));
+        assert!(matches!(outcome::<()>(Err(late)), Err(Failure::Transient(_))));
         let unreadable = ApiError::Unreadable { about: String::new(), fault: String::new() };
-        assert_eq!(outcome(Err(unreadable)), Ok(()));
+        assert_eq!(outcome::<()>(Err(unreadable)), Ok(()));
         let bad: Result<_, BadName> = Name::namespaced("ns", "a/b");
-        assert!(matches!(outcome(Err(bad.unwrap_err().into())), Err(Failure::Refused(_))));
+        assert!(matches!(outcome::<()>(Err(bad.unwrap_err().into())), Err(Failure::Refused(_))));
     }
 }
