@@ -177,10 +177,10 @@ async fn after_unreadable_or_refused_protobuf_the_watch_is_requested_in_json_at_
     }
 }
 
-/// The changes that an informer of claims yields while objects are created, changed and deleted, as far as `served`
-/// with protobuf, and the forms of its answers.
-async fn changes(served: bool) -> (Vec<InformerEvent<Claim>>, Vec<String>) {
-    let server = server(served);
+/// The events of an informer of claims while objects are created and deleted, and the form of each answer, from a
+/// server with or without protobuf.
+async fn changes(in_protobuf: bool) -> (Vec<InformerEvent<Claim>>, Vec<String>) {
+    let server = server(in_protobuf);
     let (transport, forms) = noted(boxed(server.service(User::new("provisioner"))));
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
