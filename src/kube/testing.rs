@@ -117,7 +117,7 @@ impl Answer {
         self.chunk(seconds, format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
     }
 
-    /// The same answer with the parts of its body changed by `change`; none if that has none for a part.
+    /// Changes the parts of the body by `change`; none if that has none for a part.
     pub(crate) fn with_body(mut self, change: impl Fn(&[u8]) -> Option<Bytes>) -> Option<Self> {
         for (_, part) in &mut self.chunks {
             *part = change(part)?;

@@ -61,7 +61,7 @@ pub(super) struct Judgement {
 
 /// Why a difference may say nothing about the provisioners.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Doubts {
+pub(super) struct Uncertainty {
     /// The class has changed since this program began to look at the claim.
     pub(super) class_changed: bool,
     /// This program looked at the claim only when its PersistentVolume was there.
@@ -195,27 +195,27 @@ impl Judgement {
         settings: &ProvisionerSettings,
         expectation: &Expectation,
         found: &Value,
-        doubts: Doubts,
+        uncertain: Uncertainty,
     ) -> Self {
         let judged = match expectation {
             Expectation::Provision(prediction) => Self::of_prediction(settings, prediction, found),
-            Expectation::Refuse(why, row) => Self::of_refusal(why, *row, doubts),
+            Expectation::Refuse(why, row) => Self::of_refusal(why, *row, uncertain),
             Expectation::Unknown(why) => Self::new(Subject::Volume, Agreement::Unknown)
                 .because(format!("this program's request is not known: {why}")),
         };
-        if doubts.class_changed && judged.agreement == Agreement::Unexplained {
+        if uncertain.class_changed && judged.agreement == Agreement::Unexplained {
             let judged = Self { agreement: Agreement::Unknown, ..judged };
             return judged.because("the class was changed meanwhile");
         }
         judged
     }
 
-    fn of_refusal(why: &str, row: Option<Documented>, doubts: Doubts) -> Self {
+    fn of_refusal(why: &str, row: Option<Documented>, uncertain: Uncertainty) -> Self {
         let judged = |agreement| {
             Self::new(Subject::ServedThere, agreement)
                 .because(format!("this program would have left the claim without a volume: {why}"))
         };
-        if doubts.looked_late {
+        if uncertain.looked_late {
             return judged(Agreement::Unknown).because(
                 "it looked at the claim only after its PersistentVolume was saved: that may have come since",
             );
@@ -389,8 +389,8 @@ mod tests {
             (None, true, Agreement::Unknown),
             (deleted, true, Agreement::Unknown),
         ] {
-            let doubts = Doubts { looked_late, ..Doubts::default() };
-            let judged = Judgement::of_refusal("no snapshot", row, doubts);
+            let uncertain = Uncertainty { looked_late, ..Uncertainty::default() };
+            let judged = Judgement::of_refusal("no snapshot", row, uncertain);
             assert_eq!(judged.agreement, agreement, "{row:?} {looked_late}");
         }
     }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 
 use super::{
-    judgement::{Agreement, Documented, Doubts, Expectation, Judgement},
+    judgement::{Agreement, Documented, Expectation, Judgement, Uncertainty},
     tracker::{Task, Tracker, claim_name},
 };
 use crate::{
@@ -127,8 +127,8 @@ impl Worker {
             }
             Ok(found) => {
                 let looked_late = task.expectation.is_none();
-                let doubts = Doubts { class_changed: task.class_changed, looked_late };
-                Judgement::of_volume(&self.settings, expectation, &found, doubts)
+                let uncertain = Uncertainty { class_changed: task.class_changed, looked_late };
+                Judgement::of_volume(&self.settings, expectation, &found, uncertain)
             }
             Err(error) if error.is_not_found() => Judgement::of_vanished(),
             Err(error) => {
@@ -154,7 +154,7 @@ impl Worker {
         self.record_of(object, None, judgement);
     }
 
-    /// The same for a claim with this PersistentVolume.
+    /// Counts, logs and keeps the result for a claim with this PersistentVolume.
     fn record_of(&self, object: String, volume: Option<&str>, judgement: &Judgement) {
         let Judgement { subject, agreement, reasons, fields, .. } = judgement;
         self.metrics.result(subject.label(), agreement.words());

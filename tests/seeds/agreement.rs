@@ -55,6 +55,8 @@ struct Inner {
     /// When a secret was last missing or came.
     secrets_changed: Option<Instant>,
     secrets: usize,
+    /// When a node last lost what topology needs of it, or got it back.
+    nodes_changed: Option<Instant>,
     /// What shadow mode last read of each PersistentVolume.
     reads: BTreeMap<String, Value>,
     /// When it was last answered a list of PersistentVolumes.
@@ -152,6 +154,11 @@ impl Agreements {
     /// It was answered a list of PersistentVolumes.
     pub(crate) fn listed(&self) {
         self.0.lock().listed = Some(Instant::now());
+    }
+
+    /// A node has lost what topology needs of it, or got it back.
+    pub(crate) fn nodes_changed(&self) {
+        self.0.lock().nodes_changed = Some(Instant::now());
     }
 
     /// How many claims have gone in that time.
@@ -577,6 +584,11 @@ fn below(path: &str, key: &str) -> String {
 
 // === Claims that only the other serves, and deletions ===
 
+/// Whether a process may have seen the state before this change, by its watches, while the claim stood.
+fn changed_since(change: Option<Instant>, claim: &Claim) -> bool {
+    change.is_some_and(|at| at + VIEW > claim.since)
+}
+
 /// Whether the claim's source is gone, is going, or has come since the claim.
 fn source_has_changed(core: &Core, claim: &Value) -> bool {
     let spec = &claim["spec"];
@@ -600,16 +612,13 @@ impl Inner {
             "unknown" if line.says("only after its PersistentVolume was saved") => None,
             "documented" => (!deleted).then(|| "nobody has deleted the claim".to_owned()),
             _ if is_by_hand || !self.is_made_for(found, claim) => None,
-            _ if line.says("secret") && self.secret_has_changed(claim) => None,
+            _ if line.says("secret") && changed_since(self.secrets_changed, claim) => None,
+            _ if line.says("topology") && changed_since(self.nodes_changed, claim) => None,
             _ if self.class_has_changed(claim) => None,
             _ if line.says("DataSource") && source_has_changed(core, claim.last()) => None,
             _ if core.ledger.is_tampered(text(claim.last(), "/metadata/uid")) => None,
             _ => Some("nothing was in the way".to_owned()),
         }
-    }
-
-    fn secret_has_changed(&self, claim: &Claim) -> bool {
-        self.secrets_changed.is_some_and(|at| at + VIEW > claim.since)
     }
 
     fn about_deletion(&self, line: &Line, agreement: &str) -> Option<String> {

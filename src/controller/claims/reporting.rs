@@ -30,7 +30,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(900);
 /// event expires.
 pub(crate) const AT_REST: Duration = EVENT_LASTS.saturating_add(PATIENCE);
 
-/// The same for a claim with an open call, which is given up after `--claim-protection-timeout`.
+/// When to look again at a claim with an open call, which is given up after `--claim-protection-timeout`.
 pub(crate) const OPEN_CALL_RECHECK: Duration = Duration::from_secs(15 * 60);
 
 /// How long a claim with a lasting failure is tried again with back-off.

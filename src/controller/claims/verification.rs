@@ -65,7 +65,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Tells the user that a live read failed.
+    /// Reports to the user that a live read failed.
     fn report_unverified(&self, request: &ProvisionRequest, error: &ApiError) {
         let why = unverified(error);
         tracing::warn!("{why}");

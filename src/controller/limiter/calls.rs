@@ -45,7 +45,7 @@ pub(super) struct Call {
     pub(super) number: u64,
     /// The number of running calls when it began, including itself.
     pub(super) rank: usize,
-    /// The same of running repeats.
+    /// The number of running repeats when it began, including itself.
     pub(super) rank_of_repeats: usize,
     /// The number of calls that had succeeded when it began.
     succeeded: usize,

@@ -144,7 +144,6 @@ impl<V: View> ListWatch<V> {
                 named(&metadata).map(InformerEvent::Delete)
             }
             WatchEvent::Deleted(Tolerant::Read(object)) => Some(InformerEvent::Delete(object)),
-            // Errors are none of the events, but of their results.
             WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
         }
     }
@@ -195,7 +194,9 @@ fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<&str, Failure
             object.meta().resource_version.as_deref()
         }
         WatchEvent::Bookmark(bookmark) => Some(&*bookmark.metadata.resource_version),
-        WatchEvent::Error(_) => None,
+        WatchEvent::Error(status) => {
+            return Err(Failure::Watch(kube::Error::Api(status.clone().boxed())));
+        }
     };
     version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
 }

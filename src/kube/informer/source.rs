@@ -95,6 +95,6 @@ impl Source {
         let request = Request::new(&*self.path).watch(&params, version);
         let request = request.map_err(kube::Error::BuildRequest)?;
         let answer = Answer::request(&self.client, request, "watch", self.in_protobuf).await?;
-        Ok(watch::events(answer))
+        Ok(watch::events(answer.encoding, answer.body))
     }
 }

@@ -13,6 +13,7 @@ use super::*;
 use crate::{
     kube::{
         LaneSettings, Lanes,
+        connection::transport::Transport,
         objects::Claim,
         testing::{Answer, End, RecordedRequest, Server, logged, random},
     },
@@ -122,8 +123,11 @@ async fn run_once(
 }
 
 fn client(server: &Server, metrics: &Metrics) -> Client {
+    client_on(server.transport.clone(), metrics)
+}
+
+fn client_on(transport: Transport, metrics: &Metrics) -> Client {
     let gate = Gate::open(Arc::new(SystemClock));
-    let transport = server.transport.clone();
     Lanes::new(transport, LaneSettings::default(), gate, random(), metrics).objects
 }
 

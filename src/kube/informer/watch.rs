@@ -1,9 +1,8 @@
 //! The events of one watch, read while they are received.
 //!
 //! In protobuf each event is a frame: its length in four bytes, and a `WatchEvent` whose object is in an envelope. In
-//! JSON each event is a line. An object that cannot be read is [`Tolerant::Unreadable`]; an event that cannot be read,
-//! and one that reports an error, are errors. A connection that breaks in the middle ends the events: the next watch
-//! goes on where this one ended.
+//! JSON each event is a line. An object that cannot be read is [`Tolerant::Unreadable`]; an event that cannot be read
+//! is an error. A connection that breaks in the middle ends the events: the next watch goes on where this one ended.
 
 use std::{error::Error, io};
 
@@ -25,10 +24,7 @@ use tokio_util::{
 };
 use tower::BoxError;
 
-use super::{
-    answer::{Answer, Encoding},
-    tolerant::Tolerant,
-};
+use super::{answer::Encoding, tolerant::Tolerant};
 use crate::kube::objects::{
     View,
     protobuf::{Envelope, Fault, NAMES, STATUS, nested, read},
@@ -57,12 +53,8 @@ pub(super) enum EventError {
     OtherKind,
 }
 
-/// The events in an answer.
-pub(super) fn events<V: View>(answer: Answer) -> Events<V> {
-    events_in(answer.encoding, answer.body)
-}
-
-fn events_in<V, B>(encoding: Encoding, body: B) -> Events<V>
+/// The events in the body of an answer.
+pub(super) fn events<V, B>(encoding: Encoding, body: B) -> Events<V>
 where
     V: View,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -71,16 +63,22 @@ where
     match encoding {
         Encoding::Json => FramedRead::new(bytes, LinesCodec::new())
             .filter_map(|line| {
-                ready(
-                    line.map_or_else(|error| ended(not_a_line(error)), |line| event_of_line(&line)),
-                )
+                let event = match line {
+                    Ok(line) => event_of_line(&line),
+                    Err(error) => ended(not_a_line(error)),
+                };
+                ready(event)
             })
             .boxed(),
         Encoding::Protobuf => {
             let frames = LengthDelimitedCodec::builder().max_frame_length(MAX_EVENT).new_codec();
             FramedRead::new(bytes, frames)
                 .filter_map(|frame| {
-                    ready(frame.map_or_else(ended, |frame| Some(event_of_frame(&frame))))
+                    let event = match frame {
+                        Ok(frame) => Some(event_of_frame(&frame)),
+                        Err(error) => ended(error),
+                    };
+                    ready(event)
                 })
                 .boxed()
         }
@@ -118,7 +116,7 @@ fn ended<T>(error: io::Error) -> Option<kube::Result<T>> {
 /// Reads an event in JSON; returns none if it is the beginning of one, at which the answer ended.
 fn event_of_line<V: View>(line: &str) -> Option<kube::Result<WatchEvent<Tolerant<V>>>> {
     match serde_json::from_str(line) {
-        Ok(event) => Some(checked(event)),
+        Ok(event) => Some(Ok(event)),
         Err(error) if error.is_eof() => None,
         // Some proxies send an error without an event around it.
         Err(error) => Some(Err(match serde_json::from_str::<Status>(line) {
@@ -130,7 +128,7 @@ fn event_of_line<V: View>(line: &str) -> Option<kube::Result<WatchEvent<Tolerant
 
 /// Reads an event in protobuf.
 fn event_of_frame<V: View>(frame: &[u8]) -> kube::Result<WatchEvent<Tolerant<V>>> {
-    read_frame(frame).map_err(|error| kube::Error::Service(error.into())).and_then(checked)
+    read_frame(frame).map_err(|error| kube::Error::Service(error.into()))
 }
 
 fn read_frame<V: View>(frame: &[u8]) -> Result<WatchEvent<Tolerant<V>>, EventError> {
@@ -159,14 +157,6 @@ fn read_bookmark(object: Envelope<'_>) -> Result<Bookmark, Fault> {
     }
     let Versioned { metadata } = read(object.raw, NAMES)?;
     Ok(Bookmark { types: TypeMeta::default(), metadata })
-}
-
-/// Makes an error of an event that reports one.
-fn checked<V>(event: WatchEvent<V>) -> kube::Result<WatchEvent<V>> {
-    match event {
-        WatchEvent::Error(status) => Err(kube::Error::Api(status)),
-        event => Ok(event),
-    }
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ impl Writer {
         out.freeze()
     }
 
-    /// The same writer for a watch, which is in one encoding from its beginning to its end.
+    /// The writer for a watch, which is in one encoding from its beginning to its end.
     pub(crate) fn for_watch(mut self) -> Self {
         if self.representation == Representation::Protobuf && !protobuf::is_written(&self.kind) {
             self.representation = Representation::Whole;

@@ -95,7 +95,7 @@ pub enum RecordOrigin {
     Unknown,
     /// This process has written the record, has tried to, or follows it.
     Known,
-    /// The same, and the API server has confirmed the record of an open call to this process. No
+    /// The API server has confirmed the record of an open call to this process. No
     /// later write of this process may have removed it.
     Confirmed,
 }

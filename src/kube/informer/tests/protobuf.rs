@@ -1,8 +1,11 @@
-//! Lists in protobuf and in JSON.
+//! Lists and watches in protobuf and in JSON.
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use testkit::apiserver::{ApiServer, Options, User};
+use testkit::{
+    apiserver::{ApiServer, Options, User},
+    control_plane::ControlPlane,
+};
 use tower::{ServiceExt as _, service_fn};
 
 use super::*;
@@ -46,13 +49,16 @@ fn noted(transport: Transport) -> (Transport, Arc<Mutex<Vec<String>>>) {
     (noted, forms)
 }
 
+/// An informer of all `V`.
+fn informer_on<V: View>(transport: Transport) -> Informer<V> {
+    let metrics = Metrics::new().unwrap();
+    Informer::new(&client_on(transport, &metrics), Scope::all(), random(), &metrics)
+}
+
 /// Lists all `V`, in pages; returns the events up to the end of the list, and the form of each page.
 async fn listed<V: View>(transport: Transport) -> (Vec<InformerEvent<V>>, Vec<String>) {
     let (transport, forms) = noted(transport);
-    let metrics = Metrics::new().unwrap();
-    let gate = Gate::open(Arc::new(SystemClock));
-    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
-    let informer = Informer::<V>::new(&lanes.objects, Scope::all(), random(), &metrics);
+    let informer = informer_on::<V>(transport);
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let run =
         informer.with_settings(Rest::Pages.settings()).run(move |event| drop(sender.send(event)));
@@ -182,13 +188,9 @@ async fn after_unreadable_or_refused_protobuf_the_watch_is_requested_in_json_at_
 async fn changes(in_protobuf: bool) -> (Vec<InformerEvent<Claim>>, Vec<String>) {
     let server = server(in_protobuf);
     let (transport, forms) = noted(boxed(server.service(User::new("provisioner"))));
-    let metrics = Metrics::new().unwrap();
-    let gate = Gate::open(Arc::new(SystemClock));
-    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);
-    let run = Informer::<Claim>::new(&lanes.objects, Scope::all(), random(), &metrics)
-        .run(move |event| sink.lock().push(event));
+    let run = informer_on::<Claim>(transport).run(move |event| sink.lock().push(event));
     let change = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut claim = samples::claim("new");
@@ -268,16 +270,20 @@ async fn put_up(client: &kube::Client, path: &str, mut object: Value) {
     send(http::Request::put(format!("{path}/{name}/status")), made).await.unwrap();
 }
 
+/// The transport of an administrator.
+async fn admin(plane: &ControlPlane) -> Transport {
+    let kubeconfig = Kubeconfig::read_from(plane.layout().kubeconfig("admin")).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    transport(&config).unwrap()
+}
+
 /// On a real server, if `KUBEBUILDER_ASSETS` names one.
 #[tokio::test]
 async fn a_real_servers_protobuf_reads_as_its_json() {
-    let plane = testkit::control_plane::ControlPlane::start().await.unwrap();
+    let plane = ControlPlane::start().await.unwrap();
     fill(&plane.client("admin").await.unwrap()).await;
-    let kubeconfig = Kubeconfig::read_from(plane.layout().kubeconfig("admin")).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .unwrap();
-    let transport = transport(&config).unwrap();
+    let transport = admin(&plane).await;
     both::<Volume>(&transport).await;
     both::<Claim>(&transport).await;
 }
@@ -287,14 +293,11 @@ async fn watched<V: View>(
     transport: Transport,
     sender: tokio::sync::mpsc::UnboundedSender<String>,
 ) {
-    let metrics = Metrics::new().unwrap();
-    let gate = Gate::open(Arc::new(SystemClock));
-    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
     let report = move |event| match event {
         InformerEvent::Init | InformerEvent::InitApply(_) => {}
         event => drop(sender.send(format!("{event:#?}"))),
     };
-    Informer::<V>::new(&lanes.objects, Scope::all(), random(), &metrics).run(report).await;
+    informer_on::<V>(transport).run(report).await;
 }
 
 /// The transport, on which a watch accepts nothing but JSON.
@@ -310,20 +313,16 @@ fn watching_in_json(transport: Transport) -> Transport {
 /// On a real server, if `KUBEBUILDER_ASSETS` names one.
 #[tokio::test]
 async fn a_real_servers_watch_in_protobuf_reads_as_in_json() {
-    let plane = testkit::control_plane::ControlPlane::start().await.unwrap();
-    let admin = plane.client("admin").await.unwrap();
-    let kubeconfig = Kubeconfig::read_from(plane.layout().kubeconfig("admin")).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .unwrap();
-    let transport = transport(&config).unwrap();
+    let plane = ControlPlane::start().await.unwrap();
+    let client = plane.client("admin").await.unwrap();
+    let transport = admin(&plane).await;
     let (noted, forms) = noted(transport.clone());
     let (in_protobuf, mut protobuf) = tokio::sync::mpsc::unbounded_channel();
     let (in_json, mut json) = tokio::sync::mpsc::unbounded_channel();
     let compare = async {
         assert_eq!(protobuf.recv().await, json.recv().await, "both lists are complete");
         tokio::time::sleep(Duration::from_millis(500)).await;
-        fill(&admin).await;
+        fill(&client).await;
         // Two claims, their status, and a deletion that finalizers delay.
         for _ in 0..5 {
             let event = protobuf.recv().await.unwrap();

@@ -26,8 +26,7 @@ fn event(encoding: Encoding, name: &str, kind: &str, object: &Value) -> Bytes {
 /// Reads the events of an answer that is received in these pieces; a text for each event.
 async fn read_pieces(encoding: Encoding, pieces: Vec<Result<Bytes, BoxError>>) -> Vec<String> {
     let frames = stream::iter(pieces).map(|piece| piece.map(Frame::data));
-    let body = StreamBody::new(frames);
-    events_in::<Claim, _>(encoding, body).map(|event| text(&event)).collect().await
+    events::<Claim, _>(encoding, StreamBody::new(frames)).map(|event| text(&event)).collect().await
 }
 
 async fn read_whole(encoding: Encoding, received: impl Into<Bytes>) -> Vec<String> {
@@ -42,8 +41,9 @@ fn text(event: &kube::Result<WatchEvent<Tolerant<Claim>>>) -> String {
         Ok(WatchEvent::Bookmark(bookmark)) => {
             format!("bookmark {}", bookmark.metadata.resource_version)
         }
-        Ok(WatchEvent::Error(_)) => "an error that is no error".to_owned(),
-        Err(kube::Error::Api(status)) => format!("error {} {}", status.code, status.message),
+        Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)) => {
+            format!("error {} {}", status.code, status.message)
+        }
         Err(error) => error.to_string(),
     }
 }
@@ -110,7 +110,7 @@ async fn an_object_that_cannot_be_read_keeps_its_name() {
     broken["spec"] = json!(7);
     let line = event(Encoding::Json, "MODIFIED", "PersistentVolumeClaim", &broken);
     assert_eq!(read_whole(Encoding::Json, line).await, ["modified unreadable b"]);
-    // A claim's first access mode twice in another type: field 1 of `spec` as a number.
+    // `spec` a second time, which no server sends.
     let message =
         [&protobuf::object("PersistentVolumeClaim", &claim("b")).unwrap()[..], b"\x12\x02\x08\x01"]
             .concat();
