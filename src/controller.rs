@@ -158,7 +158,7 @@ impl<P: Provisioner> Controller<P> {
     /// Returns a function that queues the volume of a given name, for when it was detached.
     pub fn volume_waker(&self) -> impl Fn(String) + Send + use<P> {
         let queues = self.queues.clone();
-        move |name| queues.wake_volumes(vec![name])
+        move |name: String| queues.wake_volumes(vec![name.as_str().into()])
     }
 
     /// Returns a function that queues the items that wait for a given object, for when it has changed.

@@ -35,6 +35,11 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.0.get_mut(key)
     }
 
+    /// Returns the key that is kept.
+    pub(crate) fn kept_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&K> {
+        self.0.get_key_value(key).map(|(kept, _)| kept)
+    }
+
     /// Whether the key has a value.
     pub(crate) fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.0.contains_key(key)

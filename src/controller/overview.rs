@@ -15,7 +15,7 @@ use super::{
         state::Stage,
         sync::ClaimWorker,
     },
-    item::Item,
+    item::{Item, Key},
     limiter::{ClassLoad, ConcurrencyLimiter},
     provisioner::Provisioner,
     queues::Queues,
@@ -248,12 +248,12 @@ fn claims_in_work<P: Provisioner>(
     };
     let ClaimsInWork { by_stage, some, more } = worker.index.in_work(MAX_LISTED, is_asked_for);
     let state = |claim: ClaimInWork| {
-        let uid = claim.known.claim.uid();
-        let place = queues.claims.place(&uid.to_owned()).or_else(|| {
+        let uid = Key::from(claim.known.claim.uid());
+        let place = queues.claims.place(&uid).or_else(|| {
             // Its volume may be created, and only its PersistentVolume be missing.
-            queues.unsaved.place(&uid.to_owned())
+            queues.unsaved.place(&uid)
         });
-        let next = Next::of(place, worker.waits_for_a_call(uid));
+        let next = Next::of(place, worker.waits_for_a_call(&uid));
         ListedClaim { next, ..ListedClaim::of(&claim) }
     };
     Claims { by_stage, listed: some.into_iter().map(state).collect(), more }
@@ -312,11 +312,14 @@ fn volumes_to_delete<P>(worker: &VolumeWorker<P>, queues: &Queues, query: &Query
     names.sort_unstable();
     let more = names.len().saturating_sub(MAX_LISTED);
     names.truncate(MAX_LISTED);
-    let state = |name: String| ListedVolume {
+    let state = |name: Key| ListedVolume {
         progress: Progress::of(&worker.index.deletion(&name)),
         attempt: queues.volumes.failures(&name).saturating_add(1),
-        next: Next::of(queues.volumes.place(&name), worker.limiter.holds(&Item::volume(&name))),
-        name,
+        next: Next::of(
+            queues.volumes.place(&name),
+            worker.limiter.holds(&Item::Volume(name.clone())),
+        ),
+        name: name.to_string(),
     };
     Volumes { listed: names.into_iter().map(state).collect(), more }
 }
@@ -344,7 +347,7 @@ fn calls(method: &str, limiter: &ConcurrencyLimiter) -> Calls {
     Calls { method: method.to_owned(), limit, classes, more }
 }
 
-fn queue(name: &str, queue: &Queue<String>) -> QueueState {
+fn queue(name: &str, queue: &Queue<Key>) -> QueueState {
     let Counts { ready, processing, delayed } = queue.counts();
     QueueState { name: name.to_owned(), ready, processing, delayed }
 }

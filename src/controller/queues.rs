@@ -7,7 +7,11 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::{ControllerSettings, item::Item, limiter::ConcurrencyLimiter};
+use super::{
+    ControllerSettings,
+    item::{Item, Key},
+    limiter::ConcurrencyLimiter,
+};
 use crate::{
     metrics::{LimiterMetrics, Metrics},
     workqueue::{Limiter, Queue},
@@ -17,11 +21,11 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Queues {
     /// UIDs of claims.
-    pub(super) claims: Queue<String>,
+    pub(super) claims: Queue<Key>,
     /// Names of volumes.
-    pub(super) volumes: Queue<String>,
+    pub(super) volumes: Queue<Key>,
     /// UIDs of claims whose PersistentVolume is not saved.
-    pub(super) unsaved: Queue<String>,
+    pub(super) unsaved: Queue<Key>,
     /// Notified when a volume lacks the protection finalizer.
     pub(super) unprotected: Arc<Notify>,
     /// Whether this process works. A standby adds nothing, as its queues would grow without bound; the
@@ -69,21 +73,21 @@ impl Queues {
     }
 
     /// Queues these claims, by UID.
-    pub(super) fn wake_claims(&self, uids: Vec<String>) {
+    pub(super) fn wake_claims(&self, uids: Vec<Key>) {
         self.wake(&self.claims, uids);
     }
 
     /// Queues these volumes, by name.
-    pub(super) fn wake_volumes(&self, names: Vec<String>) {
+    pub(super) fn wake_volumes(&self, names: Vec<Key>) {
         self.wake(&self.volumes, names);
     }
 
     /// Queues saving the PersistentVolumes of these claims, by UID.
-    pub(super) fn wake_unsaved(&self, uids: Vec<String>) {
+    pub(super) fn wake_unsaved(&self, uids: Vec<Key>) {
         self.wake(&self.unsaved, uids);
     }
 
-    fn wake(&self, queue: &Queue<String>, keys: Vec<String>) {
+    fn wake(&self, queue: &Queue<Key>, keys: Vec<Key>) {
         // `Controller::work` sets it and then queues everything in the indexes, so nothing is missed.
         if self.working.load(Ordering::Relaxed) {
             for key in keys {

@@ -5,7 +5,11 @@
 use std::time::Duration;
 
 use super::{
-    Controller, claims::index::Change, item::Item, provisioner::Provisioner, queues::Queues,
+    Controller,
+    claims::index::Change,
+    item::{Item, Key},
+    provisioner::Provisioner,
+    queues::Queues,
 };
 use crate::metrics::ResyncQueue;
 
@@ -53,7 +57,7 @@ impl<P: Provisioner> Controller<P> {
         for uid in &unqueued {
             self.claims.index.update(uid, Change::Resynced);
         }
-        let forgotten = |name: &String| {
+        let forgotten = |name: &Key| {
             !volumes.holds(name)
                 && !self.volumes.limiter.holds(&Item::volume(name))
                 && !self.volumes.index.is_removed(name)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Controller, provisioner::Provisioner};
+use super::{Controller, item::Key, provisioner::Provisioner};
 use crate::{metrics::Panicked, workqueue};
 
 /// The number of PersistentVolumes that are saved concurrently, as in external-provisioner.
@@ -14,11 +14,11 @@ impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_claims(&self) {
         let worker = Arc::clone(&self.claims);
         let panic_worker = Arc::clone(&worker);
-        let handler = move |uid: String| {
+        let handler = move |uid: Key| {
             let worker = Arc::clone(&worker);
             async move { worker.sync(&uid).await }
         };
-        let on_panic = move |uid: &String, panic: &str| panic_worker.panicked(uid, panic);
+        let on_panic = move |uid: &Key, panic: &str| panic_worker.panicked(uid, panic);
         let queue = self.queues.claims.clone();
         let tasks = self.tasks.clone();
         // The limiter bounds the calls. The additional workers prepare requests and save volumes.
@@ -39,11 +39,11 @@ impl<P: Provisioner> Controller<P> {
         }
         let worker = Arc::clone(&self.volumes);
         let panic_worker = Arc::clone(&worker);
-        let handler = move |name: String| {
+        let handler = move |name: Key| {
             let worker = Arc::clone(&worker);
             async move { worker.sync(&name).await }
         };
-        let on_panic = move |name: &String, panic: &str| panic_worker.on_panic(name, panic);
+        let on_panic = move |name: &Key, panic: &str| panic_worker.on_panic(name, panic);
         let queue = self.queues.volumes.clone();
         let tasks = self.tasks.clone();
         let workers = self.settings.workers;
@@ -58,13 +58,13 @@ impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_unsaved(&self) {
         let store = self.claims.store.clone();
         let metrics = self.metrics.controller.clone();
-        let handler = move |uid: String| {
+        let handler = move |uid: Key| {
             let store = store.clone();
             async move { store.sync(&uid).await }
         };
-        let on_panic = move |uid: &String, panic: &str| {
+        let on_panic = move |uid: &Key, panic: &str| {
             tracing::error!(
-                uid,
+                uid = &**uid,
                 panic,
                 "saving a PersistentVolume panicked; this is a bug. It is tried again at the next resync"
             );

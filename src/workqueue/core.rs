@@ -160,7 +160,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
     /// Where the key is; `None` if the queue does not have it.
     pub(super) fn place(&self, key: &K, now: Duration) -> Option<Place> {
         let processing = self.processing.get(key).map(|began| now.saturating_sub(*began));
-        let delayed = self.delayed.by_key.get(key).map(|(at, _)| at.saturating_sub(now));
+        let delayed = self.delayed.by_key.get(key).map(|due| due.at().saturating_sub(now));
         match (processing, self.dirty.contains_key(key)) {
             (Some(since), _) => Some(Place::Processing(since)),
             (None, true) => Some(Place::Ready),
@@ -217,10 +217,24 @@ impl<K: Eq + Hash + Clone> Core<K> {
 /// Keys that are added at a later time.
 #[derive(Debug)]
 struct DelayedKeys<K> {
-    /// By time, then by insertion, so that keys of the same time keep their order.
-    by_time: BTreeMap<(Duration, u64), K>,
-    by_key: Table<K, (Duration, u64)>,
+    by_time: BTreeMap<Due, K>,
+    by_key: Table<K, Due>,
     count: u64,
+}
+
+/// When a delayed key is due. There may be many: half the size of a `Duration` with a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    /// In nanoseconds.
+    at: u64,
+    /// Counts insertions, so that keys of the same time keep their order.
+    number: u64,
+}
+
+impl Due {
+    fn at(self) -> Duration {
+        Duration::from_nanos(self.at)
+    }
 }
 
 impl<K> Default for DelayedKeys<K> {
@@ -231,20 +245,22 @@ impl<K> Default for DelayedKeys<K> {
 
 impl<K: Eq + Hash + Clone> DelayedKeys<K> {
     fn insert(&mut self, key: K, at: Duration) {
+        let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         if let Some(known) = self.by_key.get(&key) {
-            if known.0 <= at {
+            if known.at <= at {
                 return;
             }
             self.by_time.remove(known);
         }
         self.count += 1;
-        self.by_time.insert((at, self.count), key.clone());
-        self.by_key.insert(key, (at, self.count));
+        let due = Due { at, number: self.count };
+        self.by_time.insert(due, key.clone());
+        self.by_key.insert(key, due);
     }
 
     fn pop_due(&mut self, now: Duration) -> Option<K> {
         let first = self.by_time.first_entry()?;
-        if first.key().0 > now {
+        if first.key().at() > now {
             return None;
         }
         let key = first.remove();
@@ -253,6 +269,6 @@ impl<K: Eq + Hash + Clone> DelayedKeys<K> {
     }
 
     fn earliest(&self) -> Option<Duration> {
-        self.by_time.first_key_value().map(|((at, _), _)| *at)
+        self.by_time.first_key_value().map(|(due, _)| due.at())
     }
 }

@@ -4,7 +4,7 @@
 //! claim is followed by the process of its selected node. The process that does so reports it.
 
 use super::{
-    super::provisioner::Provisioner,
+    super::{item::Key, provisioner::Provisioner},
     call_record::Record,
     index::{Change, ClaimSnapshot},
     sync::ClaimWorker,
@@ -44,7 +44,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Does what this process must do for the call of another node, of which `record` is.
     pub(crate) async fn follow_elsewhere(
         self: &std::sync::Arc<Self>,
-        uid: &str,
+        uid: &Key,
         snapshot: &ClaimSnapshot,
         record: &Record,
     ) -> Action {

@@ -51,7 +51,7 @@ use super::{
     state::ClaimState,
 };
 use crate::{
-    controller::ownership::ProvisionerIdentity,
+    controller::{item::Key, ownership::ProvisionerIdentity},
     kube::{
         informer::{InformerEvent, cache::Cache},
         objects::{Claim, View as _},
@@ -88,9 +88,9 @@ struct Inner {
     changed_meanwhile: Option<ChangedClaims>,
     names: Names,
     claims: Cache<Arc<Claim>>,
-    entries: Table<Arc<str>, Entry>,
+    entries: Table<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
-    by_volume: Table<Arc<str>, Arc<str>>,
+    by_volume: Table<Arc<str>, Key>,
     /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
     others: OtherClaims,
 }
@@ -165,7 +165,7 @@ impl ClaimIndex {
     /// watch. A claim that is not known is added, also if the watch has shown it as another
     /// provisioner's: the watch may lag behind. A claim that had a newer watch event during the list
     /// is skipped: it may have been its deletion. Returns the claims to queue.
-    pub fn on_relist_event(&self, event: InformerEvent<Claim>) -> Vec<String> {
+    pub fn on_relist_event(&self, event: InformerEvent<Claim>) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         match event {
             InformerEvent::InitApply(claim) if !inner.is_known(&claim) => {
@@ -191,7 +191,7 @@ impl ClaimIndex {
 
     /// PersistentVolumes have been listed after the claims. A claim that is first seen from now on
     /// is new. Returns the claims that were waiting for this list.
-    pub fn both_listed(&self) -> Vec<String> {
+    pub fn both_listed(&self) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         let Listed::Claims(version) = inner.listed else { return Vec::new() };
         inner.listed = Listed::Both(version);
@@ -199,7 +199,7 @@ impl ClaimIndex {
         for (uid, entry) in inner.entries.iter_mut() {
             if entry.known.required.what == Verification::Unlisted {
                 entry.known.required.what = Verification::VolumeAndClaim;
-                waited.push(uid.to_string());
+                waited.push(uid.clone());
             }
         }
         waited
@@ -224,10 +224,10 @@ impl ClaimIndex {
     }
 
     /// Returns the UIDs of the claims that satisfy `predicate`, which must not call the index.
-    pub fn uids(&self, predicate: impl Fn(&ClaimSnapshot) -> bool) -> Vec<String> {
+    pub fn uids(&self, predicate: impl Fn(&ClaimSnapshot) -> bool) -> Vec<Key> {
         let inner = self.0.inner.lock();
         let claims = inner.entries.iter().filter(|(_, entry)| predicate(&entry.known));
-        claims.map(|(uid, _)| uid.to_string()).collect()
+        claims.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Counts the claims by their states, for the metrics.
@@ -309,11 +309,16 @@ impl Inner {
             || self.claims.get(uid).is_some()
     }
 
-    fn insert(&mut self, uid: &str, volume_name: Option<String>, is_new: bool) {
+    /// The key of the entry of the claim, or one for a new entry.
+    fn key(&self, uid: &str) -> Key {
+        self.entries.kept_key(uid).cloned().unwrap_or_else(|| uid.into())
+    }
+
+    fn insert(&mut self, uid: Key, volume_name: Option<String>, is_new: bool) {
         let verification = if is_new { Verification::None } else { self.verification() };
-        let (uid, volume_name) = (Arc::<str>::from(uid), volume_name.map(Arc::<str>::from));
+        let volume_name = volume_name.map(Arc::<str>::from);
         if let Some(name) = &volume_name {
-            self.by_volume.insert(Arc::clone(name), Arc::clone(&uid));
+            self.by_volume.insert(Arc::clone(name), uid.clone());
         }
         self.entries.insert(uid, Entry::new(volume_name, verification));
     }

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::{
     super::{
         events::EVENT_LASTS,
+        item::Key,
         model::source::SourceKind,
         provisioner::{Congestion, Failure, Outcome, ProvisionRequest, Provisioner},
     },
@@ -42,7 +43,7 @@ const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// The claim waits for something other than the driver.
-    pub(crate) fn on_blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) {
+    pub(crate) fn on_blocked(self: &Arc<Self>, uid: &Key, claim: &Claim, why: &str) {
         tracing::debug!(why, "the claim waits");
         self.report_blocked(claim, why, PATIENCE);
         self.report_blocked_later(uid, why);
@@ -64,12 +65,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Schedules a report after [`PATIENCE`], as the next retry may come much later.
-    pub(crate) fn report_blocked_later(self: &Arc<Self>, uid: &str, why: &str) {
+    pub(crate) fn report_blocked_later(self: &Arc<Self>, uid: &Key, why: &str) {
         if !self.index.report(uid, Topic::BlockedLater) {
             return;
         }
         let worker = Arc::clone(self);
-        let uid = uid.to_owned();
+        let uid = uid.clone();
         let why = why.to_owned();
         self.tasks.spawn("report of a claim that waits", async move {
             sleep(PATIENCE).await;

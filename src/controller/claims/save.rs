@@ -20,6 +20,7 @@ use crate::{
     controller::{
         classes::Classes,
         events::{ClaimEvents, claim_key},
+        item::Key,
         model::unusable_volume::{Credentials, UnusableVolume},
         ownership::{PROVISIONED_BY, class_of_claim},
         provisioner::{Failure, ProvisionRequest, ProvisionedVolume},
@@ -54,12 +55,12 @@ pub struct PvStore {
     /// Lets one worker at a time work for a volume.
     pub exclusive: KeyedMutex,
     /// The claims whose PersistentVolume must be saved again.
-    pub queue: Queue<String>,
+    pub queue: Queue<Key>,
     /// The claims to work on.
-    pub claims: Queue<String>,
+    pub claims: Queue<Key>,
     /// The unsaved volumes, by claim UID. Not in the index of claims: the entry of a claim may be gone
     /// before its volume is saved, and the end of the process waits until all are.
-    pub unsaved: watch::Sender<BTreeMap<String, Arc<Unsaved>>>,
+    pub unsaved: watch::Sender<BTreeMap<Key, Arc<Unsaved>>>,
 }
 
 /// A volume that exists at the driver and has no PersistentVolume yet.
@@ -247,7 +248,7 @@ impl PvStore {
     /// Saves a PersistentVolume, or keeps it for [`PvStore::sync`]. The caller holds the lock of
     /// the volume.
     pub async fn save(&self, unsaved: Unsaved) {
-        let uid = unsaved.claim.uid().to_owned();
+        let uid = Key::from(unsaved.claim.uid());
         let unsaved = Arc::new(unsaved);
         // Kept first, so that the volume is not forgotten if the attempt is cancelled.
         self.keep(&uid, Arc::clone(&unsaved));
@@ -268,7 +269,7 @@ impl PvStore {
     }
 
     /// The UIDs of the claims whose PersistentVolume is not saved.
-    pub fn all(&self) -> Vec<String> {
+    pub fn all(&self) -> Vec<Key> {
         self.unsaved.borrow().keys().cloned().collect()
     }
 
@@ -277,7 +278,7 @@ impl PvStore {
         for (uid, unsaved) in &*self.unsaved.borrow() {
             tracing::warn!(
                 claim = %claim_key(&unsaved.claim),
-                uid,
+                uid = &**uid,
                 pv = unsaved.name(),
                 handle = unsaved.handle,
                 "A volume has no PersistentVolume yet; the next leader asks the driver for it again"
@@ -306,7 +307,7 @@ impl PvStore {
             }
         });
         self.all().into_iter().for_each(|uid| self.queue.add(uid));
-        let left = |all: &BTreeMap<String, Arc<Unsaved>>| {
+        let left = |all: &BTreeMap<Key, Arc<Unsaved>>| {
             all.iter().all(|(uid, unsaved)| unsaved.setback.refused && self.is_protected(uid))
         };
         // The sender lives as long as `self`.
@@ -331,7 +332,7 @@ impl PvStore {
     }
 
     fn keep(&self, uid: &str, unsaved: Arc<Unsaved>) {
-        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), unsaved)));
+        self.unsaved.send_modify(|all| drop(all.insert(uid.into(), unsaved)));
     }
 
     async fn attempt_and_report(&self, uid: &str, unsaved: &Unsaved) -> Action {
@@ -371,7 +372,7 @@ impl PvStore {
         let setback = Setback { unclear, may_share_handle, ..setback };
         self.keep(uid, Arc::new(Unsaved { setback, ..unsaved.clone() }));
         // The claim worker gives up a deleted claim after `--claim-protection-timeout`.
-        self.claims.add(uid.to_owned());
+        self.claims.add(uid.into());
         Action::Retry
     }
 
@@ -393,7 +394,7 @@ impl PvStore {
     fn discard_volume(&self, uid: &str, unsaved: &Unsaved, why: &str) -> Action {
         self.index.update(uid, Change::PvRefused(unsaved.unusable_volume(why)));
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        self.claims.add(uid.to_owned());
+        self.claims.add(uid.into());
         Action::Done
     }
 
@@ -451,7 +452,7 @@ impl PvStore {
         if self.is_gone_or_bound(uid) {
             self.suspect_leak(uid, &unsaved.claim, &unsaved.handle);
         }
-        self.claims.add(uid.to_owned());
+        self.claims.add(uid.into());
         Action::Done
     }
 
@@ -473,7 +474,7 @@ impl PvStore {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.index.update(uid, Change::Saved);
         if self.is_protected(uid) {
-            self.claims.add(uid.to_owned());
+            self.claims.add(uid.into());
         }
         Action::Done
     }

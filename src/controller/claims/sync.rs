@@ -27,7 +27,7 @@ use crate::{
         classes::Classes,
         dependencies::index::DependencyIndex,
         events::{ClaimEvents, PANICKED, claim_key},
-        item::Item,
+        item::{Item, Key},
         limiter::{Attempt, ConcurrencyLimiter, Permit},
         live::Live,
         ownership,
@@ -102,10 +102,10 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Works on the claim with this UID. Returns when to work on it again.
-    pub async fn sync(self: &Arc<Self>, uid: &str) -> Action {
+    pub async fn sync(self: &Arc<Self>, uid: &Key) -> Action {
         let attempts = Attempts {
-            create: self.creates.attempt(Item::claim(uid)),
-            delete: self.deletes.attempt(Item::claim(uid)),
+            create: self.creates.attempt(Item::Claim(uid.clone())),
+            delete: self.deletes.attempt(Item::Claim(uid.clone())),
         };
         let Some(queued) = self.index.snapshot(uid) else { return self.forget(uid) };
         let _held = self.exclusive.hold(queued.key()).await;
@@ -115,7 +115,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let span = tracing::info_span!(
             "claim",
             claim = %claim_key(&snapshot.claim),
-            uid,
+            uid = &**uid,
             pv = snapshot.key(),
             code = field::Empty
         );
@@ -124,7 +124,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.report_void_record(uid);
             self.report_superseded(uid);
             if action == Action::Done {
-                self.dependencies.forget(&Item::claim(uid));
+                self.dependencies.forget(&Item::Claim(uid.clone()));
             }
             // The outcome may have opened or closed a call.
             let is_reconciled = self.call_records.reconcile(uid).await;
@@ -135,15 +135,15 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The claim is not in the index any more.
-    fn forget(&self, uid: &str) -> Action {
-        self.dependencies.forget(&Item::claim(uid));
+    fn forget(&self, uid: &Key) -> Action {
+        self.dependencies.forget(&Item::Claim(uid.clone()));
         self.provisioner.forget(uid);
         Action::Done
     }
 
     /// Reports to the provisioner what the claim still needs: the index does not report attempts that
     /// ended before their call.
-    fn release_source(&self, uid: &str) {
+    fn release_source(&self, uid: &Key) {
         let claim = self.index.snapshot(uid).filter(ClaimSnapshot::needs_source);
         match claim {
             None => self.provisioner.release_source(uid),
@@ -154,7 +154,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     async fn step(
         self: &Arc<Self>,
-        uid: &str,
+        uid: &Key,
         mut snapshot: ClaimSnapshot,
         mut attempts: Attempts,
     ) -> Action {
@@ -192,7 +192,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Provisions for the claim if it is this process's turn and the limiter permits a call.
     async fn provision_in_turn(
         self: &Arc<Self>,
-        uid: &str,
+        uid: &Key,
         snapshot: ClaimSnapshot,
         request: ProvisionRequest,
         attempts: &mut Attempts,
@@ -227,14 +227,14 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Whether a limiter holds a place or a permit for the claim.
-    pub fn waits_for_a_call(&self, uid: &str) -> bool {
-        let claim = Item::claim(uid);
+    pub fn waits_for_a_call(&self, uid: &Key) -> bool {
+        let claim = Item::Claim(uid.clone());
         self.creates.holds(&claim) || self.deletes.holds(&claim)
     }
 
     /// Decides what to do with the claim now. If the class of a recorded call is another
     /// provisioner's, marks the record as void and plans without it.
-    pub(super) fn plan(&self, uid: &str, snapshot: &mut ClaimSnapshot) -> Plan {
+    pub(super) fn plan(&self, uid: &Key, snapshot: &mut ClaimSnapshot) -> Plan {
         let class = self.classes.get(ownership::class_of_claim(&snapshot.claim));
         let fits = |record: &Record, class: &Arc<StorageClass>| {
             let request = self.request(uid, &snapshot.claim, Ask::New(Arc::clone(class)));
@@ -251,7 +251,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Reports, once, a record on the claim that is void.
-    fn report_void_record(&self, uid: &str) {
+    fn report_void_record(&self, uid: &Key) {
         if let Some(claim) = self.index.snapshot(uid)
             && let Some(record) = claim.void_record()
             && self.index.report(uid, Topic::VoidRecord)
@@ -261,7 +261,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Reports, once, a call of unknown outcome that another volume has closed.
-    fn report_superseded(&self, uid: &str) {
+    fn report_superseded(&self, uid: &Key) {
         if let Some(request) = self.index.snapshot(uid).and_then(|claim| claim.superseded)
             && self.index.report(uid, Topic::Superseded)
         {
@@ -272,7 +272,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Reads live what must be verified, and provisions if nothing objects.
     async fn verify_and_provision(
         self: &Arc<Self>,
-        uid: &str,
+        uid: &Key,
         snapshot: ClaimSnapshot,
         request: ProvisionRequest,
         permit: Permit,
@@ -288,7 +288,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Makes the request for the claim.
-    fn request(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
+    fn request(&self, uid: &Key, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
         let volume_name = || self.provisioner.volume_name(claim.uid());
         let now = self.index.snapshot(uid);
         let withdrawn = now.is_none_or(|now| now.is_gone_or_terminating());
@@ -298,7 +298,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Prepares the request, calls the driver, and acts on the outcome.
     async fn provision(
         self: &Arc<Self>,
-        uid: &str,
+        uid: &Key,
         mut request: ProvisionRequest,
         permit: Permit,
         delete: &mut Attempt,
@@ -324,7 +324,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let outcome = self.call_driver(uid, &request, prepared).await;
         permit.ended(outcome.congestion());
         let Effects { next, polls, .. } = self.index.update(uid, Change::CallEnded(&outcome));
-        self.dependencies.wait(&Item::claim(uid), outcome.dependencies());
+        self.dependencies.wait(&Item::Claim(uid.clone()), outcome.dependencies());
         self.report(&request, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
@@ -340,7 +340,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Records the call where that comes first. Returns false if the call must not be made.
-    async fn record_before_call(self: &Arc<Self>, uid: &str, request: &ProvisionRequest) -> bool {
+    async fn record_before_call(self: &Arc<Self>, uid: &Key, request: &ProvisionRequest) -> bool {
         match self.call_records.before_call(uid, request).await {
             Ok(()) => true,
             Err(NotProtected::Unwanted) => false,
@@ -355,10 +355,10 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Reports an attempt that ended before its call. Returns when to try again.
-    async fn on_not_sent(&self, uid: &str, request: &ProvisionRequest, why: &NotSent) -> Action {
+    async fn on_not_sent(&self, uid: &Key, request: &ProvisionRequest, why: &NotSent) -> Action {
         self.give_up_unrepeatable(uid, request, why);
         let Effects { next, polls, .. } = self.index.update(uid, Change::NotSent(why));
-        self.dependencies.wait(&Item::claim(uid), why.dependencies());
+        self.dependencies.wait(&Item::Claim(uid.clone()), why.dependencies());
         match why {
             NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
             NotSent::Failed(failure) => self.report_failure(request, failure),
@@ -382,7 +382,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Returns when to try again for a claim whose failure lasts until an object changes that
     /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
     /// only to renew its event, or to give up a call that has been open for too long.
-    fn retry_lasting(&self, uid: &str, why: &str) -> Action {
+    fn retry_lasting(&self, uid: &Key, why: &str) -> Action {
         let settled = self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING;
         let has_open_call = |claim: ClaimSnapshot| claim.may_have_open_call();
         match settled {
@@ -396,7 +396,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
     /// `--claim-protection-timeout`.
-    fn give_up_unrepeatable(&self, uid: &str, request: &ProvisionRequest, why: &NotSent) {
+    fn give_up_unrepeatable(&self, uid: &Key, request: &ProvisionRequest, why: &NotSent) {
         let is_stuck = matches!(why, NotSent::Unrepeatable(_) | NotSent::Reschedule(_));
         let Some(now) = self.index.snapshot(uid) else { return };
         if !is_stuck || now.state != ClaimState::Recorded {
@@ -425,7 +425,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Calls the driver. If the process is about to exit first, records the call before it is cut.
     async fn call_driver(
         &self,
-        uid: &str,
+        uid: &Key,
         request: &ProvisionRequest,
         prepared: P::Request,
     ) -> Outcome {
@@ -443,7 +443,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     async fn discard_unusable(
         &self,
-        uid: &str,
+        uid: &Key,
         request: &ProvisionRequest,
         outcome: &Outcome,
         attempt: &mut Attempt,
@@ -466,11 +466,11 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// The task that worked on the claim has panicked. Saves what the driver has made, and leaves
     /// the claim alone until it changes or until the next resync. An event says so.
-    pub fn panicked(&self, uid: &str, panic: &str) {
-        tracing::error!(uid, panic, "working on a claim panicked; this is a bug");
+    pub fn panicked(&self, uid: &Key, panic: &str) {
+        tracing::error!(uid = &**uid, panic, "working on a claim panicked; this is a bug");
         self.metrics.panicked(Panicked::Claims);
         self.index.update(uid, Change::WorkerPanicked);
-        self.store.queue.add(uid.to_owned());
+        self.store.queue.add(uid.clone());
         if let Some(snapshot) = self.index.snapshot(uid) {
             self.events.failed(&snapshot.claim, PANICKED);
         }

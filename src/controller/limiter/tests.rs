@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::controller::item::Key;
 use crate::{
     metrics::Metrics,
     runtime::Backoff,
@@ -10,14 +11,14 @@ use crate::{
 };
 
 /// A limiter with one permit, and the queue that it wakes.
-fn limiter() -> (ConcurrencyLimiter, Queue<String>) {
+fn limiter() -> (ConcurrencyLimiter, Queue<Key>) {
     let metrics = Metrics::new().unwrap();
     let limiter = Limiter::per_item(Backoff::new(Duration::from_secs(1), Duration::from_secs(300)));
     let queue = Queue::new(limiter, metrics.workqueue.queue("claims"));
     let woken = queue.clone();
     let wake = move |item| match item {
         Item::Claim(uid) => woken.add(uid),
-        Item::Volume(name) => panic!("{name}"),
+        Item::Volume(name) => panic!("{name:?}"),
     };
     (ConcurrencyLimiter::new(1, wake, metrics.limiter.of("create")), queue)
 }

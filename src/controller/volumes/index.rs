@@ -15,7 +15,7 @@ use super::{
     handles::HandleIndex,
 };
 use crate::{
-    controller::{claims::index::ClaimIndex, ownership::ProvisionerIdentity},
+    controller::{claims::index::ClaimIndex, item::Key, ownership::ProvisionerIdentity},
     kube::{
         informer::{
             InformerEvent,
@@ -106,11 +106,11 @@ impl Deletion {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WakeUps {
     /// The names of volumes.
-    pub volumes: Vec<String>,
+    pub volumes: Vec<Key>,
     /// Whether a volume lacks the protection finalizer, which is not urgent.
     pub unprotected: bool,
     /// The UIDs of claims.
-    pub claims: Vec<String>,
+    pub claims: Vec<Key>,
 }
 
 /// What a worker needs of one volume.
@@ -221,7 +221,7 @@ impl VolumeIndex {
                 WakeUps { unprotected: in_reach, ..WakeUps::default() }
             }
             Change::Entered(_) | Change::Updated { .. } => {
-                WakeUps { volumes: vec![name], ..WakeUps::default() }
+                WakeUps { volumes: vec![name.as_str().into()], ..WakeUps::default() }
             }
             Change::Left(_) | Change::Gone(_) | Change::Nothing => WakeUps::default(),
         };
@@ -303,23 +303,23 @@ impl VolumeIndex {
     }
 
     /// Returns the names of all volumes except those that only lack the protection finalizer.
-    pub fn all(&self) -> Vec<String> {
+    pub fn all(&self) -> Vec<Key> {
         self.names(|volume| due(volume) != Due::Protect)
     }
 
     /// Returns the names of the volumes in reach that lack the protection finalizer.
-    pub fn to_protect(&self) -> Vec<String> {
+    pub fn to_protect(&self) -> Vec<Key> {
         self.names(|volume| due(volume) == Due::Protect && (self.0.in_reach)(volume))
     }
 
     /// Returns the names of the volumes out of reach that lack the protection finalizer: the process that
     /// can reach them has not added it yet.
-    pub fn to_protect_elsewhere(&self) -> Vec<String> {
+    pub fn to_protect_elsewhere(&self) -> Vec<Key> {
         self.names(|volume| due(volume) == Due::Protect && !(self.0.in_reach)(volume))
     }
 
     /// Returns the names of the volumes for which this is due.
-    pub fn due(&self, what: Due) -> Vec<String> {
+    pub fn due(&self, what: Due) -> Vec<Key> {
         self.names(|volume| due(volume) == what)
     }
 
@@ -330,10 +330,10 @@ impl VolumeIndex {
         deletion.cloned().unwrap_or_default()
     }
 
-    fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<String> {
+    fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<Key> {
         let inner = self.0.inner.lock();
         let volumes = inner.volumes.iter().filter(|(_, volume)| predicate(volume));
-        volumes.map(|(name, _)| name.to_owned()).collect()
+        volumes.map(|(name, _)| name.into()).collect()
     }
 
     /// The number of volumes, and of deletions.
@@ -359,7 +359,7 @@ impl SharedIndex {
 
     /// Removes the handle of a PersistentVolume that is gone. Returns the names of the kept volumes with the
     /// same handle, whose deletion may have waited for this.
-    fn remove_handle(&self, inner: &mut Inner, gone: &Volume) -> Vec<String> {
+    fn remove_handle(&self, inner: &mut Inner, gone: &Volume) -> Vec<Key> {
         let Some(key) = (self.handle_key)(gone) else { return Vec::new() };
         inner.handles.remove(&key, gone.uid());
         if !inner.handles.may_share(&key, gone.uid()) {
@@ -367,7 +367,7 @@ impl SharedIndex {
         }
         let has_same_handle = |volume: &Volume| (self.handle_key)(volume).as_ref() == Some(&key);
         let waiting = inner.volumes.iter().filter(|(_, volume)| has_same_handle(volume));
-        waiting.map(|(name, _)| name.to_owned()).collect()
+        waiting.map(|(name, _)| name.into()).collect()
     }
 }
 

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     controller::{
         claims::call_record::{RecordStatus, status},
+        item::Key,
         ownership::ProvisionerIdentity,
     },
     kube::{
@@ -27,7 +28,7 @@ use crate::{
 
 impl ClaimIndex {
     /// Handles an event of the claim watch. Returns the claims to queue.
-    pub fn on_event(&self, event: InformerEvent<Claim>) -> Vec<String> {
+    pub fn on_event(&self, event: InformerEvent<Claim>) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         match event {
             InformerEvent::Init => {
@@ -64,7 +65,7 @@ impl ClaimIndex {
 
     /// Handles a claim that exists, from a list (`is_listed`) or an event. Returns the claims to
     /// queue.
-    pub(super) fn apply(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
+    pub(super) fn apply(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<Key> {
         let claim = Arc::new(claim);
         self.drop_unwanted_adoption(inner, &claim);
         let entry = inner.entries.get(claim.uid());
@@ -108,8 +109,8 @@ impl ClaimIndex {
     }
 
     /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
-    fn keep(&self, inner: &mut Inner, kept: Kept) -> Vec<String> {
-        let uid = kept.claim.uid().to_owned();
+    fn keep(&self, inner: &mut Inner, kept: Kept) -> Vec<Key> {
+        let uid = inner.key(kept.claim.uid());
         let was_other = inner.others.remove(&uid);
         let before =
             inner.entries.get(&*uid).filter(|entry| entry.known.interest != Interest::None);
@@ -117,7 +118,11 @@ impl ClaimIndex {
         if !inner.entries.contains_key(&*uid) {
             let is_created_since = inner.listed.is_created_since(&kept.claim);
             let is_first_event = !kept.is_listed && !was_other && kept.record_status.is_none();
-            inner.insert(&uid, (self.0.volume_name)(&uid), is_first_event && is_created_since);
+            inner.insert(
+                uid.clone(),
+                (self.0.volume_name)(&uid),
+                is_first_event && is_created_since,
+            );
         }
         let is_leading = inner.is_leading;
         let update = |entry: &mut Entry| {
@@ -211,12 +216,12 @@ impl Inner {
 
     /// The claim exists but is no longer of interest: it is bound, or another driver's. Returns its
     /// UID if it must be followed all the same.
-    fn on_lost_interest(&mut self, claim: &Arc<Claim>) -> Option<String> {
+    fn on_lost_interest(&mut self, claim: &Arc<Claim>) -> Option<Key> {
         self.drop_interest(claim.uid(), |entry| entry.known.claim = Arc::clone(claim))
     }
 
     /// The claim does not exist any more. Returns its UID if it must be followed all the same.
-    fn on_deleted(&mut self, uid: &str) -> Option<String> {
+    fn on_deleted(&mut self, uid: &str) -> Option<Key> {
         self.drop_interest(uid, |entry| {
             entry.known.existence.end();
             entry.known.terminating_since.get_or_insert_with(Instant::now);
@@ -225,14 +230,14 @@ impl Inner {
 
     /// The claim is no longer of interest, for the reason that `note` stores. Returns its UID if it
     /// must be followed all the same.
-    fn drop_interest(&mut self, uid: &str, note: impl FnOnce(&mut Entry)) -> Option<String> {
+    fn drop_interest(&mut self, uid: &str, note: impl FnOnce(&mut Entry)) -> Option<Key> {
         self.change(uid, |entry| {
             note(entry);
             entry.known.interest = Interest::None;
             entry.known.record_status = None;
             entry.follow_record();
         })?;
-        self.entries.contains_key(uid).then(|| uid.to_owned())
+        self.entries.kept_key(uid).cloned()
     }
 }
 

@@ -53,7 +53,7 @@ fn provisioned_pv(name: &str, claim_uid: &str) -> Volume {
 }
 
 /// Lists all PersistentVolumes, of which there are none.
-fn list_volumes(index: &ClaimIndex) -> Vec<String> {
+fn list_volumes(index: &ClaimIndex) -> Vec<Key> {
     index.on_volume_list_start();
     index.on_volume_list_done()
 }

@@ -5,7 +5,7 @@
 
 use super::{ClaimIndex, entry::Entry, snapshot::Verification};
 use crate::{
-    controller::{claims::state::ClaimState, ownership::PROVISIONED_BY},
+    controller::{claims::state::ClaimState, item::Key, ownership::PROVISIONED_BY},
     kube::objects::{View as _, Volume},
     mutations,
     mutations::Mutation,
@@ -14,7 +14,7 @@ use crate::{
 impl ClaimIndex {
     /// Handles a PersistentVolume of any driver that exists. Returns the claim to queue: one whose
     /// open call it closes, and whose record can go or whose call must be reported.
-    pub fn on_volume(&self, volume: &Volume) -> Option<String> {
+    pub fn on_volume(&self, volume: &Volume) -> Option<Key> {
         let mut inner = self.0.inner.lock();
         let named = inner.by_volume.get(volume.name()).cloned();
         let for_uid = match &named {
@@ -38,7 +38,7 @@ impl ClaimIndex {
         if let Some(entry) = owner_of_name.and_then(|uid| inner.entries.get_mut(uid)) {
             entry.known.required.require(Verification::Volume);
         }
-        closed.unwrap_or_default().then(|| for_uid.to_owned())
+        closed.unwrap_or_default().then(|| for_uid.into())
     }
 
     /// Whether a provisioner of our driver has made the PersistentVolume, and so named it.
@@ -68,13 +68,13 @@ impl ClaimIndex {
     /// Handles the deletion of a PersistentVolume. Returns the claim to queue: one that waits for
     /// the name. A claim that had this volume may get another one, but only at its next event or
     /// resync, as with external-provisioner.
-    pub fn on_volume_deleted(&self, volume: &Volume) -> Option<String> {
+    pub fn on_volume_deleted(&self, volume: &Volume) -> Option<Key> {
         let mut inner = self.0.inner.lock();
         let own = claim_uid(volume);
         if let Some(returns) = inner.change(own, Entry::pv_deleted) {
-            return returns.then(|| own.to_owned());
+            return returns.then(|| own.into());
         }
-        let uid = inner.by_volume.get(volume.name())?.to_string();
+        let uid = inner.by_volume.get(volume.name())?.clone();
         inner.change(&uid, |entry| entry.known.required.require(Verification::Volume)).map(|()| uid)
     }
 
@@ -86,11 +86,11 @@ impl ClaimIndex {
 
     /// The list of all PersistentVolumes is complete: a claim whose PersistentVolume is not in it
     /// has lost it, and the deletion event was missed. Returns the claims to queue.
-    pub fn on_volume_list_done(&self) -> Vec<String> {
+    pub fn on_volume_list_done(&self) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
             let missing = !entry.pv.is_listed && entry.known.state == ClaimState::Done;
-            (missing && entry.pv_deleted()).then(|| uid.to_string())
+            (missing && entry.pv_deleted()).then(|| uid.clone())
         });
         looked_at.collect()
     }

@@ -3,22 +3,23 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::controller::item::Key;
 
 /// Requests a permit for the claim `key`.
 fn enter(queue: &mut FairQueue, key: &str, class: &str) -> Option<Ticket> {
     queue.enter(&Item::claim(key), class, Lane::First, Instant::now())
 }
 
-fn end(queue: &mut FairQueue, ticket: &Ticket, congestion: Congestion) -> Vec<String> {
+fn end(queue: &mut FairQueue, ticket: &Ticket, congestion: Congestion) -> Vec<Key> {
     queue.end(ticket, congestion, Instant::now());
     reserve_free(queue)
 }
 
 /// Reserves free permits. Returns the UIDs of their claims.
-fn reserve_free(queue: &mut FairQueue) -> Vec<String> {
+fn reserve_free(queue: &mut FairQueue) -> Vec<Key> {
     let claim = |item| match item {
         Item::Claim(uid) => uid,
-        Item::Volume(name) => panic!("{name}"),
+        Item::Volume(name) => panic!("{name:?}"),
     };
     queue.reserve_free(Instant::now()).into_iter().map(claim).collect()
 }

@@ -59,7 +59,7 @@ async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
     assert_eq!(index.on_event(InformerEvent::Apply(bound)), WakeUps::default(), "not urgent");
     assert_eq!(
         (index.to_protect(), index.to_protect_elsewhere()),
-        (vec![], vec!["elsewhere".to_owned()])
+        (vec![], vec!["elsewhere".into()])
     );
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
