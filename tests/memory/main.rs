@@ -177,7 +177,7 @@ fn loads() -> Vec<Load> {
             |n| volume(&ours(), n, RELEASED),
         ),
         Load::listed("our claims, waiting", claims, 1_550, |n| ours().waiting_claim(n)),
-        Load::listed("our claims, whose class is missing", claims, 2_100, |n| {
+        Load::listed("our claims, whose class is missing", claims, 1_900, |n| {
             ours().waiting_claim(n)
         })
         .led(),
