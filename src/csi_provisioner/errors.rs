@@ -42,12 +42,12 @@ pub fn is_infeasible(code: &str) -> bool {
 
 /// The error for the claim's user, with what it says about the driver's load.
 pub(super) fn call_failure(error: &CallError) -> Failure {
-    Failure::new(error).with_congestion(strain(error.code())).of_kind(error.code_name())
+    Failure::new(error).with_congestion(congestion(error.code())).of_kind(error.code_name())
 }
 
 /// What a status code says about the driver's load. Drivers return Aborted if an operation on the
 /// volume is pending (CSI spec, "Operation pending for volume").
-fn strain(code: Code) -> Congestion {
+fn congestion(code: Code) -> Congestion {
     match code {
         Code::DeadlineExceeded | Code::Cancelled => Congestion::TimedOut,
         Code::Unavailable => Congestion::Refused,

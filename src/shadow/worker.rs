@@ -121,7 +121,7 @@ impl Worker {
             return Action::Done;
         };
         let judgement = match self.client.get_raw(&Kind::of::<Volume>(), name).await {
-            Ok(found) if !self.is_provisioned(&found) || is_older(&found, &task.claim) => {
+            Ok(found) if !self.is_provisioned(&found) || is_of_another(&found, &task.claim) => {
                 self.tracker.lock().ignore(uid);
                 return Action::Done;
             }
@@ -176,7 +176,12 @@ impl Worker {
     }
 }
 
-/// Whether the PersistentVolume existed before its claim, so that it was made for another one.
+/// Whether the PersistentVolume was made for another claim: it names that one, or is older than this one.
+fn is_of_another(volume: &serde_json::Value, claim: &Claim) -> bool {
+    let named = volume.pointer("/spec/claimRef/uid").and_then(|uid| uid.as_str());
+    named.is_some_and(|uid| !uid.is_empty() && uid != claim.uid()) || is_older(volume, claim)
+}
+
 fn is_older(volume: &serde_json::Value, claim: &Claim) -> bool {
     let created = volume.pointer("/metadata/creationTimestamp").and_then(|time| time.as_str());
     let created = created.and_then(|time| time.parse::<jiff::Timestamp>().ok());
@@ -191,5 +196,32 @@ fn is_settled(expectation: &Expectation, task: &Task) -> bool {
         Expectation::Provision(_) => true,
         Expectation::Refuse(_, Some(_)) => task.volume.is_some(),
         Expectation::Refuse(_, None) | Expectation::Unknown(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kube::objects::of_json;
+
+    #[test]
+    fn a_volume_of_another_claim_names_that_one_or_is_older() {
+        let of = |created: &str| json!({"metadata": {"uid": "u", "creationTimestamp": created}});
+        let claim: Claim = of_json(&of("2026-01-01T00:00:10Z")).unwrap();
+        let volume = |created: &str, uid: &str| json!({"metadata": {"creationTimestamp": created}, "spec": {"claimRef": {"uid": uid}}});
+        let (before, after) = ("2026-01-01T00:00:09Z", "2026-01-01T00:00:10Z");
+        for (created, uid, is_of_another_claim) in [
+            (after, "u", false),
+            (after, "", false),
+            (after, "v", true), // under a name that both claims get
+            (before, "u", true),
+            (before, "v", true),
+        ] {
+            let found = is_of_another(&volume(created, uid), &claim);
+            assert_eq!(found, is_of_another_claim, "{created}, {uid:?}");
+        }
+        assert!(!is_of_another(&json!({}), &claim));
     }
 }

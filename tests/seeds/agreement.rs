@@ -393,8 +393,11 @@ impl Inner {
         found: &Value,
     ) -> Vec<String> {
         if !self.is_made_for(found, claim) {
-            let is_older = agreement == "unexplained" && created(found) < created(claim.last());
-            return is_older.then(|| "it is older than its claim".to_owned()).into_iter().collect();
+            let is_another = text(found, "/spec/claimRef/uid")
+                != text(claim.last(), "/metadata/uid")
+                || created(found) < created(claim.last());
+            let is_wrong = agreement == "unexplained" && is_another;
+            return is_wrong.then(|| "it is another claim's".to_owned()).into_iter().collect();
         }
         let (truth, said) = (self.differences(claim, found), line.fields());
         let certain = |field: &&String| !self.is_uncertain(claim, field);
@@ -584,6 +587,13 @@ fn below(path: &str, key: &str) -> String {
 
 // === Claims that only the other serves, and deletions ===
 
+/// Whether the driver's volume_context is larger than this program takes: 256 KiB.
+fn is_too_large(found: &Value) -> bool {
+    let attributes = found["spec"]["csi"]["volumeAttributes"].as_object();
+    let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
+    attributes.is_some_and(|all| all.iter().map(size).sum::<usize>() > 256 << 10)
+}
+
 /// Whether a process may have seen the state before this change, by its watches, while the claim stood.
 fn changed_since(change: Option<Instant>, claim: &Claim) -> bool {
     change.is_some_and(|at| at + VIEW > claim.since)
@@ -603,15 +613,30 @@ fn source_has_changed(core: &Core, claim: &Value) -> bool {
 
 impl Inner {
     fn about_served_there(&self, core: &Core, line: &Line, agreement: &str) -> Option<String> {
-        let read = self.reads.get(&line.volume);
-        let found = read?;
-        let claim = self.claims_of(line, found).max_by_key(|claim| claim.since)?;
+        let found = self.reads.get(&line.volume)?;
+        // Of claims that share a name, nothing in the result says which it is about.
+        let all = self.claims_of(line, found);
+        let all =
+            all.map(|claim| self.about_claim_served_there(core, line, agreement, claim, found));
+        all.min_by_key(Option::is_some).flatten()
+    }
+
+    fn about_claim_served_there(
+        &self,
+        core: &Core,
+        line: &Line,
+        agreement: &str,
+        claim: &Claim,
+        found: &Value,
+    ) -> Option<String> {
         let is_by_hand = found["metadata"]["annotations"][BY_HAND].is_string();
-        let deleted = claim.last()["metadata"]["deletionTimestamp"].is_string();
+        let is_deleted =
+            claim.gone.is_some() || claim.last()["metadata"]["deletionTimestamp"].is_string();
         match agreement {
             "unknown" if line.says("only after its PersistentVolume was saved") => None,
-            "documented" => (!deleted).then(|| "nobody has deleted the claim".to_owned()),
+            "documented" => (!is_deleted).then(|| "nobody has deleted the claim".to_owned()),
             _ if is_by_hand || !self.is_made_for(found, claim) => None,
+            _ if line.says("is too large") && is_too_large(found) => None,
             _ if line.says("secret") && changed_since(self.secrets_changed, claim) => None,
             _ if line.says("topology") && changed_since(self.nodes_changed, claim) => None,
             _ if self.class_has_changed(claim) => None,

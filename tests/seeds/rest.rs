@@ -30,7 +30,8 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     unrest.extend(doubled(&volumes));
     for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
         let (name, reported) = (text(claim, "/metadata/name"), reported(claim));
-        if is_held(claim) && is_ours(core, claim) && (!reported || core.plan.patience.is_some()) {
+        let is_due = !reported && !is_mute(core, claim) || core.plan.patience.is_some();
+        if is_held(claim) && is_ours(core, claim) && is_due {
             let how = if reported { "" } else { " without an event" };
             unrest.push(format!("the claim {name} is being deleted for ever{how}"));
         }
@@ -71,6 +72,12 @@ fn is_half_bound(volumes: &[Value], claim: &Value) -> bool {
 
 fn is_bound(claim: &Value) -> bool {
     !text(claim, "/spec/volumeName").is_empty()
+}
+
+/// KNOWN (5804): whether no event about the claim can be created, as its namespace is being deleted.
+fn is_mute(core: &Core, claim: &Value) -> bool {
+    let namespace = core.api.get("Namespace", "", text(claim, "/metadata/namespace"));
+    namespace.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_string())
 }
 
 /// Whether the claim is gone but for our record.
