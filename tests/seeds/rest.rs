@@ -8,7 +8,7 @@ use super::{
     admins::BY_HAND,
     adversary::{is_ours, is_owed},
     copying::is_guarded,
-    core::{Core, DRIVER},
+    core::{Core, DRIVER, NAMESPACE},
     ledger::{Abandoned, is_recorded, text},
     naming::{NAMINGS, may_be_of},
     plan::Plan,
@@ -76,7 +76,17 @@ fn is_bound(claim: &Value) -> bool {
 
 /// KNOWN (5804): whether no event about the claim can be created, as its namespace is being deleted.
 fn is_mute(core: &Core, claim: &Value) -> bool {
-    let namespace = core.api.get("Namespace", "", text(claim, "/metadata/namespace"));
+    is_terminating(core, text(claim, "/metadata/namespace"))
+}
+
+/// Whether nobody can create the secret that the claim waits for, as its namespace is being deleted.
+fn lacks_secret(core: &Core, uid: &str) -> bool {
+    let is_missing = last_message(core, uid).contains("secrets \"key\" not found");
+    is_missing && is_terminating(core, NAMESPACE)
+}
+
+fn is_terminating(core: &Core, namespace: &str) -> bool {
+    let namespace = core.api.get("Namespace", "", namespace);
     namespace.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_string())
 }
 
@@ -91,6 +101,7 @@ fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
     let taken = volumes.iter().any(|volume| may_be_of(text(volume, "/metadata/name"), uid));
     let excused = taken
         || copies_nothing(core, volumes, claim)
+        || lacks_secret(core, uid)
         || NAMINGS.iter().any(|naming| core.ledger.is_suspect(&naming.name(uid)));
     let name = text(claim, "/metadata/name");
     (!excused).then(|| format!("the claim {name} waits, {uid}: {}", last_message(core, uid)))
