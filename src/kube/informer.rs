@@ -27,7 +27,7 @@ mod tolerant;
 mod watch;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub use self::pages::fuzz;
+pub use self::{pages::fuzz, watch::fuzz as watch_fuzz};
 pub use cache::{Cache, Change};
 pub use first_list::{Extent, FirstList};
 

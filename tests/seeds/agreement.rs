@@ -587,7 +587,7 @@ fn below(path: &str, key: &str) -> String {
 
 // === Claims that only the other serves, and deletions ===
 
-/// Whether the driver's volume_context is larger than this program takes: 256 KiB.
+/// Whether the driver's `volume_context` is larger than this program takes: 256 KiB.
 fn is_too_large(found: &Value) -> bool {
     let attributes = found["spec"]["csi"]["volumeAttributes"].as_object();
     let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);

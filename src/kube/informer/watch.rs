@@ -4,6 +4,9 @@
 //! JSON each event is a line. An object that cannot be read is [`Tolerant::Unreadable`]; an event that cannot be read
 //! is an error. A connection that breaks in the middle ends the events: the next watch goes on where this one ended.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
+
 use std::{error::Error, io};
 
 use bytes::Bytes;
@@ -61,7 +64,7 @@ where
 {
     let bytes = StreamReader::new(body.into_data_stream().map_err(|error| broken(error.into())));
     match encoding {
-        Encoding::Json => FramedRead::new(bytes, LinesCodec::new())
+        Encoding::Json => FramedRead::new(bytes, LinesCodec::new_with_max_length(MAX_EVENT))
             .filter_map(|line| {
                 let event = match line {
                     Ok(line) => event_of_line(&line),

@@ -136,6 +136,13 @@ async fn a_frame_that_is_no_event_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_line_that_is_longer_than_any_event_is_an_error() {
+    let line = "x".repeat(MAX_EVENT + 1);
+    let read = read_whole(Encoding::Json, line).await;
+    assert!(read.len() == 1 && read[0].contains("max line length exceeded"), "{read:?}");
+}
+
+#[tokio::test]
 async fn a_status_instead_of_an_event_is_an_error() {
     assert_eq!(
         read_whole(Encoding::Json, expired().to_string() + "\n").await,
