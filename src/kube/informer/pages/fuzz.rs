@@ -1,12 +1,15 @@
 //! The fuzz target of lists: any answer, received in any pieces.
 
 use super::{Encoding, PageError, Part, Reader};
-use crate::kube::{
-    informer::tolerant::Tolerant,
-    objects::{Claim, View, Volume, protobuf::MAGIC},
+use crate::{
+    fuzzing::same_in_pieces,
+    kube::{
+        informer::tolerant::Tolerant,
+        objects::{Claim, View, Volume, protobuf::MAGIC},
+    },
 };
 
-/// An answer of up to so many bytes is cut at every place, a longer one at so many places.
+/// At how many places an answer is cut.
 const CUTS: usize = 512;
 
 /// Checks that an answer gives the same parts and the same end in whatever pieces it is received.
@@ -14,25 +17,18 @@ const CUTS: usize = 512;
 /// # Panics
 /// If it does not.
 pub fn lists(data: &[u8]) {
-    same_in_pieces::<Claim>(data);
-    same_in_pieces::<Volume>(data);
+    lists_of::<Claim>(data);
+    lists_of::<Volume>(data);
 }
 
-fn same_in_pieces<V: View>(data: &[u8]) {
-    let whole = read::<V>([data]);
-    assert!(whole.0.len() <= data.len() + 2, "{} parts of {} bytes", whole.0.len(), data.len());
-    for cut in (0..data.len()).step_by(data.len() / CUTS + 1) {
-        let (start, end) = data.split_at(cut);
-        assert_eq!(read::<V>([start, end]), whole, "cut at {cut}");
-    }
-    if data.len() <= CUTS {
-        assert_eq!(read::<V>(data.chunks(1)), whole, "byte by byte");
-    }
+fn lists_of<V: View>(data: &[u8]) {
+    let (parts, _) = same_in_pieces(data, CUTS, read::<V>);
+    assert!(parts.len() <= data.len() + 2, "{} parts of {} bytes", parts.len(), data.len());
 }
 
 /// Reads an answer in these pieces; returns a text for each part, and how it ends.
-fn read<'a, V: View>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<String>, &'static str) {
-    let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).peekable();
+fn read<V: View>(pieces: &[&[u8]]) -> (Vec<String>, &'static str) {
+    let mut pieces = pieces.iter().copied().filter(|piece| !piece.is_empty()).peekable();
     let in_protobuf = pieces.peek().is_some_and(|piece| piece.first() == MAGIC.first());
     let encoding = if in_protobuf { Encoding::Protobuf } else { Encoding::Json };
     let (mut reader, mut parts) = (Reader::new(encoding), Vec::new());
