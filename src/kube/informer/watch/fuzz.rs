@@ -4,9 +4,10 @@ use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use kube::api::WatchEvent;
 use tower::BoxError;
 
-use super::{Encoding, events};
+use super::{Encoding, Tolerant, events};
 use crate::{
     fuzzing::same_in_pieces,
     kube::objects::{Claim, View, Volume},
@@ -37,7 +38,20 @@ fn read<V: View>(encoding: Encoding, pieces: &[&[u8]]) -> Option<Vec<String>> {
     let pieces: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
     let frames = pieces.into_iter().map(|piece| Ok::<_, BoxError>(Frame::data(piece)));
     let events = events::<V, _>(encoding, StreamBody::new(stream::iter(frames)));
-    events.map(|event| format!("{event:?}")).collect().now_or_never()
+    events.map(|event| shown(&event)).collect().now_or_never()
+}
+
+/// The whole event: its own `Debug` shows only the type.
+fn shown<V: View>(event: &kube::Result<WatchEvent<Tolerant<V>>>) -> String {
+    match event {
+        Ok(WatchEvent::Added(object)) => format!("added {object:?}"),
+        Ok(WatchEvent::Modified(object)) => format!("modified {object:?}"),
+        Ok(WatchEvent::Deleted(object)) => format!("deleted {object:?}"),
+        Ok(WatchEvent::Bookmark(bookmark)) => {
+            format!("bookmark {}", bookmark.metadata.resource_version)
+        }
+        other => format!("{other:?}"),
+    }
 }
 
 #[cfg(test)]
