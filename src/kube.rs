@@ -5,6 +5,7 @@
 //! | [`connection`] | configuration, credentials, proxies, TLS, connections |
 //! | `stack` | the layers that every request passes |
 //! | [`client`] | lanes ([`Lanes`]), requests ([`Client`]), checked names ([`Name`]), edits ([`Client::edit`]), shared reads ([`CoalescedReads`]), reviews of our rights ([`access`]) |
+//! | `encoding` | JSON and protobuf in answers |
 //! | [`informer`] | lists, watches and caches |
 //! | [`objects`] | slim views of objects, in JSON and protobuf |
 //! | [`events`] | recording of events |
@@ -16,6 +17,7 @@
 
 pub mod client;
 pub mod connection;
+mod encoding;
 mod error;
 pub mod events;
 pub mod informer;

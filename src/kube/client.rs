@@ -25,12 +25,14 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use self::name::check_namespace;
 use super::{
     connection::transport::{BodyError, Request, Service, Transport, read},
+    encoding,
+    encoding::{Encoding, JSON},
     error::{ApiError, Refusal, fault},
     objects::{AnyObject, Metadata, View, kind::Kind},
     stack::{gate::SentAt, layer, target::Target, watch_rate::WatchRate},
@@ -116,7 +118,7 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<V, ApiError> {
-        self.send_for(creation::<V>(namespace, body)?).await
+        self.write(creation::<V>(namespace, body)?).await
     }
 
     /// Creates an object like [`Self::create`], and does not parse the answer.
@@ -125,18 +127,21 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<(), ApiError> {
-        self.exchange(&mut creation::<V>(namespace, body)?, MAX_ANSWER).await.map(drop)
+        let mut request = creation::<V>(namespace, body)?;
+        encoding::accept(&mut request, true);
+        self.exchange(&mut request, MAX_ANSWER).await.map(drop)
     }
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.send_for(request_with_body(Method::PUT, path::<V>(name)?, JSON, body)?).await
+        self.write(request_with_body(Method::PUT, path::<V>(name)? + UNCHECKED, JSON, body)?).await
     }
 
     /// Patches an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        self.send_for(request_with_body(Method::PATCH, path::<V>(name)?, media_type, body)?).await
+        let path = path::<V>(name)? + UNCHECKED;
+        self.write(request_with_body(Method::PATCH, path, media_type, body)?).await
     }
 
     /// Deletes an object; with `uid` only if it has this UID, otherwise the error is a conflict.
@@ -151,11 +156,9 @@ impl Client {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let mut request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
+        encoding::accept(&mut request, V::from_protobuf().is_some());
         let answer = self.exchange(&mut request, MAX_ANSWER).await?;
-        // The server answers with the object while finalizers keep it, otherwise with the object or a
-        // Status.
-        let deleted: DeletedObject = serde_json::from_slice(&answer.body).unwrap_or_default();
-        Ok(deleted.metadata.finalizers)
+        Ok(remaining_finalizers::<V>(&answer))
     }
 
     /// Posts a review, such as a SelfSubjectAccessReview, which changes nothing on the server.
@@ -164,7 +167,7 @@ impl Client {
         path: String,
         review: &Value,
     ) -> Result<T, ApiError> {
-        self.send_for(request_with_body(Method::POST, path, JSON, review)?).await
+        Ok(self.send(request_with_body(Method::POST, path, JSON, review)?, MAX_ANSWER).await?.0)
     }
 
     /// A kube client on the same lane for one watcher, with a limited rate of watches. Every call
@@ -191,12 +194,15 @@ impl Client {
         Ok(self.send(request(Method::GET, url)?, max).await?.0)
     }
 
-    /// Sends a request and parses the answer.
-    async fn send_for<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
-        Ok(self.send(request, MAX_ANSWER).await?.0)
+    /// Sends a write and reads the object in the answer, in protobuf if the kind has a table for it.
+    async fn write<V: View>(&self, mut request: Request) -> Result<V, ApiError> {
+        encoding::accept(&mut request, V::from_protobuf().is_some());
+        let answer = self.exchange(&mut request, MAX_ANSWER).await?;
+        let object = answer.encoding.read(&answer.body);
+        object.map_err(|fault| ApiError::Unreadable { about: Target::of(&request).about(), fault })
     }
 
-    /// Sends a request and parses the answer of at most `max` bytes; returns both.
+    /// Sends a request and parses the JSON of the answer, at most `max` bytes; returns both.
     async fn send<T: DeserializeOwned>(
         &self,
         mut request: Request,
@@ -218,7 +224,7 @@ impl Client {
         if parts.status.is_success() {
             let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
             let body = body.map_err(|error| body_error(error, &target, max))?;
-            return Ok(Answer { body, sent });
+            return Ok(Answer { encoding: Encoding::of(&parts.headers), body, sent });
         }
         // The status code counts even if the body cannot be read.
         let body = body.unwrap_or_default();
@@ -229,22 +235,19 @@ impl Client {
 
 /// The answer to a successful request.
 struct Answer {
+    encoding: Encoding,
     body: Bytes,
     /// When a read was sent, by the boot clock; zero if unknown, as for a write.
     sent: Duration,
 }
 
-/// The finalizers in the answer to a DELETE.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DeletedObject {
-    metadata: DeletedMetadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DeletedMetadata {
-    finalizers: Vec<String>,
+/// The finalizers in the answer to a DELETE. The server answers with the object while finalizers keep it,
+/// otherwise with the object or a Status.
+fn remaining_finalizers<V: View>(answer: &Answer) -> Vec<String> {
+    match answer.encoding.read::<V>(&answer.body) {
+        Ok(object) => object.meta().finalizers.iter().map(ToString::to_string).collect(),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// The error of a request whose answer's body could not be read to its end.
@@ -268,10 +271,14 @@ fn creation<V: View>(namespace: Option<&str>, body: &impl Serialize) -> Result<R
     if V::NAMESPACED || namespace.is_some() {
         check_namespace(namespace.unwrap_or_default())?;
     }
-    request_with_body(Method::POST, Kind::of::<V>().collection(namespace), JSON, body)
+    let path = Kind::of::<V>().collection(namespace) + UNCHECKED;
+    request_with_body(Method::POST, path, JSON, body)
 }
 
-const JSON: &str = "application/json";
+/// The query of a write whose body the server shall not search for unknown and repeated fields, as it does
+/// not search protobuf, which client-go sends. By default it decodes JSON a second time for that, which is
+/// a tenth of what a write costs it.
+const UNCHECKED: &str = "?fieldValidation=Ignore";
 
 /// The initial capacity for the body of a request, in bytes; enough for most objects.
 const BODY_CAPACITY: usize = 1 << 10;

@@ -16,11 +16,11 @@ use http_body::Frame;
 use http_body_util::BodyExt as _;
 use kube::{Client, api::ListMeta, client::Body};
 
-use super::{
-    answer::{Answer, Encoding},
-    tolerant::Tolerant,
+use super::{answer::Answer, tolerant::Tolerant};
+use crate::kube::{
+    encoding::Encoding,
+    objects::{View, protobuf::Fault},
 };
-use crate::kube::objects::{View, protobuf::Fault};
 
 /// Why an answer is no list of the kind. Holds nothing of its content.
 #[derive(Debug, thiserror::Error)]

@@ -27,10 +27,13 @@ use tokio_util::{
 };
 use tower::BoxError;
 
-use super::{answer::Encoding, tolerant::Tolerant};
-use crate::kube::objects::{
-    View,
-    protobuf::{Envelope, Fault, NAMES, STATUS, nested, read},
+use super::tolerant::Tolerant;
+use crate::kube::{
+    encoding::Encoding,
+    objects::{
+        View,
+        protobuf::{Envelope, Fault, NAMES, STATUS, nested, read},
+    },
 };
 
 /// The events of one watch, until it ends.

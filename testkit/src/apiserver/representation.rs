@@ -89,6 +89,20 @@ impl Writer {
         }
     }
 
+    /// An object of the kind, or the Status that stands for it, in protobuf, where that is wanted and
+    /// can be done.
+    pub(crate) fn protobuf_object(&self, object: &Value) -> Option<Bytes> {
+        if self.representation != Representation::Protobuf {
+            return None;
+        }
+        if object.get("kind").is_some_and(|kind| kind == "Status") {
+            return protobuf::status(object);
+        }
+        let can_be_written = protobuf::is_written(&self.kind);
+        can_be_written
+            .then(|| protobuf::answer(&self.kind.api_version(), &self.kind.kind, object))?
+    }
+
     /// A list with its metadata in protobuf, where that is wanted and can be done.
     pub(crate) async fn protobuf_list(
         &self,

@@ -356,7 +356,10 @@ impl<'a> Call<'a> {
     }
 
     fn object(&self, code: u16, object: &Arc<Object>) -> Response<Body> {
-        respond(code, self.writer.object(object))
+        match self.writer.protobuf_object(object.value()) {
+            Some(body) => respond_in(protobuf::MEDIA_TYPE, code, body),
+            None => respond(code, self.writer.object(object)),
+        }
     }
 
     fn written(&self, written: &Written) -> Response<Body> {
@@ -431,7 +434,11 @@ impl<'a> Call<'a> {
         }
         let options = DeleteOptions::parse(&self.body()?)?;
         let deleted = self.server.state().lock().delete(&self.target, &options)?;
-        Ok(respond(200, deleted.answer(&self.target.kind).to_string()))
+        let answer = deleted.answer(&self.target.kind);
+        Ok(match self.writer.protobuf_object(&answer) {
+            Some(body) => respond_in(protobuf::MEDIA_TYPE, 200, body),
+            None => respond(200, answer.to_string()),
+        })
     }
 
     async fn delete_collection(&self) -> Result<Response<Body>, Status> {

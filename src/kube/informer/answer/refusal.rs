@@ -7,11 +7,7 @@ use http::StatusCode;
 use http_body_util::{BodyExt as _, Collected, Limited};
 use kube::{client::Body, core::Status};
 
-use super::Encoding;
-use crate::kube::objects::{
-    protobuf,
-    protobuf::{Envelope, STATUS},
-};
+use crate::kube::encoding::Encoding;
 
 /// The most bytes that are read of a refusal.
 const MAX_READ: usize = 64 << 10;
@@ -25,13 +21,7 @@ pub(super) async fn read(code: StatusCode, encoding: Encoding, body: Body) -> St
 
 /// Reads the status in a body, or makes one of the code and the text.
 fn status_of(code: StatusCode, encoding: Encoding, body: &[u8]) -> Status {
-    let status = match encoding {
-        Encoding::Json => serde_json::from_slice(body).ok(),
-        Encoding::Protobuf => {
-            Envelope::of(body).and_then(|status| protobuf::read(status.raw, STATUS)).ok()
-        }
-    };
-    status.unwrap_or_else(|| {
+    encoding.read_status(body).unwrap_or_else(|| {
         let text = match encoding {
             Encoding::Json => String::from_utf8_lossy(body),
             Encoding::Protobuf => "".into(),

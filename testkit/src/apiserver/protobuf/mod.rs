@@ -74,7 +74,12 @@ pub(crate) async fn list(kind: &Kind, objects: &[Arc<Object>], metadata: &Value)
 
 /// A `Status`.
 pub fn status(body: &Value) -> Option<Bytes> {
-    Some(wrapped("v1", "Status", object("Status", body)?))
+    answer("v1", "Status", body)
+}
+
+/// An object of the core group, or a `Status`, as the body of an answer.
+pub fn answer(api_version: &str, kind: &str, body: &Value) -> Option<Bytes> {
+    Some(wrapped(api_version, kind, object(kind, body)?))
 }
 
 /// Whether objects of the kind can be written.
