@@ -97,7 +97,7 @@ impl AnyVersion {
         let metadata = self.metadata;
         Object {
             name: metadata.name.unwrap_or_default().into(),
-            uid: metadata.uid.unwrap_or_default().into(),
+            uid: metadata.uid.unwrap_or_default().to_string(),
             version: metadata.resource_version.unwrap_or_default().into(),
             created: metadata.creation_timestamp,
             pair: pair(&self.class, self.nodes),

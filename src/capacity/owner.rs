@@ -80,7 +80,7 @@ fn step(
     left: u32,
 ) -> Result<Step, LookupError> {
     if left == 0 {
-        let uid = metadata.uid.clone().unwrap_or_default().into();
+        let uid = metadata.uid.clone().unwrap_or_default().to_string();
         return Ok(Step::Owner(OwnerReference { uid, controller: Some(true), ..current.clone() }));
     }
     let mut owners = metadata.owner_references.iter();

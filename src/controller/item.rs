@@ -3,13 +3,26 @@
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 /// The UID of a claim or the name of a PersistentVolume. Clones share the text: that of a waiting claim is
-/// in the index, three times in a queue and twice in what the claim waits for.
+/// in its metadata, twice in the index, three times in a queue and twice in what the claim waits for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
 impl From<&str> for Key {
     fn from(text: &str) -> Self {
         Self(text.into())
+    }
+}
+
+impl From<&Arc<str>> for Key {
+    fn from(text: &Arc<str>) -> Self {
+        Self(Arc::clone(text))
+    }
+}
+
+impl Key {
+    /// The shared text.
+    pub fn text(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 }
 

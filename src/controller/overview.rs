@@ -265,7 +265,7 @@ impl ListedClaim {
         let ClaimInWork { known, attempts, blocked } = claim;
         let failure = attempts.last_failure.as_ref().map(|failure| LastFailure {
             code: failure.code.to_owned(),
-            message: failure.message.clone(),
+            message: failure.message.to_string(),
             seconds_ago: failure.at.elapsed().as_secs(),
         });
         let blocked = blocked

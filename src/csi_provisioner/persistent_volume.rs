@@ -80,8 +80,9 @@ pub(super) fn build(
     volume: &Volume,
     affinity: Option<core::VolumeNodeAffinity>,
 ) -> core::PersistentVolume {
+    let wanted = &request.claim.spec;
     let spec = core::PersistentVolumeSpec {
-        access_modes: Some(request.claim.spec.access_modes.clone()),
+        access_modes: Some(wanted.access_modes.iter().map(ToString::to_string).collect()),
         mount_options: Some(request.class.mount_options.clone())
             .filter(|options| !options.is_empty()),
         capacity: Some(BTreeMap::from([(
@@ -91,7 +92,7 @@ pub(super) fn build(
         csi: Some(source(settings, request, prepared, volume)),
         node_affinity: affinity,
         persistent_volume_reclaim_policy: request.class.reclaim_policy.clone(),
-        volume_mode: request.claim.spec.volume_mode.clone(),
+        volume_mode: wanted.volume_mode.as_deref().map(str::to_owned),
         volume_attributes_class_name: settings.attributes_class(&request.claim).map(str::to_owned),
         ..core::PersistentVolumeSpec::default()
     };

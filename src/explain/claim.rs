@@ -81,7 +81,7 @@ fn bound_to(claim: &Claim, volume: &Volume) -> Cause {
             ),
         )
         .advise("Delete the claim and create it again, without volumeName."),
-        Some(_) if claim.status.phase == "Bound" => {
+        Some(_) if &*claim.status.phase == "Bound" => {
             let handle = volume.source_id();
             Cause::new(
                 State::Served,

@@ -140,8 +140,8 @@ impl Client {
     /// Patches an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        let path = path::<V>(name)? + UNCHECKED;
-        self.write(request_with_body(Method::PATCH, path, media_type, body)?).await
+        let url = path::<V>(name)? + UNCHECKED;
+        self.write(request_with_body(Method::PATCH, url, media_type, body)?).await
     }
 
     /// Deletes an object; with `uid` only if it has this UID, otherwise the error is a conflict.

@@ -186,7 +186,7 @@ impl Claim {
 pub struct ClaimSpec {
     /// Access modes such as `ReadWriteOnce`, in the user's order.
     #[serde(deserialize_with = "bounded::names")]
-    pub access_modes: Vec<String>,
+    pub access_modes: Vec<Box<str>>,
     /// The requested size.
     pub resources: ResourceRequirements,
     /// Whether there is a label selector.
@@ -194,20 +194,20 @@ pub struct ClaimSpec {
     pub selector: bool,
     /// The name of the StorageClass; the legacy annotation wins over it.
     #[serde(deserialize_with = "bounded::optional_name")]
-    pub storage_class_name: Option<String>,
+    pub storage_class_name: Option<Box<str>>,
     /// The PersistentVolume that the claim is bound to, or that its user chose.
     #[serde(deserialize_with = "bounded::optional_name")]
-    pub volume_name: Option<String>,
+    pub volume_name: Option<Box<str>>,
     /// `Filesystem` (also when absent) or `Block`.
     #[serde(deserialize_with = "bounded::optional_name")]
-    pub volume_mode: Option<String>,
+    pub volume_mode: Option<Box<str>>,
     /// The source of the volume's content, in the claim's namespace. Boxed, as most claims have none.
     pub data_source: Option<Box<ObjectReference>>,
     /// The source of the volume's content, of any kind and possibly of another namespace.
     pub data_source_ref: Option<Box<ObjectReference>>,
     /// The name of the VolumeAttributesClass.
     #[serde(deserialize_with = "bounded::optional_name")]
-    pub volume_attributes_class_name: Option<String>,
+    pub volume_attributes_class_name: Option<Box<str>>,
 }
 
 /// `resources` of a claim.
@@ -224,7 +224,7 @@ pub struct ResourceRequirements {
 pub struct ResourceRequests {
     /// The size of the volume.
     #[serde(deserialize_with = "bounded::optional_name")]
-    pub storage: Option<String>,
+    pub storage: Option<Box<str>>,
 }
 
 /// `status` of a claim.
@@ -233,7 +233,7 @@ pub struct ResourceRequests {
 pub struct ClaimStatus {
     /// `Pending`, `Bound` or `Lost`.
     #[serde(deserialize_with = "bounded::name")]
-    pub phase: String,
+    pub phase: Box<str>,
 }
 
 /// A reference to another object.
@@ -552,7 +552,7 @@ mod tests {
         assert_eq!((claim.annotation("a"), claim.annotation("b")), (Some("b"), None));
         assert!(claim.has_finalizer("f") && !claim.is_terminating());
         assert_eq!(claim.spec.resources.requests.storage.as_deref(), Some("1Gi"));
-        assert_eq!(claim.status.phase, "");
+        assert_eq!(&*claim.status.phase, "");
     }
 
     #[test]

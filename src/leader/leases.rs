@@ -199,7 +199,7 @@ impl From<Value> for WholeLease {
         let metadata = Metadata {
             name: text("name"),
             namespace: text("namespace"),
-            uid: text("uid"),
+            uid: text("uid").map(Into::into),
             resource_version: text("resourceVersion"),
             ..Metadata::default()
         };

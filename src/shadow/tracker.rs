@@ -128,7 +128,7 @@ impl Tracker {
             return false;
         }
         match claim.spec.volume_name.clone().filter(|name| !name.is_empty()) {
-            Some(volume) => (kept.volume, kept.stage) = (Some(volume), Stage::Bound),
+            Some(volume) => (kept.volume, kept.stage) = (Some(volume.into()), Stage::Bound),
             // A call that may run is not ended by the deletion of its claim.
             None if claim.is_terminating() && kept.would_be_provisioned() => {}
             None if kept.volume.is_none() => {

@@ -368,7 +368,7 @@ impl Terminating {
 
 /// The source that a claim without a volume names, whichever driver the claim is for.
 fn named_by_pending(claim: &Claim) -> Option<NamedSource> {
-    let pending = matches!(claim.status.phase.as_str(), "" | "Pending");
+    let pending = matches!(&*claim.status.phase, "" | "Pending");
     let unseen = mutations::is_on(Mutation::OthersHoldNothing)
         && claim.annotation(STORAGE_PROVISIONER) != Some(mutations::SIMULATED_DRIVER);
     (pending && !unseen).then(|| NamedSource::of(claim)).flatten()

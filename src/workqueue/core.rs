@@ -9,6 +9,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     hash::Hash,
+    num::NonZeroU64,
     time::Duration,
 };
 
@@ -28,8 +29,7 @@ pub(super) struct Core<K> {
     dirty: Table<K, Duration>,
     /// Keys that are being processed, with the time when they were handed out.
     processing: Table<K, Duration>,
-    delayed: DelayedKeys<K>,
-    failures: Table<K, u32>,
+    retried: RetriedKeys<K>,
     shut: bool,
 }
 
@@ -74,8 +74,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
             ready: VecDeque::new(),
             dirty: Table::default(),
             processing: Table::default(),
-            delayed: DelayedKeys::default(),
-            failures: Table::default(),
+            retried: RetriedKeys::default(),
             shut: false,
         }
     }
@@ -95,14 +94,14 @@ impl<K: Eq + Hash + Clone> Core<K> {
     /// Adds a key at the time `at`, or earlier if it is already delayed until an earlier time.
     pub(super) fn add_at(&mut self, key: K, at: Duration) {
         if !self.shut {
-            self.delayed.insert(key, at);
+            self.retried.delay(key, at);
         }
     }
 
     /// Adds the delayed keys that are due. Returns how many of them were not dirty already.
     pub(super) fn advance(&mut self, now: Duration) -> u64 {
         let mut added = 0;
-        while let Some(key) = self.delayed.pop_due(now) {
+        while let Some(key) = self.retried.pop_due(now) {
             added += u64::from(self.add(key, now));
         }
         added
@@ -115,7 +114,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
         }
         let Some(key) = self.ready.pop_front() else {
             self.ready.shrink_to(KEPT_SLOTS);
-            return Next::Wait(self.delayed.earliest());
+            return Next::Wait(self.retried.earliest());
         };
         let added = self.dirty.remove(&key).unwrap_or(now);
         self.processing.insert(key.clone(), now);
@@ -134,33 +133,31 @@ impl<K: Eq + Hash + Clone> Core<K> {
 
     /// Counts a failure of the key. Returns its back-off.
     pub(super) fn failed(&mut self, key: &K, now: Duration) -> Duration {
-        let failures = self.failures.get_or_default(key);
-        let wait = self.limiter.wait(*failures, now);
-        *failures = failures.saturating_add(1);
-        wait
+        let failures = self.retried.count_failure(key);
+        self.limiter.wait(failures, now)
     }
 
     /// Resets the key's failures. A delay that has begun is not shortened.
     pub(super) fn forget(&mut self, key: &K) {
-        self.failures.remove(key);
+        self.retried.forget_failures(key);
     }
 
     /// The number of the key's failures since the last [`Core::forget`].
     pub(super) fn failures(&self, key: &K) -> u32 {
-        self.failures.get(key).copied().unwrap_or(0)
+        self.retried.failures(key)
     }
 
     /// Whether the key is ready, delayed, or being processed.
     pub(super) fn holds(&self, key: &K) -> bool {
         self.dirty.contains_key(key)
             || self.processing.contains_key(key)
-            || self.delayed.by_key.contains_key(key)
+            || self.retried.due(key).is_some()
     }
 
     /// Where the key is; `None` if the queue does not have it.
     pub(super) fn place(&self, key: &K, now: Duration) -> Option<Place> {
         let processing = self.processing.get(key).map(|began| now.saturating_sub(*began));
-        let delayed = self.delayed.by_key.get(key).map(|due| due.at().saturating_sub(now));
+        let delayed = self.retried.due(key).map(|due| due.at().saturating_sub(now));
         match (processing, self.dirty.contains_key(key)) {
             (Some(since), _) => Some(Place::Processing(since)),
             (None, true) => Some(Place::Ready),
@@ -173,7 +170,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
         Counts {
             ready: self.ready.len(),
             processing: self.processing.len(),
-            delayed: self.delayed.by_key.len(),
+            delayed: self.retried.by_time.len(),
         }
     }
 
@@ -210,25 +207,34 @@ impl<K: Eq + Hash + Clone> Core<K> {
         self.shut = true;
         self.ready = VecDeque::new();
         self.dirty.clear();
-        self.delayed = DelayedKeys::default();
+        self.retried.drop_delays();
     }
 }
 
-/// Keys that are added at a later time.
+/// Keys that are added at a later time, and how often keys have failed. Mostly these are the same keys, and there
+/// may be many.
 #[derive(Debug)]
-struct DelayedKeys<K> {
+struct RetriedKeys<K> {
     by_time: BTreeMap<Due, K>,
-    by_key: Table<K, Due>,
-    count: u64,
+    by_key: Table<K, Retries>,
+    /// The number of delays so far.
+    count: NonZeroU64,
 }
 
-/// When a delayed key is due. There may be many: half the size of a `Duration` with a number.
+/// What is kept of a key between two attempts.
+#[derive(Debug, Default)]
+struct Retries {
+    failures: u32,
+    due: Option<Due>,
+}
+
+/// When a delayed key is due: half the size of a `Duration` with a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     /// In nanoseconds.
     at: u64,
-    /// Counts insertions, so that keys of the same time keep their order.
-    number: u64,
+    /// Counts delays, so that keys of the same time keep their order.
+    number: NonZeroU64,
 }
 
 impl Due {
@@ -237,25 +243,27 @@ impl Due {
     }
 }
 
-impl<K> Default for DelayedKeys<K> {
+impl<K> Default for RetriedKeys<K> {
     fn default() -> Self {
-        Self { by_time: BTreeMap::new(), by_key: Table::default(), count: 0 }
+        Self { by_time: BTreeMap::new(), by_key: Table::default(), count: NonZeroU64::MIN }
     }
 }
 
-impl<K: Eq + Hash + Clone> DelayedKeys<K> {
-    fn insert(&mut self, key: K, at: Duration) {
+impl<K: Eq + Hash + Clone> RetriedKeys<K> {
+    /// Delays the key until `at`, unless it is due earlier already.
+    fn delay(&mut self, key: K, at: Duration) {
         let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(known) = self.by_key.get(&key) {
-            if known.at <= at {
+        let retries = self.by_key.get_or_default(&key);
+        if let Some(due) = retries.due {
+            if due.at <= at {
                 return;
             }
-            self.by_time.remove(known);
+            self.by_time.remove(&due);
         }
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         let due = Due { at, number: self.count };
-        self.by_time.insert(due, key.clone());
-        self.by_key.insert(key, due);
+        retries.due = Some(due);
+        self.by_time.insert(due, key);
     }
 
     fn pop_due(&mut self, now: Duration) -> Option<K> {
@@ -264,11 +272,44 @@ impl<K: Eq + Hash + Clone> DelayedKeys<K> {
             return None;
         }
         let key = first.remove();
-        self.by_key.remove(&key);
+        self.change(&key, |retries| retries.due = None);
         Some(key)
     }
 
     fn earliest(&self) -> Option<Duration> {
         self.by_time.first_key_value().map(|(due, _)| due.at())
+    }
+
+    fn due(&self, key: &K) -> Option<Due> {
+        self.by_key.get(key)?.due
+    }
+
+    fn drop_delays(&mut self) {
+        for key in std::mem::take(&mut self.by_time).into_values() {
+            self.change(&key, |retries| retries.due = None);
+        }
+    }
+
+    fn failures(&self, key: &K) -> u32 {
+        self.by_key.get(key).map_or(0, |retries| retries.failures)
+    }
+
+    /// Counts a failure of the key. Returns the number of those before it.
+    fn count_failure(&mut self, key: &K) -> u32 {
+        let failures = &mut self.by_key.get_or_default(key).failures;
+        std::mem::replace(failures, failures.saturating_add(1))
+    }
+
+    fn forget_failures(&mut self, key: &K) {
+        self.change(key, |retries| retries.failures = 0);
+    }
+
+    /// Changes what is kept of the key, and drops it if it says nothing any more.
+    fn change(&mut self, key: &K, change: impl FnOnce(&mut Retries)) {
+        let Some(retries) = self.by_key.get_mut(key) else { return };
+        change(retries);
+        if retries.failures == 0 && retries.due.is_none() {
+            self.by_key.remove(key);
+        }
     }
 }

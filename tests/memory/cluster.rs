@@ -2,7 +2,7 @@
 //!
 //! It answers what a standby asks: what is served and allowed, lists, whole or in pages, made
 //! up object by object while they are sent, and the Lease, which another replica holds. It takes the
-//! events of a leader.
+//! events of a leader, and shows it single objects; what is not shown does not exist.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -108,12 +108,31 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::
     } else if query.contains("limit=") {
         let next = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
         whole(&show().page(next.map_or(0, |next| next.parse().unwrap())))
-    } else if request.method() == http::Method::POST && plural == "events" {
+    } else if path.contains("/events") && request.method() != http::Method::GET {
         whole(&json!({"metadata": {}}))
+    } else if request.method() == http::Method::GET && plural_of_object(&path).is_some() {
+        return object(shows, &path);
     } else {
         panic!("nobody has business with {path}")
     };
     http::Response::new(body)
+}
+
+/// The plural in the path of a single object.
+fn plural_of_object(path: &str) -> Option<&str> {
+    let plural = path.rsplit('/').nth(1)?;
+    ["persistentvolumeclaims", "persistentvolumes", "secrets"].contains(&plural).then_some(plural)
+}
+
+/// The object at the path, whose name ends with its number.
+fn object(shows: &BTreeMap<&'static str, Show>, path: &str) -> http::Response<Body> {
+    let digits = path.rsplit('-').next().and_then(|digits| digits.parse().ok());
+    let show = plural_of_object(path).and_then(|plural| shows.get(plural));
+    if let (Some(show), Some(number)) = (show, digits) {
+        return http::Response::new(whole(&(show.event)(number).1));
+    }
+    let status = json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": format!("{path} not found")});
+    http::Response::builder().status(404).body(whole(&status)).unwrap()
 }
 
 fn streamed(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Body {

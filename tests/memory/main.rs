@@ -68,7 +68,14 @@ struct Load {
     event: Maker,
     /// Whether the program works with the objects.
     leads: bool,
+    /// The class of the objects, if it exists.
+    class: Option<Value>,
+    /// What the driver says of its plugin.
+    services: &'static [&'static str],
 }
+
+/// A driver that knows of places, so that nodes are watched.
+const WITH_PLACES: &[&str] = &["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
 
 impl Load {
     /// Objects that are there from the start.
@@ -79,7 +86,16 @@ impl Load {
         object: impl Fn(usize) -> Value + Send + Sync + 'static,
     ) -> Self {
         let event: Maker = Arc::new(move |number| ("ADDED", object(number)));
-        Self { name, plural, at_most, events: (1, 1), event, leads: false }
+        Self {
+            name,
+            plural,
+            at_most,
+            events: (1, 1),
+            event,
+            leads: false,
+            class: None,
+            services: WITH_PLACES,
+        }
     }
 
     /// Objects that are there from the start, and then all change or go.
@@ -94,12 +110,41 @@ impl Load {
             None => ("ADDED", before(number)),
             Some(number) => (then, after(number)),
         });
-        Self { name, plural, at_most: NOTHING, events: (1, 2), event, leads: false }
+        Self {
+            name,
+            plural,
+            at_most: NOTHING,
+            events: (1, 2),
+            event,
+            leads: false,
+            class: None,
+            services: WITH_PLACES,
+        }
     }
 
     /// The same for the leader.
     fn led(self) -> Self {
         Self { leads: true, ..self }
+    }
+
+    /// The same with this class.
+    fn of_class(self, class: Value) -> Self {
+        Self { class: Some(class), ..self }
+    }
+
+    /// The same with a driver that knows of no places.
+    fn without_places(self) -> Self {
+        Self { services: &["CONTROLLER_SERVICE"], ..self }
+    }
+
+    /// All that the cluster shows, with so many of the objects.
+    fn shows(&self, objects: usize) -> BTreeMap<&'static str, Show> {
+        let class = self.class.clone().map(|class| {
+            let event: Maker = Arc::new(move |_| ("ADDED", class.clone()));
+            ("storageclasses", Show { listed: 1, total: 1, event })
+        });
+        let shown = [("csinodes", a_csi_node()), (self.plural, self.show(objects))];
+        shown.into_iter().chain(class).collect()
     }
 
     fn show(&self, objects: usize) -> Show {
@@ -124,6 +169,17 @@ fn ours() -> Family {
 
 fn foreign() -> Family {
     family("ebs.csi.aws.com", "foreign-")
+}
+
+/// The class of our claims, with a secret.
+fn class_with_a_secret() -> Value {
+    let mut class = ours().storage_class(0);
+    let secret = [("name", "admin"), ("namespace", "csi")].map(|(key, value)| {
+        (format!("csi.storage.k8s.io/provisioner-secret-{key}"), Value::from(value))
+    });
+    let parameters = class.get_mut("parameters").and_then(Value::as_object_mut).unwrap();
+    parameters.extend(secret);
+    class
 }
 
 fn volume(family: &Family, number: usize, standing: Standing) -> Value {
@@ -176,12 +232,21 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, waiting", claims, 1_550, |n| ours().waiting_claim(n)),
-        Load::listed("our claims, whose class is missing", claims, 1_900, |n| {
+        Load::listed("our claims, waiting", claims, 1_350, |n| ours().waiting_claim(n)),
+        Load::listed("our claims, whose class is missing", claims, 1_530, |n| {
             ours().waiting_claim(n)
         })
         .led(),
-        Load::listed("our volumes, to be deleted", volumes, 1_650, |n| {
+        Load::listed("our claims, whose secret is missing", claims, 1_850, |n| {
+            ours().waiting_claim(n)
+        })
+        .led()
+        .of_class(class_with_a_secret())
+        .without_places(),
+        Load::listed("our claims, that lack a node", claims, 1_800, |n| ours().waiting_claim(n))
+            .led()
+            .of_class(ours().storage_class(0)),
+        Load::listed("our volumes, to be deleted", volumes, 1_500, |n| {
             volume(&ours(), n, RELEASED)
         }),
         Load::listed("attachments", "volumeattachments", 48, |n| foreign().attachment(n)),
@@ -235,14 +300,13 @@ fn a_csi_node() -> Show {
     Show { listed: 1, total: 1, event: Arc::new(|number| ("ADDED", nodes::csi_node(number))) }
 }
 
-/// A driver that attaches volumes and knows of places, so that attachments and nodes are watched.
-fn demanding_driver() -> driver::Host<Scripted> {
+/// A driver that attaches volumes, so that attachments are watched.
+fn demanding_driver(services: &[&str]) -> driver::Host<Scripted> {
     let capabilities = ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"];
-    let services = ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
     driver::Host::new(Scripted::new(Script {
         name: Some(DRIVER.to_owned()),
         controller_capabilities: Some(capabilities.map(str::to_owned).into()),
-        plugin_capabilities: Some(services.map(str::to_owned).into()),
+        plugin_capabilities: Some(services.iter().map(ToString::to_string).collect()),
         ..Script::default()
     }))
 }
@@ -255,10 +319,8 @@ async fn held(load: &Load, objects: usize) -> u64 {
     let flags = Flags::parse(arguments.iter().map(Into::into), namespace).unwrap().flags;
     let tasks = Tasks::default();
     let env = Env {
-        transport: cluster::transport(
-            [("csinodes", a_csi_node()), (load.plural, load.show(objects))].into(),
-        ),
-        connector: connector(&Arc::new(demanding_driver())),
+        transport: cluster::transport(load.shows(objects)),
+        connector: connector(&Arc::new(demanding_driver(load.services))),
         clock: Arc::new(SimulatedClock::new(jiff::Timestamp::from_second(1_767_225_600).unwrap())),
         random: Arc::new(Generator::from_seed(1)),
         spawner: Arc::new(tasks.clone()),

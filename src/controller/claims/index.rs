@@ -43,7 +43,7 @@ pub use self::{
     snapshot::{ClaimSnapshot, Existence, Interest, RecordOrigin, Required, Verification},
 };
 use self::{
-    entry::Entry,
+    entry::{Entry, LatestTexts},
     others::{ChangedClaims, OtherClaims},
 };
 use super::{
@@ -87,12 +87,13 @@ struct Inner {
     /// The claims that had watch events while a list of all claims runs beside their watch.
     changed_meanwhile: Option<ChangedClaims>,
     names: Names,
-    claims: Cache<Arc<Claim>>,
+    claims: Cache<Arc<Claim>, Key>,
     entries: Table<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: Table<Arc<str>, Key>,
     /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
     others: OtherClaims,
+    latest_texts: LatestTexts,
 }
 
 /// How far claims and PersistentVolumes have been listed since the term of this leader began. Until
@@ -280,13 +281,16 @@ impl Inner {
             entries: Table::default(),
             by_volume: Table::default(),
             others: OtherClaims::default(),
+            latest_texts: LatestTexts::default(),
         }
     }
 
     /// Changes the entry of the claim, if there is one, and removes the entry if nothing needs it
     /// any more.
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        let result = change(self.entries.get_mut(uid)?);
+        let entry = self.entries.get_mut(uid)?;
+        let result = change(entry);
+        entry.share_texts(&mut self.latest_texts);
         self.tidy(uid);
         Some(result)
     }
@@ -309,9 +313,15 @@ impl Inner {
             || self.claims.get(uid).is_some()
     }
 
-    /// The key of the entry of the claim, or one for a new entry.
-    fn key(&self, uid: &str) -> Key {
-        self.entries.kept_key(uid).cloned().unwrap_or_else(|| uid.into())
+    /// Returns the key of the claim, with the text that the index has already if it knows the claim, and
+    /// makes the claim share it.
+    fn key(&self, claim: &mut Claim) -> Key {
+        let known = self.entries.kept_key(claim.uid());
+        if let Some(key) = known.or_else(|| self.claims.kept_key(claim.uid())) {
+            claim.metadata.uid = Some(key.text());
+            return key.clone();
+        }
+        claim.metadata.uid.as_ref().map_or_else(|| Key::from(""), Key::from)
     }
 
     fn insert(&mut self, uid: Key, volume_name: Option<String>, is_new: bool) {

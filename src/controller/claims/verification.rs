@@ -153,7 +153,7 @@ fn still_wants(live: &Claim, request: &ProvisionRequest, may_exist: bool) -> boo
 
 /// Whether the claim, read live, is bound to the requested volume.
 fn is_bound_as_requested(live: &Claim, request: &ProvisionRequest) -> bool {
-    !live.is_unbound() && live.spec.volume_name.as_ref() == request.volume_name.as_ref().ok()
+    !live.is_unbound() && live.spec.volume_name.as_deref() == request.volume_name.as_deref().ok()
 }
 
 /// What the live reads showed.

@@ -21,6 +21,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     controller::item::Item,
     kube::{Kind, View, informer::InformerEvent, objects::Metadata},
+    table::Table,
 };
 
 /// An object that an attempt did not find, or found not ready: one by name, or any of a kind,
@@ -63,10 +64,11 @@ struct SharedIndex {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// In lists: an item waits for one or two objects, and a tree takes memory for eleven.
-    by_item: BTreeMap<Item, Vec<Dependency>>,
+    /// The keys of `by_object`. In lists: an item waits for one or two objects, and a tree takes memory
+    /// for eleven.
+    by_item: Table<Item, Vec<Arc<Dependency>>>,
     /// The keys' `observed` is always [`Observed::Unknown`].
-    by_object: BTreeMap<Dependency, WantedObject>,
+    by_object: BTreeMap<Arc<Dependency>, WantedObject>,
     /// What [`DependencyIndex::next_changes`] has not returned yet.
     changes: Changes,
     /// The generation of the object that was added last.
@@ -79,7 +81,7 @@ struct WantedObject {
     /// See [`DependencyIndex::generation`].
     generation: u64,
     /// The waiting items, with what each observed.
-    items: BTreeMap<Item, Observed>,
+    items: Table<Item, Observed>,
     /// The latest observation, if the object is watched or read.
     known: Observed,
     /// The items that were woken because they registered another observation than `known`.
@@ -146,10 +148,7 @@ impl DependencyIndex {
     /// Registers that `item` waits for these objects, and for no others.
     pub fn wait(&self, item: &Item, dependencies: &[Dependency]) {
         let mut waiting = self.0.waiting.lock();
-        for object in dependencies {
-            waiting.join(item, object);
-        }
-        let keys: Vec<Dependency> = dependencies.iter().map(Dependency::key).collect();
+        let keys = dependencies.iter().map(|object| waiting.join(item, object)).collect();
         waiting.replace(item, keys);
         self.notify(&waiting);
     }
@@ -167,7 +166,7 @@ impl DependencyIndex {
         let waiting = self.0.waiting.lock();
         let any = Dependency { namespace: None, name: None, ..object.key() };
         let both = [&object.key(), &any].map(|key| waiting.by_object.get(key));
-        let items = both.into_iter().flatten().flat_map(|object| &object.items);
+        let items = both.into_iter().flatten().flat_map(|object| object.items.iter());
         let is_new =
             |observed: &Observed| *observed == Observed::Unknown || *observed != object.observed;
         let items = items.filter(|(_, observed)| is_new(observed)).map(|(item, _)| item.clone());
@@ -267,7 +266,7 @@ impl WantedObject {
     fn new(generation: u64) -> Self {
         Self {
             generation,
-            items: BTreeMap::new(),
+            items: Table::default(),
             known: Observed::Unknown,
             woken_for_known: BTreeSet::new(),
             last_joined: Instant::now(),
@@ -284,12 +283,17 @@ impl WantedObject {
 }
 
 impl Waiting {
-    /// Adds one dependency of `item`.
-    fn join(&mut self, item: &Item, dependency: &Dependency) {
-        let object = match self.by_object.entry(dependency.key()) {
+    /// Adds one dependency of `item`. Returns the object's key, of which there is one for all items.
+    fn join(&mut self, item: &Item, dependency: &Dependency) -> Arc<Dependency> {
+        let key = dependency.key();
+        let key = match self.by_object.get_key_value(&key) {
+            Some((kept, _)) => Arc::clone(kept),
+            None => Arc::new(key),
+        };
+        let object = match self.by_object.entry(Arc::clone(&key)) {
             Entry::Occupied(object) => object.into_mut(),
             Entry::Vacant(entry) => {
-                self.changes.objects.insert(entry.key().clone());
+                self.changes.objects.insert(Dependency::clone(&key));
                 self.last_generation += 1;
                 entry.insert(WantedObject::new(self.last_generation))
             }
@@ -301,11 +305,12 @@ impl Waiting {
         if object.items.insert(item.clone(), observed).is_none() {
             object.last_joined = Instant::now();
         }
+        key
     }
 
     /// Removes the dependencies of `item` that are not in `keys`. Those in `keys` were added by
     /// [`Waiting::join`].
-    fn replace(&mut self, item: &Item, keys: Vec<Dependency>) {
+    fn replace(&mut self, item: &Item, keys: Vec<Arc<Dependency>>) {
         let before = self.by_item.remove(item).unwrap_or_default();
         for key in before.iter().filter(|key| !keys.contains(key)) {
             self.leave(item, key);

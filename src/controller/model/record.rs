@@ -134,7 +134,7 @@ pub fn digest(provisioner: &impl Provisioner, request: &ProvisionRequest) -> Str
     digest.text(&class.provisioner);
     digest.texts(&class.mount_options);
     digest.texts(class.parameters.iter().flat_map(|(key, value)| [key, value]));
-    digest.texts(&provisioner.secret_names(request));
+    digest.texts(provisioner.secret_names(request));
     digest.text(claim.spec.resources.requests.storage.as_deref().unwrap_or_default());
     digest.text(claim.spec.volume_mode.as_deref().unwrap_or_default());
     digest.texts(&claim.spec.access_modes);
@@ -158,10 +158,10 @@ impl Fnv {
     }
 
     /// Hashes the texts and their number, so that they are not confused with what follows.
-    fn texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a String>) {
+    fn texts(&mut self, texts: impl IntoIterator<Item = impl AsRef<str>>) {
         let mut count = 0_usize;
         for text in texts {
-            self.text(text);
+            self.text(text.as_ref());
             count += 1;
         }
         self.text(&count.to_string());

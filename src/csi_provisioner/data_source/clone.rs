@@ -155,7 +155,7 @@ fn size(source: &CloneSource) -> Result<Quantity, Unusable> {
     };
     Quantity::parse(size).map_err(|why| Unusable::OddSize {
         name: source.name().to_owned(),
-        size: size.clone(),
+        size: size.to_string(),
         why: why.to_string(),
     })
 }

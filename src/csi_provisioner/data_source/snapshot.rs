@@ -198,7 +198,7 @@ fn check_mode(claim: &Claim, content: &VolumeSnapshotContent) -> Result<(), Unus
     else {
         return Ok(());
     };
-    if source == wanted {
+    if **source == **wanted {
         return Ok(());
     }
     let name = content.name();

@@ -162,7 +162,7 @@ impl<V: View> ListWatch<V> {
                 InformerEvent::Unreadable {
                     namespace: metadata.namespace.unwrap_or_default().into(),
                     name: metadata.name.unwrap_or_default().into(),
-                    uid: metadata.uid.unwrap_or_default().into(),
+                    uid: metadata.uid.unwrap_or_default().to_string(),
                 }
             }
         }

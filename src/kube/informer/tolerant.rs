@@ -5,6 +5,8 @@
 //! name its type before its object, as every server written in Go does: only then is the object's
 //! text at hand when it is read.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -77,7 +79,7 @@ struct Named {
 struct Names {
     name: Option<Box<str>>,
     namespace: Option<Box<str>>,
-    uid: Option<Box<str>>,
+    uid: Option<Arc<str>>,
     resource_version: Option<Box<str>>,
 }
 

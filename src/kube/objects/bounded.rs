@@ -4,7 +4,7 @@
 //! Kubernetes allows for names, so that code that uses it as a name refuses it. What this program
 //! writes itself is not truncated.
 
-use std::{fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{
@@ -12,7 +12,7 @@ use serde::{
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use super::string_map::StringMap;
+use super::string_map::{Builder, StringMap, Text};
 
 /// The longest name of an object, in bytes (a DNS subdomain).
 pub const MAX_NAME: usize = 253;
@@ -52,13 +52,13 @@ const FINALIZERS: [&str; 4] = [
 ];
 
 /// Truncates a text longer than `max` bytes and appends [`ELLIPSIS`].
-fn truncate(text: &str, max: usize) -> String {
+fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
-        return text.to_owned();
+        return text.into();
     }
     let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     let kept = text.get(..end).unwrap_or_default();
-    format!("{kept}{ELLIPSIS}")
+    format!("{kept}{ELLIPSIS}").into()
 }
 
 /// Reads a text, truncated to so many bytes.
@@ -73,7 +73,7 @@ impl Visitor<'_> for Truncated {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        Ok(truncate(text, self.0))
+        Ok(truncate(text, self.0).into_owned())
     }
 }
 
@@ -95,15 +95,17 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 /// Reads a name.
-pub(super) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Name::deserialize(deserializer).map(|name| name.0)
+pub(super) fn name<'de, D: Deserializer<'de>, T: From<String>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Name::deserialize(deserializer).map(|name| name.0.into())
 }
 
 /// Reads an optional name.
-pub(super) fn optional_name<'de, D: Deserializer<'de>>(
+pub(super) fn optional_name<'de, D: Deserializer<'de>, T: From<String>>(
     deserializer: D,
-) -> Result<Option<String>, D::Error> {
-    Ok(Option::<Name>::deserialize(deserializer)?.map(|name| name.0))
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Name>::deserialize(deserializer)?.map(|name| name.0.into()))
 }
 
 /// Reads whether the field is present and not null.
@@ -112,7 +114,7 @@ pub(super) fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<b
 }
 
 /// Reads the first names of a list.
-pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<str>>, D::Error> {
     Ok(Option::<Names>::deserialize(deserializer)?.unwrap_or_default().0)
 }
 
@@ -145,11 +147,11 @@ pub(super) fn owners<'de, D: Deserializer<'de>>(
 }
 
 #[derive(Default)]
-struct Names(Vec<String>);
+struct Names(Vec<Box<str>>);
 
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let is_kept = |kept: &[String], _: &str| kept.len() < MAX_ENTRIES;
+        let is_kept = |kept: &[Box<str>], _: &str| kept.len() < MAX_ENTRIES;
         deserializer.deserialize_seq(FilteredNames(is_kept, PhantomData)).map(Self)
     }
 }
@@ -224,17 +226,20 @@ impl<'de> Visitor<'de> for Budget {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Annotations, A::Error> {
-        let mut kept = StringMap::default();
-        while let Some(key) = map.next_key_seed(Truncated(MAX_KNOWN))? {
-            let (max, left) = self.of(&key);
-            let value = map.next_value_seed(Truncated(max))?;
-            if let Some(rest) = left.checked_sub(key.len() + value.len()) {
+        let mut kept = Builder::with_room();
+        while map.next_key_seed(Text::new(&mut kept, |key| truncate(key, MAX_KNOWN)))?.is_some() {
+            let key = kept.last().len();
+            let (max, left) = self.of(kept.last());
+            map.next_value_seed(Text::new(&mut kept, |value| truncate(value, max)))?;
+            if let Some(rest) = left.checked_sub(key + kept.last().len()) {
                 *left = rest;
-                kept.insert(key.into(), value.into());
+            } else {
+                // The value and its key.
+                kept.pop();
+                kept.pop();
             }
         }
-        kept.shrink_to_fit();
-        Ok(Annotations(kept))
+        Ok(Annotations(kept.finish()))
     }
 }
 

@@ -3,6 +3,8 @@
 //! A waiting claim is mostly metadata: most of its texts are names and annotations. So texts have no
 //! spare capacity, and maps are sorted lists.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
@@ -16,8 +18,8 @@ pub struct Metadata {
     pub name: Option<Box<str>>,
     /// The namespace, for namespaced kinds.
     pub namespace: Option<Box<str>>,
-    /// The UID.
-    pub uid: Option<Box<str>>,
+    /// The UID. Shared with the queues and the index in which a claim waits.
+    pub uid: Option<Arc<str>>,
     /// The version.
     pub resource_version: Option<Box<str>>,
     /// When it was created.
@@ -52,7 +54,7 @@ pub(super) fn labelled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Met
 struct Raw<L: Default> {
     name: Option<Box<str>>,
     namespace: Option<Box<str>>,
-    uid: Option<Box<str>>,
+    uid: Option<Arc<str>>,
     resource_version: Option<Box<str>>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,

@@ -1,71 +1,151 @@
-//! A map of a few texts, such as annotations and labels: a sorted list, which for four entries takes
-//! a third of the memory of a `BTreeMap`.
+//! A map of a few texts, such as annotations and labels: all of them in one text. For four entries that takes a
+//! third of the memory of a list of texts, and a sixth of that of a `BTreeMap`.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{DeserializeSeed, Error, MapAccess, Visitor},
 };
 
 /// Texts by key.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct StringMap(Vec<(Box<str>, Box<str>)>);
+pub struct StringMap {
+    /// All keys, each followed by its value, sorted by key.
+    texts: Box<str>,
+    /// Where each of them ends in `texts`.
+    ends: Box<[u32]>,
+}
 
 impl StringMap {
     /// The value of the key.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let place = self.place(key).ok()?;
-        self.0.get(place).map(|(_, value)| &**value)
+        self.iter().find(|(other, _)| *other == key).map(|(_, value)| value)
     }
 
     /// All keys with their values, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (&**key, &**value))
+        (0..self.len()).map(|entry| (self.text(2 * entry), self.text(2 * entry + 1)))
     }
 
     /// The number of keys.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.ends.len() / 2
     }
 
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ends.is_empty()
     }
 
-    /// Sets the value of the key. Fast for a key that follows all others, as in what a server sends.
-    pub fn insert(&mut self, key: Box<str>, value: Box<str>) {
-        match self.place(&key) {
-            Ok(place) => _ = self.0.get_mut(place).map(|entry| entry.1 = value),
-            Err(place) => self.0.insert(place, (key, value)),
-        }
+    /// Sets the value of the key. Copies the map.
+    pub fn insert(&mut self, key: &str, value: &str) {
+        *self = self.iter().chain([(key, value)]).collect();
     }
 
-    /// Removes the key.
+    /// Removes the key. Copies the map.
     pub fn remove(&mut self, key: &str) {
-        self.0.retain(|(other, _)| **other != *key);
+        *self = self.iter().filter(|(other, _)| *other != key).collect();
     }
 
-    /// Frees spare capacity.
-    pub(super) fn shrink_to_fit(&mut self) {
-        self.0.shrink_to_fit();
-    }
-
-    /// Where the key is, or where it belongs.
-    fn place(&self, key: &str) -> Result<usize, usize> {
-        match self.0.last() {
-            Some((last, _)) if **last < *key => Err(self.0.len()),
-            _ => self.0.binary_search_by(|(other, _)| (**other).cmp(key)),
-        }
+    /// A key or a value.
+    fn text(&self, number: usize) -> &str {
+        let end = |number: usize| self.ends.get(number).map_or(0, |end| *end as usize);
+        let start = number.checked_sub(1).map_or(0, end);
+        self.texts.get(start..end(number)).unwrap_or_default()
     }
 }
 
-impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for StringMap {
+/// Of several values of a key the last one counts.
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for StringMap {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let mut map = Self::default();
-        entries.into_iter().for_each(|(key, value)| map.insert(key.into(), value.into()));
-        map
+        let mut entries: Vec<(K, V)> = entries.into_iter().collect();
+        if !entries.is_sorted_by(|(a, _), (b, _)| a.as_ref() < b.as_ref()) {
+            entries.reverse();
+            entries.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
+            entries.dedup_by(|(a, _), (b, _)| a.as_ref() == b.as_ref());
+        }
+        let mut builder = Builder::default();
+        for (key, value) in &entries {
+            builder.push(key.as_ref());
+            builder.push(value.as_ref());
+        }
+        builder.build()
+    }
+}
+
+/// A map that is being read: keys and values in turn.
+#[derive(Default)]
+pub(super) struct Builder {
+    texts: String,
+    ends: Vec<u32>,
+}
+
+impl Builder {
+    /// With room for the annotations of most objects.
+    pub(super) fn with_room() -> Self {
+        Self { texts: String::with_capacity(256), ends: Vec::with_capacity(16) }
+    }
+
+    /// Adds a key or a value.
+    pub(super) fn push(&mut self, text: &str) {
+        self.texts.push_str(text);
+        self.ends.push(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+    }
+
+    /// The key or value that was added last.
+    pub(super) fn last(&self) -> &str {
+        let start = self.ends.iter().rev().nth(1).map_or(0, |end| *end as usize);
+        self.texts.get(start..).unwrap_or_default()
+    }
+
+    /// Removes what was added last.
+    pub(super) fn pop(&mut self) {
+        self.ends.pop();
+        self.texts.truncate(self.ends.last().map_or(0, |end| *end as usize));
+    }
+
+    /// Returns the map, sorted by key.
+    pub(super) fn finish(self) -> StringMap {
+        let map = self.build();
+        if map.iter().is_sorted_by(|(a, _), (b, _)| a < b) { map } else { map.iter().collect() }
+    }
+
+    fn build(self) -> StringMap {
+        StringMap { texts: self.texts.into(), ends: self.ends.into() }
+    }
+}
+
+/// Reads a key or a value, shortened by a function, into a [`Builder`]: without an allocation for each.
+pub(super) struct Text<'a, F> {
+    builder: &'a mut Builder,
+    shorten: F,
+}
+
+impl<'a, F: Fn(&str) -> Cow<'_, str>> Text<'a, F> {
+    pub(super) fn new(builder: &'a mut Builder, shorten: F) -> Self {
+        Self { builder, shorten }
+    }
+}
+
+impl<'de, F: Fn(&str) -> Cow<'_, str>> DeserializeSeed<'de> for Text<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<F: Fn(&str) -> Cow<'_, str>> Visitor<'_> for Text<'_, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.builder.push(&(self.shorten)(text));
+        Ok(())
     }
 }
 
@@ -91,12 +171,11 @@ impl<'de> Visitor<'de> for Texts {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StringMap, A::Error> {
-        let mut texts = StringMap::default();
-        while let Some((key, value)) = map.next_entry()? {
-            texts.insert(key, value);
+        let mut texts = Builder::with_room();
+        while map.next_key_seed(Text::new(&mut texts, |key| key.into()))?.is_some() {
+            map.next_value_seed(Text::new(&mut texts, |value| value.into()))?;
         }
-        texts.shrink_to_fit();
-        Ok(texts)
+        Ok(texts.finish())
     }
 }
 
@@ -114,7 +193,7 @@ mod tests {
             let (mut map, mut model) = (StringMap::default(), BTreeMap::new());
             for (inserts, key, value) in steps {
                 if inserts {
-                    map.insert(key.as_str().into(), value.as_str().into());
+                    map.insert(&key, &value);
                     model.insert(key.clone(), value);
                 } else {
                     map.remove(&key);

@@ -60,7 +60,8 @@ fn refusing_server(
 /// The snapshots whose finalizers a sweep has written.
 fn written(server: &Server) -> Vec<String> {
     let patches = server.requests().into_iter().filter(|seen| seen.method == "PATCH");
-    patches.map(|seen| seen.url.rsplit('/').next().unwrap_or_default().to_owned()).collect()
+    let name = |url: &str| Some(url.split('?').next()?.rsplit('/').next()?.to_owned());
+    patches.filter_map(|seen| name(&seen.url)).collect()
 }
 
 #[tokio::test]

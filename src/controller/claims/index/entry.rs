@@ -36,6 +36,13 @@ pub(super) struct Entry {
     pub(super) unrepeatable_since: Option<Instant>,
 }
 
+/// The texts of the claim that changed last. The next one often fails alike, or waits for the same.
+#[derive(Debug, Default)]
+pub(super) struct LatestTexts {
+    failure: Arc<str>,
+    obstacle: Arc<str>,
+}
+
 /// What is known of the claim's PersistentVolume beside the state of the claim.
 #[derive(Debug, Default)]
 pub(super) struct PvEvents {
@@ -64,6 +71,12 @@ impl Entry {
         let known_since = Some(Instant::now());
         let known = ClaimSnapshot { volume_name, required, known_since, ..Default::default() };
         Self { known, ..Self::default() }
+    }
+
+    /// Shares the claim's texts with the claim that changed before it, where they are equal.
+    pub(super) fn share_texts(&mut self, latest: &mut LatestTexts) {
+        share(self.attempts.message(), &mut latest.failure);
+        share(self.reports.obstacle_text(), &mut latest.obstacle);
     }
 
     /// Begins a term of this process as the leader: until now another process may have worked on the
@@ -143,5 +156,14 @@ impl Entry {
         }
         self.known.advance(Transition::PvDeleted);
         std::mem::take(&mut self.pv.on_gone) == OnPvGone::Requeue
+    }
+}
+
+/// Makes `text` the same as `latest` if both are equal, otherwise `latest` the same as `text`.
+fn share(text: Option<&mut Arc<str>>, latest: &mut Arc<str>) {
+    match text {
+        Some(text) if text == latest => *text = Arc::clone(latest),
+        Some(text) => *latest = Arc::clone(text),
+        None => {}
     }
 }

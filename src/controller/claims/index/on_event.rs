@@ -65,7 +65,8 @@ impl ClaimIndex {
 
     /// Handles a claim that exists, from a list (`is_listed`) or an event. Returns the claims to
     /// queue.
-    pub(super) fn apply(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<Key> {
+    pub(super) fn apply(&self, inner: &mut Inner, mut claim: Claim, is_listed: bool) -> Vec<Key> {
+        let uid = inner.key(&mut claim);
         let claim = Arc::new(claim);
         self.drop_unwanted_adoption(inner, &claim);
         let entry = inner.entries.get(claim.uid());
@@ -73,9 +74,9 @@ impl ClaimIndex {
         let record_status = self.0.record_status_of(&claim, adopted);
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
         let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
-        match inner.claims.apply(claim.uid(), kept) {
+        match inner.claims.apply(uid.clone(), kept) {
             Change::Entered(_) | Change::Updated { .. } => {
-                self.keep(inner, Kept { claim, interest, record_status, is_listed })
+                self.keep(inner, uid, Kept { claim, interest, record_status, is_listed })
             }
             Change::Left(_) | Change::Gone(_) => {
                 inner.track_other(&claim, false);
@@ -109,8 +110,7 @@ impl ClaimIndex {
     }
 
     /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
-    fn keep(&self, inner: &mut Inner, kept: Kept) -> Vec<Key> {
-        let uid = inner.key(kept.claim.uid());
+    fn keep(&self, inner: &mut Inner, uid: Key, kept: Kept) -> Vec<Key> {
         let was_other = inner.others.remove(&uid);
         let before =
             inner.entries.get(&*uid).filter(|entry| entry.known.interest != Interest::None);

@@ -1,6 +1,6 @@
 //! What the index knows of the claims in work, for the status page.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ pub struct Attempts {
 pub struct LastFailure {
     /// The gRPC code's name; empty if the driver was not called.
     pub code: &'static str,
-    /// The text of the event, truncated.
-    pub message: String,
+    /// The text of the event, truncated. Claims that fail alike share it.
+    pub message: Arc<str>,
     /// When the attempt ended.
     pub at: Instant,
 }
@@ -42,9 +42,14 @@ impl Attempts {
     pub(super) fn ended(&mut self, failure: Option<&Failure>) {
         self.count = self.count.saturating_add(1);
         self.last_failure = failure.map(|failure| {
-            let message = cut(&failure.to_string(), MAX_MESSAGE);
+            let message = cut(&failure.to_string(), MAX_MESSAGE).into();
             Box::new(LastFailure { code: failure.kind(), message, at: Instant::now() })
         });
+    }
+
+    /// The message of the last failure.
+    pub(super) fn message(&mut self) -> Option<&mut Arc<str>> {
+        self.last_failure.as_mut().map(|failure| &mut failure.message)
     }
 }
 

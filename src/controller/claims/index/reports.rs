@@ -2,7 +2,7 @@
 //!
 //! Decides when something is reported. Nothing is reported twice in a row while its event lasts.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 
@@ -52,7 +52,8 @@ pub(super) struct Reports {
 /// Something that keeps a claim from getting its volume.
 #[derive(Debug)]
 struct Obstacle {
-    what: Box<str>,
+    /// Claims that wait for the same share it.
+    what: Arc<str>,
     since: Instant,
     report: Report,
 }
@@ -77,6 +78,11 @@ impl Reports {
     /// What the claim waits for, and since when.
     pub(super) fn blocked(&self) -> Option<(&str, Instant)> {
         self.obstacle.as_ref().map(|obstacle| (&*obstacle.what, obstacle.since))
+    }
+
+    /// The text of what the claim waits for.
+    pub(super) fn obstacle_text(&mut self) -> Option<&mut Arc<str>> {
+        self.obstacle.as_mut().map(|obstacle| &mut obstacle.what)
     }
 
     /// An attempt ended, and the call is not repeated soon: whatever happens next is reported.

@@ -48,7 +48,7 @@ fn lead(index: ClaimIndex) -> ClaimIndex {
 /// A PersistentVolume that a provisioner of our driver has made.
 fn provisioned_pv(name: &str, claim_uid: &str) -> Volume {
     let mut volume = volume(name, claim_uid);
-    volume.metadata.annotations.insert("pv.kubernetes.io/provisioned-by".into(), DRIVER.into());
+    volume.metadata.annotations.insert("pv.kubernetes.io/provisioned-by", DRIVER);
     volume
 }
 
@@ -593,7 +593,7 @@ async fn the_census_counts_claims_that_wait_too_long_by_class() {
     tokio::time::advance(Duration::from_secs(1)).await;
     index.on_event(InformerEvent::Apply(claim("v")));
     let class = claim("u").spec.storage_class_name.unwrap_or_default();
-    assert_eq!(index.census().overdue, [(class, 1)].into());
+    assert_eq!(index.census().overdue, [(class.into(), 1)].into());
 
     index.on_event(InformerEvent::Apply(bound("u")));
     assert!(index.census().overdue.is_empty(), "it has its volume");
