@@ -289,16 +289,26 @@ impl Visit for Line {
 pub(crate) fn hear(core: &Core, event: &Event<'_>) {
     let mut line = Line::default();
     event.record(&mut line);
-    let Some(agreement) = line.message.strip_prefix("compared: ") else { return };
-    let Line { object, volume, reasons, .. } = &line;
+    if !line.message.starts_with(RESULT) {
+        return;
+    }
+    let (Line { object, volume, reasons, .. }, agreement) = (&line, line.agreement());
     core.ledger.log(&format!("shadow: {object} {volume} {agreement} {reasons}"));
-    let wrong = core.agreements.0.lock().objections(core, &line, agreement);
+    let wrong = core.agreements.0.lock().objections(core, &line);
     for what in wrong {
         core.ledger.wrong(&format!("shadow mode says of {object} {agreement}: {what}"));
     }
 }
 
+/// What a result begins with.
+const RESULT: &str = "compared: ";
+
 impl Line {
+    /// How much a result agrees.
+    fn agreement(&self) -> &str {
+        self.message.strip_prefix(RESULT).unwrap_or_default()
+    }
+
     /// The fields in which it says that the PersistentVolume differs.
     fn fields(&self) -> BTreeSet<String> {
         let mut parts: Vec<&str> = self.reasons.split(": this program's is ").collect();
@@ -313,18 +323,18 @@ impl Line {
 
 impl Inner {
     /// What is not true about a result.
-    fn objections(&self, core: &Core, line: &Line, agreement: &str) -> Vec<String> {
+    fn objections(&self, core: &Core, line: &Line) -> Vec<String> {
         match line.subject.as_str() {
-            "deletions" => self.about_deletion(line, agreement).into_iter().collect(),
+            "deletions" => self.about_deletion(line).into_iter().collect(),
             "claims without a volume for an hour" => {
-                self.about_unserved(line, agreement).into_iter().collect()
+                self.about_unserved(line).into_iter().collect()
             }
             "PersistentVolumes" if line.says("it was gone before it could be read") => {
                 self.about_vanished(line).into_iter().collect()
             }
             "PersistentVolumes" if line.says("this program's request is not known") => Vec::new(),
-            "PersistentVolumes" => self.about_volume(core, line, agreement),
-            _ => self.about_served_there(core, line, agreement).into_iter().collect(),
+            "PersistentVolumes" => self.about_volume(core, line),
+            _ => self.about_served_there(core, line).into_iter().collect(),
         }
     }
 
@@ -336,8 +346,8 @@ impl Inner {
     }
 
     /// A claim that is gone says nothing.
-    fn about_unserved(&self, line: &Line, agreement: &str) -> Option<String> {
-        if agreement == "documented" || agreement == "unexplained" {
+    fn about_unserved(&self, line: &Line) -> Option<String> {
+        if matches!(line.agreement(), "documented" | "unexplained") {
             return Some("nobody has done anything".to_owned());
         }
         let stands = self.claims_named(&line.object).any(|claim| claim.gone.is_none());
@@ -373,13 +383,13 @@ const OF_CLASSES: [&str; 7] = [
 const FOREIGN: [&str; 3] = ["metadata.annotations[", "metadata.finalizers[", "metadata.labels["];
 
 impl Inner {
-    fn about_volume(&self, core: &Core, line: &Line, agreement: &str) -> Vec<String> {
+    fn about_volume(&self, core: &Core, line: &Line) -> Vec<String> {
         let Some(found) = self.reads.get(&line.volume) else {
             return vec!["it was not read".to_owned()];
         };
         // Of claims that share a name, nothing in the result says which it is about.
         let claims = self.claims_of(line, found);
-        let all = claims.map(|claim| self.about_claims_volume(core, line, agreement, claim, found));
+        let all = claims.map(|claim| self.about_claims_volume(core, line, claim, found));
         let least = all.min_by_key(Vec::len);
         least.unwrap_or_else(|| vec!["there is no such claim".to_owned()])
     }
@@ -388,7 +398,6 @@ impl Inner {
         &self,
         core: &Core,
         line: &Line,
-        agreement: &str,
         claim: &Claim,
         found: &Value,
     ) -> Vec<String> {
@@ -396,7 +405,7 @@ impl Inner {
             let is_another = text(found, "/spec/claimRef/uid")
                 != text(claim.last(), "/metadata/uid")
                 || created(found) < created(claim.last());
-            let is_wrong = agreement == "unexplained" && is_another;
+            let is_wrong = line.agreement() == "unexplained" && is_another;
             return is_wrong.then(|| "it is another claim's".to_owned()).into_iter().collect();
         }
         let (truth, said) = (self.differences(claim, found), line.fields());
@@ -409,7 +418,7 @@ impl Inner {
             unsaid.map(|field| format!("{field} differs, too")).collect::<Vec<_>>(),
             untrue.map(|field| format!("{field} does not differ")).collect(),
             unexplained.map(|field| format!("nobody has written {field}")).collect(),
-            self.about_words(line, agreement, claim, &truth).into_iter().collect(),
+            self.about_words(line, claim, &truth).into_iter().collect(),
         ];
         words.concat()
     }
@@ -418,13 +427,12 @@ impl Inner {
     fn about_words(
         &self,
         line: &Line,
-        agreement: &str,
         claim: &Claim,
         truth: &BTreeMap<String, bool>,
     ) -> Option<String> {
         let said = line.fields();
         let is_foreign = |field: &String| truth.get(field).copied().unwrap_or_default();
-        let right = match agreement {
+        let right = match line.agreement() {
             "same" => said.is_empty(),
             "unknown" if line.says("the class was changed meanwhile") => {
                 self.class_has_changed(claim)
@@ -612,12 +620,11 @@ fn source_has_changed(core: &Core, claim: &Value) -> bool {
 }
 
 impl Inner {
-    fn about_served_there(&self, core: &Core, line: &Line, agreement: &str) -> Option<String> {
+    fn about_served_there(&self, core: &Core, line: &Line) -> Option<String> {
         let found = self.reads.get(&line.volume)?;
         // Of claims that share a name, nothing in the result says which it is about.
         let all = self.claims_of(line, found);
-        let all =
-            all.map(|claim| self.about_claim_served_there(core, line, agreement, claim, found));
+        let all = all.map(|claim| self.about_claim_served_there(core, line, claim, found));
         all.min_by_key(Option::is_some).flatten()
     }
 
@@ -625,14 +632,13 @@ impl Inner {
         &self,
         core: &Core,
         line: &Line,
-        agreement: &str,
         claim: &Claim,
         found: &Value,
     ) -> Option<String> {
         let is_by_hand = found["metadata"]["annotations"][BY_HAND].is_string();
         let is_deleted =
             claim.gone.is_some() || claim.last()["metadata"]["deletionTimestamp"].is_string();
-        match agreement {
+        match line.agreement() {
             "unknown" if line.says("only after its PersistentVolume was saved") => None,
             "documented" => (!is_deleted).then(|| "nobody has deleted the claim".to_owned()),
             _ if is_by_hand || !self.is_made_for(found, claim) => None,
@@ -646,13 +652,13 @@ impl Inner {
         }
     }
 
-    fn about_deletion(&self, line: &Line, agreement: &str) -> Option<String> {
+    fn about_deletion(&self, line: &Line) -> Option<String> {
         let name = line.object.strip_prefix("PersistentVolume ").unwrap_or(&line.object);
         let named = |volume: &&Volume| text(volume.first(), "/metadata/name") == name;
         let volumes: Vec<&Volume> = self.volumes.values().filter(named).collect();
         let last = volumes.iter().max_by_key(|volume| volume.gone)?;
         let was_due = volumes.iter().any(|volume| volume.due.is_some());
-        match agreement {
+        match line.agreement() {
             "same" => (!was_due).then(|| "it was not due".to_owned()),
             "unknown" if line.says("nothing was due") => {
                 self.was_plainly_due(last).then(|| "it was due".to_owned())
