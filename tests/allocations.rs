@@ -48,8 +48,8 @@ const A_LINE: usize = 2;
 const AN_EVENT: usize = 10;
 /// And until the event is on its way, with all that a request needs.
 const AN_EVENT_SENT: usize = 22;
-/// And to read a waiting claim: its texts, and lists of annotations, finalizers and access modes.
-const A_CLAIM: usize = 22;
+/// And to read a waiting claim: its texts, its annotations, and lists of finalizers and access modes.
+const A_CLAIM: usize = 18;
 
 /// How often memory was asked for so far.
 fn asked() -> usize {

@@ -134,13 +134,19 @@ impl Client {
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.write(request_with_body(Method::PUT, path::<V>(name)? + UNCHECKED, JSON, body)?).await
+        self.write(request_with_body(
+            Method::PUT,
+            path::<V>(name)? + NO_FIELD_VALIDATION,
+            JSON,
+            body,
+        )?)
+        .await
     }
 
     /// Patches an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        let url = path::<V>(name)? + UNCHECKED;
+        let url = path::<V>(name)? + NO_FIELD_VALIDATION;
         self.write(request_with_body(Method::PATCH, url, media_type, body)?).await
     }
 
@@ -271,14 +277,14 @@ fn creation<V: View>(namespace: Option<&str>, body: &impl Serialize) -> Result<R
     if V::NAMESPACED || namespace.is_some() {
         check_namespace(namespace.unwrap_or_default())?;
     }
-    let path = Kind::of::<V>().collection(namespace) + UNCHECKED;
+    let path = Kind::of::<V>().collection(namespace) + NO_FIELD_VALIDATION;
     request_with_body(Method::POST, path, JSON, body)
 }
 
 /// The query of a write whose body the server shall not search for unknown and repeated fields, as it does
 /// not search protobuf, which client-go sends. By default it decodes JSON a second time for that, which is
-/// a tenth of what a write costs it.
-const UNCHECKED: &str = "?fieldValidation=Ignore";
+/// a tenth of its time in a burst of claims (docs/performance.md).
+const NO_FIELD_VALIDATION: &str = "?fieldValidation=Ignore";
 
 /// The initial capacity for the body of a request, in bytes; enough for most objects.
 const BODY_CAPACITY: usize = 1 << 10;

@@ -76,10 +76,7 @@ mod tests {
     use testkit::apiserver::protobuf as written;
 
     use super::*;
-    use crate::kube::{
-        error::Refusal,
-        objects::{Claim, StorageClass, Volume},
-    };
+    use crate::kube::objects::{Claim, StorageClass, Volume};
 
     #[test]
     fn the_media_type_names_the_encoding() {
@@ -121,17 +118,5 @@ mod tests {
         for body in [&b""[..], b"k8s", b"k8s\0\x12\x09a", b"{}"] {
             assert!(Encoding::Protobuf.read::<Volume>(body).is_err());
         }
-    }
-
-    #[test]
-    fn a_status_reads_the_same_in_both_encodings() {
-        let status =
-            json!({"status": "Failure", "code": 409, "reason": "AlreadyExists", "message": "m"});
-        let of_json: Refusal = serde_json::from_value(status.clone()).unwrap();
-        let body = written::status(&status).unwrap();
-        assert_eq!(Encoding::Protobuf.read_status(&body), Some(of_json.clone()));
-        assert_eq!(Encoding::Json.read_status(status.to_string().as_bytes()), Some(of_json));
-        assert_eq!(Encoding::Protobuf.read_status::<Refusal>(b"busy"), None);
-        assert_eq!(Encoding::Json.read_status::<Refusal>(b"busy"), None);
     }
 }

@@ -74,8 +74,8 @@ struct Load {
     services: &'static [&'static str],
 }
 
-/// A driver that knows of places, so that nodes are watched.
-const WITH_PLACES: &[&str] = &["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
+/// A driver with topology, so that nodes are watched.
+const WITH_TOPOLOGY: &[&str] = &["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
 
 impl Load {
     /// Objects that are there from the start.
@@ -94,7 +94,7 @@ impl Load {
             event,
             leads: false,
             class: None,
-            services: WITH_PLACES,
+            services: WITH_TOPOLOGY,
         }
     }
 
@@ -118,7 +118,7 @@ impl Load {
             event,
             leads: false,
             class: None,
-            services: WITH_PLACES,
+            services: WITH_TOPOLOGY,
         }
     }
 
@@ -132,8 +132,8 @@ impl Load {
         Self { class: Some(class), ..self }
     }
 
-    /// The same with a driver that knows of no places.
-    fn without_places(self) -> Self {
+    /// The same with a driver without topology.
+    fn without_topology(self) -> Self {
         Self { services: &["CONTROLLER_SERVICE"], ..self }
     }
 
@@ -242,7 +242,7 @@ fn loads() -> Vec<Load> {
         })
         .led()
         .of_class(class_with_a_secret())
-        .without_places(),
+        .without_topology(),
         Load::listed("our claims, that lack a node", claims, 1_800, |n| ours().waiting_claim(n))
             .led()
             .of_class(ours().storage_class(0)),
@@ -301,7 +301,7 @@ fn a_csi_node() -> Show {
 }
 
 /// A driver that attaches volumes, so that attachments are watched.
-fn demanding_driver(services: &[&str]) -> driver::Host<Scripted> {
+fn attaching_driver(services: &[&str]) -> driver::Host<Scripted> {
     let capabilities = ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"];
     driver::Host::new(Scripted::new(Script {
         name: Some(DRIVER.to_owned()),
@@ -320,7 +320,7 @@ async fn held(load: &Load, objects: usize) -> u64 {
     let tasks = Tasks::default();
     let env = Env {
         transport: cluster::transport(load.shows(objects)),
-        connector: connector(&Arc::new(demanding_driver(load.services))),
+        connector: connector(&Arc::new(attaching_driver(load.services))),
         clock: Arc::new(SimulatedClock::new(jiff::Timestamp::from_second(1_767_225_600).unwrap())),
         random: Arc::new(Generator::from_seed(1)),
         spawner: Arc::new(tasks.clone()),

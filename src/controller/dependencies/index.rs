@@ -285,17 +285,13 @@ impl WantedObject {
 impl Waiting {
     /// Adds one dependency of `item`. Returns the object's key, of which there is one for all items.
     fn join(&mut self, item: &Item, dependency: &Dependency) -> Arc<Dependency> {
-        let key = dependency.key();
-        let key = match self.by_object.get_key_value(&key) {
-            Some((kept, _)) => Arc::clone(kept),
-            None => Arc::new(key),
-        };
-        let object = match self.by_object.entry(Arc::clone(&key)) {
-            Entry::Occupied(object) => object.into_mut(),
+        let (key, object) = match self.by_object.entry(Arc::new(dependency.key())) {
+            Entry::Occupied(entry) => (Arc::clone(entry.key()), entry.into_mut()),
             Entry::Vacant(entry) => {
+                let key = Arc::clone(entry.key());
                 self.changes.objects.insert(Dependency::clone(&key));
                 self.last_generation += 1;
-                entry.insert(WantedObject::new(self.last_generation))
+                (key, entry.insert(WantedObject::new(self.last_generation)))
             }
         };
         let observed = dependency.observed.clone();

@@ -1,5 +1,5 @@
-//! A map of a few texts, such as annotations and labels: all of them in one text. For four entries that takes a
-//! third of the memory of a list of texts, and a sixth of that of a `BTreeMap`.
+//! A map of a few texts, such as annotations and labels: all of them in one text. Four entries take 32 bytes
+//! beside their texts; in a list of texts 128, in a `BTreeMap` 544.
 
 use std::{borrow::Cow, fmt};
 
@@ -39,7 +39,8 @@ impl StringMap {
     }
 
     /// Sets the value of the key. Copies the map.
-    pub fn insert(&mut self, key: &str, value: &str) {
+    #[cfg(test)]
+    pub(crate) fn insert(&mut self, key: &str, value: &str) {
         *self = self.iter().chain([(key, value)]).collect();
     }
 

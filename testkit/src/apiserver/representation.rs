@@ -98,9 +98,10 @@ impl Writer {
         if object.get("kind").is_some_and(|kind| kind == "Status") {
             return protobuf::status(object);
         }
-        let can_be_written = protobuf::is_written(&self.kind);
-        can_be_written
-            .then(|| protobuf::answer(&self.kind.api_version(), &self.kind.kind, object))?
+        if !protobuf::is_written(&self.kind) {
+            return None;
+        }
+        protobuf::answer(&self.kind.api_version(), &self.kind.kind, object)
     }
 
     /// A list with its metadata in protobuf, where that is wanted and can be done.
