@@ -202,13 +202,12 @@ impl<K: Eq + Hash + Clone> Core<K> {
         self.shut
     }
 
-    /// Shuts the queue down: it accepts and hands out nothing more, and drops ready and delayed keys, and
-    /// what it knows of failures.
+    /// Shuts the queue down: it accepts and hands out nothing more, and drops ready and delayed keys.
     pub(super) fn shut_down(&mut self) {
         self.shut = true;
         self.ready = VecDeque::new();
         self.dirty.clear();
-        self.retried = RetriedKeys::default();
+        self.retried.drop_delays();
     }
 }
 
@@ -283,6 +282,12 @@ impl<K: Eq + Hash + Clone> RetriedKeys<K> {
 
     fn due(&self, key: &K) -> Option<Due> {
         self.by_key.get(key)?.due
+    }
+
+    fn drop_delays(&mut self) {
+        for key in std::mem::take(&mut self.by_time).into_values() {
+            self.change(&key, |retries| retries.due = None);
+        }
     }
 
     fn failures(&self, key: &K) -> u32 {
