@@ -65,8 +65,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
                 );
-                self.on_blocked(uid, &snapshot.claim, &why);
-                Action::Retry
+                self.on_blocked(&snapshot.claim, &why, || Action::Retry)
             }
             Step::Release => {
                 let claim = &snapshot.claim;

@@ -3,24 +3,21 @@
 //! Decides which attempts count as failed, and when something that a claim waits for is reported.
 //! There is one current event for whatever that is.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::time::sleep;
+use std::time::Duration;
 
 use super::{
     super::{
         events::EVENT_LASTS,
-        item::Key,
         model::source::SourceKind,
         provisioner::{Congestion, Failure, Outcome, ProvisionRequest, Provisioner},
     },
-    index::{ClaimSnapshot, Topic},
-    plan::Plan,
+    index::{Change, ClaimSnapshot, Topic},
     sync::ClaimWorker,
 };
 use crate::{
     kube::objects::{Claim, View as _},
     metrics::ResyncQueue,
+    workqueue::Action,
 };
 
 /// How long something that often passes by itself may keep a claim waiting before an event says so.
@@ -42,11 +39,22 @@ pub(crate) const SETTLING: Duration = Duration::from_secs(60);
 const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// The claim waits for something other than the driver.
-    pub(crate) fn on_blocked(self: &Arc<Self>, uid: &Key, claim: &Claim, why: &str) {
+    /// The claim waits for something other than the driver, which is reported once it has lasted for
+    /// [`PATIENCE`]. Returns when to work on the claim again: at that time, or later as `then` says.
+    pub(crate) fn on_blocked(
+        &self,
+        claim: &Claim,
+        why: &str,
+        then: impl FnOnce() -> Action,
+    ) -> Action {
         tracing::debug!(why, "the claim waits");
+        let lasted = self.index.update(claim.uid(), Change::Blocked(why)).lasted;
+        let left = PATIENCE.saturating_sub(lasted);
+        if !left.is_zero() {
+            return Action::RequeueAfter(left);
+        }
         self.report_blocked(claim, why, PATIENCE);
-        self.report_blocked_later(uid, why);
+        then()
     }
 
     /// Reports what the claim waits for, once it has waited for `patience`, and again before
@@ -62,24 +70,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(snapshot) = self.index.snapshot(uid).filter(ClaimSnapshot::is_wanted) {
             self.report_blocked(&snapshot.claim, why, Duration::ZERO);
         }
-    }
-
-    /// Schedules a report after [`PATIENCE`], as the next retry may come much later.
-    pub(crate) fn report_blocked_later(self: &Arc<Self>, uid: &Key, why: &str) {
-        if !self.index.report(uid, Topic::BlockedLater) {
-            return;
-        }
-        let worker = Arc::clone(self);
-        let uid = uid.clone();
-        let why = why.to_owned();
-        self.tasks.spawn("report of a claim that waits", async move {
-            sleep(PATIENCE).await;
-            let Some(mut snapshot) = worker.index.snapshot(&uid) else { return };
-            let plan = worker.plan(&uid, &mut snapshot);
-            if matches!(plan, Plan::Blocked { why: still, .. } if still == why) {
-                worker.report_blocked(&snapshot.claim, &why, PATIENCE);
-            }
-        });
     }
 
     /// Reports the outcome of a call to the user and the metrics.

@@ -163,14 +163,13 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.provisioner.forget(uid);
                 Action::Done
             }
-            Plan::Blocked { why, is_failure } => {
-                self.on_blocked(uid, &snapshot.claim, &why);
+            Plan::Blocked { why, is_failure } => self.on_blocked(&snapshot.claim, &why, || {
                 if !is_failure {
                     return Action::RequeueAfter(AT_REST);
                 }
                 self.count_failure(&snapshot.claim);
                 self.retry_lasting(uid, &why)
-            }
+            }),
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
                 self.provision_in_turn(uid, snapshot, request, &mut attempts).await
@@ -313,8 +312,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         };
         // A request that cannot be sent opens no call, and so needs no record.
         let may_open_call = self.provisioner.can_send(&prepared);
-        if may_open_call && !self.record_before_call(uid, &request).await {
-            return Action::Retry;
+        if may_open_call && let Err(action) = self.record_before_call(uid, &request).await {
+            return action;
         }
         if !self.index.update(uid, Change::CallStarted(&request)).is_made {
             // Something has changed since the plan was made.
@@ -339,17 +338,21 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Records the call where that comes first. Returns false if the call must not be made.
-    async fn record_before_call(self: &Arc<Self>, uid: &Key, request: &ProvisionRequest) -> bool {
+    /// Records the call where that comes first. Returns what to do instead if the call must not be
+    /// made.
+    async fn record_before_call(
+        &self,
+        uid: &Key,
+        request: &ProvisionRequest,
+    ) -> Result<(), Action> {
         match self.call_records.before_call(uid, request).await {
-            Ok(()) => true,
-            Err(NotProtected::Unwanted) => false,
+            Ok(()) => Ok(()),
+            Err(NotProtected::Unwanted) => Err(Action::Retry),
             Err(error) => {
                 if matches!(error, NotProtected::Elsewhere(_)) {
                     self.index.update(uid, Change::CallElsewhere);
                 }
-                self.on_blocked(uid, &request.claim, &error.to_string());
-                false
+                Err(self.on_blocked(&request.claim, &error.to_string(), || Action::Retry))
             }
         }
     }

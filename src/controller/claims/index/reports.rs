@@ -15,9 +15,6 @@ pub enum Topic<'a> {
     /// The claim waits for this. Reported once it has lasted for the given time, and again before
     /// its event expires.
     Blocked(&'a str, Duration),
-    /// The claim waits for something that is not reported yet, and no report is scheduled. The
-    /// caller schedules one.
-    BlockedLater,
     /// The outcome of the open call is unknown, and this is the kind of failure. Reported once while
     /// the call is open.
     UnknownOutcome(&'static str),
@@ -55,18 +52,8 @@ struct Obstacle {
     /// Claims that wait for the same share it.
     what: Arc<str>,
     since: Instant,
-    report: Report,
-}
-
-/// The report of an obstacle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Report {
-    /// There was none.
-    None,
-    /// A task will report the obstacle if it lasts.
-    Scheduled,
-    /// The last one was at this time.
-    At(Instant),
+    /// When it was reported last.
+    reported: Option<Instant>,
 }
 
 impl Reports {
@@ -94,31 +81,24 @@ impl Reports {
     /// Returns the present obstacle if it is `what`, else a new one.
     fn obstacle(&mut self, what: &str) -> &mut Obstacle {
         let same = self.obstacle.take().filter(|obstacle| *obstacle.what == *what);
-        let (since, report) = (Instant::now(), Report::None);
-        let new = || Box::new(Obstacle { what: what.into(), since, report });
+        let new =
+            || Box::new(Obstacle { what: what.into(), since: Instant::now(), reported: None });
         self.obstacle.insert(same.unwrap_or_else(new))
-    }
-
-    /// Whether no report of the present obstacle was made or scheduled. It counts as scheduled from
-    /// now on.
-    fn schedule(&mut self) -> bool {
-        let unreported = self.obstacle.as_mut().filter(|it| it.report == Report::None);
-        unreported.map(|obstacle| obstacle.report = Report::Scheduled).is_some()
     }
 }
 
 impl Obstacle {
     fn is_due(&self, patience: Duration) -> bool {
-        match self.report {
-            Report::None | Report::Scheduled => self.since.elapsed() >= patience,
-            Report::At(last) => last.elapsed() >= EVENT_LASTS,
+        match self.reported {
+            None => self.since.elapsed() >= patience,
+            Some(last) => last.elapsed() >= EVENT_LASTS,
         }
     }
 
     fn take_report(&mut self, patience: Duration) -> bool {
         let is_due = self.is_due(patience);
         if is_due {
-            self.report = Report::At(Instant::now());
+            self.reported = Some(Instant::now());
         }
         is_due
     }
@@ -129,7 +109,6 @@ impl Entry {
     pub(super) fn report(&mut self, topic: Topic<'_>) -> bool {
         match topic {
             Topic::Blocked(what, patience) => self.reports.obstacle(what).take_report(patience),
-            Topic::BlockedLater => self.reports.schedule(),
             Topic::UnknownOutcome(kind) => self.reports.unknown_outcomes.insert(kind),
             Topic::VoidRecord => self.report_void_record(),
             Topic::Release => !std::mem::replace(&mut self.reports.release, true),
