@@ -1,8 +1,8 @@
 //! Limits how long an answer may take.
 //!
 //! A request other than a watch is answered, including its body, within the deadline counted from its
-//! sending, or fails with [`DeadlineExceeded`]. For a watch the deadline covers only the headers; the
-//! reader of its body has its own time-outs.
+//! sending, or fails with [`DeadlineExceeded`]. So is a watch that is refused. For a watch that begins,
+//! the deadline covers only the headers; the reader of its body has its own time-outs.
 
 use std::{
     pin::{Pin, pin},
@@ -35,7 +35,7 @@ impl Layer for Deadline {
             response = next.send(request) => response?,
             () = &mut end => return Err(DeadlineExceeded(limit).into()),
         };
-        if is_watch {
+        if is_watch && response.status().is_success() {
             return Ok(response);
         }
         let end = end.deadline();
@@ -136,5 +136,12 @@ mod tests {
             get(WATCH, Answer::watch().chunk(600, "event").end(End::Closed)).await;
         assert_eq!((outcome.unwrap(), took), (Bytes::from("event"), 600));
         assert!(is_deadline_exceeded(&get(WATCH, Answer::watch().after(11)).await.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_refusal_of_a_watch_must_end_in_time() {
+        let (outcome, took) = get(WATCH, Answer::status(503).chunk(11, "late")).await;
+        assert!(is_deadline_exceeded(&outcome));
+        assert_eq!(took, 10);
     }
 }
