@@ -36,7 +36,6 @@ pub use client::{
 };
 pub use connection::{
     BadProxy, ConfigError, ConfigSource, Proxies, Transport, config, credentials, transport,
-    transport as connect,
 };
 pub use error::{ApiError, Refusal};
 pub use informer::{

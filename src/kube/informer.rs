@@ -96,7 +96,7 @@ impl<V, F: FnMut(InformerEvent<V>) + Send> EventHandler<V> for F {
 
 /// Times and sizes of an informer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct InformerSettings {
     /// Objects in a page of a list.
     pub page_size: u32,
     /// Objects on the first page of a list whose rest is requested at once; none if the whole list is
@@ -106,7 +106,7 @@ pub struct Settings {
     pub watch_timeout: Duration,
 }
 
-impl Default for Settings {
+impl Default for InformerSettings {
     /// 500 objects on the first page and the rest at once, or in pages of 5,000 if that fails; 240 s,
     /// which load balancers allow.
     fn default() -> Self {
@@ -118,7 +118,7 @@ impl Default for Settings {
 pub struct Informer<V> {
     client: Client,
     scope: Scope,
-    settings: Settings,
+    settings: InformerSettings,
     random: Arc<dyn Random>,
     metrics: Metrics,
     relist: Arc<Notify>,
@@ -137,7 +137,7 @@ impl<V: View> Informer<V> {
         Self {
             client: client.clone(),
             scope,
-            settings: Settings::default(),
+            settings: InformerSettings::default(),
             random,
             metrics: metrics.clone(),
             relist: Arc::default(),
@@ -147,7 +147,7 @@ impl<V: View> Informer<V> {
 
     /// With other times and sizes than the default.
     #[cfg(test)]
-    pub(crate) fn with_settings(self, settings: Settings) -> Self {
+    pub(crate) fn with_settings(self, settings: InformerSettings) -> Self {
         Self { settings, ..self }
     }
 
@@ -192,7 +192,7 @@ impl<V: View> Informer<V> {
     }
 
     fn list_watch(&self) -> ListWatch<V> {
-        let Settings { watch_timeout, .. } = self.settings;
+        let InformerSettings { watch_timeout, .. } = self.settings;
         let source = Source::new::<V>(self.client.kube(), self.scope.clone(), self.settings);
         let reporter = Reporter::new::<V>(&self.metrics);
         ListWatch::new(source, watch_timeout, Arc::clone(&self.random), reporter)

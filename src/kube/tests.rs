@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::{
     Cache, Change, Edit, Edited, Informer, InformerEvent, LaneSettings, Lanes, Name, Scope, View,
     connection::transport::boxed,
-    informer::Settings,
+    informer::InformerSettings,
     objects::StorageClass,
     testing::{paused_clock, random},
 };
@@ -93,7 +93,8 @@ fn fixture(minor: u8) -> Fixture {
 impl Fixture {
     /// Follows the server's classes while `script` runs.
     async fn follow(&self, script: impl AsyncFnOnce(&Mutex<Follower>)) {
-        let settings = Settings { page_size: 3, first_page: None, ..Settings::default() };
+        let settings =
+            InformerSettings { page_size: 3, first_page: None, ..InformerSettings::default() };
         let informer = Informer::new(&self.lanes.objects, Scope::all(), random(), &self.metrics)
             .with_settings(settings);
         let follower = Mutex::new(Follower::default());

@@ -77,7 +77,7 @@ impl<V: View> CoalescedReads<V> {
         self.reads.lock().by_object.remove(&object(namespace, name));
     }
 
-    /// Returns the read to wait for, and its number; starts one if none is reads enough.
+    /// Returns the read to wait for, and its number; starts one if none is recent enough.
     fn read(&self, object: &Object) -> (u64, Shared<BoxFuture<'static, Answer<V>>>) {
         let now = Instant::now();
         let mut reads = self.reads.lock();

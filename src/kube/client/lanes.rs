@@ -16,28 +16,28 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Client;
-pub use crate::kube::stack::throttle::RateLimit;
-use crate::kube::{
-    connection::transport::Transport,
-    events,
-    stack::{
-        deadline::Deadline,
-        forbidden::Forbidden,
-        gate::Gated,
-        hedge::Hedge,
-        in_flight::{InFlight, WriteLoad},
-        layer,
-        request_log::RequestLog,
-        request_metrics::RequestMetrics,
-        retry_after::RetryAfter,
-        throttle::Throttle,
-        user_agent::UserAgent,
-    },
-};
 use tokio::sync::Notify;
 
+use super::Client;
+pub use crate::kube::stack::throttle::RateLimit;
 use crate::{
+    kube::{
+        connection::transport::Transport,
+        events,
+        stack::{
+            deadline::Deadline,
+            forbidden::Forbidden,
+            gate::Gated,
+            hedge::Hedge,
+            in_flight::{InFlight, WriteLoad},
+            layer,
+            request_log::RequestLog,
+            request_metrics::RequestMetrics,
+            retry_after::RetryAfter,
+            throttle::Throttle,
+            user_agent::UserAgent,
+        },
+    },
     metrics::{ApiMetrics, Metrics},
     runtime::{Gate, Random},
 };

@@ -255,7 +255,7 @@ impl Shared {
     fn max_writes(&self, object_writes: usize) -> usize {
         let state = self.state.lock();
         let object_writes = if state.shutting_down { 0 } else { object_writes };
-        max_writes(object_writes, state.pending.len())
+        max_writes_beside(object_writes, state.pending.len())
     }
 
     /// Handles the end of an attempt: schedules the `retry`, if there is one.
@@ -408,7 +408,7 @@ impl BusyObjects {
 }
 
 /// How many events may be written at once, beside so many writes of objects, while so many events wait.
-fn max_writes(object_writes: usize, waiting: usize) -> usize {
+fn max_writes_beside(object_writes: usize, waiting: usize) -> usize {
     if object_writes == 0 {
         return MAX_CONCURRENT_WRITES;
     }

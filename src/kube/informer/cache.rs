@@ -231,10 +231,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, seen or not, after each step the store holds exactly what exists and
+        /// Whatever happens, seen or not, after each step the cache holds exactly what exists and
         /// is of interest, and its changes lead an observer to the same.
         #[test]
-        fn the_store_follows_the_server(steps in vec(step(), 0..60)) {
+        fn the_cache_follows_the_server(steps in vec(step(), 0..60)) {
             let (mut server, mut cache, mut known) = (BTreeMap::new(), Cache::default(), Known::default());
             for step in steps {
                 match step {

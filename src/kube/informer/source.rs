@@ -6,7 +6,7 @@ use kube::{
 };
 
 use super::{
-    Settings,
+    InformerSettings,
     answer::Answer,
     failure::Failure,
     pages::Page,
@@ -23,7 +23,7 @@ pub(super) struct Source {
     /// The path of the objects, without a query.
     path: String,
     scope: Scope,
-    settings: Settings,
+    settings: InformerSettings,
     /// Whether what follows the first page is requested at once, and not in pages.
     rest_at_once: bool,
     /// Whether lists and watches are requested in protobuf.
@@ -32,7 +32,7 @@ pub(super) struct Source {
 
 impl Source {
     /// Requests the objects in `scope` that `V` reads, in protobuf where `V` can be read from it.
-    pub(super) fn new<V: View>(client: Client, scope: Scope, settings: Settings) -> Self {
+    pub(super) fn new<V: View>(client: Client, scope: Scope, settings: InformerSettings) -> Self {
         Self {
             client,
             path: Kind::of::<V>().collection(scope.namespace.as_deref()),
@@ -69,7 +69,7 @@ impl Source {
 
     /// The request of the first page. It names no version, so the server reads consistently.
     pub(super) fn first_page(&self) -> ListParams {
-        let Settings { first_page, page_size, .. } = self.settings;
+        let InformerSettings { first_page, page_size, .. } = self.settings;
         self.unlimited().limit(first_page.filter(|_| self.rest_at_once).unwrap_or(page_size))
     }
 

@@ -30,9 +30,9 @@ enum Rest {
 }
 
 impl Rest {
-    fn settings(self) -> Settings {
+    fn settings(self) -> InformerSettings {
         let first_page = matches!(self, Self::AtOnce).then_some(2);
-        Settings { page_size: 2, first_page, ..Settings::default() }
+        InformerSettings { page_size: 2, first_page, ..InformerSettings::default() }
     }
 }
 
