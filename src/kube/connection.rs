@@ -6,6 +6,7 @@ pub mod credentials;
 mod proxy;
 pub mod transport;
 pub(crate) mod url;
+mod user_agent;
 
 pub use config::{ConfigError, ConfigSource};
 pub use proxy::{BadProxy, Proxies};

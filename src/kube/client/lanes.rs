@@ -10,9 +10,8 @@
 //! | `reviews` | no | no | unlimited | reviews of our own rights |
 //! | `events` | no | its own, with the rate of `objects` | limited | events, which give way to writes of `objects` |
 //!
-//! On `leases` a request without an answer is sent again over a new connection. All lanes set the
-//! User-Agent, have a deadline, obey `Retry-After` and count their requests. The layers are in
-//! [`crate::kube::stack`].
+//! On `leases` a request without an answer is sent again over a new connection. All lanes have a
+//! deadline, obey `Retry-After` and count their requests. The layers are in [`crate::kube::stack`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +34,6 @@ use crate::{
             request_metrics::RequestMetrics,
             retry_after::RetryAfter,
             throttle::Throttle,
-            user_agent::UserAgent,
         },
     },
     metrics::{ApiMetrics, Metrics},
@@ -181,7 +179,6 @@ impl Common {
         let service = layer(layers.in_flight, service);
         let service = layer(layers.throttle, service);
         let service = layer(RetryAfter(self.metrics.clone()), service);
-        let service = layer(UserAgent::default(), service);
         Client::new(Transport::new(service), Arc::clone(&self.random))
     }
 }
@@ -383,12 +380,6 @@ mod tests {
         assert!(api.delete("pv", &kube::api::DeleteParams::default()).await.is_err());
         read(&lanes.leases).await.unwrap();
         assert_eq!(server.requests().len(), 2);
-        assert!(
-            server
-                .requests()
-                .iter()
-                .all(|request| request.header("user-agent").starts_with("csi-provisioner/"))
-        );
         let text = metrics.text();
         assert!(
             text.contains("{code=\"200\",resource=\"persistentvolumes\",verb=\"get\"} 2"),

@@ -3,7 +3,7 @@
 //! As in external-provisioner: a kubeconfig (`KUBECONFIG` in the environment wins over the flag) or
 //! `--master`, otherwise the pod's service account. The proxy is the kubeconfig's `proxy-url`,
 //! otherwise that of the environment (`HTTPS_PROXY` and others). The environment is read only
-//! through a parameter. kube's own retries are off.
+//! through a parameter. kube's own retries are off, and the User-Agent is set.
 
 use std::{
     ffi::OsString,
@@ -11,15 +11,14 @@ use std::{
     time::Duration,
 };
 
-use kube::config::{
-    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
-    NamedCluster, NamedContext,
-};
+use http::header::USER_AGENT;
+use kube::config::{Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::{
     credentials::Fault,
     proxy,
     proxy::{BadProxy, Proxies},
+    user_agent::user_agent,
 };
 use crate::kube::stack::file_token::TokenError;
 
@@ -147,7 +146,7 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
     let mut config = match (&source.kubeconfig, &source.master) {
         (Some(path), master) => from_file(path, master.as_deref()).await?,
         (None, Some(master)) => kube::Config::new(address(master, false)?),
-        (None, None) => in_cluster(&source.in_cluster).await?,
+        (None, None) => in_cluster(&source.in_cluster)?,
     };
     config.proxy_url = match config.proxy_url {
         Some(named) => Some(named),
@@ -155,6 +154,7 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
     };
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.headers.push((USER_AGENT, user_agent()));
     Ok(config)
 }
 
@@ -213,20 +213,19 @@ fn address(address: &str, is_tls: bool) -> Result<http::Uri, ConfigError> {
     url.parse().map_err(|source| ConfigError::Address { address: address.to_owned(), source })
 }
 
-/// The configuration of a pod, built from an equivalent kubeconfig.
-async fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
+/// The configuration of a pod.
+fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
     if pod.host.is_empty() || pod.port.is_empty() {
         return Err(ConfigError::NotInCluster);
     }
     let token = pod.service_account.join("token");
     std::fs::metadata(&token)
         .map_err(|source| ConfigError::NoToken { path: token.clone(), source })?;
-    let authority = authority(pod.service_account.join("ca.crt"));
-    let kubeconfig = kubeconfig(&server(pod), &token, authority.as_deref());
-    let mut config = convert_without_proxy(kubeconfig)
-        .await
-        .map_err(|error| ConfigError::Credentials(error.into()))?;
-    config.root_cert_file = authority;
+    let mut config = kube::Config::new(address(&server(pod), true)?);
+    config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
+    config.root_cert_file = authority(pod.service_account.join("ca.crt"));
+    // The file decides; with no list kube would load the system's authorities too, which an image may lack.
+    config.root_cert = config.root_cert_file.is_some().then(Vec::new);
     Ok(config)
 }
 
@@ -262,38 +261,6 @@ fn authority(path: PathBuf) -> Option<PathBuf> {
             tracing::error!(path = %path.display(), %error, "cannot read the cluster's certificate authority");
             None
         }
-    }
-}
-
-fn kubeconfig(server: &str, token: &Path, authority: Option<&Path>) -> Kubeconfig {
-    const NAME: &str = "in-cluster";
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let cluster = Cluster {
-        server: Some(server.to_owned()),
-        certificate_authority: authority.map(text),
-        ..Cluster::default()
-    };
-    let user = AuthInfo { token_file: Some(text(token)), ..AuthInfo::default() };
-    let context =
-        Context { cluster: NAME.to_owned(), user: Some(NAME.to_owned()), ..Context::default() };
-    Kubeconfig {
-        current_context: Some(NAME.to_owned()),
-        clusters: vec![NamedCluster {
-            name: NAME.to_owned(),
-            cluster: Some(cluster),
-            ..NamedCluster::default()
-        }],
-        auth_infos: vec![NamedAuthInfo {
-            name: NAME.to_owned(),
-            auth_info: Some(user),
-            ..NamedAuthInfo::default()
-        }],
-        contexts: vec![NamedContext {
-            name: NAME.to_owned(),
-            context: Some(context),
-            ..NamedContext::default()
-        }],
-        ..Kubeconfig::default()
     }
 }
 

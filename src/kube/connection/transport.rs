@@ -384,6 +384,7 @@ mod tests {
 
     use super::*;
     use crate::kube::{
+        connection::config::{ConfigSource, load},
         error::ApiError,
         testing::{request, send},
     };
@@ -422,6 +423,21 @@ mod tests {
             "{came}"
         );
         assert_eq!(read(response.unwrap().into_body(), 10).await.unwrap(), "fine");
+    }
+
+    #[tokio::test]
+    async fn requests_have_the_user_agent_of_the_configuration() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let master = Some(listener.local_addr().unwrap().to_string());
+        let config = load(&ConfigSource { master, ..ConfigSource::default() }).await.unwrap();
+        let service = transport(&config).unwrap();
+        let asking = send(&service, request(http::Method::GET, "/version"));
+        let (came, response) = tokio::join!(serve_once(listener), asking);
+        assert_eq!(response.unwrap().status(), http::StatusCode::OK);
+        let own: Vec<_> = came.lines().filter_map(|it| it.strip_prefix("user-agent: ")).collect();
+        assert_eq!(own.len(), 1, "{came}");
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(own[0].starts_with(&format!("csi-provisioner/v{version} (linux/")), "{came}");
     }
 
     /// Answers requests on one connection with these status lines; returns their tokens.
