@@ -1,13 +1,15 @@
 //! Limits the rate of requests with a token bucket.
 //!
-//! The arithmetic is that of Go's `x/time/rate`: a request reserves the next token at once and waits
-//! until that token exists, so that requests are sent in the order in which they came. Watches never
-//! wait.
+//! The bucket is that of Go's `x/time/rate`. The request at the head of a FIFO queue waits for the next
+//! token, so that requests are sent in the order in which they came, and a request that is dropped while
+//! it waits takes no token. Watches never wait.
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
 
 use super::{Layer, Outcome, target::Verb};
 pub use crate::flags::RateLimit;
@@ -19,6 +21,7 @@ use crate::{
 /// Makes requests wait for their token.
 pub(crate) struct Throttle {
     start: Instant,
+    /// The request at the head of the queue holds the lock.
     bucket: Mutex<Bucket>,
     /// Counts waits.
     metrics: Option<ApiMetrics>,
@@ -30,40 +33,29 @@ impl Throttle {
         Self { start: Instant::now(), bucket: Mutex::new(Bucket::new(limit)), metrics }
     }
 
-    /// Takes a token and waits until it exists.
+    /// Waits until a token exists, and takes it.
     pub(crate) async fn wait(&self) {
-        let now = self.start.elapsed();
-        let mut reservation = Reservation {
-            throttle: self,
-            from: now,
-            due: self.bucket.lock().reserve(now),
-            used: false,
-        };
-        let wait = reservation.due.saturating_sub(now);
+        let _counted = CountedWait { metrics: self.metrics.as_ref(), from: Instant::now() };
+        let mut bucket = self.bucket.lock().await;
+        let wait = bucket.refill(self.start.elapsed());
         if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+            sleep(wait).await;
+            bucket.refill(self.start.elapsed());
         }
-        reservation.used = true;
+        bucket.tokens -= 1.0;
     }
 }
 
-/// A reserved token; returned to the bucket if dropped before it is used.
-struct Reservation<'a> {
-    throttle: &'a Throttle,
-    /// When the wait began.
-    from: Duration,
-    due: Duration,
-    used: bool,
+/// A wait that is counted when it ends, also if it is dropped.
+struct CountedWait<'a> {
+    metrics: Option<&'a ApiMetrics>,
+    from: Instant,
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for CountedWait<'_> {
     fn drop(&mut self) {
-        let now = self.throttle.start.elapsed();
-        if !self.used {
-            self.throttle.bucket.lock().cancel(self.due, now);
-        }
-        if let Some(metrics) = &self.throttle.metrics {
-            metrics.waited(WaitReason::Rate, now.saturating_sub(self.from));
+        if let Some(metrics) = self.metrics {
+            metrics.waited(WaitReason::Rate, self.from.elapsed());
         }
     }
 }
@@ -84,52 +76,25 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 #[derive(Debug)]
 struct Bucket {
     limit: RateLimit,
-    /// Tokens at `last`; negative when tokens are reserved that do not exist yet.
+    /// Tokens at `last`; negative by rounding at most.
     tokens: f64,
     last: Duration,
-    /// When the token reserved last will exist.
-    last_due: Duration,
 }
 
 impl Bucket {
     fn new(limit: RateLimit) -> Self {
         // `NaN.max(0.0)` is 0.
         let limit = RateLimit { qps: limit.qps.max(0.0), ..limit };
-        Self {
-            limit,
-            tokens: f64::from(limit.burst),
-            last: Duration::ZERO,
-            last_due: Duration::ZERO,
-        }
+        Self { limit, tokens: f64::from(limit.burst), last: Duration::ZERO }
     }
 
-    /// Reserves a token at `now`; returns when it will exist.
-    fn reserve(&mut self, now: Duration) -> Duration {
-        self.advance(now);
-        self.tokens -= 1.0;
-        self.last_due = if self.tokens >= 0.0 { now } else { now + self.time(-self.tokens) };
-        self.last_due
-    }
-
-    /// Cancels at `now` the reservation of a token that would have existed at `due`. Later
-    /// reservations keep their times, so only what was not reserved again since is returned.
-    fn cancel(&mut self, due: Duration, now: Duration) {
-        let back = 1.0 - self.last_due.saturating_sub(due).as_secs_f64() * self.limit.qps;
-        if due < now || back <= 0.0 {
-            return;
-        }
-        self.advance(now);
-        self.tokens = (self.tokens + back).min(f64::from(self.limit.burst));
-        let before = due.saturating_sub(self.time(1.0));
-        if due == self.last_due && before >= now {
-            self.last_due = before;
-        }
-    }
-
-    fn advance(&mut self, now: Duration) {
+    /// Adds the tokens that came to exist until `now`; returns how long it takes until there is one.
+    fn refill(&mut self, now: Duration) -> Duration {
         let elapsed = now.saturating_sub(self.last).as_secs_f64();
         self.tokens = (self.tokens + elapsed * self.limit.qps).min(f64::from(self.limit.burst));
         self.last = self.last.max(now);
+        let missing = (1.0 - self.tokens).max(0.0);
+        if missing == 0.0 { Duration::ZERO } else { self.time(missing) }
     }
 
     /// How long it takes to refill `tokens`.
@@ -144,6 +109,7 @@ mod tests {
     use futures::future::join_all;
     use http::Method;
     use proptest::prelude::*;
+    use tokio::time::sleep_until;
 
     use super::*;
     use crate::kube::{
@@ -180,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dropped_wait_returns_its_token() {
+    async fn a_dropped_wait_takes_no_token() {
         let throttle = Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None);
         throttle.wait().await;
         for _ in 0..10 {
@@ -193,27 +159,47 @@ mod tests {
         assert_eq!(start.elapsed().as_millis(), 500);
     }
 
-    #[test]
-    fn a_token_that_was_reserved_again_is_not_returned() {
-        let mut bucket = Bucket::new(RateLimit { qps: 1.0, burst: 1 });
-        let second = Duration::from_secs(1);
-        assert_eq!(
-            [(); 3].map(|()| bucket.reserve(Duration::ZERO)),
-            [Duration::ZERO, second, 2 * second]
-        );
-        bucket.cancel(second, Duration::ZERO);
-        assert_eq!(bucket.reserve(Duration::ZERO), 3 * second);
-        bucket.cancel(3 * second, Duration::ZERO);
-        assert_eq!(bucket.reserve(Duration::ZERO), 3 * second);
+    #[tokio::test(start_paused = true)]
+    async fn those_behind_a_dropped_wait_move_up() {
+        let throttle = Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None);
+        throttle.wait().await;
+        let start = Instant::now();
+        let dropped = tokio::time::timeout(Duration::from_millis(500), throttle.wait());
+        let (dropped, ()) = tokio::join!(dropped, throttle.wait());
+        assert!(dropped.is_err());
+        assert_eq!(start.elapsed().as_millis(), 1000);
     }
 
     #[test]
     fn a_rate_of_zero_waits_long_but_does_not_overflow() {
         for qps in [0.0, -1.0, f64::MIN_POSITIVE, f64::NAN] {
             let mut bucket = Bucket::new(RateLimit { qps, burst: 1 });
-            assert_eq!(bucket.reserve(Duration::ZERO), Duration::ZERO);
-            assert_eq!(bucket.reserve(Duration::ZERO), LONGEST, "{qps}");
+            assert_eq!(bucket.refill(Duration::ZERO), Duration::ZERO);
+            bucket.tokens -= 1.0;
+            assert_eq!(bucket.refill(Duration::ZERO), LONGEST, "{qps}");
         }
+    }
+
+    /// When requests are sent that come after these pauses, in milliseconds.
+    async fn sent_after(pauses: Vec<u64>, limit: RateLimit) -> Vec<Duration> {
+        let (throttle, start) = (Throttle::new(limit, None), Instant::now());
+        let mut come = Duration::ZERO;
+        join_all(pauses.into_iter().map(|pause| {
+            come += Duration::from_millis(pause);
+            let (throttle, at) = (&throttle, start + come);
+            async move {
+                sleep_until(at).await;
+                throttle.wait().await;
+                start.elapsed()
+            }
+        }))
+        .await
+    }
+
+    /// Runs a future under paused time.
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap().block_on(future)
     }
 
     proptest! {
@@ -224,13 +210,7 @@ mod tests {
             burst in 1..20_u32,
             pauses in proptest::collection::vec(0..2_000_u64, 1..60),
         ) {
-            let mut bucket = Bucket::new(RateLimit { qps, burst });
-            let mut now = Duration::ZERO;
-            let mut sent = Vec::new();
-            for pause in pauses {
-                now += Duration::from_millis(pause);
-                sent.push(bucket.reserve(now));
-            }
+            let sent = run(sent_after(pauses, RateLimit { qps, burst }));
             prop_assert!(sent.is_sorted());
             for (first, start) in sent.iter().enumerate() {
                 for (last, end) in sent.iter().enumerate().skip(first) {
