@@ -1,6 +1,8 @@
-//! Names of PersistentVolumes, and validation of Kubernetes names.
+//! Names of PersistentVolumes, and validation of names of namespaces.
 
-use crate::{controller::provisioner::Failure, flags::VolumeNaming};
+use crate::{
+    controller::provisioner::Failure, flags::VolumeNaming, kube::client::name::is_dns_part,
+};
 
 impl VolumeNaming {
     /// The name for the claim with this UID; always the same.
@@ -31,28 +33,13 @@ impl VolumeNaming {
 
 /// Whether `name` is a DNS-1123 label, as names of namespaces are.
 pub(super) fn is_dns_label(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 63
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-}
-
-/// Whether `name` is a DNS-1123 subdomain, as names of Secrets are.
-pub(super) fn is_dns_subdomain(name: &str) -> bool {
-    // A subdomain's parts may be longer than a label; the whole is limited to 253 bytes.
-    let part = |part: &str| {
-        !part.is_empty()
-            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(part)
+    name.len() <= 63 && is_dns_part(name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kube::client::name::is_dns_subdomain;
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
@@ -92,27 +79,20 @@ mod tests {
     }
 
     #[test]
-    fn dns_names_are_validated() {
-        for (name, label, subdomain) in [
-            ("a", true, true),
-            ("a-1", true, true),
-            ("a.b", false, true),
-            ("", false, false),
-            ("A", false, false),
-            ("-a", false, false),
-            ("a-", false, false),
-            ("a..b", false, false),
-            ("a.-b", false, false),
-            ("a_b", false, false),
-            ("ä", false, false),
+    fn dns_labels() {
+        for (name, is) in [
+            ("a", true),
+            ("a-1", true),
+            ("a.b", false),
+            ("", false),
+            ("A", false),
+            ("-a", false),
+            ("a-", false),
+            ("a_b", false),
+            ("ä", false),
         ] {
-            assert_eq!(
-                (is_dns_label(name), is_dns_subdomain(name)),
-                (label, subdomain),
-                "{name:?}"
-            );
+            assert_eq!(is_dns_label(name), is, "{name:?}");
         }
         assert!(is_dns_label(&"a".repeat(63)) && !is_dns_label(&"a".repeat(64)));
-        assert!(is_dns_subdomain(&"a".repeat(253)) && !is_dns_subdomain(&"a".repeat(254)));
     }
 }

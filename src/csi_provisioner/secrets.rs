@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     expand::expand,
     keys::{RESERVED_PREFIX, SecretKind},
-    names::{is_dns_label, is_dns_subdomain},
+    names::is_dns_label,
 };
 use crate::{
     controller::{
@@ -21,6 +21,7 @@ use crate::{
     go_fmt::{quote, quote_list},
     kube::{
         ApiError, CoalescedReads,
+        client::name::is_dns_subdomain,
         objects::{Claim, Secret, SecretValue, View as _},
     },
 };

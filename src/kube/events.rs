@@ -2,16 +2,16 @@
 //!
 //! A [`Recorder`] has a queue of events (`pending`) and a task that writes them. Messages are
 //! truncated (`message`), similar events are counted or combined (`correlate`), failed writes are
-//! retried (`retry_queue`). Recording an event never waits and never fails. Events about one object
+//! retried (`busy_objects`). Recording an event never waits and never fails. Events about one object
 //! keep their order. An event that the server does not accept delays only events about its own object.
 //! An object's first event and its final one are not dropped to keep limits.
 
+mod busy_objects;
 mod correlate;
 mod lru_map;
 mod message;
 mod pending;
 mod recorder;
-mod retry_queue;
 mod sink;
 
 use std::{borrow::Cow, fmt, sync::Arc};
@@ -77,11 +77,20 @@ pub(super) enum Importance {
     Final,
 }
 
+/// The name of an event, in a compact form, since thousands are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum EventName {
+    /// The object's name and these nanoseconds.
+    Stamp(u64),
+    /// A UUID, if the object's name cannot be part of the event's.
+    Uuid(String),
+}
+
 /// A core/v1 event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Its name, `<object>.<hex nanoseconds>`.
-    pub(super) name: String,
+    /// Its name; see [`Self::name`].
+    pub(super) name: EventName,
     /// `involvedObject`.
     pub(super) about: Arc<Subject>,
     /// `source.component`.
@@ -105,6 +114,14 @@ pub(super) struct Event {
 }
 
 impl Event {
+    /// The event's name: `<object>.<hex nanoseconds>`, or a UUID.
+    pub(super) fn name(&self) -> String {
+        match &self.name {
+            EventName::Stamp(stamp) => format!("{}.{stamp:x}", self.about.name),
+            EventName::Uuid(uuid) => uuid.clone(),
+        }
+    }
+
     /// The event's namespace: that of the object, or `default`.
     pub(super) fn namespace(&self) -> &str {
         match self.about.namespace.as_str() {
@@ -168,7 +185,7 @@ impl Serialize for Event {
         Body {
             kind: "Event",
             api_version: "v1",
-            metadata: Metadata { name: &self.name, namespace: self.namespace() },
+            metadata: Metadata { name: &self.name(), namespace: self.namespace() },
             involved_object: &self.about,
             reason: self.reason,
             message: self.message.as_str(),
@@ -213,7 +230,7 @@ pub(super) mod tests {
     ) -> Event {
         let time = Timestamp::from_second(second).unwrap();
         Event {
-            name: format!("{name}.{:x}", time.as_nanosecond()),
+            name: EventName::Stamp(time.as_nanosecond().try_into().unwrap()),
             about: Arc::new(Subject {
                 kind: "PersistentVolumeClaim".into(),
                 api_version: "v1".into(),

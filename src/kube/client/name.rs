@@ -99,6 +99,23 @@ pub(crate) fn check_segment(what: &'static str, text: &str) -> Result<(), BadNam
     }
 }
 
+/// The longest name of an object, in bytes (a DNS subdomain).
+pub const MAX_NAME: usize = 253;
+
+/// Whether `name` is a DNS-1123 subdomain, as most names are: at most 253 bytes, in parts of lower-case
+/// letters, digits and inner dashes, separated by dots. Parts may be longer than a DNS label.
+pub(crate) fn is_dns_subdomain(name: &str) -> bool {
+    name.len() <= MAX_NAME && name.split('.').all(is_dns_part)
+}
+
+/// Whether `part` has lower-case letters, digits and inner dashes alone, and is not empty.
+pub(crate) fn is_dns_part(part: &str) -> bool {
+    !part.is_empty()
+        && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !part.starts_with('-')
+        && !part.ends_with('-')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +156,26 @@ mod tests {
             check_namespace("").unwrap_err().to_string(),
             "an empty namespace may not be set during creation"
         );
+    }
+
+    #[test]
+    fn dns_subdomains() {
+        for (name, is) in [
+            ("a", true),
+            ("a-1", true),
+            ("a-b.c1", true),
+            ("", false),
+            ("A", false),
+            ("-a", false),
+            ("a-", false),
+            ("a..b", false),
+            ("a.-b", false),
+            ("a_b", false),
+            ("ä", false),
+        ] {
+            assert_eq!(is_dns_subdomain(name), is, "{name:?}");
+        }
+        assert!(is_dns_subdomain(&"a".repeat(253)) && !is_dns_subdomain(&"a".repeat(254)));
     }
 
     #[test]

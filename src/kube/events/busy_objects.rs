@@ -1,4 +1,5 @@
-//! Events that wait for another attempt to write them, with a limit on their number.
+//! Objects with an event that is being written or waits for another attempt; the object's other events
+//! stay in the queue.
 //!
 //! [`recorder`](super::recorder) decides how long an event waits and how often it is retried.
 
@@ -8,9 +9,8 @@ use tokio::time::Instant;
 
 use super::{Event, MAX_CONCURRENT_WRITES, lru_map::Digest};
 
-/// The most events that wait at once. While the server accepts no events, only these are retried; all
-/// others stay in the queue.
-pub(super) const MAX_RETRIES: usize = 2 * MAX_CONCURRENT_WRITES;
+/// The most busy objects. While the server accepts no events, only theirs are retried.
+pub(super) const MAX_BUSY: usize = 2 * MAX_CONCURRENT_WRITES;
 
 /// An event that the writer has taken from the queue.
 #[derive(Debug)]
@@ -24,30 +24,42 @@ pub(super) struct Attempt {
     pub(super) attempts: u32,
 }
 
-/// Events to be written again; at most one per object.
+/// The busy objects, each with one event.
 #[derive(Debug, Default)]
-pub(super) struct RetryQueue {
-    by_object: BTreeMap<Digest, (Instant, Attempt)>,
+pub(super) struct BusyObjects {
+    /// When the event is due, and the event; none while it is being written.
+    by_object: BTreeMap<Digest, Option<(Instant, Attempt)>>,
 }
 
-impl RetryQueue {
-    /// Adds an event that is due at `due`.
-    pub(super) fn push(&mut self, attempt: Attempt, due: Instant) {
-        self.by_object.insert(attempt.object, (due, attempt));
+impl BusyObjects {
+    /// An event about `object` is being written.
+    pub(super) fn begin(&mut self, object: Digest) {
+        self.by_object.insert(object, None);
     }
 
-    /// Removes and returns the event that is due first, if it is due by `now`.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Attempt> {
+    /// An event is to be written again at `due`.
+    pub(super) fn retry(&mut self, attempt: Attempt, due: Instant) {
+        self.by_object.insert(attempt.object, Some((due, attempt)));
+    }
+
+    /// The event about `object` is written or given up.
+    pub(super) fn end(&mut self, object: Digest) {
+        self.by_object.remove(&object);
+    }
+
+    /// Takes the event that is due first, if it is due by `now`, to be written.
+    pub(super) fn begin_due(&mut self, now: Instant) -> Option<Attempt> {
         let (due, object) = self.first()?;
         if due > now {
             return None;
         }
-        self.by_object.remove(&object).map(|(_, attempt)| attempt)
+        let (_, attempt) = self.by_object.get_mut(&object)?.take()?;
+        Some(attempt)
     }
 
     /// Makes events that are due after `due` due at `due`.
     pub(super) fn advance(&mut self, due: Instant) {
-        for (later, _) in self.by_object.values_mut() {
+        for (later, _) in self.by_object.values_mut().flatten() {
             *later = due.min(*later);
         }
     }
@@ -57,18 +69,19 @@ impl RetryQueue {
         self.first().map(|(due, _)| due)
     }
 
-    /// Whether an event about `object` waits.
+    /// Whether `object` is busy.
     pub(super) fn contains(&self, object: Digest) -> bool {
         self.by_object.contains_key(&object)
     }
 
-    /// Whether the limit is reached if `more` events are added.
-    pub(super) fn is_full(&self, more: usize) -> bool {
-        self.by_object.len() + more >= MAX_RETRIES
+    /// Whether the limit is reached.
+    pub(super) fn is_full(&self) -> bool {
+        self.by_object.len() >= MAX_BUSY
     }
 
     fn first(&self) -> Option<(Instant, Digest)> {
-        self.by_object.iter().map(|(object, (due, _))| (*due, *object)).min()
+        let waiting = self.by_object.iter().filter_map(|(object, it)| Some((object, it.as_ref()?)));
+        waiting.map(|(object, (due, _))| (*due, *object)).min()
     }
 }
 
@@ -85,28 +98,33 @@ mod tests {
     }
 
     #[test]
-    fn the_event_that_is_due_first_is_popped_first() {
+    fn the_event_that_is_due_first_is_written_first() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut retries = RetryQueue::default();
-        retries.push(attempt(1), at(20));
-        retries.push(attempt(2), at(10));
-        assert!(retries.pop_due(at(9)).is_none());
-        assert_eq!(retries.next_due(), Some(at(10)));
-        assert_eq!(retries.pop_due(at(30)).map(|due| due.object), Some((2, 0)));
-        assert!(retries.contains((1, 0)) && !retries.contains((2, 0)));
-        retries.advance(at(12));
-        retries.advance(at(15));
-        assert_eq!(retries.next_due(), Some(at(12)));
+        let mut busy = BusyObjects::default();
+        busy.retry(attempt(1), at(20));
+        busy.retry(attempt(2), at(10));
+        assert!(busy.begin_due(at(9)).is_none());
+        assert_eq!(busy.next_due(), Some(at(10)));
+        assert_eq!(busy.begin_due(at(30)).map(|due| due.object), Some((2, 0)));
+        assert!(busy.contains((1, 0)) && busy.contains((2, 0)), "it is being written");
+        busy.end((2, 0));
+        assert!(!busy.contains((2, 0)));
+        busy.advance(at(12));
+        busy.advance(at(15));
+        assert_eq!(busy.next_due(), Some(at(12)));
     }
 
     #[test]
-    fn the_number_of_events_is_limited() {
-        let mut retries = RetryQueue::default();
-        for object in 0..MAX_RETRIES as u64 {
-            assert!(!retries.is_full(0));
-            retries.push(attempt(object), Instant::now());
+    fn the_number_of_busy_objects_is_limited() {
+        let mut busy = BusyObjects::default();
+        for object in 0..MAX_BUSY as u64 {
+            assert!(!busy.is_full());
+            busy.begin((object, 0));
+            if object % 2 == 0 {
+                busy.retry(attempt(object), Instant::now());
+            }
         }
-        assert!(retries.is_full(0));
+        assert!(busy.is_full());
     }
 }

@@ -4,7 +4,7 @@
 //! needs to cause the next event. Events about one object are written one after the other. While objects
 //! are written, events give way: one is written at a time, and more once many of them wait.
 
-use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -15,16 +15,19 @@ use tokio::{
 };
 
 use super::{
-    Event, Importance, Severity, Subject,
+    Event, EventName, Importance, Severity, Subject,
+    busy_objects::{Attempt, BusyObjects},
     correlate::{Action, Correlator, correlate},
     lru_map::Digest,
     message::Message,
     pending::{Pending, Pushed},
-    retry_queue::{Attempt, RetryQueue},
     sink::{Failure, Sink},
 };
 use crate::{
-    kube::client::EventLane,
+    kube::client::{
+        EventLane,
+        name::{MAX_NAME, is_dns_subdomain},
+    },
     metrics::{ApiMetrics, Metrics},
     runtime::{Clock, Random, Tasks},
 };
@@ -47,7 +50,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// The time between attempts during shutdown.
 const SHUTDOWN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The number of hex digits of the nanoseconds in an event's name, until the year 2554.
+/// The most hex digits of the nanoseconds in an event's name.
 const STAMP_DIGITS: usize = 16;
 
 /// Writes events in the background. Clones share the queue.
@@ -79,7 +82,7 @@ struct State {
     /// Whether the process shuts down, so that there is no time for long waits.
     shutting_down: bool,
     /// The nanoseconds in the last event's name, to keep names unique if the clock does not advance.
-    last_stamp: i128,
+    last_stamp: u64,
 }
 
 impl Recorder {
@@ -214,13 +217,15 @@ impl Shared {
     }
 
     /// A name that no other event of this process has; a UUID if the object's name is no DNS subdomain.
-    fn event_name(&self, object: &str, now: Timestamp) -> String {
+    fn event_name(&self, object: &str, now: Timestamp) -> EventName {
+        if !is_dns_subdomain(object) || object.len() + 1 + STAMP_DIGITS > MAX_NAME {
+            return EventName::Uuid(self.random.uuid());
+        }
+        // Fits until the year 2554.
+        let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
         let mut state = self.state.lock();
-        state.last_stamp = now.as_nanosecond().max(state.last_stamp + 1);
-        let mut name = String::with_capacity(object.len() + 1 + STAMP_DIGITS);
-        // Writing to a string cannot fail.
-        let _ = write!(name, "{object}.{:x}", state.last_stamp);
-        if is_dns_subdomain(&name) { name } else { self.random.uuid() }
+        state.last_stamp = now.max(state.last_stamp + 1);
+        EventName::Stamp(state.last_stamp)
     }
 
     fn push(&self, event: Event) {
@@ -238,10 +243,7 @@ impl Shared {
             let limit = self.max_writes(sink.object_writes());
             tokio::select! {
                 biased;
-                Some((object, retry)) = writes.next() => {
-                    busy.on_written(object);
-                    self.on_attempt(&mut busy, retry);
-                }
+                Some((object, retry)) = writes.next() => self.on_attempt(&mut busy, object, retry),
                 attempt = self.next(&mut correlator, &mut busy), if writes.len() < limit => {
                     let object = attempt.object;
                     writes.push(async move { (object, self.try_to_write(sink, attempt).await) });
@@ -259,13 +261,13 @@ impl Shared {
     }
 
     /// Handles the end of an attempt: schedules the `retry`, if there is one.
-    fn on_attempt(&self, busy: &mut BusyObjects, retry: Option<Attempt>) {
+    fn on_attempt(&self, busy: &mut BusyObjects, object: Digest, retry: Option<Attempt>) {
         match retry {
             Some(attempt) => {
                 let due = Instant::now() + self.retry_delay(attempt.attempts);
-                busy.retries.push(attempt, due);
+                busy.retry(attempt, due);
             }
-            None => self.finish_one(),
+            None => self.finish_one(busy, object),
         }
     }
 
@@ -274,16 +276,15 @@ impl Shared {
         loop {
             // Created before the check, so that a change between check and wait is not missed.
             let changed = self.changed.notified();
-            if let Some(attempt) = busy.pop_due(Instant::now()) {
+            if let Some(attempt) = busy.begin_due(Instant::now()) {
                 return attempt;
             }
             if let Some((object, event)) = self.take(busy) {
                 if let Some(attempt) = self.correlate(correlator, object, event) {
                     return attempt;
                 }
-                busy.on_written(object);
-                self.finish_one();
-            } else if let Some(due) = busy.retries.next_due() {
+                self.finish_one(busy, object);
+            } else if let Some(due) = busy.next_due() {
                 let _ = timeout_at(due, changed).await;
             } else {
                 changed.await;
@@ -295,13 +296,13 @@ impl Shared {
     fn take(&self, busy: &mut BusyObjects) -> Option<(Digest, Event)> {
         let mut state = self.state.lock();
         if state.shutting_down {
-            busy.retries.advance(Instant::now() + SHUTDOWN_RETRY_INTERVAL);
+            busy.advance(Instant::now() + SHUTDOWN_RETRY_INTERVAL);
         }
         if busy.is_full() {
             return None;
         }
         let taken = state.pending.pop(|object| busy.contains(object))?;
-        busy.writing.insert(taken.0);
+        busy.begin(taken.0);
         state.in_progress += 1;
         Some(taken)
     }
@@ -324,8 +325,9 @@ impl Shared {
         }
     }
 
-    /// Counts an event as written or given up.
-    fn finish_one(&self) {
+    /// Counts the event about `object` as written or given up.
+    fn finish_one(&self, busy: &mut BusyObjects, object: Digest) {
+        busy.end(object);
         self.state.lock().in_progress -= 1;
         self.changed.notify_waiters();
     }
@@ -338,7 +340,7 @@ impl Shared {
             Ok(()) => {}
             Err(Failure::Transient(error)) if attempt.attempts < MAX_ATTEMPTS => {
                 tracing::error!(
-                    event = event.name,
+                    event = event.name(),
                     error,
                     "Unable to write event (may retry after sleeping)"
                 );
@@ -350,7 +352,7 @@ impl Shared {
             }
             Err(Failure::Obsolete(error)) => {
                 tracing::debug!(
-                    event = event.name,
+                    event = event.name(),
                     error,
                     "Server rejected event (will not retry!)"
                 );
@@ -371,39 +373,12 @@ impl Shared {
     }
 
     fn give_up(&self, reason: &str, event: &Event, why: &str) {
-        tracing::error!(event = event.name, error = why, "Unable to write event (will not retry!)");
+        tracing::error!(
+            event = event.name(),
+            error = why,
+            "Unable to write event (will not retry!)"
+        );
         self.metrics.event_dropped(reason);
-    }
-}
-
-/// Objects with an event that is being written or retried; their other events wait in the queue.
-#[derive(Default)]
-struct BusyObjects {
-    /// Objects whose event is being written.
-    writing: BTreeSet<Digest>,
-    /// Events to be written again.
-    retries: RetryQueue,
-}
-
-impl BusyObjects {
-    /// Handles the answer to a write of an event about `object`.
-    fn on_written(&mut self, object: Digest) {
-        self.writing.remove(&object);
-    }
-
-    fn pop_due(&mut self, now: Instant) -> Option<Attempt> {
-        let attempt = self.retries.pop_due(now)?;
-        self.writing.insert(attempt.object);
-        Some(attempt)
-    }
-
-    fn contains(&self, object: Digest) -> bool {
-        self.writing.contains(&object) || self.retries.contains(object)
-    }
-
-    /// Whether the retries, with all events that are being written, reach their limit.
-    fn is_full(&self) -> bool {
-        self.retries.is_full(self.writing.len())
     }
 }
 
@@ -426,18 +401,6 @@ async fn write_once(sink: &impl Sink, event: &Event, exists: bool) -> Result<(),
         }
     }
     sink.create(event).await
-}
-
-/// Whether `name` is a DNS subdomain by Kubernetes' rules: at most 253 characters, labels of lower-case
-/// letters, digits and inner dashes, separated by dots.
-fn is_dns_subdomain(name: &str) -> bool {
-    let is_alphanumeric = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.len() <= 253
-        && name.split('.').all(|label| {
-            let ends = label.bytes().next().is_some_and(is_alphanumeric)
-                && label.bytes().last().is_some_and(is_alphanumeric);
-            ends && label.bytes().all(|c| is_alphanumeric(c) || c == b'-')
-        })
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ impl Sink for EventLane {
     }
 
     async fn patch(&self, event: &Event) -> Result<(), Failure> {
-        let name = Name::namespaced(event.namespace(), &event.name)
+        let name = event.name();
+        let name = Name::namespaced(event.namespace(), &name)
             .map_err(|error| Failure::Refused(error.to_string()))?;
         let patch = Patch::StrategicMerge(event.to_patch());
         outcome(self.client.patch::<objects::Event>(name, &patch).await)
