@@ -152,7 +152,6 @@ mod pod;
 mod snapshots;
 
 pub use self::{
-    bounded::MAX_NAME,
     clone_source::{ClaimCondition, CloneSource, CloneSourceStatus, ModifyVolumeStatus},
     event::{Event, EventSeries, InvolvedObject, RecordedEvent},
     grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
@@ -162,6 +161,7 @@ pub use self::{
         VolumeSnapshot, VolumeSnapshotContent,
     },
 };
+pub use super::client::name::MAX_NAME;
 
 view! {
     /// A PersistentVolumeClaim.

@@ -4,18 +4,16 @@
 //! Kubernetes allows for names, so that code that uses it as a name refuses it. What this program
 //! writes itself is not truncated.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::{borrow::Cow, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
 use super::string_map::{Builder, StringMap, Text};
-
-/// The longest name of an object, in bytes (a DNS subdomain).
-pub const MAX_NAME: usize = 253;
+use crate::kube::client::name::MAX_NAME;
 
 /// Appended to a truncated text.
 const ELLIPSIS: char = '…';
@@ -61,36 +59,14 @@ fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     format!("{kept}{ELLIPSIS}").into()
 }
 
-/// Reads a text, truncated to so many bytes.
-#[derive(Clone, Copy)]
-struct Truncated(usize);
-
-impl Visitor<'_> for Truncated {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
-        Ok(truncate(text, self.0).into_owned())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Truncated {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
 /// A name. One that is longer than Kubernetes allows is truncated and stays longer than allowed.
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Truncated(MAX_NAME).deserialize(deserializer).map(Self)
+        let name = String::deserialize(deserializer)?;
+        let is_short = name.len() <= MAX_NAME;
+        Ok(Self(if is_short { name } else { truncate(&name, MAX_NAME).into_owned() }))
     }
 }
 
@@ -115,21 +91,24 @@ pub(super) fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<b
 
 /// Reads the first names of a list.
 pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<str>>, D::Error> {
-    Ok(Option::<Names>::deserialize(deserializer)?.unwrap_or_default().0)
+    deserializer.deserialize_option(Names(|kept, _| kept.len() < MAX_ENTRIES))
 }
 
 /// Reads the first finalizers and those of this program, without duplicates.
 pub(super) fn finalizers<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<Box<str>>, D::Error> {
-    Ok(Option::<Finalizers>::deserialize(deserializer)?.unwrap_or_default().0)
+    deserializer.deserialize_option(Names(|kept, name| {
+        let is_known = FINALIZERS.contains(&name);
+        (is_known || kept.len() < MAX_ENTRIES) && kept.iter().all(|other| **other != *name)
+    }))
 }
 
 /// Reads annotations, within the limits.
 pub(super) fn annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<StringMap, D::Error> {
-    Ok(Option::<Annotations>::deserialize(deserializer)?.unwrap_or_default().0)
+    deserializer.deserialize_option(Budget { known: MAX_ANNOTATIONS, other: MAX_ANNOTATIONS })
 }
 
 /// Reads the first owners, without those whose texts are longer than names may be.
@@ -146,40 +125,25 @@ pub(super) fn owners<'de, D: Deserializer<'de>>(
     Ok(owners)
 }
 
-#[derive(Default)]
-struct Names(Vec<Box<str>>);
-
-impl<'de> Deserialize<'de> for Names {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let is_kept = |kept: &[Box<str>], _: &str| kept.len() < MAX_ENTRIES;
-        deserializer.deserialize_seq(FilteredNames(is_kept, PhantomData)).map(Self)
-    }
-}
-
-#[derive(Default)]
-struct Finalizers(Vec<Box<str>>);
-
-impl<'de> Deserialize<'de> for Finalizers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let is_kept = |kept: &[Box<str>], name: &str| {
-            let is_known = FINALIZERS.contains(&name);
-            (is_known || kept.len() < MAX_ENTRIES) && kept.iter().all(|other| **other != *name)
-        };
-        deserializer.deserialize_seq(FilteredNames(is_kept, PhantomData)).map(Self)
-    }
-}
-
 /// Reads the names of a list for which the function, called with the names kept so far, is true.
-struct FilteredNames<F, T>(F, PhantomData<T>);
+struct Names(fn(&[Box<str>], &str) -> bool);
 
-impl<'de, F: Fn(&[T], &str) -> bool, T: From<String>> Visitor<'de> for FilteredNames<F, T> {
-    type Value = Vec<T>;
+impl<'de> Visitor<'de> for Names {
+    type Value = Vec<Box<str>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of strings")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
+        list.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut kept = Vec::new();
         while let Some(Name(name)) = list.next_element()? {
             if (self.0)(&kept, &name) {
@@ -189,15 +153,6 @@ impl<'de, F: Fn(&[T], &str) -> bool, T: From<String>> Visitor<'de> for FilteredN
             }
         }
         Ok(kept)
-    }
-}
-
-#[derive(Default)]
-struct Annotations(StringMap);
-
-impl<'de> Deserialize<'de> for Annotations {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Budget { known: MAX_ANNOTATIONS, other: MAX_ANNOTATIONS })
     }
 }
 
@@ -219,13 +174,21 @@ impl Budget {
 }
 
 impl<'de> Visitor<'de> for Budget {
-    type Value = Annotations;
+    type Value = StringMap;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map of strings")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Annotations, A::Error> {
+    fn visit_none<E>(self) -> Result<StringMap, E> {
+        Ok(StringMap::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<StringMap, D::Error> {
+        map.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<StringMap, A::Error> {
         let mut kept = Builder::with_room();
         while map.next_key_seed(Text::new(&mut kept, |key| truncate(key, MAX_KNOWN)))?.is_some() {
             let key = kept.last().len();
@@ -239,7 +202,7 @@ impl<'de> Visitor<'de> for Budget {
                 kept.pop();
             }
         }
-        Ok(Annotations(kept.finish()))
+        Ok(kept.finish())
     }
 }
 
