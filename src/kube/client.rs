@@ -2,7 +2,8 @@
 //!
 //! [`Client`] gets, creates, replaces, patches, deletes, lists and edits objects. Names are checked
 //! before they become part of a URL. Answers are read up to a limit. Every error says whether the
-//! request may have been carried out ([`ApiError::is_unclear`]). Watches are in [`super::informer`].
+//! request may have been carried out ([`ApiError::is_unclear`]). The watch of one object is in
+//! [`watch`], watches of a kind are in [`super::informer`].
 
 pub mod access;
 mod coalesced_reads;
@@ -14,6 +15,7 @@ mod list;
 pub(crate) mod name;
 #[cfg(test)]
 mod odd_names;
+pub(crate) mod watch;
 
 pub use coalesced_reads::CoalescedReads;
 pub use discovery::Served;
@@ -24,18 +26,18 @@ pub use name::{BadName, Name};
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, header, response::Parts};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use self::name::check_namespace;
 use super::{
-    connection::transport::{BodyError, Request, Service, Transport, read},
+    connection::transport::{BodyError, Request, ResponseBody, Service, Transport, read},
     encoding,
     encoding::{Encoding, JSON},
     error::{ApiError, Refusal, fault},
     objects::{AnyObject, Metadata, View, kind::Kind},
-    stack::{gate::SentAt, layer, target::Target, watch_rate::WatchRate},
+    stack::{gate::SentAt, target::Target},
 };
 use crate::runtime::Random;
 
@@ -176,13 +178,6 @@ impl Client {
         Ok(self.send(request_with_body(Method::POST, path, JSON, review)?, MAX_ANSWER).await?.0)
     }
 
-    /// A kube client on the same lane for one watcher, with a limited rate of watches. Every call
-    /// starts a worker on the current tokio runtime, which ends with the last clone of the client.
-    pub fn kube(&self) -> kube::Client {
-        let service = layer(WatchRate::new(), self.service.clone());
-        kube::Client::new(Transport::new(service), "default")
-    }
-
     /// Sends a GET and parses the answer.
     pub(super) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
         self.read_at_most(url, MAX_ANSWER).await
@@ -223,17 +218,26 @@ impl Client {
 
     /// Sends a request and reads the body of a successful answer, at most `max` bytes.
     async fn exchange(&self, request: &mut Request, max: usize) -> Result<Answer, ApiError> {
+        let (parts, body) = self.open(request).await?;
+        let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
+        let body = read(body, max).await;
+        let body = body.map_err(|error| body_error(error, &Target::of(request), max))?;
+        Ok(Answer { encoding: Encoding::of(&parts.headers), body, sent })
+    }
+
+    /// Sends a request; returns the head of a successful answer, and its body as it is received.
+    pub(super) async fn open(
+        &self,
+        request: &mut Request,
+    ) -> Result<(Parts, ResponseBody), ApiError> {
         let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
-        let body = read(body, max).await;
-        let target = Target::of(request);
         if parts.status.is_success() {
-            let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
-            let body = body.map_err(|error| body_error(error, &target, max))?;
-            return Ok(Answer { encoding: Encoding::of(&parts.headers), body, sent });
+            return Ok((parts, body));
         }
         // The status code counts even if the body cannot be read.
-        let body = body.unwrap_or_default();
+        let body = read(body, MAX_ANSWER).await.unwrap_or_default();
+        let target = Target::of(request);
         let refusal = Refusal::read(request.method(), &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
@@ -289,7 +293,8 @@ const NO_FIELD_VALIDATION: &str = "?fieldValidation=Ignore";
 /// The initial capacity for the body of a request, in bytes; enough for most objects.
 const BODY_CAPACITY: usize = 1 << 10;
 
-fn request(method: Method, url: String) -> Result<Request, ApiError> {
+/// A request that accepts JSON.
+pub(super) fn request(method: Method, url: String) -> Result<Request, ApiError> {
     let accept = HeaderValue::from_static(JSON);
     let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, accept);
     Ok(request.body(Bytes::new())?)

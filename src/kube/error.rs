@@ -111,7 +111,7 @@ impl ApiError {
 
     /// Whether this program lacks the right.
     pub fn is_forbidden(&self) -> bool {
-        self.is("Forbidden", StatusCode::FORBIDDEN)
+        self.refusal().is_some_and(Refusal::is_forbidden)
     }
 
     /// Whether the object failed the server's validation.
@@ -132,12 +132,8 @@ impl ApiError {
         }
     }
 
-    /// As in apimachinery: the reason decides; the code only if the reason is unknown.
     fn is(&self, reason: &str, code: StatusCode) -> bool {
-        self.refusal().is_some_and(|refusal| {
-            refusal.reason == reason
-                || (!is_known(&refusal.reason) && refusal.code == code.as_u16())
-        })
+        self.refusal().is_some_and(|refusal| refusal.is(reason, code))
     }
 
     /// Converts an error of the stack: the layers' own errors keep their types, all others are
@@ -187,6 +183,16 @@ fn is_known(reason: &str) -> bool {
 }
 
 impl Refusal {
+    /// Whether this program lacks the right.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        self.is("Forbidden", StatusCode::FORBIDDEN)
+    }
+
+    /// As in apimachinery: the reason decides; the code only if the reason is unknown.
+    fn is(&self, reason: &str, code: StatusCode) -> bool {
+        self.reason == reason || (!is_known(&self.reason) && self.code == code.as_u16())
+    }
+
     /// Parses a refusal's body; a body that is no `Status` gets client-go's reason and message.
     pub(crate) fn read(
         method: &Method,

@@ -12,7 +12,6 @@
 //! cost 1.5 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's
 //! watch cache, while a page without a version is a consistent read (safety rules 6 and 10).
 
-mod answer;
 mod backoff;
 pub mod cache;
 mod failure;
@@ -193,7 +192,7 @@ impl<V: View> Informer<V> {
 
     fn list_watch(&self) -> ListWatch<V> {
         let InformerSettings { watch_timeout, .. } = self.settings;
-        let source = Source::new::<V>(self.client.kube(), self.scope.clone(), self.settings);
+        let source = Source::new::<V>(self.client.clone(), self.scope.clone(), self.settings);
         let reporter = Reporter::new::<V>(&self.metrics);
         ListWatch::new(source, watch_timeout, Arc::clone(&self.random), reporter)
     }

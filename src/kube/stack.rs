@@ -1,8 +1,8 @@
 //! The layers between the client and the transport.
 //!
 //! From the outside in: [`retry_after`], [`throttle`], [`in_flight`], [`gate`],
-//! [`deadline`], [`hedge`], [`forbidden`], [`request_metrics`], [`request_log`]. A watcher puts its
-//! own [`watch_rate`] before them; the transport puts [`file_token`] behind them. The order matters:
+//! [`deadline`], [`hedge`], [`forbidden`], [`request_metrics`], [`request_log`]. The
+//! transport puts [`file_token`] behind them. The order matters:
 //! every retry takes a token from the throttle again, nothing waits between the gate and the
 //! connection, and a deadline counts from the sending.
 //!
@@ -22,7 +22,6 @@ pub(crate) mod retry_after;
 mod strip_secrets;
 pub(crate) mod target;
 pub(crate) mod throttle;
-pub(crate) mod watch_rate;
 
 use futures::future::Either;
 

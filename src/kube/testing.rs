@@ -3,20 +3,24 @@
 //! It knows nothing of objects; each test provides the answers. Requests are recorded with the
 //! (paused) time of their arrival.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future::BoxFuture, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use tower::{BoxError, service_fn};
+use tower::{BoxError, Service as TowerService, service_fn};
 
 use super::{
     client::{Client, EventLane},
-    connection::transport::{KubeRequest, Outcome, Request, Service, Transport, boxed},
+    connection::transport::{KubeRequest, Outcome, Request, Response, Service, Transport, boxed},
     stack::in_flight::WriteLoad,
 };
 use crate::runtime::{Clock, Generator, Random};
@@ -248,6 +252,30 @@ impl Clock for PausedClock {
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
     Client::new(server.transport.clone(), random())
+}
+
+/// A client of kube's on `transport`.
+pub(crate) fn kube_client(transport: Transport) -> kube::Client {
+    kube::Client::new(transport, "default")
+}
+
+impl TowerService<KubeRequest> for Transport {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Outcome>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: KubeRequest) -> Self::Future {
+        let transport = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            transport.send(&mut Request::from_parts(parts, body)).await
+        })
+    }
 }
 
 /// A lane of events to `server`, beside which no objects are written.

@@ -4,17 +4,20 @@ use std::{future::Future, time::Duration};
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
+    future::ready,
     stream::{self, BoxStream},
 };
-use kube::{
-    api::{Request, WatchParams},
-    core::WatchEvent,
-};
+use kube::api::WatchEvent;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::record::Lease;
-use crate::kube::{ApiError, Client, Kind, Name, View, objects::Metadata};
+use crate::kube::{
+    ApiError, Client, Kind, Name, View, client::watch::ObjectWatch, objects::Metadata,
+};
+
+/// The server ends a watch after this time, in seconds.
+const WATCH_SECONDS: u32 = 290;
 
 /// The requests of an election. A PUT contains the `resourceVersion` on which it is based, and fails if that
 /// is outdated.
@@ -131,35 +134,30 @@ impl Leases for Client {
         name: &str,
         version: &str,
     ) -> BoxStream<'static, Result<LeaseEvent, LeaseError>> {
-        if let Err(error) = Name::namespaced(namespace, name) {
-            return stream::iter([Err(ApiError::from(error).into())]).boxed();
-        }
-        let client = self.kube();
-        let only =
-            WatchParams::default().fields(&format!("metadata.name={name}")).disable_bookmarks();
-        let path = Kind::of::<WholeLease>().collection(Some(namespace));
-        let request = Request::new(path).watch(&only, version).map_err(kube::Error::BuildRequest);
+        let (client, version) = (self.clone(), version.to_owned());
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let events = async move {
-            let events = client.request_events::<WholeLease>(request?).await?;
-            Ok::<_, kube::Error>(events.boxed())
+            let name = Name::namespaced(&namespace, &name)?;
+            let watch =
+                ObjectWatch { version: &version, seconds: WATCH_SECONDS, only_metadata: false };
+            client.watch_object(&Kind::of::<WholeLease>(), name, watch).await
         };
         stream::once(events)
             .try_flatten()
             .map_err(LeaseError::from)
-            .try_filter_map(|event| async { lease_event(event) })
+            .try_filter_map(|event| ready(Ok(lease_event(event))))
             .boxed()
     }
 }
 
-/// Converts an event of a watch; `None` for a bookmark.
-fn lease_event(event: WatchEvent<WholeLease>) -> Result<Option<LeaseEvent>, LeaseError> {
+/// Converts an event of a watch; `None` if it says nothing of the Lease.
+fn lease_event(event: WatchEvent<WholeLease>) -> Option<LeaseEvent> {
     match event {
         WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-            Ok(Some(LeaseEvent::Applied(lease.object)))
+            Some(LeaseEvent::Applied(lease.object))
         }
-        WatchEvent::Deleted(_) => Ok(Some(LeaseEvent::Deleted)),
-        WatchEvent::Bookmark(_) => Ok(None),
-        WatchEvent::Error(status) => Err(LeaseError::Failed(status.message)),
+        WatchEvent::Deleted(_) => Some(LeaseEvent::Deleted),
+        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
     }
 }
 
@@ -171,15 +169,6 @@ impl From<ApiError> for LeaseError {
             Self::Forbidden(error.to_string())
         } else {
             Self::Failed(error.to_string())
-        }
-    }
-}
-
-impl From<kube::Error> for LeaseError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.is_forbidden() => Self::Forbidden(status.message),
-            error => Self::Failed(error.to_string()),
         }
     }
 }
@@ -224,6 +213,42 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kube::testing::{Answer, End, Server, client};
+
+    /// The events of a watch of the Lease.
+    async fn watched(watch: Answer) -> (Server, Vec<Result<LeaseEvent, LeaseError>>) {
+        let server = Server::new(move |_, _| watch.clone());
+        let events = Leases::watch(&client(&server), "ns", "l", "5").collect();
+        let events = tokio::time::timeout(Duration::from_secs(60), events).await;
+        (server, events.expect("the watch ends"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_yields_whole_leases() {
+        let lease = |version: &str| json!({"metadata": {"name": "l", "resourceVersion": version}, "spec": {"x": 1}});
+        let watch = Answer::watch()
+            .event(1, "MODIFIED", &lease("6"))
+            .event(1, "DELETED", &lease("7"))
+            .end(End::Closed);
+        let (server, events) = watched(watch).await;
+        assert_eq!(events, [Ok(LeaseEvent::Applied(lease("6"))), Ok(LeaseEvent::Deleted)]);
+        let url = &server.requests()[0].url;
+        let path = "/apis/coordination.k8s.io/v1/namespaces/ns/leases?";
+        assert!(url.starts_with(path) && url.contains("fieldSelector=metadata.name%3Dl"), "{url}");
+        assert!(url.contains("resourceVersion=5") && url.contains("timeoutSeconds=290"), "{url}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_ends_with_the_reason() {
+        let (_, events) = watched(Answer::refusal(403, "Forbidden", "no")).await;
+        assert_eq!(events, [Err(LeaseError::Forbidden("no".to_owned()))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_is_longer_than_any_answer_ends_a_watch() {
+        let (_, events) = watched(Answer::watch().chunk(0, vec![b'x'; (32 << 20) + 1])).await;
+        assert!(matches!(&events[..], [Err(LeaseError::Failed(why))] if why.ends_with("32 MiB")));
+    }
 
     #[test]
     fn a_lease_is_held_until_it_has_run_out() {

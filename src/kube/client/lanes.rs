@@ -186,7 +186,6 @@ impl Common {
 #[cfg(test)]
 mod tests {
     use futures::future::join_all;
-    use k8s_openapi::api::core::v1::PersistentVolume;
     use serde_json::json;
 
     use super::*;
@@ -368,22 +367,5 @@ mod tests {
         let Fixture { server, lanes, .. } = fixture(settings, dead_at_first);
         assert!(write(&lanes.objects).await.unwrap_err().is_unclear());
         assert_eq!(server.times(), [0]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn requests_of_kubes_client_pass_the_layers_too() {
-        let Fixture { server, gate, metrics, lanes } =
-            fixture(LaneSettings::default(), |_| object());
-        gate.close();
-        let api: kube::Api<PersistentVolume> = kube::Api::all(lanes.objects.kube());
-        api.get("pv").await.unwrap();
-        assert!(api.delete("pv", &kube::api::DeleteParams::default()).await.is_err());
-        read(&lanes.leases).await.unwrap();
-        assert_eq!(server.requests().len(), 2);
-        let text = metrics.text();
-        assert!(
-            text.contains("{code=\"200\",resource=\"persistentvolumes\",verb=\"get\"} 2"),
-            "{text}"
-        );
     }
 }

@@ -129,26 +129,6 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// For kube's client.
-impl TowerService<KubeRequest> for Transport {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Outcome>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: KubeRequest) -> Self::Future {
-        let transport = self.clone();
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            transport.send(&mut Request::from_parts(parts, body)).await
-        })
-    }
-}
-
 /// The transport for `config`. Must be called inside a tokio runtime.
 ///
 /// # Errors

@@ -1,43 +1,66 @@
 //! Why a list or a watch failed, and what that means for the version it went on from.
 
-use kube::core::Status;
-
-use super::{pages::PageError, watch::EventError};
+use crate::kube::{
+    error::{ApiError, Refusal, fault},
+    objects::protobuf::Fault,
+};
 
 /// Why a step of [`super::list_watch`] failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// A page of the list was refused, broke off or could not be read.
-    List(kube::Error),
+    List(AnswerError),
     /// A watch was refused, or failed after it had been opened.
-    Watch(kube::Error),
+    Watch(AnswerError),
     /// A list or a changed object came without the version at which a watch could go on.
     NoVersion,
 }
 
+/// Why there is no answer to a list or a watch, or none that can be read. Holds nothing of its content.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    /// It was refused, there was none, or it broke off.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// Its content type is not protobuf, and it is no JSON.
+    #[error("{}", fault(.0))]
+    Json(#[from] serde_json::Error),
+    /// Its content type is protobuf, and it is no protobuf as expected.
+    #[error("the answer is no protobuf as expected: {0}")]
+    Protobuf(#[from] Fault),
+    /// It is protobuf of another kind.
+    #[error("the answer is about another kind than the one asked for")]
+    OtherKind,
+    /// It ended early.
+    #[error("the answer ends in the middle")]
+    Ends,
+    /// One object, or what surrounds the objects, exceeds the bound.
+    #[error("an object, or what stands around the objects, is larger than 32 MiB")]
+    TooLarge,
+}
+
 impl Failure {
-    /// What the server said, where it answered.
-    pub(super) fn status(&self) -> Option<&Status> {
+    /// What the server said, where it refused.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::List(kube::Error::Api(status)) | Self::Watch(kube::Error::Api(status)) => {
-                Some(status)
-            }
-            _ => None,
+            Self::List(AnswerError::Api(ApiError::Refused(refusal)))
+            | Self::Watch(AnswerError::Api(ApiError::Refused(refusal))) => Some(refusal),
+            Self::List(_) | Self::Watch(_) | Self::NoVersion => None,
         }
     }
 
     /// Whether the server refused a watch. A connection that failed says nothing about the version.
     pub(super) fn is_refused_watch(&self) -> bool {
-        matches!(self, Self::Watch(kube::Error::Api(_)))
+        matches!(self, Self::Watch(_)) && self.refusal().is_some()
     }
 
     /// Whether no watch can go on at the version it had: the server has forgotten it (410 Gone), or
     /// there is none.
     pub(super) fn loses_version(&self) -> bool {
         match self {
-            Self::Watch(kube::Error::Api(status)) => status.code == 410,
+            Self::Watch(_) => self.refusal().is_some_and(|refusal| refusal.code == 410),
             Self::NoVersion => true,
-            Self::List(_) | Self::Watch(_) => false,
+            Self::List(_) => false,
         }
     }
 
@@ -45,14 +68,9 @@ impl Failure {
     /// (406), or what it sent cannot be read.
     pub(super) fn asks_for_json(&self) -> bool {
         match self {
-            Self::List(kube::Error::Service(error)) => {
-                matches!(error.downcast_ref(), Some(PageError::Protobuf(_) | PageError::OtherKind))
-            }
-            Self::Watch(kube::Error::Service(error)) => error.is::<EventError>(),
-            Self::List(kube::Error::Api(status)) | Self::Watch(kube::Error::Api(status)) => {
-                status.code == 406
-            }
-            _ => false,
+            Self::List(AnswerError::Protobuf(_) | AnswerError::OtherKind)
+            | Self::Watch(AnswerError::Protobuf(_) | AnswerError::OtherKind) => true,
+            _ => self.refusal().is_some_and(|refusal| refusal.code == 406),
         }
     }
 }

@@ -8,11 +8,12 @@
 
 use std::collections::VecDeque;
 
-use kube::api::{ListMeta, ListParams, VersionMatch};
+use kube::api::ListMeta;
 
 use super::{
+    failure::AnswerError,
     pages::{Page, Part},
-    source::Source,
+    source::{PageRequest, Source},
     tolerant::Tolerant,
 };
 use crate::kube::objects::View;
@@ -20,8 +21,7 @@ use crate::kube::objects::View;
 /// A list that is being read.
 pub(super) struct List<V> {
     /// The request of the current page.
-    request: ListParams,
-    is_first_page: bool,
+    request: PageRequest,
     /// The current page, once it has been requested.
     page: Option<Page>,
     /// What follows the current page, once its head was read.
@@ -37,17 +37,16 @@ enum Next {
     /// Nothing: it is the last one.
     End,
     /// Another page.
-    Page(ListParams),
+    Page(PageRequest),
     /// The whole list. The objects of this page are in it again, so they are not yielded.
-    Whole(ListParams),
+    Whole(PageRequest),
 }
 
 impl<V: View> List<V> {
     /// A list of which nothing is requested yet.
-    pub(super) fn new(source: &Source) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            request: source.first_page(),
-            is_first_page: true,
+            request: PageRequest::First,
             page: None,
             next: None,
             early: VecDeque::new(),
@@ -62,11 +61,14 @@ impl<V: View> List<V> {
 
     /// Whether anything but the first page was requested.
     pub(super) fn is_past_first_page(&self) -> bool {
-        !self.is_first_page
+        !matches!(self.request, PageRequest::First)
     }
 
     /// Reads the next object; returns none after the last.
-    pub(super) async fn next(&mut self, source: &Source) -> kube::Result<Option<Tolerant<V>>> {
+    pub(super) async fn next(
+        &mut self,
+        source: &Source,
+    ) -> Result<Option<Tolerant<V>>, AnswerError> {
         loop {
             if matches!(self.next, Some(Next::End | Next::Page(_)))
                 && let Some(object) = self.early.pop_front()
@@ -99,27 +101,27 @@ impl<V: View> List<V> {
             None => Next::End,
             Some(token) => match self.whole_list(version.as_deref(), source) {
                 Some(request) => Next::Whole(request),
-                None => Next::Page(source.next_page(&token)),
+                None => Next::Page(PageRequest::Next(token)),
             },
         });
         if matches!(self.next, Some(Next::Whole(_))) {
             self.early.clear();
         }
         // Further pages are at the first one's version, whatever they say.
-        if self.version.is_none() || self.request.continue_token.is_none() {
+        if self.version.is_none() || !matches!(self.request, PageRequest::Next(_)) {
             self.version = version;
         }
     }
 
     /// The request of the whole list, where that may follow the first page. A server whose versions are no
     /// numbers may not know what "at this version or newer" means.
-    fn whole_list(&self, version: Option<&str>, source: &Source) -> Option<ListParams> {
+    fn whole_list(&self, version: Option<&str>, source: &Source) -> Option<PageRequest> {
         let version = version.filter(|version| version.parse::<u64>().is_ok())?;
-        let whole = source.unlimited().at(version).matching(VersionMatch::NotOlderThan);
-        (self.is_first_page && source.lists_rest_at_once()).then_some(whole)
+        let may_follow = !self.is_past_first_page() && source.lists_rest_at_once();
+        may_follow.then(|| PageRequest::Whole(version.to_owned()))
     }
 
-    fn turn_page(&mut self, request: ListParams) {
-        (self.request, self.page, self.is_first_page) = (request, None, false);
+    fn turn_page(&mut self, request: PageRequest) {
+        (self.request, self.page) = (request, None);
     }
 }

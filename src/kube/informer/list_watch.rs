@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt as _;
 use kube::api::WatchEvent;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     InformerEvent, backoff::InformerBackoff, failure::Failure, list::List, reporter::Reporter,
@@ -18,6 +18,10 @@ use crate::{
 
 /// How much longer than the server keeps a watch open it may be silent.
 const MARGIN: Duration = Duration::from_secs(5);
+
+/// The least time from the beginning of one watch to that of the next: a server, or a proxy before it, may
+/// end every watch at once.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// After so many refused watches in a row everything is listed again: a server may refuse a version
 /// that it has forgotten, or does not know yet, with other codes than 410.
@@ -44,6 +48,8 @@ pub(super) struct ListWatch<V: View> {
     silence: Duration,
     /// How often in a row a watch was refused.
     refusals: u32,
+    /// Before this no watch is opened.
+    next_watch: Instant,
     backoff: InformerBackoff,
     random: Arc<dyn Random>,
     reporter: Reporter,
@@ -62,6 +68,7 @@ impl<V: View> ListWatch<V> {
             state: State::Unlisted,
             silence: watch_timeout + MARGIN,
             refusals: 0,
+            next_watch: Instant::now(),
             backoff: InformerBackoff::default(),
             random,
             reporter,
@@ -101,7 +108,7 @@ impl<V: View> ListWatch<V> {
     async fn step(&mut self) -> Result<Option<InformerEvent<V>>, Failure> {
         match &mut self.state {
             State::Unlisted => {
-                self.state = State::Listing(Box::new(List::new(&self.source)));
+                self.state = State::Listing(Box::new(List::new()));
                 Ok(Some(InformerEvent::Init))
             }
             State::Listing(list) => {
@@ -114,7 +121,10 @@ impl<V: View> ListWatch<V> {
                 Ok(Some(InformerEvent::InitDone))
             }
             State::Listed(version) => {
-                let changes = self.source.watch(version).await.map_err(Failure::Watch)?;
+                sleep_until(self.next_watch).await;
+                self.next_watch = Instant::now() + WATCH_INTERVAL;
+                let changes = self.source.watch(version).await;
+                let changes = changes.map_err(|error| Failure::Watch(error.into()))?;
                 self.state = State::Watching(std::mem::take(version), changes);
                 Ok(None)
             }
@@ -194,9 +204,8 @@ fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<&str, Failure
             object.meta().resource_version.as_deref()
         }
         WatchEvent::Bookmark(bookmark) => Some(&*bookmark.metadata.resource_version),
-        WatchEvent::Error(status) => {
-            return Err(Failure::Watch(kube::Error::Api(status.clone().boxed())));
-        }
+        // An error is no event of the stream.
+        WatchEvent::Error(_) => None,
     };
     version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
 }

@@ -2,7 +2,7 @@
 //!
 //! No more of the answer is held than one object and what came with its last bytes, so a page may
 //! be large. It should be: a page costs a kube-apiserver as much as hundreds of objects. An object that
-//! cannot be read is [`Tolerant::Unreadable`]; an answer that ends early or is no list is a [`PageError`].
+//! cannot be read is [`Tolerant::Unreadable`]; an answer that ends early or is no list is an [`AnswerError`].
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -11,49 +11,18 @@ mod buffer;
 mod json;
 mod protobuf;
 
-use http::Request;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
-use kube::{Client, api::ListMeta, client::Body};
+use kube::api::ListMeta;
 
-use super::{answer::Answer, tolerant::Tolerant};
+use super::{failure::AnswerError, tolerant::Tolerant};
 use crate::kube::{
-    encoding::Encoding,
-    objects::{View, protobuf::Fault},
+    connection::transport::ResponseBody, encoding::Encoding, error::ApiError, objects::View,
 };
-
-/// Why an answer is no list of the kind. Holds nothing of its content.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum PageError {
-    /// Its content type is not protobuf, and it is not JSON.
-    #[error("the list is no JSON")]
-    Json(#[from] serde_json::Error),
-    /// Its content type is protobuf, and it is no list in protobuf.
-    #[error("the list is no protobuf as expected: {0}")]
-    Protobuf(#[from] Fault),
-    /// It is protobuf of another kind.
-    #[error("the answer is another kind than the list asked for")]
-    OtherKind,
-    /// It ended early.
-    #[error("the list ends in the middle")]
-    Ends,
-    /// One object, or what surrounds the objects, exceeds the bound.
-    #[error("an object of the list, or what stands around the objects, is larger than 32 MiB")]
-    TooLarge,
-}
-
-impl From<PageError> for kube::Error {
-    fn from(error: PageError) -> Self {
-        match error {
-            PageError::Json(error) => Self::SerdeError(error),
-            error => Self::Service(error.into()),
-        }
-    }
-}
 
 /// A page whose answer is being received.
 pub(super) struct Page {
-    body: Body,
+    body: ResponseBody,
     reader: Reader,
 }
 
@@ -73,24 +42,19 @@ enum Reader {
 }
 
 impl Page {
-    /// Sends the request of a page, which accepts protobuf as well as JSON if `in_protobuf`. Returns
-    /// once the answer has begun.
-    pub(super) async fn request(
-        client: &Client,
-        request: Request<Vec<u8>>,
-        in_protobuf: bool,
-    ) -> kube::Result<Self> {
-        let answer = Answer::request(client, request, "list", in_protobuf).await?;
-        Ok(Self { body: answer.body, reader: Reader::new(answer.encoding) })
+    /// The page in this body.
+    pub(super) fn new(encoding: Encoding, body: ResponseBody) -> Self {
+        Self { body, reader: Reader::new(encoding) }
     }
 
     /// Waits for the next part.
-    pub(super) async fn next<V: View>(&mut self) -> kube::Result<Part<V>> {
+    pub(super) async fn next<V: View>(&mut self) -> Result<Part<V>, AnswerError> {
         loop {
             if let Some(part) = self.reader.next()? {
                 return Ok(part);
             }
-            match self.body.frame().await.transpose()?.map(Frame::into_data) {
+            let frame = self.body.frame().await.transpose().map_err(ApiError::from_transport)?;
+            match frame.map(Frame::into_data) {
                 Some(Ok(data)) if !data.is_empty() => self.reader.push(&data)?,
                 // An empty frame is not the end.
                 Some(_) => {}
@@ -109,7 +73,7 @@ impl Reader {
     }
 
     /// Appends received bytes; an empty slice means the end of the answer.
-    fn push(&mut self, bytes: &[u8]) -> Result<(), PageError> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), AnswerError> {
         match self {
             Self::Json(reader) => reader.push(bytes),
             Self::Protobuf(reader) => reader.push(bytes),
@@ -117,7 +81,7 @@ impl Reader {
     }
 
     /// Reads the next part; returns none if more bytes are needed for it.
-    fn next<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
+    fn next<V: View>(&mut self) -> Result<Option<Part<V>>, AnswerError> {
         match self {
             Self::Json(reader) => reader.next(),
             Self::Protobuf(reader) => reader.next(),

@@ -5,14 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use kube::core::Status;
-
 use super::failure::Failure;
 use crate::{
-    kube::{
-        error::{fault, with_sources},
-        objects::{Metadata, View, kind::Kind},
-    },
+    kube::objects::{Metadata, View, kind::Kind},
     metrics::{ApiMetrics, Metrics},
 };
 
@@ -40,10 +35,10 @@ enum Refusal {
 
 impl Refusal {
     fn of(failure: &Failure) -> Option<Self> {
-        let status = failure.status()?;
-        if status.is_forbidden() {
+        let refusal = failure.refusal()?;
+        if refusal.is_forbidden() {
             Some(Self::Forbidden)
-        } else if status.code == 404 {
+        } else if refusal.code == 404 {
             Some(Self::UnknownKind)
         } else {
             None
@@ -112,13 +107,11 @@ impl Reporter {
 
 /// Describes a failure without any object's content.
 fn describe(failure: &Failure) -> String {
-    if let Some(Status { message, code, .. }) = failure.status() {
-        return format!("{message} ({code})");
+    if let Some(refusal) = failure.refusal() {
+        return format!("{refusal} ({})", refusal.code);
     }
     match failure {
-        Failure::List(kube::Error::SerdeError(error))
-        | Failure::Watch(kube::Error::SerdeError(error)) => fault(error),
-        Failure::List(error) | Failure::Watch(error) => with_sources(error),
+        Failure::List(error) | Failure::Watch(error) => error.to_string(),
         Failure::NoVersion => "no resourceVersion in a list or an event".to_owned(),
     }
 }

@@ -1,21 +1,31 @@
 //! The requests of an informer: pages of its list, and its watches.
 
-use kube::{
-    api::{ListParams, Request, WatchParams},
-    client::Client,
-};
+use http::Method;
 
 use super::{
     InformerSettings,
-    answer::Answer,
     failure::Failure,
     pages::Page,
     watch::{self, Events},
 };
 use crate::kube::{
+    client::{self, Client},
+    connection::{transport::ResponseBody, url::query},
+    encoding::{self, Encoding},
+    error::ApiError,
     objects::{View, kind::Kind},
     scope::Scope,
 };
+
+/// Which part of a list is requested.
+pub(super) enum PageRequest {
+    /// The first page. It names no version, so the server reads consistently.
+    First,
+    /// The page that the token names.
+    Next(String),
+    /// The whole list, at this version or newer.
+    Whole(String),
+}
 
 /// Where the objects of an informer are requested, and how.
 pub(super) struct Source {
@@ -58,43 +68,41 @@ impl Source {
         }
     }
 
-    /// The request of all objects.
-    pub(super) fn unlimited(&self) -> ListParams {
-        ListParams {
-            label_selector: self.scope.labels.clone(),
-            field_selector: self.scope.fields.clone(),
-            ..ListParams::default()
-        }
-    }
-
-    /// The request of the first page. It names no version, so the server reads consistently.
-    pub(super) fn first_page(&self) -> ListParams {
-        let InformerSettings { first_page, page_size, .. } = self.settings;
-        self.unlimited().limit(first_page.filter(|_| self.rest_at_once).unwrap_or(page_size))
-    }
-
-    /// The request of the page that `token` names.
-    pub(super) fn next_page(&self, token: &str) -> ListParams {
-        self.unlimited().limit(self.settings.page_size).continue_token(token)
-    }
-
     /// Requests a page; returns once the answer has begun.
-    pub(super) async fn request_page(&self, params: &ListParams) -> kube::Result<Page> {
-        let request = Request::new(&*self.path).list(params).map_err(kube::Error::BuildRequest)?;
-        Page::request(&self.client, request, self.in_protobuf).await
+    pub(super) async fn request_page(&self, page: &PageRequest) -> Result<Page, ApiError> {
+        let InformerSettings { first_page, page_size, .. } = self.settings;
+        let (encoding, body) = self
+            .open(match page {
+                PageRequest::First => {
+                    let limit = first_page.filter(|_| self.rest_at_once).unwrap_or(page_size);
+                    format!("limit={limit}")
+                }
+                PageRequest::Next(token) => format!("limit={page_size}&continue={}", query(token)),
+                PageRequest::Whole(version) => {
+                    format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", query(version))
+                }
+            })
+            .await?;
+        Ok(Page::new(encoding, body))
     }
 
     /// Opens a watch that yields what has changed since `version`.
-    pub(super) async fn watch<V: View>(&self, version: &str) -> kube::Result<Events<V>> {
-        let seconds = u32::try_from(self.settings.watch_timeout.as_secs()).unwrap_or(u32::MAX);
-        let params = WatchParams {
-            label_selector: self.scope.labels.clone(),
-            field_selector: self.scope.fields.clone(),
-            ..WatchParams::default().timeout(seconds)
-        };
-        let request = Request::new(&*self.path).watch(&params, version);
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        let answer = Answer::request(&self.client, request, "watch", self.in_protobuf).await?;
-        Ok(watch::events(answer.encoding, answer.body))
+    pub(super) async fn watch<V: View>(&self, version: &str) -> Result<Events<V>, ApiError> {
+        let (seconds, version) = (self.settings.watch_timeout.as_secs(), query(version));
+        let parameters = format!(
+            "watch=true&timeoutSeconds={seconds}&allowWatchBookmarks=true&resourceVersion={version}"
+        );
+        let (encoding, body) = self.open(parameters).await?;
+        Ok(watch::events::<V>(encoding, body))
+    }
+
+    /// Sends a request with these parameters for the objects in the scope. Returns how the answer is
+    /// encoded, and its body as it is received.
+    async fn open(&self, parameters: String) -> Result<(Encoding, ResponseBody), ApiError> {
+        let url = format!("{}?{parameters}{}", self.path, self.scope.query());
+        let mut request = client::request(Method::GET, url)?;
+        encoding::accept(&mut request, self.in_protobuf);
+        let (parts, body) = self.client.open(&mut request).await?;
+        Ok((Encoding::of(&parts.headers), body))
     }
 }

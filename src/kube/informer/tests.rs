@@ -221,7 +221,8 @@ async fn a_broken_connection_is_resumed_without_a_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_hour_costs_watches_but_no_list() {
-    let run = run(3600, |number, _| match number {
+    // Up to the second before the next watch.
+    let run = run(3599, |number, _| match number {
         0 => page(&["a"], ""),
         1 => Answer::watch().event(200, "BOOKMARK", &bookmark(30)).chunk(40, "").end(End::Closed),
         _ => Answer::watch().chunk(240, "").end(End::Closed),

@@ -2,7 +2,7 @@
 //!
 //! They stay below a bound, whatever a server sends.
 
-use super::PageError;
+use super::AnswerError;
 
 /// The most bytes that are buffered: far more than a server accepts for one object.
 pub(super) const MAX_BUFFERED: usize = 32 << 20;
@@ -17,11 +17,11 @@ pub(super) struct Buffer {
 
 impl Buffer {
     /// Appends received bytes.
-    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), PageError> {
+    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), AnswerError> {
         self.bytes.drain(..self.read);
         self.read = 0;
         if self.bytes.len() + received.len() > MAX_BUFFERED {
-            return Err(PageError::TooLarge);
+            return Err(AnswerError::TooLarge);
         }
         self.bytes.extend_from_slice(received);
         Ok(())

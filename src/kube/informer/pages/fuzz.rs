@@ -1,6 +1,6 @@
 //! The fuzz target of lists: any answer, received in any pieces.
 
-use super::{Encoding, PageError, Part, Reader};
+use super::{AnswerError, Encoding, Part, Reader};
 use crate::{
     fuzzing::same_in_pieces,
     kube::{
@@ -58,13 +58,14 @@ fn shown<V: View>(part: &Part<V>) -> String {
 }
 
 /// The kind of an error, without its place, which depends on the pieces.
-fn kind(error: &PageError) -> &'static str {
+fn kind(error: &AnswerError) -> &'static str {
     match error {
-        PageError::Json(_) => "no JSON",
-        PageError::Protobuf(_) => "no protobuf",
-        PageError::OtherKind => "another kind",
-        PageError::Ends => "ends early",
-        PageError::TooLarge => "too large",
+        AnswerError::Api(_) => "no answer",
+        AnswerError::Json(_) => "no JSON",
+        AnswerError::Protobuf(_) => "no protobuf",
+        AnswerError::OtherKind => "another kind",
+        AnswerError::Ends => "ends early",
+        AnswerError::TooLarge => "too large",
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Deserializer, Error, value::RawValue};
 
 use super::{
-    PageError, Part,
+    AnswerError, Part,
     buffer::{Buffer, MAX_BUFFERED},
 };
 use crate::kube::{informer::tolerant::Tolerant, objects::View};
@@ -46,18 +46,18 @@ struct Frame {
 
 impl Reader {
     /// Appends received bytes; an empty slice means the end of the answer.
-    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), PageError> {
+    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), AnswerError> {
         self.buffer.push(received)?;
         match self.place {
             _ if !received.is_empty() => {}
-            Place::Objects => return Err(PageError::Ends),
+            Place::Objects => return Err(AnswerError::Ends),
             Place::Before | Place::After | Place::End => self.place = Place::End,
         }
         Ok(())
     }
 
     /// Reads the next part; returns none if more bytes are needed for it.
-    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
+    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, AnswerError> {
         loop {
             let place = self.place;
             let part = self.step()?;
@@ -67,7 +67,7 @@ impl Reader {
         }
     }
 
-    fn step<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
+    fn step<V: View>(&mut self) -> Result<Option<Part<V>>, AnswerError> {
         match self.place {
             Place::Before => Ok(self.read_beginning()?.map(Part::Head)),
             Place::Objects => self.object(),
@@ -86,9 +86,9 @@ impl Reader {
     }
 
     /// Moves the next `length` bytes to the frame.
-    fn extend_frame(&mut self, length: usize) -> Result<(), PageError> {
+    fn extend_frame(&mut self, length: usize) -> Result<(), AnswerError> {
         if self.frame.len() + length > MAX_BUFFERED {
-            return Err(PageError::TooLarge);
+            return Err(AnswerError::TooLarge);
         }
         self.frame.extend_from_slice(self.buffer.unread().get(..length).unwrap_or_default());
         self.buffer.advance(length);
@@ -96,7 +96,7 @@ impl Reader {
     }
 
     /// Reads up to the first object; returns the metadata of the list, if it comes before the objects.
-    fn read_beginning(&mut self) -> Result<Option<ListMeta>, PageError> {
+    fn read_beginning(&mut self) -> Result<Option<ListMeta>, AnswerError> {
         let Some(items) = items_begin(self.buffer.unread()) else { return Ok(None) };
         self.extend_frame(items)?;
         self.place = Place::Objects;
@@ -106,7 +106,7 @@ impl Reader {
         Ok(head)
     }
 
-    fn object<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
+    fn object<V: View>(&mut self) -> Result<Option<Part<V>>, AnswerError> {
         let between = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
         self.buffer.advance(self.buffer.unread().iter().take_while(|byte| between(byte)).count());
         if self.buffer.unread().first() == Some(&b']') {

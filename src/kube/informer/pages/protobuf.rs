@@ -7,7 +7,7 @@
 
 use kube::api::ListMeta;
 
-use super::{PageError, Part, buffer::Buffer};
+use super::{AnswerError, Part, buffer::Buffer};
 use crate::kube::{
     informer::tolerant::Tolerant,
     objects::{
@@ -49,7 +49,7 @@ enum Field<V> {
 
 impl Reader {
     /// Appends received bytes; an empty slice means the end of the answer.
-    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), PageError> {
+    pub(super) fn push(&mut self, received: &[u8]) -> Result<(), AnswerError> {
         match self.place {
             // What follows the list in its envelope is ignored.
             Place::List(0) if !received.is_empty() => Ok(()),
@@ -58,12 +58,12 @@ impl Reader {
                 self.place = Place::End;
                 Ok(())
             }
-            Place::Envelope | Place::List(_) => Err(PageError::Ends),
+            Place::Envelope | Place::List(_) => Err(AnswerError::Ends),
         }
     }
 
     /// Reads the next part; returns none if more bytes are needed for it.
-    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, PageError> {
+    pub(super) fn next<V: View>(&mut self) -> Result<Option<Part<V>>, AnswerError> {
         if self.place == Place::Envelope && !self.read_envelope(V::KIND)? {
             return Ok(None);
         }
@@ -83,7 +83,7 @@ impl Reader {
     }
 
     /// Reads up to the list of objects of `kind`; returns whether its beginning was received.
-    fn read_envelope(&mut self, kind: &str) -> Result<bool, PageError> {
+    fn read_envelope(&mut self, kind: &str) -> Result<bool, AnswerError> {
         let Some((magic, envelope)) = self.buffer.unread().split_at_checked(MAGIC.len()) else {
             return Ok(false);
         };
@@ -96,13 +96,13 @@ impl Reader {
                 self.place = Place::List(length);
                 Ok(true)
             }
-            Err(PageError::Protobuf(Fault::CutShort)) => Ok(false),
+            Err(AnswerError::Protobuf(Fault::CutShort)) => Ok(false),
             Err(broken) => Err(broken),
         }
     }
 
     /// Reads the next field of the list; returns none at its end, or if it was not received whole.
-    fn field<V: View>(&mut self) -> Result<Option<Field<V>>, PageError> {
+    fn field<V: View>(&mut self) -> Result<Option<Field<V>>, AnswerError> {
         let Place::List(left) = self.place else { return Ok(None) };
         let received = self.buffer.unread();
         // More may follow the list.
@@ -128,7 +128,7 @@ impl Reader {
 }
 
 /// Returns how many bytes of an envelope precede its list of objects of `kind`, and the list's length.
-fn list_position(envelope: &[u8], kind: &str) -> Result<(usize, usize), PageError> {
+fn list_position(envelope: &[u8], kind: &str) -> Result<(usize, usize), AnswerError> {
     let mut fields = Fields::of(envelope);
     loop {
         let mut ahead = fields;
@@ -139,7 +139,7 @@ fn list_position(envelope: &[u8], kind: &str) -> Result<(usize, usize), PageErro
         if let Some((TYPE_META, content)) = fields.next()? {
             let list = kind_of(content.bytes(TYPE_META)?)?;
             if list.strip_suffix(b"List") != Some(kind.as_bytes()) {
-                return Err(PageError::OtherKind);
+                return Err(AnswerError::OtherKind);
             }
         }
     }

@@ -15,6 +15,7 @@ use kube::{
 use proptest::{collection::vec, prelude::*, strategy::Strategy};
 
 use super::*;
+use crate::kube::testing::kube_client;
 
 /// What lists and watches.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +42,7 @@ impl Engine {
             match self {
                 Self::InPages => informer(Rest::Pages).run(handler).await,
                 Self::AtOnce => informer(Rest::AtOnce).run(handler).await,
-                Self::Kube => run_watcher(&client(server, &metrics), handler).await,
+                Self::Kube => run_watcher(server, handler).await,
             }
         };
         let _ = tokio::time::timeout(Duration::from_secs(100), run).await;
@@ -50,9 +51,9 @@ impl Engine {
 }
 
 /// Passes the events of kube-rs's `watcher` to `handler`, with the view of each claim.
-async fn run_watcher(client: &Client, handler: impl Fn(InformerEvent<Claim>)) {
+async fn run_watcher(server: &Server, handler: impl Fn(InformerEvent<Claim>)) {
     let config = watcher::Config::default().timeout(240).page_size(2);
-    let api = Api::<PersistentVolumeClaim>::all(client.kube());
+    let api = Api::<PersistentVolumeClaim>::all(kube_client(server.transport.clone()));
     let mut events = pin!(watcher(api, config).default_backoff());
     let view = |claim| serde_json::from_value(json!(claim)).unwrap();
     while let Some(event) = events.next().await {

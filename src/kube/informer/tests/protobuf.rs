@@ -12,6 +12,7 @@ use super::*;
 use crate::kube::{
     connection::transport::{KubeRequest, Transport, boxed, transport},
     objects::{Volume, protobuf::samples},
+    testing::kube_client,
 };
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -84,7 +85,7 @@ async fn listed<V: View>(transport: Transport) -> (Vec<InformerEvent<V>>, Vec<St
 
 /// Reads all `V` with kube's client, in JSON, as the informer's events.
 async fn read_in_json<V: View>(transport: Transport) -> Vec<InformerEvent<V>> {
-    let client = crate::kube::Client::new(transport, random()).kube();
+    let client = kube_client(transport);
     let path = crate::kube::Kind::of::<V>().collection(None);
     let request = http::Request::get(path).body(Vec::new()).unwrap();
     let mut list: Value = client.request(request).await.unwrap();

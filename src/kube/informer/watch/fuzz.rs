@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use kube::api::WatchEvent;
 use tower::BoxError;
 
-use super::{Encoding, Tolerant, events};
+use super::{AnswerError, Encoding, Tolerant, events};
 use crate::{
     fuzzing::same_in_pieces,
     kube::objects::{Claim, View, Volume},
@@ -37,12 +37,12 @@ fn watch_of<V: View>(data: &[u8]) {
 fn read<V: View>(encoding: Encoding, pieces: &[&[u8]]) -> Option<Vec<String>> {
     let pieces: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
     let frames = pieces.into_iter().map(|piece| Ok::<_, BoxError>(Frame::data(piece)));
-    let events = events::<V, _>(encoding, StreamBody::new(stream::iter(frames)));
+    let events = events::<V>(encoding, StreamBody::new(stream::iter(frames)).boxed_unsync());
     events.map(|event| shown(&event)).collect().now_or_never()
 }
 
 /// The whole event: its own `Debug` shows only the type.
-fn shown<V: View>(event: &kube::Result<WatchEvent<Tolerant<V>>>) -> String {
+fn shown<V: View>(event: &Result<WatchEvent<Tolerant<V>>, AnswerError>) -> String {
     match event {
         Ok(WatchEvent::Added(object)) => format!("added {object:?}"),
         Ok(WatchEvent::Modified(object)) => format!("modified {object:?}"),

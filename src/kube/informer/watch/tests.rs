@@ -1,11 +1,19 @@
+use std::io;
+
+use bytes::Bytes;
 use futures::stream;
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
 use testkit::apiserver::protobuf;
+use tower::BoxError;
 
 use super::*;
-use crate::kube::objects::{Claim, Volume};
+use crate::kube::{
+    ApiError,
+    client::watch::event_of_line,
+    objects::{Claim, Volume},
+};
 
 fn claim(name: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "7"}})
@@ -26,14 +34,17 @@ fn event(encoding: Encoding, name: &str, kind: &str, object: &Value) -> Bytes {
 /// Reads the events of an answer that is received in these pieces; a text for each event.
 async fn read_pieces(encoding: Encoding, pieces: Vec<Result<Bytes, BoxError>>) -> Vec<String> {
     let frames = stream::iter(pieces).map(|piece| piece.map(Frame::data));
-    events::<Claim, _>(encoding, StreamBody::new(frames)).map(|event| text(&event)).collect().await
+    events::<Claim>(encoding, StreamBody::new(frames).boxed_unsync())
+        .map(|event| text(&event))
+        .collect()
+        .await
 }
 
 async fn read_whole(encoding: Encoding, received: impl Into<Bytes>) -> Vec<String> {
     read_pieces(encoding, vec![Ok(received.into())]).await
 }
 
-fn text(event: &kube::Result<WatchEvent<Tolerant<Claim>>>) -> String {
+fn text(event: &Result<WatchEvent<Tolerant<Claim>>, AnswerError>) -> String {
     match event {
         Ok(WatchEvent::Added(object)) => format!("added {}", object_text(object)),
         Ok(WatchEvent::Modified(object)) => format!("modified {}", object_text(object)),
@@ -41,9 +52,10 @@ fn text(event: &kube::Result<WatchEvent<Tolerant<Claim>>>) -> String {
         Ok(WatchEvent::Bookmark(bookmark)) => {
             format!("bookmark {}", bookmark.metadata.resource_version)
         }
-        Ok(WatchEvent::Error(status)) | Err(kube::Error::Api(status)) => {
-            format!("error {} {}", status.code, status.message)
+        Err(AnswerError::Api(ApiError::Refused(refusal))) => {
+            format!("error {} {refusal}", refusal.code)
         }
+        Ok(WatchEvent::Error(_)) => "an error among the events".to_owned(),
         Err(error) => error.to_string(),
     }
 }
@@ -123,7 +135,7 @@ async fn a_frame_that_is_no_event_is_an_error() {
     let volume = event(Encoding::Protobuf, "ADDED", "PersistentVolume", &claim("a"));
     assert_eq!(
         read_whole(Encoding::Protobuf, volume).await,
-        ["ServiceError: the event is about another kind than the one watched"]
+        ["the answer is about another kind than the one asked for"]
     );
     for frame in [&b"\0\0\0\0"[..], b"\0\0\0\x01x", b"\0\0\0\x0a\x0a\x05ADDED\x12\x01\0"] {
         let read = read_whole(Encoding::Protobuf, frame).await;
@@ -132,14 +144,14 @@ async fn a_frame_that_is_no_event_is_an_error() {
     let unknown = event(Encoding::Protobuf, "RENAMED", "PersistentVolumeClaim", &claim("a"));
     assert!(read_whole(Encoding::Protobuf, unknown).await[0].contains("not the expected fields"));
     let endless = read_whole(Encoding::Protobuf, &b"\x7f\xff\xff\xff"[..]).await;
-    assert!(endless.len() == 1 && endless[0].contains("frame size too big"), "{endless:?}");
+    assert!(endless.len() == 1 && endless[0].ends_with("larger than 32 MiB"), "{endless:?}");
 }
 
 #[tokio::test]
 async fn a_line_that_is_longer_than_any_event_is_an_error() {
-    let line = "x".repeat(MAX_EVENT + 1);
+    let line = "x".repeat(MAX_ANSWER + 1);
     let read = read_whole(Encoding::Json, line).await;
-    assert!(read.len() == 1 && read[0].contains("max line length exceeded"), "{read:?}");
+    assert!(read.len() == 1 && read[0].ends_with("larger than 32 MiB"), "{read:?}");
 }
 
 #[tokio::test]
@@ -148,7 +160,10 @@ async fn a_status_instead_of_an_event_is_an_error() {
         read_whole(Encoding::Json, expired().to_string() + "\n").await,
         ["error 410 too old"]
     );
-    assert!(read_whole(Encoding::Json, "busy\n").await[0].starts_with("Error deserializing"));
+    for line in [&b"busy\n"[..], b"\xff\n"] {
+        let read = read_whole(Encoding::Json, line).await;
+        assert!(read.len() == 1 && read[0].contains("not JSON"), "{read:?}");
+    }
 }
 
 #[test]
@@ -156,9 +171,10 @@ fn a_volume_reads_the_same_in_both_encodings() {
     let volume =
         crate::kube::objects::protobuf::samples::volume("v", "CSI", &json!({"driver": "d"}));
     let frame = protobuf::event("ADDED", "PersistentVolume", &volume).unwrap();
-    let in_protobuf = event_of_frame::<Volume>(&frame[4..]).unwrap();
+    let in_protobuf = read_frame::<Volume>(&frame[4..]).unwrap();
     let line = event(Encoding::Json, "ADDED", "PersistentVolume", &volume);
-    let in_json = event_of_line::<Volume>(str::from_utf8(&line).unwrap()).unwrap().unwrap();
+    let in_json =
+        event_of_line::<Tolerant<Volume>>("", str::from_utf8(&line).unwrap()).unwrap().unwrap();
     match (in_protobuf, in_json) {
         (WatchEvent::Added(Tolerant::Read(one)), WatchEvent::Added(Tolerant::Read(other))) => {
             assert_eq!(format!("{one:?}"), format!("{other:?}"));

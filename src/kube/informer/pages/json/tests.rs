@@ -5,7 +5,7 @@ use super::*;
 use crate::kube::objects::Claim;
 
 /// What is read of an answer that comes in these pieces, one word a part.
-fn read(pieces: &[&[u8]]) -> Result<Vec<String>, PageError> {
+fn read(pieces: &[&[u8]]) -> Result<Vec<String>, AnswerError> {
     let (mut reader, mut words) = (Reader::default(), Vec::new());
     for piece in pieces.iter().copied().chain([&b""[..]]) {
         reader.push(piece)?;
@@ -90,7 +90,7 @@ fn a_number_within_an_object_is_one_wherever_it_is_cut() {
         assert_eq!(read(&pieces).unwrap(), ["a", ">"], "cut at {cut}");
     }
     for broken in [r#"{"items":[{"other":-x}]}"#, r#"{"items":[{"other":1e}]}"#] {
-        assert!(matches!(read(&[broken.as_bytes()]), Err(PageError::Json(_))), "{broken}");
+        assert!(matches!(read(&[broken.as_bytes()]), Err(AnswerError::Json(_))), "{broken}");
     }
 }
 
@@ -100,7 +100,7 @@ fn what_follows_the_objects_without_end_is_not_held_for_ever() {
     let mut takes = |came: &[u8]| {
         reader.push(came)?;
         while reader.next::<Claim>()?.is_some() {}
-        Ok::<_, PageError>(())
+        Ok::<_, AnswerError>(())
     };
     takes(br#"{"items":[],"metadata":{"a":""#).unwrap();
     let more = vec![b'x'; 1 << 20];

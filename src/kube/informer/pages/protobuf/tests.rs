@@ -81,7 +81,7 @@ fn bad(name: &str) -> Vec<u8> {
 }
 
 /// What is read of an answer that comes in these pieces, one word a part.
-fn read(pieces: &[&[u8]]) -> Result<Vec<String>, PageError> {
+fn read(pieces: &[&[u8]]) -> Result<Vec<String>, AnswerError> {
     let mut reader = Reader::default();
     let mut words = Vec::new();
     for piece in pieces.iter().copied().chain([&b""[..]]) {
@@ -142,11 +142,11 @@ fn an_answer_of_another_kind_is_refused() {
     for kind in ["PersistentVolumeList", "PersistentVolumeClaim", "Status", ""] {
         assert_eq!(
             fault(&answer(kind, &list)),
-            "the answer is another kind than the list asked for"
+            "the answer is about another kind than the one asked for"
         );
     }
     for other in [&b"{\"kind\":\"List\"}"[..], b"k8s\x01", b"k8s\0\0\0\0"] {
-        assert_eq!(fault(other), "the list is no protobuf as expected: not protobuf");
+        assert_eq!(fault(other), "the answer is no protobuf as expected: not protobuf");
     }
 }
 
@@ -158,7 +158,7 @@ fn an_object_longer_than_its_list_is_no_object() {
     answer[at] = 2;
     answer.truncate(at + 1);
     answer.extend(b"\x12\x05abcde");
-    assert_eq!(fault(&answer), "the list is no protobuf as expected: cut short");
+    assert_eq!(fault(&answer), "the answer is no protobuf as expected: cut short");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn what_ends_early_is_an_error() {
     let whole = of(&[claim("a"), claim("b")]);
     // The two fields behind the list say nothing.
     for end in 0..whole.len() - 4 {
-        assert!(matches!(read(&[&whole[..end]]), Err(PageError::Ends)), "{end}");
+        assert!(matches!(read(&[&whole[..end]]), Err(AnswerError::Ends)), "{end}");
     }
 }
 
