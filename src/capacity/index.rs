@@ -204,7 +204,7 @@ impl CapacityIndex {
             affected.extend(self.remove_from_pair(&old));
         }
         self.add_to_pair(&object);
-        let _ = self.objects.apply(&*name, Some(object));
+        let _ = self.objects.apply(&name, Some(object));
         let candidates =
             affected.iter().filter_map(|pair| self.objects_by_pair.get(pair)).flatten();
         let names: BTreeSet<&str> = candidates.map(|(_, name)| &**name).chain([&*name]).collect();

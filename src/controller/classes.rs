@@ -77,7 +77,7 @@ struct ClassEventHandler {
 impl ClassEventHandler {
     fn on_apply(&mut self, class: StorageClass) {
         let name = class.name().to_owned();
-        let change = self.known.apply(&*name, Some(name.clone()));
+        let change = self.known.apply(&name, Some(name.clone()));
         debug_assert!(!matches!(change, Change::Left(_) | Change::Gone(_)), "every class is kept");
         let version = class.metadata.resource_version.clone();
         let old = self.classes.0.by_name.write().insert(name.clone(), Arc::new(class));

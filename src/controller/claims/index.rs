@@ -53,7 +53,7 @@ use super::{
 use crate::{
     controller::{item::Key, ownership::ProvisionerIdentity},
     kube::{
-        informer::{InformerEvent, cache::Cache},
+        informer::InformerEvent,
         objects::{Claim, View as _},
     },
     metrics::Census,
@@ -87,7 +87,6 @@ struct Inner {
     /// The claims that had watch events while a list of all claims runs beside their watch.
     changed_meanwhile: Option<ChangedClaims>,
     names: Names,
-    claims: Cache<Arc<Claim>, Key>,
     entries: Table<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: Table<Arc<str>, Key>,
@@ -277,7 +276,6 @@ impl Inner {
             listed: Listed::default(),
             changed_meanwhile: None,
             names: Names::default(),
-            claims: Cache::default(),
             entries: Table::default(),
             by_volume: Table::default(),
             others: OtherClaims::default(),
@@ -308,16 +306,13 @@ impl Inner {
     fn is_known(&self, listed: &Claim) -> bool {
         let uid = listed.uid();
         let changed = self.changed_meanwhile.as_ref();
-        changed.is_some_and(|claims| claims.have_newer(listed))
-            || self.entries.contains_key(uid)
-            || self.claims.get(uid).is_some()
+        changed.is_some_and(|claims| claims.have_newer(listed)) || self.entries.contains_key(uid)
     }
 
     /// Returns the key of the claim, with the text that the index has already if it knows the claim, and
     /// makes the claim share it.
     fn key(&self, claim: &mut Claim) -> Key {
-        let known = self.entries.kept_key(claim.uid());
-        if let Some(key) = known.or_else(|| self.claims.kept_key(claim.uid())) {
+        if let Some(key) = self.entries.kept_key(claim.uid()) {
             claim.metadata.uid = Some(key.text());
             return key.clone();
         }

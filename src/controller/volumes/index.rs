@@ -212,7 +212,7 @@ impl VolumeIndex {
             Some(at) => inner.arrived.insert(name.clone(), at),
             None => inner.arrived.remove(&name),
         };
-        let mut wake_ups = match inner.volumes.apply(&*name, is_kept.then(|| Arc::new(volume))) {
+        let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
             // A new list repeats unchanged volumes: those that back off are not woken for that.
             Change::Updated { old, new } if at.is_none() && new.is_same_version_as(&old) => {
                 WakeUps::default()

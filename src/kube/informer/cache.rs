@@ -5,10 +5,7 @@
 //! the next list. The caller decides what is of interest, what is kept of it (`T`), and the key: with
 //! the name as key, an object that was created again under its name counts as updated.
 
-use std::{
-    borrow::Borrow,
-    collections::{BTreeMap, btree_map},
-};
+use std::collections::{BTreeMap, btree_map};
 
 /// What an event changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,8 +29,8 @@ pub enum Change<'a, T> {
 
 /// What is kept of the objects of interest, by key.
 #[derive(Debug)]
-pub struct Cache<T, K = Box<str>> {
-    entries: BTreeMap<K, Entry<T>>,
+pub struct Cache<T> {
+    entries: BTreeMap<Box<str>, Entry<T>>,
     /// Counts lists; an entry older than the list that has just ended was not in it.
     generation: u64,
 }
@@ -44,28 +41,28 @@ struct Entry<T> {
     item: T,
 }
 
-impl<T, K> Default for Cache<T, K> {
+impl<T> Default for Cache<T> {
     fn default() -> Self {
         Self { entries: BTreeMap::new(), generation: 0 }
     }
 }
 
-impl<T, K: Ord + Borrow<str> + Clone> Cache<T, K> {
+impl<T> Cache<T> {
     /// A new list begins. Everything is kept until it is [`finish_list`](Self::finish_list).
     pub fn begin_list(&mut self) {
         self.generation += 1;
     }
 
     /// The object `key` exists; `item` is what is kept of it, or none if it is of no interest.
-    pub fn apply(&mut self, key: impl Into<K> + Borrow<str>, item: Option<T>) -> Change<'_, T> {
+    pub fn apply(&mut self, key: &str, item: Option<T>) -> Change<'_, T> {
         if let Some(item) = item {
             return self.keep(key.into(), item);
         }
-        let left = self.entries.remove(key.borrow());
+        let left = self.entries.remove(key);
         left.map_or(Change::Nothing, |entry| Change::Left(entry.item))
     }
 
-    fn keep(&mut self, key: K, item: T) -> Change<'_, T> {
+    fn keep(&mut self, key: Box<str>, item: T) -> Change<'_, T> {
         let fresh = Entry { generation: self.generation, item };
         match self.entries.entry(key) {
             btree_map::Entry::Vacant(place) => Change::Entered(&place.insert(fresh).item),
@@ -97,12 +94,12 @@ impl<T, K: Ord + Borrow<str> + Clone> Cache<T, K> {
 
     /// Like [`finish_list`](Self::finish_list), with the keys.
     #[must_use]
-    pub fn finish_list_by_key(&mut self) -> Vec<(K, T)> {
+    pub fn finish_list_by_key(&mut self) -> Vec<(Box<str>, T)> {
         let vanished = self.entries.iter().filter(|(_, entry)| entry.generation != self.generation);
-        let vanished: Vec<K> = vanished.map(|(key, _)| key.clone()).collect();
+        let vanished: Vec<_> = vanished.map(|(key, _)| key.clone()).collect();
         vanished
             .into_iter()
-            .filter_map(|key| Some((self.entries.remove(key.borrow())?.item, key)))
+            .filter_map(|key| Some((self.entries.remove(&key)?.item, key)))
             .map(|(item, key)| (key, item))
             .collect()
     }
@@ -112,11 +109,6 @@ impl<T, K: Ord + Borrow<str> + Clone> Cache<T, K> {
         self.entries.get(key).map(|entry| &entry.item)
     }
 
-    /// The key of the object `key`, if something is kept of it.
-    pub fn kept_key(&self, key: &str) -> Option<&K> {
-        self.entries.get_key_value(key).map(|(kept, _)| kept)
-    }
-
     /// What is kept of the object `key`, to be changed.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut T> {
         self.entries.get_mut(key).map(|entry| &mut entry.item)
@@ -124,7 +116,7 @@ impl<T, K: Ord + Borrow<str> + Clone> Cache<T, K> {
 
     /// Iterates over everything, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.entries.iter().map(|(key, entry)| (key.borrow(), &entry.item))
+        self.entries.iter().map(|(key, entry)| (&**key, &entry.item))
     }
 
     /// The number of objects of which something is kept.
@@ -225,7 +217,7 @@ mod tests {
 
         fn show(&mut self, cache: &mut Cache<u8>, key: u8, content: u8) {
             let key = key.to_string();
-            let change = cache.apply(&*key, interest(content));
+            let change = cache.apply(&key, interest(content));
             self.learn(&key, &change, true);
         }
     }

@@ -27,6 +27,8 @@ use crate::{
 pub(super) struct Entry {
     /// What workers get.
     pub(super) known: ClaimSnapshot,
+    /// Whether the newest list of claims, or an event since, contained the claim.
+    pub(super) is_listed: bool,
     pub(super) pv: PvEvents,
     pub(super) reports: Reports,
     pub(super) attempts: Attempts,

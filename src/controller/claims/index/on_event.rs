@@ -21,7 +21,7 @@ use crate::{
         ownership::ProvisionerIdentity,
     },
     kube::{
-        informer::{InformerEvent, cache::Change},
+        informer::InformerEvent,
         objects::{Claim, View as _},
     },
 };
@@ -32,7 +32,7 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         match event {
             InformerEvent::Init => {
-                inner.claims.begin_list();
+                inner.entries.values_mut().for_each(|entry| entry.is_listed = false);
                 inner.others.start_list();
                 Vec::new()
             }
@@ -46,19 +46,20 @@ impl ClaimIndex {
             }
             InformerEvent::Delete(claim) => {
                 inner.note_change(&claim);
-                inner.claims.remove(claim.uid());
                 inner.others.remove(claim.uid());
                 inner.on_deleted(claim.uid()).into_iter().collect()
             }
             InformerEvent::Unreadable { uid, .. } => {
-                inner.claims.keep_unreadable(&uid);
+                if let Some(entry) = inner.entries.get_mut(&*uid) {
+                    entry.is_listed = true;
+                }
                 inner.others.insert(&uid);
                 Vec::new()
             }
             InformerEvent::InitDone => {
-                let vanished = inner.claims.finish_list();
                 inner.others.finish_list();
-                vanished.iter().filter_map(|claim| inner.on_deleted(claim.uid())).collect()
+                let vanished = inner.vanished();
+                vanished.iter().filter_map(|uid| inner.on_deleted(uid)).collect()
             }
         }
     }
@@ -73,19 +74,15 @@ impl ClaimIndex {
         let adopted = entry.and_then(|entry| entry.known.adopted.as_deref());
         let record_status = self.0.record_status_of(&claim, adopted);
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
-        let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
-        match inner.claims.apply(uid.clone(), kept) {
-            Change::Entered(_) | Change::Updated { .. } => {
-                self.keep(inner, uid, Kept { claim, interest, record_status, is_listed })
-            }
-            Change::Left(_) | Change::Gone(_) => {
-                inner.track_other(&claim, false);
-                inner.on_lost_interest(&claim).into_iter().collect()
-            }
-            Change::Nothing => {
-                self.ignore(inner, &claim, is_listed);
-                Vec::new()
-            }
+        let was_of_interest = entry.is_some_and(Entry::is_of_interest);
+        if interest != Interest::None {
+            self.keep(inner, uid, Kept { claim, interest, record_status, is_listed })
+        } else if was_of_interest {
+            inner.track_other(&claim, false);
+            inner.on_lost_interest(&claim).into_iter().collect()
+        } else {
+            self.ignore(inner, &claim, is_listed);
+            Vec::new()
         }
     }
 
@@ -112,8 +109,7 @@ impl ClaimIndex {
     /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
     fn keep(&self, inner: &mut Inner, uid: Key, kept: Kept) -> Vec<Key> {
         let was_other = inner.others.remove(&uid);
-        let before =
-            inner.entries.get(&*uid).filter(|entry| entry.known.interest != Interest::None);
+        let before = inner.entries.get(&*uid).filter(|entry| entry.is_of_interest());
         let is_changed = before.is_none_or(|entry| kept.is_change_of(entry));
         if !inner.entries.contains_key(&*uid) {
             let is_created_since = inner.listed.is_created_since(&kept.claim);
@@ -153,6 +149,11 @@ impl Kept {
 }
 
 impl Entry {
+    /// Whether the claim exists and is of interest. If not, a call keeps the entry.
+    fn is_of_interest(&self) -> bool {
+        self.known.interest != Interest::None
+    }
+
     /// Whether the claim has changed in more than our own record. A change of the record of another
     /// node or of a void record counts as well.
     fn is_changed(&self, new: &Claim) -> bool {
@@ -185,6 +186,7 @@ impl Entry {
         }
         known.claim = claim;
         known.interest = interest;
+        self.is_listed = true;
         known.record_status = record_status.map(Arc::new);
         is_leading && (self.follow_record() || becomes_void)
     }
@@ -203,6 +205,14 @@ impl Inner {
     fn is_outdated(&self, claim: &Claim) -> bool {
         let known = self.entries.get(claim.uid()).and_then(|entry| version(&entry.known.claim));
         known.zip(version(claim)).is_some_and(|(known, it)| it < known)
+    }
+
+    /// The claims of interest that the list which has just ended did not show: they do not exist any
+    /// more.
+    fn vanished(&self) -> Vec<Key> {
+        let is_missing = |entry: &Entry| entry.is_of_interest() && !entry.is_listed;
+        let missing = self.entries.iter().filter(|(_, entry)| is_missing(entry));
+        missing.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Remembers a claim of another provisioner, unless it is bound or `is_new`.
