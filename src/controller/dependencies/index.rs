@@ -47,7 +47,7 @@ pub enum Observed {
     /// The object did not exist.
     Missing,
     /// The object existed, with this `resourceVersion`.
-    Version(String),
+    Version(Box<str>),
 }
 
 /// Which items wait for which objects. Clones share one index.
@@ -66,7 +66,7 @@ struct SharedIndex {
 struct Waiting {
     /// The keys of `by_object`. In lists: an item waits for one or two objects, and a tree takes memory
     /// for eleven.
-    by_item: Table<Item, Vec<Arc<Dependency>>>,
+    by_item: Table<Item, Box<[Arc<Dependency>]>>,
     /// The keys' `observed` is always [`Observed::Unknown`].
     by_object: BTreeMap<Arc<Dependency>, WantedObject>,
     /// What [`DependencyIndex::next_changes`] has not returned yet.
@@ -127,7 +127,7 @@ impl Dependency {
     /// Adds that the object existed, with this metadata.
     #[must_use]
     pub fn observed_as(self, metadata: &Metadata) -> Self {
-        let version = metadata.resource_version.clone().map(String::from);
+        let version = metadata.resource_version.clone();
         Self { observed: version.map_or(Observed::Unknown, Observed::Version), ..self }
     }
 
@@ -156,7 +156,7 @@ impl DependencyIndex {
     /// Removes `item`: it waits for nothing any more.
     pub fn forget(&self, item: &Item) {
         let mut waiting = self.0.waiting.lock();
-        waiting.replace(item, Vec::new());
+        waiting.replace(item, Box::default());
         self.notify(&waiting);
     }
 
@@ -306,7 +306,7 @@ impl Waiting {
 
     /// Removes the dependencies of `item` that are not in `keys`. Those in `keys` were added by
     /// [`Waiting::join`].
-    fn replace(&mut self, item: &Item, keys: Vec<Arc<Dependency>>) {
+    fn replace(&mut self, item: &Item, keys: Box<[Arc<Dependency>]>) {
         let before = self.by_item.remove(item).unwrap_or_default();
         for key in before.iter().filter(|key| !keys.contains(key)) {
             self.leave(item, key);

@@ -221,12 +221,14 @@ impl ObjectObserver {
 
     /// Reads the object's `resourceVersion`, or for "any object in a namespace" a summary of all
     /// versions.
-    async fn read_version(&self, object: &Dependency) -> Result<Option<String>, ApiError> {
+    async fn read_version(&self, object: &Dependency) -> Result<Option<Box<str>>, ApiError> {
         if let (Some(namespace), None) = (&object.namespace, &object.name) {
-            return self.client.versions(&object.kind, &Scope::namespace(namespace)?).await;
+            let versions =
+                self.client.versions(&object.kind, &Scope::namespace(namespace)?).await?;
+            return Ok(versions.map(Box::from));
         }
         let metadata = self.client.get_metadata(&object.kind, name(object)?).await?;
-        Ok(metadata.resource_version.map(String::from))
+        Ok(metadata.resource_version)
     }
 
     /// Waits until the object is due to be read again. The delays start over when another item begins
@@ -266,6 +268,7 @@ impl ObjectObserver {
     }
 
     fn on_version(&self, object: &Dependency, version: Option<String>) {
+        let version = version.map(Box::from);
         let now = version.map_or(Observed::Missing, Observed::Version);
         self.wake(object, self.dependencies.record(object, now));
     }

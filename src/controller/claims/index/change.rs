@@ -181,7 +181,9 @@ impl Entry {
         if may_start {
             self.known.advance(Transition::CallStarted);
             self.known.request = Some(Arc::new(request.clone()));
-            self.unrepeatable_since = None;
+            if let Some(repeats) = &mut self.repeats {
+                repeats.unrepeatable_since = None;
+            }
         }
         may_start
     }
@@ -219,16 +221,22 @@ impl Entry {
     /// Returns `next` and how often in a row the open call was repeated.
     fn after_attempt(&mut self, next: Next) -> (Next, u32) {
         if next == Next::Poll {
-            self.polls = self.polls.saturating_add(1);
-        } else {
-            self.polls = 0;
-            self.reports.attempt_ended();
+            let repeats = self.repeats.get_or_insert_default();
+            repeats.polls = repeats.polls.saturating_add(1);
+            return (next, repeats.polls);
         }
-        (next, self.polls)
+        // The call is not repeated soon: whatever happens next is reported.
+        if let Some(repeats) = &mut self.repeats {
+            repeats.polls = 0;
+            repeats.unknown_outcomes.clear();
+        }
+        self.reports.forget_obstacle();
+        (next, 0)
     }
 
     fn unrepeatable_for(&mut self) -> Duration {
-        self.unrepeatable_since.get_or_insert_with(Instant::now).elapsed()
+        let repeats = self.repeats.get_or_insert_default();
+        repeats.unrepeatable_since.get_or_insert_with(Instant::now).elapsed()
     }
 
     /// Returns false if the claim must be verified again, because the PersistentVolume may have been

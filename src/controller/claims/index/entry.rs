@@ -1,6 +1,6 @@
 //! The entry of one claim in the index, and how events of PersistentVolumes and records change it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -32,10 +32,19 @@ pub(super) struct Entry {
     pub(super) pv: PvEvents,
     pub(super) reports: Reports,
     pub(super) attempts: Attempts,
-    /// How often in a row the open call was repeated.
+    /// In a box, as most claims never have an open call that is repeated.
+    pub(super) repeats: Option<Box<Repeats>>,
+}
+
+/// The repeats of a claim's open call.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    /// How often in a row the call was repeated.
     pub(super) polls: u32,
     /// Since when the recorded request cannot be repeated.
     pub(super) unrepeatable_since: Option<Instant>,
+    /// The kinds of unknown outcomes of which the user was warned since the call was opened.
+    pub(super) unknown_outcomes: BTreeSet<&'static str>,
 }
 
 /// The texts of the claim that changed last. The next one often fails alike, or waits for the same.

@@ -2,7 +2,7 @@
 //!
 //! Decides when something is reported. Nothing is reported twice in a row while its event lasts.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use tokio::time::{Duration, Instant};
 
@@ -38,8 +38,6 @@ impl Topic<'_> {
 pub(super) struct Reports {
     /// What the claim waits for, apart from the driver.
     obstacle: Option<Box<Obstacle>>,
-    /// The kinds of unknown outcomes of which the user was warned since the call was opened.
-    unknown_outcomes: BTreeSet<&'static str>,
     /// Whether the void record was reported.
     pub(super) void_record: bool,
     /// Whether the release was reported.
@@ -72,9 +70,8 @@ impl Reports {
         self.obstacle.as_mut().map(|obstacle| &mut obstacle.what)
     }
 
-    /// An attempt ended, and the call is not repeated soon: whatever happens next is reported.
-    pub(super) fn attempt_ended(&mut self) {
-        self.unknown_outcomes.clear();
+    /// Whatever the claim waits for next is reported.
+    pub(super) fn forget_obstacle(&mut self) {
         self.obstacle = None;
     }
 
@@ -109,7 +106,9 @@ impl Entry {
     pub(super) fn report(&mut self, topic: Topic<'_>) -> bool {
         match topic {
             Topic::Blocked(what, patience) => self.reports.obstacle(what).take_report(patience),
-            Topic::UnknownOutcome(kind) => self.reports.unknown_outcomes.insert(kind),
+            Topic::UnknownOutcome(kind) => {
+                self.repeats.get_or_insert_default().unknown_outcomes.insert(kind)
+            }
             Topic::VoidRecord => self.report_void_record(),
             Topic::Release => !std::mem::replace(&mut self.reports.release, true),
             Topic::Superseded => self.known.superseded.take().is_some(),

@@ -9,7 +9,7 @@ fn class(name: &str) -> Dependency {
 }
 
 fn version(version: &str) -> Observed {
-    Observed::Version(version.to_owned())
+    Observed::Version(version.into())
 }
 
 fn at(name: &str, observed: Observed) -> Dependency {
