@@ -20,7 +20,7 @@
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
 //! | [`provisioner`] | the `Provisioner` trait, its requests and outcomes |
-//! | `packed_set` | a compact sorted set |
+//! | `listed_set`, `packed_set` | a compact set of the objects that a list has shown |
 //!
 //! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
 //! → [`claims::state`] → [`claims::save`]. A volume passes `watches` → [`volumes::index`] → queue
@@ -40,6 +40,7 @@ pub mod dependencies;
 pub mod events;
 pub mod item;
 pub mod limiter;
+mod listed_set;
 mod live;
 pub mod model;
 pub mod overview;

@@ -66,11 +66,6 @@ impl<T: Copy + Ord> PackedSet<T> {
         }
     }
 
-    /// Whether the value is in the set.
-    pub(super) fn contains(&self, value: T) -> bool {
-        self.range(value..=value).next().is_some()
-    }
-
     /// Returns all values, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         self.chunks.iter().flatten().copied()

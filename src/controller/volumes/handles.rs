@@ -7,22 +7,11 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use crate::controller::packed_set::PackedSet;
+use crate::controller::listed_set::ListedSet;
 
 /// The driver's PersistentVolumes by handle.
 #[derive(Debug, Default)]
-pub(crate) struct HandleIndex {
-    known: PackedSet<HashedVolume>,
-    /// The list in progress.
-    listing: Option<Listing>,
-}
-
-#[derive(Debug, Default)]
-struct Listing {
-    listed: PackedSet<HashedVolume>,
-    /// Whether an object in it could not be decoded, so that it does not show which ones are gone.
-    is_partial: bool,
-}
+pub(crate) struct HandleIndex(ListedSet<HashedVolume>);
 
 /// A PersistentVolume by hashes of its handle and its UID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,56 +29,35 @@ impl HashedVolume {
 impl HandleIndex {
     /// Begins a new list. What an unfinished one contained is kept as known.
     pub(crate) fn begin_list(&mut self) {
-        let unfinished = self.listing.replace(Listing::default()).unwrap_or_default();
-        unfinished.listed.iter().for_each(|volume| self.known.insert(volume));
-    }
-
-    /// Adds the PersistentVolume of this UID, whose volume `key` identifies.
-    pub(crate) fn insert(&mut self, key: &str, uid: &str) {
-        let volumes = self.listing.as_mut().map_or(&mut self.known, |listing| &mut listing.listed);
-        volumes.insert(HashedVolume::new(key, uid));
-    }
-
-    /// Records that a PersistentVolume could not be decoded.
-    pub(crate) fn mark_unreadable(&mut self) {
-        if let Some(listing) = &mut self.listing {
-            listing.is_partial = true;
-        }
-    }
-
-    /// Removes a PersistentVolume.
-    pub(crate) fn remove(&mut self, key: &str, uid: &str) {
-        let volume = HashedVolume::new(key, uid);
-        self.known.remove(volume);
-        if let Some(listing) = &mut self.listing {
-            listing.listed.remove(volume);
-        }
+        self.0.begin_list();
     }
 
     /// Completes the list: forgets the PersistentVolumes that it does not contain, unless an object in it
     /// could not be decoded.
-    pub(crate) fn complete_list(&mut self) {
-        match self.listing.take() {
-            Some(listing) if listing.is_partial => {
-                listing.listed.iter().for_each(|volume| self.known.insert(volume));
-            }
-            Some(listing) => self.known = listing.listed,
-            None => {}
-        }
+    pub(crate) fn finish_list(&mut self) {
+        self.0.finish_list();
+    }
+
+    /// Records that a PersistentVolume could not be decoded.
+    pub(crate) fn mark_partial(&mut self) {
+        self.0.mark_partial();
+    }
+
+    /// Adds the PersistentVolume of this UID, whose volume `key` identifies.
+    pub(crate) fn insert(&mut self, key: &str, uid: &str) {
+        self.0.insert(HashedVolume::new(key, uid));
+    }
+
+    /// Removes a PersistentVolume.
+    pub(crate) fn remove(&mut self, key: &str, uid: &str) {
+        self.0.remove(HashedVolume::new(key, uid));
     }
 
     /// Whether a PersistentVolume of another UID may have the volume that `key` identifies.
     pub(crate) fn may_share(&self, key: &str, uid: &str) -> bool {
         let own = HashedVolume::new(key, uid);
         let same = HashedVolume { uid: u32::MIN, ..own }..=HashedVolume { uid: u32::MAX, ..own };
-        let listing = self.listing.as_ref().map(|listing| &listing.listed);
-        let mut volumes = std::iter::once(&self.known).chain(listing);
-        volumes.any(|volumes| volumes.range(same.clone()).any(|volume| volume != own))
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.known.iter().count()
+        self.0.range(same).any(|volume| volume != own)
     }
 }
 
@@ -110,7 +78,7 @@ mod tests {
         for (uid, handle) in volumes {
             handles.insert(handle, uid);
         }
-        handles.complete_list();
+        handles.finish_list();
         handles
     }
 
@@ -133,9 +101,9 @@ mod tests {
         handles.begin_list();
         handles.insert("h", "a");
         assert!(handles.may_share("h", "a"), "the list may still contain the other one");
-        handles.complete_list();
+        handles.finish_list();
         assert!(!handles.may_share("h", "a"));
-        assert_eq!(handles.len(), 1);
+        assert_eq!(handles.0.len(), 1);
     }
 
     #[test]
@@ -146,7 +114,7 @@ mod tests {
         handles.begin_list();
         assert!(handles.may_share("h", "a"), "not in the new list yet");
         handles.insert("h", "a");
-        handles.complete_list();
+        handles.finish_list();
         assert!(!handles.may_share("h", "a"), "it is gone");
     }
 
@@ -163,8 +131,8 @@ mod tests {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
         handles.begin_list();
         handles.insert("h", "a");
-        handles.mark_unreadable();
-        handles.complete_list();
+        handles.mark_partial();
+        handles.finish_list();
         assert!(handles.may_share("h", "a"));
     }
 }

@@ -171,7 +171,7 @@ impl VolumeIndex {
                 let mut inner = self.0.inner.lock();
                 inner.volumes.keep_unreadable(&name);
                 inner.deletions.keep_unreadable(&uid);
-                inner.handles.mark_unreadable();
+                inner.handles.mark_partial();
                 WakeUps::default()
             }
             InformerEvent::InitDone => self.on_list_complete(),
@@ -182,7 +182,7 @@ impl VolumeIndex {
         let mut inner = self.0.inner.lock();
         let deleted = inner.volumes.finish_list();
         drop(inner.deletions.finish_list());
-        inner.handles.complete_list();
+        inner.handles.finish_list();
         drop(inner);
         let mut wake_ups = WakeUps::default();
         for volume in deleted {

@@ -33,7 +33,7 @@ impl ClaimIndex {
         match event {
             InformerEvent::Init => {
                 inner.entries.values_mut().for_each(|entry| entry.is_listed = false);
-                inner.others.start_list();
+                inner.others.begin_list();
                 Vec::new()
             }
             InformerEvent::InitApply(claim) => self.apply(&mut inner, claim, true),

@@ -12,7 +12,7 @@ use std::{
 
 use super::version;
 use crate::{
-    controller::packed_set::PackedSet,
+    controller::listed_set::ListedSet,
     kube::objects::{Claim, View as _},
 };
 
@@ -34,62 +34,34 @@ impl ChangedClaims {
     }
 }
 
-/// A set of claims, by UID.
-#[derive(Debug, Default)]
-struct ClaimSet(PackedSet<u64>);
-
-impl ClaimSet {
-    fn insert(&mut self, uid: &str) {
-        self.0.insert(hash(uid));
-    }
-
-    fn contains(&self, uid: &str) -> bool {
-        self.0.contains(hash(uid))
-    }
-
-    fn remove(&mut self, uid: &str) {
-        self.0.remove(hash(uid));
-    }
-}
-
 /// Unbound claims of other provisioners that may have a PersistentVolume if they become ours.
 #[derive(Debug, Default)]
-pub(super) struct OtherClaims {
-    known: ClaimSet,
-    listing: Option<ClaimSet>,
-}
+pub(super) struct OtherClaims(ListedSet<u64>);
 
 impl OtherClaims {
-    pub(super) fn start_list(&mut self) {
-        self.listing = Some(ClaimSet::default());
+    pub(super) fn begin_list(&mut self) {
+        self.0.begin_list();
     }
 
     pub(super) fn finish_list(&mut self) {
-        if let Some(listing) = self.listing.take() {
-            self.known = listing;
-        }
+        self.0.finish_list();
     }
 
     pub(super) fn insert(&mut self, uid: &str) {
-        self.listing.as_mut().unwrap_or(&mut self.known).insert(uid);
-    }
-
-    pub(super) fn contains(&self, uid: &str) -> bool {
-        self.listing.iter().chain([&self.known]).any(|claims| claims.contains(uid))
+        self.0.insert(hash(uid));
     }
 
     /// Removes the claim. Returns whether it was in the set.
     pub(super) fn remove(&mut self, uid: &str) -> bool {
-        let was_known = self.contains(uid);
-        for claims in self.listing.iter_mut().chain([&mut self.known]) {
-            claims.remove(uid);
-        }
+        let claim = hash(uid);
+        let was_known = self.0.contains(claim);
+        self.0.remove(claim);
         was_known
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.known.0.iter().next().is_none()
+        self.0.len() == 0
     }
 }
 
