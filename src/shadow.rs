@@ -189,15 +189,14 @@ impl Shadow {
     // === watches ===
 
     fn watch_classes(&self) {
-        let Self { worker, queue, lists, .. } = self.clone();
+        let Self { worker: Worker { tracker, classes, .. }, queue, lists, .. } = self.clone();
         let first_list = lists.classes.clone();
-        let on_change = move |class: &str| {
-            let uids = worker.tracker.lock().class_changed(class, lists.classes.is_whole());
-            for uid in uids {
+        classes.on_change(move |class, _| {
+            for uid in tracker.lock().class_changed(class, lists.classes.is_whole()) {
                 queue.add(uid);
             }
-        };
-        let handler = self.worker.classes.event_handler(first_list, Box::new(on_change));
+        });
+        let handler = classes.event_handler(first_list);
         let informer = self.informer::<StorageClass>();
         self.tasks.spawn_critical("watch of StorageClasses", informer.run(handler));
     }

@@ -3,7 +3,7 @@
 //! Keeps every class: there are few, and a claim may name any. Reports each change of a class to its
 //! listeners.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use parking_lot::RwLock;
 
@@ -22,7 +22,8 @@ pub struct Classes(Arc<SharedClasses>);
 
 #[derive(Default)]
 struct SharedClasses {
-    by_name: RwLock<BTreeMap<String, Arc<StorageClass>>>,
+    /// By name. Not locked while listeners are called, as they may read it.
+    by_name: RwLock<Cache<Arc<StorageClass>>>,
     listeners: RwLock<Vec<Listener>>,
 }
 
@@ -43,7 +44,7 @@ impl Classes {
 
     /// Whether `predicate` holds for any class.
     pub fn any(&self, predicate: impl Fn(&StorageClass) -> bool) -> bool {
-        self.0.by_name.read().values().any(|class| predicate(class))
+        self.0.by_name.read().iter().any(|(_, class)| predicate(class))
     }
 
     /// Calls `listener` from now on for each class that is added, changed (with the class) or deleted
@@ -55,69 +56,54 @@ impl Classes {
         self.0.listeners.write().push(Box::new(listener));
     }
 
-    /// Returns the event handler that fills this cache. It calls `on_change` with the name of each class
-    /// that is added, changed or deleted, and records the progress of the first list in `first_list`.
-    pub fn event_handler(
-        &self,
-        first_list: FirstList,
-        on_change: Box<dyn Fn(&str) + Send>,
-    ) -> impl EventHandler<StorageClass> + use<> {
-        ClassEventHandler { classes: self.clone(), known: Cache::default(), first_list, on_change }
-    }
-}
-
-struct ClassEventHandler {
-    classes: Classes,
-    /// The known names, to find classes that were deleted between two lists.
-    known: Cache<String>,
-    first_list: FirstList,
-    on_change: Box<dyn Fn(&str) + Send>,
-}
-
-impl ClassEventHandler {
-    fn on_apply(&mut self, class: StorageClass) {
-        let name = class.name().to_owned();
-        let change = self.known.apply(&name, Some(name.clone()));
-        debug_assert!(!matches!(change, Change::Left(_) | Change::Gone(_)), "every class is kept");
-        let version = class.metadata.resource_version.clone();
-        let old = self.classes.0.by_name.write().insert(name.clone(), Arc::new(class));
-        // A new list repeats unchanged classes: claims that back off are not woken for that.
-        let is_unchanged = old.is_some_and(|old| old.metadata.resource_version == version);
-        if !is_unchanged {
-            self.report_change(&name);
+    /// Returns the event handler that fills this cache. It records the progress of the first list in
+    /// `first_list`.
+    pub fn event_handler(&self, first_list: FirstList) -> impl EventHandler<StorageClass> + use<> {
+        let classes = self.clone();
+        move |event| {
+            let extent = Extent::of(&event);
+            classes.on_event(event);
+            first_list.reached(extent);
         }
     }
 
-    fn on_delete(&self, name: &str) {
-        self.classes.0.by_name.write().remove(name);
-        self.report_change(name);
-    }
-
-    fn report_change(&self, name: &str) {
-        (self.on_change)(name);
-        let class = self.classes.get(name);
-        self.classes.0.listeners.read().iter().for_each(|listener| listener(name, class.clone()));
-    }
-}
-
-impl EventHandler<StorageClass> for ClassEventHandler {
-    fn on_event(&mut self, event: InformerEvent<StorageClass>) {
-        let extent = Extent::of(&event);
+    fn on_event(&self, event: InformerEvent<StorageClass>) {
+        let by_name = &self.0.by_name;
         match event {
-            InformerEvent::Init => self.known.begin_list(),
+            InformerEvent::Init => by_name.write().begin_list(),
             InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.on_apply(class),
             InformerEvent::Delete(class) => {
-                self.known.remove(class.name());
-                self.on_delete(class.name());
+                by_name.write().remove(class.name());
+                self.report(class.name(), None);
             }
-            InformerEvent::Unreadable { name, .. } => self.known.keep_unreadable(&name),
+            InformerEvent::Unreadable { name, .. } => by_name.write().keep_unreadable(&name),
             InformerEvent::InitDone => {
-                for name in self.known.finish_list() {
-                    self.on_delete(&name);
+                let deleted = by_name.write().finish_list();
+                for class in deleted {
+                    self.report(class.name(), None);
                 }
             }
         }
-        self.first_list.reached(extent);
+    }
+
+    fn on_apply(&self, class: StorageClass) {
+        let class = Arc::new(class);
+        let is_unchanged = {
+            let mut by_name = self.0.by_name.write();
+            // A new list repeats unchanged classes: claims that back off are not woken for that.
+            match by_name.apply(class.name(), Some(Arc::clone(&class))) {
+                Change::Updated { old, .. } => class.is_same_version_as(&old),
+                _ => false,
+            }
+        };
+        if !is_unchanged {
+            self.report(class.name(), Some(&class));
+        }
+    }
+
+    /// Reports to the listeners that the class of this name is now `class`.
+    fn report(&self, name: &str, class: Option<&Arc<StorageClass>>) {
+        self.0.listeners.read().iter().for_each(|listener| listener(name, class.cloned()));
     }
 }
 
@@ -137,28 +123,24 @@ mod tests {
     #[test]
     fn listeners_are_called_only_when_a_class_is_added_changed_or_deleted() {
         let classes = Classes::default();
-        let calls: Arc<Mutex<u32>> = Arc::default();
-        let count = Arc::clone(&calls);
-        let reported: Arc<Mutex<Vec<bool>>> = Arc::default();
-        let listener = Arc::clone(&reported);
+        let calls: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let listener = Arc::clone(&calls);
         classes.on_change(move |_, class| listener.lock().push(class.is_some()));
-        let mut handler =
-            classes.event_handler(FirstList::default(), Box::new(move |_| *count.lock() += 1));
+        let mut handler = classes.event_handler(FirstList::default());
         let relist = |class: Option<StorageClass>| {
             let listed = class.map(InformerEvent::InitApply);
             [Some(InformerEvent::Init), listed, Some(InformerEvent::InitDone)].into_iter().flatten()
         };
-        let mut calls_for = |events: Vec<InformerEvent<StorageClass>>| {
+        let mut calls_for = |events: Vec<InformerEvent<StorageClass>>| -> Vec<bool> {
             for event in events {
                 handler.on_event(event);
             }
             std::mem::take(&mut *calls.lock())
         };
-        assert_eq!(calls_for(vec![InformerEvent::Apply(class("1"))]), 1, "added");
-        assert_eq!(calls_for(relist(Some(class("1"))).collect()), 0, "unchanged");
-        assert_eq!(calls_for(relist(Some(class("2"))).collect()), 1, "changed");
-        assert_eq!(calls_for(relist(None).collect()), 1, "deleted");
+        assert_eq!(calls_for(vec![InformerEvent::Apply(class("1"))]), [true], "added");
+        assert_eq!(calls_for(relist(Some(class("1"))).collect()), [true; 0], "unchanged");
+        assert_eq!(calls_for(relist(Some(class("2"))).collect()), [true], "changed");
+        assert_eq!(calls_for(relist(None).collect()), [false], "deleted");
         assert!(classes.get("fast").is_none());
-        assert_eq!(*reported.lock(), [true, true, false]);
     }
 }

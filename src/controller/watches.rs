@@ -174,10 +174,10 @@ impl<P: Provisioner> Controller<P> {
     fn watch_classes(&self) {
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
-        let wake = move |class: &str| {
+        self.classes.on_change(move |class, _| {
             queues.wake_claims(index.uids(|it| class_of_claim(&it.claim) == class));
-        };
-        let handler = self.classes.event_handler(self.lists.0.classes.clone(), Box::new(wake));
+        });
+        let handler = self.classes.event_handler(self.lists.0.classes.clone());
         self.tasks.spawn_critical(
             "watch of StorageClasses",
             self.informer::<StorageClass>().run(handler),
