@@ -12,9 +12,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::page::duration;
-pub use crate::controller::overview::{
-    Blocked, Calls, ClassCalls, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress,
-    Query, QueueState,
+pub use crate::controller::{
+    limiter::ClassLoad,
+    overview::{
+        Blocked, Calls, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, Query,
+        QueueState,
+    },
 };
 use crate::{
     csi::{Capabilities, Driver},

@@ -226,10 +226,10 @@ fn volume(volume: &ListedVolume) -> [String; 4] {
 
 fn calls_of(calls: &Calls) -> String {
     let Calls { method, limit, classes, more } = calls;
-    let row = |class: &super::ClassCalls| {
+    let row = |class: &super::ClassLoad| {
         let numbers = [class.running, class.limit, class.waiting].map(|it| it.to_string());
         let [running, limit, waiting] = numbers;
-        [class.class.clone(), running, limit, waiting]
+        [class.class.to_string(), running, limit, waiting]
     };
     let heading = format!("Calls of {method}, at most {limit} at once");
     if classes.is_empty() {

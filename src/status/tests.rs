@@ -26,7 +26,7 @@ fn status() -> Status {
         listed: vec![claim],
         more: 4,
     };
-    let class = ClassCalls { class: "fast".into(), limit: 10, running: 2, waiting: 1 };
+    let class = ClassLoad { class: "fast".into(), limit: 10, running: 2, waiting: 1 };
     let calls = Calls { method: "CreateVolume".into(), limit: 100, classes: vec![class], more: 0 };
     let queue = QueueState { name: "claims".into(), ready: 1, processing: 2, delayed: 3 };
     Status {
@@ -91,7 +91,7 @@ fn texts_are_escaped_and_nothing_is_loaded() {
     status.leader.lease = odd.to_owned();
     status.not_ready = Some(odd.to_owned());
     status.missing_rights = vec![odd.to_owned()];
-    status.work.calls[0].classes[0].class = odd.to_owned();
+    status.work.calls[0].classes[0].class = odd.into();
     let page = status.to_html();
     assert!(!page.contains("<script") && !page.contains("onload='"), "{page}");
     assert!(!page.chars().any(|c| c != '\n' && crate::plain_text::is_odd(c)), "{page}");

@@ -38,7 +38,6 @@ use parking_lot::Mutex;
 pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     change::{Change, Effects},
-    overview::{Attempts, ClaimInWork, ClaimsInWork, LastFailure},
     reports::Topic,
     snapshot::{ClaimSnapshot, Existence, Interest, RecordOrigin, Required, Verification},
 };

@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
@@ -58,7 +59,8 @@ impl Ticket {
 }
 
 /// The limit, calls and queue length of a class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClassLoad {
     /// The class.
     pub class: Arc<str>,

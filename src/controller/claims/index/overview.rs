@@ -2,39 +2,41 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use super::{ClaimIndex, entry::Entry, snapshot::ClaimSnapshot};
 use crate::{
     controller::{
-        claims::state::{ClaimState, Stage},
+        claims::state::ClaimState,
+        overview::{Blocked, Claims, LastFailure, ListedClaim, Next},
+        ownership::class_of_claim,
         provisioner::Failure,
     },
-    kube::objects::Claim,
+    kube::objects::{Claim, View as _},
     plain_text::cut,
 };
 
-/// The longest text of a failure that is kept, in bytes.
+/// The longest text of a failure that is kept, or of an obstacle that is listed, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
 /// The attempts for one claim that have ended.
 #[derive(Debug, Clone, Default)]
-pub struct Attempts {
+pub(super) struct Attempts {
     /// Their number since the claim was added to the index.
-    pub count: u32,
+    pub(super) count: u32,
     /// How the last one failed. `None`: it did not.
-    pub last_failure: Option<Box<LastFailure>>,
+    pub(super) last_failure: Option<Box<FailedAttempt>>,
 }
 
 /// How an attempt failed.
 #[derive(Debug, Clone)]
-pub struct LastFailure {
+pub(super) struct FailedAttempt {
     /// The gRPC code's name; empty if the driver was not called.
-    pub code: &'static str,
+    code: &'static str,
     /// The text of the event, truncated. Claims that fail alike share it.
-    pub message: Arc<str>,
+    message: Arc<str>,
     /// When the attempt ended.
-    pub at: Instant,
+    at: Instant,
 }
 
 impl Attempts {
@@ -43,7 +45,7 @@ impl Attempts {
         self.count = self.count.saturating_add(1);
         self.last_failure = failure.map(|failure| {
             let message = cut(&failure.to_string(), MAX_MESSAGE).into();
-            Box::new(LastFailure { code: failure.kind(), message, at: Instant::now() })
+            Box::new(FailedAttempt { code: failure.kind(), message, at: Instant::now() })
         });
     }
 
@@ -53,31 +55,11 @@ impl Attempts {
     }
 }
 
-/// What is known of a claim in work.
-#[derive(Debug, Clone)]
-pub struct ClaimInWork {
-    /// What workers get.
-    pub known: ClaimSnapshot,
-    /// The attempts that have ended.
-    pub attempts: Attempts,
-    /// What the claim waits for apart from the driver, and for how long.
-    pub blocked: Option<(String, Duration)>,
-}
-
-/// The claims in work.
-#[derive(Debug, Clone, Default)]
-pub struct ClaimsInWork {
-    /// Their number by stage.
-    pub by_stage: BTreeMap<Stage, usize>,
-    /// Some of them: first those that fail, then the others, the oldest first.
-    pub some: Vec<ClaimInWork>,
-    /// The number of the others.
-    pub more: usize,
-}
-
 impl ClaimIndex {
-    /// Counts the claims in work, and returns up to `max` of those for which `is_asked_for` holds.
-    pub fn in_work(&self, max: usize, is_asked_for: impl Fn(&Claim) -> bool) -> ClaimsInWork {
+    /// Counts the claims in work, and lists up to `max` of those for which `is_asked_for` holds: first
+    /// those that fail or are blocked, then the others, the oldest first. When a claim is worked on next
+    /// is not known here.
+    pub fn in_work(&self, max: usize, is_asked_for: impl Fn(&Claim) -> bool) -> Claims {
         let inner = self.0.inner.lock();
         let mut by_stage = BTreeMap::new();
         let mut found = Vec::new();
@@ -89,8 +71,8 @@ impl ClaimIndex {
         }
         found.sort_by_key(|entry| entry.urgency());
         let more = found.len().saturating_sub(max);
-        let some = found.into_iter().take(max).map(Entry::in_work).collect();
-        ClaimsInWork { by_stage, some, more }
+        let listed = found.into_iter().take(max).map(Entry::listed).collect();
+        Claims { by_stage, listed, more }
     }
 }
 
@@ -101,12 +83,34 @@ impl Entry {
         (!is_stuck, self.known.known_since)
     }
 
-    fn in_work(&self) -> ClaimInWork {
+    fn listed(&self) -> ListedClaim {
+        let ClaimSnapshot { claim, state, .. } = &self.known;
         let blocked = self.reports.blocked();
-        ClaimInWork {
-            known: self.known.clone(),
-            attempts: self.attempts.clone(),
-            blocked: blocked.map(|(what, since)| (cut(what, MAX_MESSAGE), since.elapsed())),
+        ListedClaim {
+            namespace: claim.namespace().to_owned(),
+            name: claim.name().to_owned(),
+            uid: claim.uid().to_owned(),
+            class: class_of_claim(claim).to_owned(),
+            stage: state.stage(),
+            is_deleted: self.known.is_gone_or_terminating(),
+            age_seconds: self.known.age().as_secs(),
+            attempts: self.attempts.count,
+            last_failure: self.attempts.last_failure.as_deref().map(FailedAttempt::listed),
+            blocked: blocked.map(|(what, since)| Blocked {
+                reason: cut(what, MAX_MESSAGE),
+                seconds: since.elapsed().as_secs(),
+            }),
+            next: Next::default(),
+        }
+    }
+}
+
+impl FailedAttempt {
+    fn listed(&self) -> LastFailure {
+        LastFailure {
+            code: self.code.to_owned(),
+            message: self.message.to_string(),
+            seconds_ago: self.at.elapsed().as_secs(),
         }
     }
 }

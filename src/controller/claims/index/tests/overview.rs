@@ -1,10 +1,10 @@
 //! The claims in work, as the status page gets them.
 
 use super::*;
-use crate::controller::claims::state::Stage;
+use crate::controller::{claims::state::Stage, overview::Claims};
 
-fn names(claims: &ClaimsInWork) -> Vec<&str> {
-    claims.some.iter().map(|claim| claim.known.claim.name()).collect()
+fn names(claims: &Claims) -> Vec<&str> {
+    claims.listed.iter().map(|claim| &*claim.name).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -22,22 +22,21 @@ async fn failing_claims_come_first_and_then_the_oldest() {
     let some = index.in_work(3, |_| true);
     assert_eq!((names(&some), some.more), (vec!["c", "d", "a"], 1));
     assert_eq!(names(&index.in_work(3, |claim| claim.name() == "b")), ["b"]);
-    assert_eq!(all.some[1].blocked.as_ref().unwrap().0, "no class");
+    assert_eq!(all.listed[1].blocked.as_ref().unwrap().reason, "no class");
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_counted_and_the_last_failure_is_kept() {
     let index = leading_index();
     index.on_event(InformerEvent::Apply(claim("a")));
-    let attempts = || index.in_work(1, |_| true).some.remove(0).attempts;
-    assert_eq!(attempts().count, 0);
+    let claim = || index.in_work(1, |_| true).listed.remove(0);
+    assert_eq!(claim().attempts, 0);
     index.update("a", Change::NotSent(&NotSent::Failed(Failure::new("no secret"))));
     assert!(index.start_call("a", &request("a")));
     let long = "x".repeat(5000);
     index.on_outcome("a", &Outcome::Background(Failure::new(&long).of_kind("DeadlineExceeded")));
-    let Attempts { count, last_failure } = attempts();
-    let failure = last_failure.unwrap();
-    assert_eq!((count, failure.code), (2, "DeadlineExceeded"));
+    let failure = claim().last_failure.unwrap();
+    assert_eq!((claim().attempts, &*failure.code), (2, "DeadlineExceeded"));
     assert!(failure.message.len() <= 1024 && failure.message.ends_with("(cut, 5000 bytes)"));
     assert_eq!(index.in_work(1, |_| true).by_stage, [(Stage::Background, 1)].into());
 }

@@ -1,0 +1,141 @@
+//! Reads what the controller works on: from the indexes, the queues and the limiters.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Calls, Claims, ListedVolume, MAX_LISTED, Next, Overview, Progress, Query, QueueState, Volumes,
+};
+use crate::{
+    controller::{
+        Controller,
+        claims::sync::ClaimWorker,
+        item::{Item, Key},
+        limiter::ConcurrencyLimiter,
+        provisioner::Provisioner,
+        queues::Queues,
+        volumes::{finalizer::Due, index::Deletion, sync::VolumeWorker},
+    },
+    kube::objects::{Claim, View as _},
+    workqueue::{Counts, Place, Queue},
+};
+
+impl<P: Provisioner> Controller<P> {
+    /// Returns a function that reads what the controller works on.
+    pub fn overview(&self) -> impl Fn(&Query) -> Overview + Send + Sync + use<P> {
+        let (claims, volumes) = (Arc::clone(&self.claims), Arc::clone(&self.volumes));
+        let queues = self.queues.clone();
+        move |query| Overview {
+            claims: claims_in_work(&claims, &queues, query),
+            volumes: volumes_to_delete(&volumes, &queues, query),
+            calls: vec![
+                calls("CreateVolume", &claims.creates),
+                calls("DeleteVolume", &volumes.limiter),
+            ],
+            queues: vec![
+                queue("claims", &queues.claims),
+                queue("volumes", &queues.volumes),
+                queue("unsavedpvs", &queues.unsaved),
+            ],
+        }
+    }
+}
+
+fn claims_in_work<P: Provisioner>(
+    worker: &ClaimWorker<P>,
+    queues: &Queues,
+    query: &Query,
+) -> Claims {
+    let is_asked_for = |claim: &Claim| {
+        let named = query.claim.as_deref().map(|key| key.split_once('/').unwrap_or_default());
+        named.is_none_or(|named| named == (claim.namespace(), claim.name()))
+    };
+    let mut claims = worker.index.in_work(MAX_LISTED, is_asked_for);
+    for claim in &mut claims.listed {
+        let uid = Key::from(claim.uid.as_str());
+        let place = queues.claims.place(&uid).or_else(|| {
+            // Its volume may be created, and only its PersistentVolume be missing.
+            queues.unsaved.place(&uid)
+        });
+        claim.next = Next::of(place, worker.waits_for_a_call(&uid));
+    }
+    claims
+}
+
+impl Next {
+    /// By the item's place in its queue, and whether a limiter holds a place or a permit for it.
+    fn of(place: Option<Place>, awaits_permit: bool) -> Self {
+        match place {
+            Some(Place::Processing(since)) => Self::Now { seconds: since.as_secs() },
+            Some(Place::Ready) => Self::Queued,
+            _ if awaits_permit => Self::AwaitsPermit,
+            Some(Place::Delayed(left)) => Self::Later { seconds: whole_seconds(left) },
+            None => Self::OnChange,
+        }
+    }
+}
+
+/// Rounds up, so that nothing is announced earlier than it happens.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+fn volumes_to_delete<P>(worker: &VolumeWorker<P>, queues: &Queues, query: &Query) -> Volumes {
+    let is_asked_for = |name: &str| query.volume.as_deref().is_none_or(|asked| asked == name);
+    let mut names = worker.index.due(Due::Delete);
+    names.retain(|name| is_asked_for(name));
+    names.sort_unstable();
+    let more = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
+    let state = |name: Key| ListedVolume {
+        progress: Progress::of(&worker.index.deletion(&name)),
+        attempt: queues.volumes.failures(&name).saturating_add(1),
+        next: Next::of(
+            queues.volumes.place(&name),
+            worker.limiter.holds(&Item::Volume(name.clone())),
+        ),
+        name: name.to_string(),
+    };
+    Volumes { listed: names.into_iter().map(state).collect(), more }
+}
+
+impl Progress {
+    fn of(deletion: &Deletion) -> Self {
+        match deletion {
+            Deletion::Pending => Self::Pending,
+            Deletion::Attached(_) => Self::Attached,
+            Deletion::DeletedAtDriver | Deletion::Removed => Self::DeletedAtDriver,
+        }
+    }
+}
+
+fn calls(method: &str, limiter: &ConcurrencyLimiter) -> Calls {
+    let (limit, mut classes) = limiter.load();
+    let more = classes.len().saturating_sub(MAX_LISTED);
+    classes.truncate(MAX_LISTED);
+    Calls { method: method.to_owned(), limit, classes, more }
+}
+
+fn queue(name: &str, queue: &Queue<Key>) -> QueueState {
+    let Counts { ready, processing, delayed } = queue.counts();
+    QueueState { name: name.to_owned(), ready, processing, delayed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_an_item_is_worked_on_next() {
+        let second = Duration::from_secs(1);
+        for (place, awaits_permit, next) in [
+            (Some(Place::Processing(second)), true, Next::Now { seconds: 1 }),
+            (Some(Place::Ready), true, Next::Queued),
+            (Some(Place::Delayed(second)), true, Next::AwaitsPermit),
+            (None, true, Next::AwaitsPermit),
+            (Some(Place::Delayed(second / 2)), false, Next::Later { seconds: 1 }),
+            (None, false, Next::OnChange),
+        ] {
+            assert_eq!(Next::of(place, awaits_permit), next, "{place:?}");
+        }
+    }
+}
