@@ -58,7 +58,7 @@ use std::sync::{Arc, atomic::Ordering};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    assembly::Assembly, claims::sync::ClaimWorker, classes::Classes,
+    assembly::Assembly, claims::worker::ClaimWorker, classes::Classes,
     dependencies::index::Dependency, provisioner::Provisioner, queues::Queues,
     volumes::sync::VolumeWorker, watches::Lists,
 };
@@ -80,7 +80,7 @@ pub struct ControllerSettings {
     /// `--retry-interval-start` and `--retry-interval-max`.
     pub retry: Backoff,
     /// How open calls are recorded on claims.
-    pub open_calls: claims::call_record::Settings,
+    pub open_calls: claims::call_record::RecordSettings,
 }
 
 /// The controller's dependencies.

@@ -4,13 +4,13 @@
 //! Contains the subcommand's arguments, output and exit codes. It is for a downgrade to a
 //! provisioner that does not support the records, with which a claim that has our finalizer would
 //! never be deleted. Nothing is written without `--release`, and without `--force` only if no
-//! replica leads. The edit belongs to `controller::call_record`. The list names each volume, so
+//! replica leads. The edit belongs to `controller::claims::record_status`. The list names each volume, so
 //! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
 
 use std::{ffi::OsString, ops::ControlFlow};
 
 use crate::{
-    controller::{claims::call_record::status, model::record::dns_name_or_empty},
+    controller::{claims::record_status, model::record::dns_name_or_empty},
     flags::RELEASE_CLAIMS,
     kube::{
         ApiError, Client, Edited, Name, Scope,
@@ -164,7 +164,7 @@ async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<RecordedClaim
 
 impl RecordedClaim {
     fn of(claim: Claim) -> Option<Self> {
-        let record = status::read(&claim)?;
+        let record = record_status::read(&claim)?;
         let named = claim.annotation("volume.kubernetes.io/storage-provisioner");
         let driver = if record.driver.is_empty() {
             named.unwrap_or_default().to_owned()
@@ -222,7 +222,7 @@ async fn release(
     let claim = &recorded.claim;
     let name =
         Name::namespaced(claim.namespace(), claim.name()).map_err(|error| error.to_string())?;
-    match client.edit::<Claim>(name, claim.uid(), status::remove).await {
+    match client.edit::<Claim>(name, claim.uid(), record_status::remove).await {
         Ok(Edited::Written(_) | Edited::Unchanged(_) | Edited::Gone) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

@@ -16,7 +16,7 @@ use std::{
 use csi_provisioner::{
     controller::{
         Controller, ControllerSettings, Deps,
-        claims::call_record,
+        claims::call_record::RecordSettings,
         classes::Classes,
         model::unusable_volume::UnusableVolume,
         provisioner::{
@@ -67,13 +67,13 @@ impl Provisioner for Panicking {
         None
     }
 
-    async fn turn(&self, _order: &ProvisionRequest) -> Turn {
+    async fn turn(&self, _request: &ProvisionRequest) -> Turn {
         Turn::Ours
     }
 
     fn forget(&self, _claim_uid: &str) {}
 
-    async fn prepare(&self, _order: &mut ProvisionRequest) -> Result<(), NotSent> {
+    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<(), NotSent> {
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl Provisioner for Panicking {
 
     async fn discard(
         &self,
-        _leftover: &UnusableVolume,
+        _unusable: &UnusableVolume,
         _is_safe: impl Fn() -> bool + Send + Sync,
     ) -> Result<(), Failure> {
         unreachable!("every volume is good")
@@ -146,7 +146,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         settings: ControllerSettings {
             workers: 2,
             retry: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
-            open_calls: call_record::Settings { mode: ClaimProtection::Auto, timeout: None },
+            open_calls: RecordSettings { mode: ClaimProtection::Auto, timeout: None },
         },
     });
     controller.watch(|_| {});

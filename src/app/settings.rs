@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::Env;
 use crate::{
     controller,
-    controller::claims::call_record,
+    controller::claims::call_record::RecordSettings,
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{DriverFacts, ProvisionerSettings, node_deployment::NodeDeployment},
     flags,
@@ -47,10 +47,7 @@ pub(super) fn controller_settings(flags: &Flags) -> controller::ControllerSettin
     controller::ControllerSettings {
         workers: flags.provisioning.workers,
         retry: retry(flags),
-        open_calls: call_record::Settings {
-            mode: claim_protection,
-            timeout: claim_protection_timeout,
-        },
+        open_calls: RecordSettings { mode: claim_protection, timeout: claim_protection_timeout },
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Section, Severity};
 use crate::{
     controller::{
-        claims::{call_record::status, plan::waits_for_a_node},
+        claims::{plan::waits_for_a_node, record_status},
         ownership::{ProvisionerIdentity, class_of_claim},
     },
     kube::objects::{Claim, RecordedEvent, StorageClass, View as _},
@@ -104,7 +104,7 @@ fn reason(
     if !identity.is_for_driver(claim) && (identity.is_for_another(claim) || !is_own_class) {
         return None;
     }
-    Some(if status::read(claim).is_some() {
+    Some(if record_status::read(claim).is_some() {
         Waiting::OpenCall
     } else if claim.is_terminating() {
         Waiting::Deleted

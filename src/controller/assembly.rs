@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Deps,
-    claims::{call_record::CallRecords, index::ClaimIndex, save::PvStore, sync::ClaimWorker},
+    claims::{call_record::CallRecords, index::ClaimIndex, save::PvStore, worker::ClaimWorker},
     dependencies::index::DependencyIndex,
     events::{ClaimEvents, VolumeEvents},
     limiter::ConcurrencyLimiter,
@@ -139,7 +139,6 @@ impl<P: Provisioner> Assembly<P> {
             creates: self.creates.clone(),
             deletes: self.deletes.clone(),
             random: Arc::clone(&self.deps.random),
-            tasks: self.deps.tasks.clone(),
             retry_max: self.deps.settings.retry.max,
         }
     }
@@ -170,7 +169,9 @@ impl<P: Provisioner> Assembly<P> {
             metrics: self.metrics(),
             clock: Arc::clone(&self.deps.clock),
             identity: self.identity.clone(),
-            digest: Box::new(move |request| record::digest(&*provisioner, request)),
+            digest: Box::new(move |request| {
+                record::digest(request, provisioner.secret_names(request))
+            }),
             settings: self.deps.settings.open_calls,
             is_warned: AtomicBool::default(),
         }

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`index`] | what is known of each claim, from events and from calls |
 //! | [`state`] | the state of a claim's volume and its transitions |
-//! | [`sync`] | the worker: takes a claim from the queue and does what the plan says |
+//! | [`worker`] | what the worker needs |
+//! | [`sync`] | the worker takes a claim from the queue and does what the plan says |
 //! | `plan` | decides what to do with a claim now: a pure function of what is known |
 //! | `preview` | what a new leader would do with a claim, for `explain` |
 //! | `verification` | live reads before the first call for a claim |
-//! | [`call_record`] | the record of an open call, on the claim |
+//! | [`call_record`] | writes and removes the record of an open call, on the claim |
+//! | [`record_status`] | what the record on a claim means, and the edits of it |
 //! | [`save`] | saves PersistentVolumes |
 //! | `discard` | removes unusable volumes |
 //! | `reporting` | events, log lines and metrics of a claim |
@@ -24,8 +26,10 @@ pub mod index;
 mod node;
 pub(crate) mod plan;
 pub(crate) mod preview;
+pub mod record_status;
 mod reporting;
 pub mod save;
 pub mod state;
 pub mod sync;
 pub(crate) mod verification;
+pub mod worker;

@@ -62,8 +62,8 @@ pub trait Provisioner: Send + Sync + 'static {
     fn forget(&self, claim_uid: &str);
 
     /// The names of the secrets that the request needs, in a fixed order. They are part of the
-    /// request's digest ([`super::claims::call_record::Record`]).
-    fn secret_names(&self, _order: &ProvisionRequest) -> Vec<String> {
+    /// request's digest ([`super::model::record::Record`]).
+    fn secret_names(&self, _request: &ProvisionRequest) -> Vec<String> {
         Vec::new()
     }
 

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    controller::claims::{call_record::RECORD, call_record::status::FINALIZER, state::Stage},
+    controller::claims::{
+        record_status::{FINALIZER, RECORD},
+        state::Stage,
+    },
     kube::testing::{Answer, RecordedRequest, Server, client, paused_clock},
 };
 

@@ -7,8 +7,8 @@ fn claims(name: &str, driver: &str) -> Value {
     json!({
         "metadata": {
             "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
-            "finalizers": [status::FINALIZER, "kubernetes.io/pvc-protection"],
-            "annotations": {status::RECORD: json!({"driver": driver, "volume": "pvc-1"}).to_string()},
+            "finalizers": [record_status::FINALIZER, "kubernetes.io/pvc-protection"],
+            "annotations": {record_status::RECORD: json!({"driver": driver, "volume": "pvc-1"}).to_string()},
         },
         "spec": {},
     })
@@ -65,7 +65,7 @@ async fn nothing_is_changed_without_release() {
 async fn only_names_of_a_record_are_printed() {
     let mut claim = claims("a", "d");
     let record = json!({"driver": "\u{1b}[31md", "volume": "$(reboot)\nshop  b"});
-    claim["metadata"]["annotations"][status::RECORD] = json!(record.to_string());
+    claim["metadata"]["annotations"][record_status::RECORD] = json!(record.to_string());
     let list = json!({"metadata": {}, "items": [claim]});
     let server = Server::new(move |_, _| Answer::json(200, &list));
     let text = report(&server, &[]).await.text;

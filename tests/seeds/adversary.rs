@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use csi_provisioner::controller::claims::call_record::{FINALIZER, RECORD, Record};
+use csi_provisioner::controller::{
+    claims::record_status::{FINALIZER, RECORD},
+    model::record::Record,
+};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 

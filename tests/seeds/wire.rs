@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use csi_provisioner::controller::claims::call_record;
+use csi_provisioner::controller::claims::record_status::RECORD;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -318,7 +318,7 @@ fn recorded_by(info: &RequestInfo, body: &[u8]) -> Option<String> {
         return None;
     }
     let claim: Value = serde_json::from_slice(body).unwrap();
-    let recorded = claim["metadata"]["annotations"][call_record::RECORD].is_string();
+    let recorded = claim["metadata"]["annotations"][RECORD].is_string();
     recorded.then(|| text(&claim, "/metadata/uid").to_owned())
 }
 

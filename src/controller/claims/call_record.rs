@@ -8,10 +8,8 @@
 //! * Except with `--claim-protection=always`, nothing is written for a claim whose calls all end.
 //! * Except with `always`, a record that cannot be written is reported and does not prevent a call.
 //!
-//! [`Record`] is the content of the annotation. [`status`] decides what a record means, and edits
-//! claims.
-
-pub mod status;
+//! [`Record`] is the content of the annotation. [`record_status`] decides what a record means, and
+//! edits claims.
 
 use std::sync::{
     Arc,
@@ -21,17 +19,16 @@ use std::sync::{
 use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
-use self::status::ThisProcess;
-pub use self::status::{FINALIZER, RECORD, RecordStatus};
 use super::{
     index::{Change, ClaimIndex, ClaimSnapshot, RecordOrigin, Topic},
+    record_status,
+    record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess},
     state::ClaimState,
 };
-pub use crate::controller::model::record::Record;
 use crate::{
     controller::{
         events::{ClaimEvents, claim_key},
-        model::record::Recorder,
+        model::record::Record,
         ownership::ProvisionerIdentity,
         provisioner::ProvisionRequest,
     },
@@ -48,7 +45,7 @@ use crate::{
 
 /// How open calls are recorded.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct RecordSettings {
     /// `--claim-protection`.
     pub mode: ClaimProtection,
     /// `--claim-protection-timeout`: how long a deleted claim is kept. `None`: for ever.
@@ -152,7 +149,7 @@ pub struct CallRecords {
     /// Computes the digest of a request.
     pub digest: Digest,
     /// When records are written and how long claims are kept.
-    pub settings: Settings,
+    pub settings: RecordSettings,
     /// Whether it was logged that records cannot be written.
     pub is_warned: AtomicBool,
 }
@@ -295,9 +292,7 @@ impl CallRecords {
     }
 
     fn record(&self, request: &ProvisionRequest) -> Record {
-        let recorder =
-            Recorder { driver: &self.identity.driver, node: self.identity.node.as_deref() };
-        Record::of(request, recorder, self.digest(request))
+        Record::of(request, &self.identity, self.digest(request))
     }
 
     async fn write_record(
@@ -317,8 +312,11 @@ impl CallRecords {
         let mut is_moved = false;
         let add_record = |object: &mut Value| {
             is_moved = is_first && this_process.is_for_other_node(object);
-            let edit =
-                if is_moved { Edit::Nothing } else { status::add(object, this_process, &text) };
+            let edit = if is_moved {
+                Edit::Nothing
+            } else {
+                record_status::add(object, this_process, &text)
+            };
             if edit == Edit::Write {
                 self.index.update(uid, Change::RecordWriteStarted);
             }
@@ -328,7 +326,7 @@ impl CallRecords {
             Edited::Written(live) | Edited::Unchanged(live) => live,
             Edited::Gone => return Err(NotProtected::Unwanted),
         };
-        match status::read(&live) {
+        match record_status::read(&live) {
             _ if is_moved || is_over(&live) => Err(NotProtected::Unwanted),
             Some(written) if written == record => {
                 let status = Some(RecordStatus::Open(record));
@@ -361,7 +359,8 @@ impl CallRecords {
     async fn close_record(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
         let this_process = self.this_process(snapshot.adopted.as_deref());
         let claim = &snapshot.claim;
-        let closed = self.edit(uid, claim, |object| status::close(object, this_process)).await;
+        let closed =
+            self.edit(uid, claim, |object| record_status::close(object, this_process)).await;
         match closed {
             Ok(_) => {
                 self.index.update(uid, Change::RecordWritten(Some(RecordStatus::Closed)));
@@ -379,7 +378,7 @@ impl CallRecords {
         let this_process = self.this_process(snapshot.adopted.as_deref());
         let claim = &snapshot.claim;
         let written =
-            self.edit(uid, claim, |object| status::remove_own(object, this_process)).await;
+            self.edit(uid, claim, |object| record_status::remove_own(object, this_process)).await;
         self.on_removed(uid, claim, written).is_some()
     }
 
@@ -415,7 +414,7 @@ impl CallRecords {
     /// Releases a deleted claim although its call is open.
     async fn give_up(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
         let this_process = self.this_process(snapshot.adopted.as_deref());
-        let remove = |object: &mut Value| status::remove_own(object, this_process);
+        let remove = |object: &mut Value| record_status::remove_own(object, this_process);
         let (reports, done) = self.release(uid, &snapshot.claim, remove).await;
         let is_due = reports || done && !snapshot.is_protected();
         if is_due && self.index.report(uid, Topic::Release) {
@@ -460,7 +459,7 @@ impl CallRecords {
         record: &Record,
         node_is_gone: bool,
     ) -> bool {
-        let remove = |object: &mut Value| status::remove_recorded(object, record);
+        let remove = |object: &mut Value| record_status::remove_recorded(object, record);
         let (reports, done) = self.release(uid, claim, remove).await;
         match (reports && self.index.report(uid, Topic::Release), node_is_gone) {
             (false, _) => {}

@@ -16,7 +16,7 @@ use std::{ops::ControlFlow, time::Duration};
 
 use super::{
     index::{Change, ClaimSnapshot},
-    sync::ClaimWorker,
+    worker::ClaimWorker,
 };
 use crate::{
     controller::{

@@ -4,10 +4,9 @@
 //! claim is followed by the process of its selected node. The process that does so reports it.
 
 use super::{
-    super::{item::Key, provisioner::Provisioner},
-    call_record::Record,
+    super::{item::Key, model::record::Record, provisioner::Provisioner},
     index::{Change, ClaimSnapshot},
-    sync::ClaimWorker,
+    worker::ClaimWorker,
 };
 use crate::{
     kube::{
@@ -43,7 +42,7 @@ fn step(is_terminating: bool, overdue: bool, node_is_gone: bool) -> Step {
 impl<P: Provisioner> ClaimWorker<P> {
     /// Does what this process must do for the call of another node, of which `record` is.
     pub(crate) async fn follow_elsewhere(
-        self: &std::sync::Arc<Self>,
+        &self,
         uid: &Key,
         snapshot: &ClaimSnapshot,
         record: &Record,

@@ -8,15 +8,12 @@ use super::plan::{Ask, Plan, plan};
 use crate::{
     controller::{
         claims::{
-            call_record::{
-                RECORD, Record,
-                status::{FINALIZER, RecordStatus, ThisProcess, judge},
-            },
             index::{ClaimSnapshot, Interest},
+            record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess, judge},
             state::ClaimState,
         },
         model::{
-            record::MAX_BYTES,
+            record::{MAX_BYTES, Record},
             topology::{Pinned, Recorded, Requirement, Segments},
         },
         ownership::ProvisionerIdentity,
@@ -107,11 +104,11 @@ fn check_claim(identity: &ProvisionerIdentity, claim: &Arc<Claim>) {
     let node = record.node.as_deref();
     assert!(identity.node.is_none() || node.is_none_or(|node| identity.is_on(node)), "{record:?}");
     for class in [class(DRIVER, "class-1"), class(DRIVER, "class-2"), class("foreign", "class-1")] {
-        check_order(identity, claim, &record, &class);
+        check_request(identity, claim, &record, &class);
     }
 }
 
-fn check_order(
+fn check_request(
     identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
     record: &Record,
@@ -138,11 +135,11 @@ fn check_order(
     assert!(Arc::ptr_eq(&made.class, class) && Arc::ptr_eq(&made.claim, claim));
     let own = identity.node.as_deref().filter(|_| record.node.is_some());
     assert_eq!(made.selected_node.as_deref(), own.or(usual.selected_node.as_deref()));
-    check_places(&made);
+    check_topology(&made);
 }
 
 /// The request has only topology terms that it would have without the record.
-fn check_places(request: &ProvisionRequest) {
+fn check_topology(request: &ProvisionRequest) {
     let Some(Pinned::Recorded(recorded)) = request.topology.as_deref() else {
         return assert!(request.topology.is_none(), "{:?}", request.topology);
     };

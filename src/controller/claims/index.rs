@@ -46,7 +46,8 @@ use self::{
     others::{ChangedClaims, OtherClaims},
 };
 use super::{
-    call_record::{RecordStatus, status, status::ThisProcess},
+    record_status,
+    record_status::{RecordStatus, ThisProcess},
     state::ClaimState,
 };
 use crate::{
@@ -263,7 +264,7 @@ impl Shared {
     /// What the record on the claim means. `adopted`: the node whose call this process follows.
     fn record_status_of(&self, claim: &Claim, adopted: Option<&str>) -> Option<RecordStatus> {
         let this_process = ThisProcess { identity: &self.identity, adopted };
-        status::judge(claim, this_process, (self.volume_name)(claim.uid()).as_deref())
+        record_status::judge(claim, this_process, (self.volume_name)(claim.uid()).as_deref())
     }
 }
 

@@ -11,9 +11,9 @@ use super::{
         ownership::SELECTED_NODE,
         provisioner::{ProvisionRequest, Provisioner},
     },
-    call_record::status,
     index::Change,
-    sync::ClaimWorker,
+    record_status,
+    worker::ClaimWorker,
 };
 use crate::{
     kube::{
@@ -71,9 +71,9 @@ impl<P: Provisioner> ClaimWorker<P> {
                 // The next request may be for another node. With node deployment that node has a
                 // driver of its own, and no process there would follow this record.
                 Edit::Write if is_open && this_process.identity.node.is_none() => {
-                    status::forget_topology(object, this_process);
+                    record_status::forget_topology(object, this_process);
                 }
-                Edit::Write => drop(status::remove_own(object, this_process)),
+                Edit::Write => drop(record_status::remove_own(object, this_process)),
                 Edit::Nothing => {}
             }
             edit

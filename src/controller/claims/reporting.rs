@@ -12,7 +12,7 @@ use super::{
         provisioner::{Congestion, Failure, Outcome, ProvisionRequest, Provisioner},
     },
     index::{Change, ClaimSnapshot, Topic},
-    sync::ClaimWorker,
+    worker::ClaimWorker,
 };
 use crate::{
     kube::objects::{Claim, View as _},

@@ -10,81 +10,34 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
-pub(crate) use super::reporting::{AT_REST, PATIENCE};
 use super::{
-    call_record::{CallRecords, NotProtected, Record},
-    index::{Change, ClaimIndex, ClaimSnapshot, Effects, Topic},
+    call_record::NotProtected,
+    index::{Change, ClaimSnapshot, Effects, Topic},
     plan::{Ask, Plan, plan},
-    reporting::{OPEN_CALL_RECHECK, SETTLING, source_label},
-    save::{PvStore, Unsaved},
+    reporting::{AT_REST, OPEN_CALL_RECHECK, PATIENCE, SETTLING, source_label},
+    save::Unsaved,
     state::{ClaimState, Next},
+    worker::ClaimWorker,
 };
 use crate::{
     controller::{
-        classes::Classes,
-        dependencies::index::DependencyIndex,
-        events::{ClaimEvents, PANICKED, claim_key},
+        events::{PANICKED, claim_key},
         item::{Item, Key},
-        limiter::{Attempt, ConcurrencyLimiter, Permit},
-        live::Live,
+        limiter::{Attempt, Permit},
+        model::record::Record,
         ownership,
-        ownership::ProvisionerIdentity,
         provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
     },
-    kube::{
-        Client,
-        objects::{Claim, StorageClass, View as _},
-    },
-    metrics::{ControllerMetrics, Panicked},
-    runtime::{Backoff, Random, Tasks},
-    workqueue::{Action, KeyedMutex},
+    kube::objects::{Claim, StorageClass, View as _},
+    metrics::Panicked,
+    runtime::Backoff,
+    workqueue::Action,
 };
 
 /// The waits before an open call is repeated.
 const POLLS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
-
-/// Works on claims.
-pub struct ClaimWorker<P> {
-    /// Makes the volumes.
-    pub provisioner: Arc<P>,
-    /// The driver and the node of this process.
-    pub identity: ProvisionerIdentity,
-    /// What is known of the claims.
-    pub index: ClaimIndex,
-    /// The storage classes.
-    pub classes: Classes,
-    /// The objects that claims wait for.
-    pub dependencies: DependencyIndex,
-    /// Reads and writes claims and volumes.
-    pub client: Client,
-    /// Measures the age of live reads.
-    pub live: Live,
-    /// Saves PersistentVolumes.
-    pub store: PvStore,
-    /// Records open calls on their claims.
-    pub call_records: CallRecords,
-    /// Cancelled shortly before running calls are cut.
-    pub ending: CancellationToken,
-    /// Emits events on claims.
-    pub events: ClaimEvents,
-    /// The controller's metrics.
-    pub metrics: ControllerMetrics,
-    /// Lets one worker at a time work for a volume.
-    pub exclusive: KeyedMutex,
-    /// Limits CreateVolume calls.
-    pub creates: ConcurrencyLimiter,
-    /// Limits DeleteVolume calls, those for released volumes included.
-    pub deletes: ConcurrencyLimiter,
-    /// Jitter.
-    pub random: Arc<dyn Random>,
-    /// Spawns tasks that report in time.
-    pub tasks: Tasks,
-    /// `--retry-interval-max`: no wait is longer.
-    pub retry_max: Duration,
-}
 
 /// The places of a claim in the queues of both limiters.
 struct Attempts {
@@ -102,7 +55,7 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Works on the claim with this UID. Returns when to work on it again.
-    pub async fn sync(self: &Arc<Self>, uid: &Key) -> Action {
+    pub async fn sync(&self, uid: &Key) -> Action {
         let attempts = Attempts {
             create: self.creates.attempt(Item::Claim(uid.clone())),
             delete: self.deletes.attempt(Item::Claim(uid.clone())),
@@ -152,12 +105,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn step(
-        self: &Arc<Self>,
-        uid: &Key,
-        mut snapshot: ClaimSnapshot,
-        mut attempts: Attempts,
-    ) -> Action {
+    async fn step(&self, uid: &Key, mut snapshot: ClaimSnapshot, mut attempts: Attempts) -> Action {
         match self.plan(uid, &mut snapshot) {
             Plan::Drop => {
                 self.provisioner.forget(uid);
@@ -190,7 +138,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Provisions for the claim if it is this process's turn and the limiter permits a call.
     async fn provision_in_turn(
-        self: &Arc<Self>,
+        &self,
         uid: &Key,
         snapshot: ClaimSnapshot,
         request: ProvisionRequest,
@@ -270,7 +218,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Reads live what must be verified, and provisions if nothing objects.
     async fn verify_and_provision(
-        self: &Arc<Self>,
+        &self,
         uid: &Key,
         snapshot: ClaimSnapshot,
         request: ProvisionRequest,
@@ -296,7 +244,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Prepares the request, calls the driver, and acts on the outcome.
     async fn provision(
-        self: &Arc<Self>,
+        &self,
         uid: &Key,
         mut request: ProvisionRequest,
         permit: Permit,
@@ -478,54 +426,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.events.failed(&snapshot.claim, PANICKED);
         }
     }
-}
-
-/// Deliberate defects, which the simulation must find.
-#[cfg(feature = "mutations")]
-pub(super) mod seeded {
-    use super::{ProvisionRequest, Record};
-    use crate::{
-        controller::{
-            claims::call_record::RECORD,
-            model::source::{Source, SourceKind},
-        },
-        kube::objects::View as _,
-        mutations::{Mutation, is_on},
-    };
-
-    /// Takes the volume's name and source from the record, which must not be trusted for them.
-    pub(crate) fn believe(request: &mut ProvisionRequest, record: &Record) {
-        if is_on(Mutation::RecordedNameBelieved) && !record.volume.is_empty() {
-            request.volume_name = Ok(record.volume.clone());
-        }
-        if is_on(Mutation::RecordedSourceBelieved) && !record.volume.is_empty() {
-            request.source = source(request);
-        }
-    }
-
-    fn source(request: &ProvisionRequest) -> Option<Source> {
-        let text = request.claim.annotation(RECORD)?;
-        let written: serde_json::Value = serde_json::from_str(text).ok()?;
-        let source = written.get("source")?;
-        let text = |field| source.get(field)?.as_str().map(str::to_owned);
-        let kind = match text("kind")?.as_str() {
-            "snapshot" => SourceKind::Snapshot,
-            _ => SourceKind::Claim,
-        };
-        Some(Source {
-            kind,
-            namespace: text("namespace")?,
-            name: text("name")?,
-            uid: text("uid")?,
-            handle: text("handle")?,
-        })
-    }
-}
-
-/// Without the feature `mutations`, which no shipped build has, there are no defects.
-#[cfg(not(feature = "mutations"))]
-pub(super) mod seeded {
-    pub(crate) const fn believe(_: &mut super::ProvisionRequest, _: &super::Record) {}
 }
 
 #[cfg(test)]

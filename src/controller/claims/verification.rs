@@ -8,7 +8,8 @@ use std::{fmt, time::Duration};
 
 use super::{
     index::{Change, ClaimSnapshot, Verification},
-    sync::{AT_REST, ClaimWorker, PATIENCE},
+    reporting::{AT_REST, PATIENCE},
+    worker::ClaimWorker,
 };
 use crate::{
     controller::{

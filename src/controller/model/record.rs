@@ -12,7 +12,7 @@ use super::{
     request::ProvisionRequest,
     topology::{Pinned, Recorded, Requirement},
 };
-use crate::{controller::provisioner::Provisioner, kube::objects::View as _};
+use crate::{controller::ownership::ProvisionerIdentity, kube::objects::View as _};
 
 /// The longest record that is written: all annotations of an object share 256 KiB.
 pub const MAX_BYTES: usize = 8 * 1024;
@@ -41,26 +41,17 @@ pub struct Record {
     pub digest: String,
 }
 
-/// Who records a call.
-#[derive(Debug, Clone, Copy)]
-pub struct Recorder<'a> {
-    /// The driver that is called.
-    pub driver: &'a str,
-    /// With node deployment, the node of this process.
-    pub node: Option<&'a str>,
-}
-
 impl Record {
-    /// The record of `request`, which has this digest.
-    pub fn of(request: &ProvisionRequest, by: Recorder<'_>, digest: String) -> Self {
+    /// The record of `request`, which has this digest and is made by this process.
+    pub fn of(request: &ProvisionRequest, by: &ProvisionerIdentity, digest: String) -> Self {
         let topology = request.topology.as_deref().map(|pinned| match pinned {
             Pinned::Requested(asked) => Requirement::record(asked.as_ref()),
             Pinned::Recorded(recorded) => recorded.clone(),
         });
         let mut record = Self {
-            driver: by.driver.to_owned(),
+            driver: by.driver.clone(),
             volume: request.volume_name.clone().unwrap_or_default(),
-            node: by.node.map(str::to_owned),
+            node: by.node.clone(),
             class_uid: request.class.uid().to_owned(),
             topology: topology.map(Box::new),
             digest,
@@ -127,14 +118,14 @@ pub fn dns_name_or_empty(text: &str) -> &str {
 /// A digest of the request: the class's provisioner, parameters and mount options, the names of the
 /// secrets, size and modes. Flags are not part of it, since an admin could not restore them for one
 /// claim.
-pub fn digest(provisioner: &impl Provisioner, request: &ProvisionRequest) -> String {
+pub fn digest(request: &ProvisionRequest, secret_names: Vec<String>) -> String {
     let claim = &*request.claim;
     let class = &*request.class;
     let mut digest = Fnv::new();
     digest.text(&class.provisioner);
     digest.texts(&class.mount_options);
     digest.texts(class.parameters.iter().flat_map(|(key, value)| [key, value]));
-    digest.texts(provisioner.secret_names(request));
+    digest.texts(secret_names);
     digest.text(claim.spec.resources.requests.storage.as_deref().unwrap_or_default());
     digest.text(claim.spec.volume_mode.as_deref().unwrap_or_default());
     digest.texts(&claim.spec.access_modes);
@@ -182,7 +173,6 @@ mod tests {
     use crate::controller::model::topology::Segments;
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
-    const RECORDER: Recorder<'static> = Recorder { driver: "d", node: None };
 
     fn request() -> ProvisionRequest {
         let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": UID}, "spec": {"storageClassName": "fast"}});
@@ -198,8 +188,12 @@ mod tests {
         }
     }
 
+    fn identity(node: Option<&str>) -> ProvisionerIdentity {
+        ProvisionerIdentity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
+    }
+
     fn record() -> Record {
-        Record::of(&request(), RECORDER, "0123".into())
+        Record::of(&request(), &identity(None), "0123".into())
     }
 
     #[test]
@@ -209,8 +203,7 @@ mod tests {
             "driver": "d", "volume": format!("pvc-{UID}"), "classUid": "class-1", "digest": "0123",
         });
         assert_eq!(written, expected);
-        let on_node =
-            Record::of(&request(), Recorder { node: Some("n1"), ..RECORDER }, String::new());
+        let on_node = Record::of(&request(), &identity(Some("n1")), String::new());
         assert_eq!(on_node.node.as_deref(), Some("n1"));
     }
 
@@ -262,8 +255,8 @@ mod tests {
         };
         for (asked, in_full) in [(zones(3), true), (None, true), (zones(2000), false)] {
             let topology = Some(Arc::new(Pinned::Requested(asked.clone())));
-            let record =
-                Record::of(&ProvisionRequest { topology, ..request() }, RECORDER, String::new());
+            let request = ProvisionRequest { topology, ..request() };
+            let record = Record::of(&request, &identity(None), String::new());
             let read = Record::decode(&record.encode().unwrap()).unwrap();
             assert_eq!(read, record);
             let recorded = *read.topology.unwrap();

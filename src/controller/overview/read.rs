@@ -8,7 +8,7 @@ use super::{
 use crate::{
     controller::{
         Controller,
-        claims::sync::ClaimWorker,
+        claims::worker::ClaimWorker,
         item::{Item, Key},
         limiter::ConcurrencyLimiter,
         provisioner::Provisioner,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    controller::{claims::call_record::Record, model::record::Recorder},
+    controller::{model::record::Record, ownership::ProvisionerIdentity},
     csi_provisioner::testing::{DRIVER, request},
     kube::testing::{Answer, Server, client},
     nodes::testing::{TestNode, nodes},
@@ -109,7 +109,8 @@ fn many() -> Vec<String> {
 
 /// The request after a restart, restored from its record.
 fn restarted(requirement: &ProvisionRequest) -> ProvisionRequest {
-    let record = Record::of(requirement, Recorder { driver: DRIVER, node: None }, String::new());
+    let by = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
+    let record = Record::of(requirement, &by, String::new());
     let record = Record::decode(&record.encode().unwrap()).unwrap();
     let recorded = *record.topology.unwrap();
     assert!(matches!(recorded, Recorded::Preferred { .. }));

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use csi_provisioner::controller::claims::call_record;
+use csi_provisioner::controller::{
+    claims::record_status::{FINALIZER, RECORD},
+    model::record::Record,
+};
 use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
@@ -157,7 +160,7 @@ fn is_let_go(volume: &Value) -> bool {
 /// Whether a claim carries the record of an open call.
 pub(crate) fn is_recorded(claim: &Value) -> bool {
     let finalizers = claim["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == call_record::FINALIZER))
+    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == FINALIZER))
 }
 
 /// The record of a call to our driver that a claim bears beside our finalizer: that alone says that
@@ -171,8 +174,8 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn on(claim: &Value) -> Option<Self> {
-        let record = claim["metadata"]["annotations"][call_record::RECORD].as_str()?;
-        let record = call_record::Record::decode(record).unwrap_or_default();
+        let record = claim["metadata"]["annotations"][RECORD].as_str()?;
+        let record = Record::decode(record).unwrap_or_default();
         let is_ours = is_recorded(claim) && record.driver == DRIVER;
         let node = record.node.unwrap_or_default();
         is_ours.then_some(Self { volume: record.volume, node })

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     controller::{
         claims::{
-            call_record::{RecordStatus, status, status::ThisProcess},
+            record_status,
+            record_status::{RecordStatus, ThisProcess},
             state::{ClaimState, Next, Transition},
         },
         model::unusable_volume::UnusableVolume,
@@ -309,6 +310,6 @@ impl Entry {
     /// Decides what the record on this version of the claim means.
     fn judge(&self, claim: &Claim, identity: &ProvisionerIdentity) -> Option<RecordStatus> {
         let this_process = ThisProcess { identity, adopted: self.known.adopted.as_deref() };
-        status::judge(claim, this_process, self.known.volume_name.as_deref())
+        record_status::judge(claim, this_process, self.known.volume_name.as_deref())
     }
 }

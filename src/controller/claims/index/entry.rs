@@ -12,7 +12,7 @@ use super::{
 use crate::{
     controller::{
         claims::{
-            call_record::RecordStatus,
+            record_status::RecordStatus,
             state::{ClaimState, Transition},
         },
         ownership::{PROVISIONED_BY, ProvisionerIdentity},

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     controller::{
-        claims::call_record::{RecordStatus, status},
+        claims::{record_status, record_status::RecordStatus},
         item::Key,
         ownership::ProvisionerIdentity,
     },
@@ -162,7 +162,8 @@ impl Entry {
             record_status.as_deref(),
             Some(RecordStatus::Elsewhere(_) | RecordStatus::Void(_))
         );
-        is_foreign && status::is_changed(claim, new) || !status::differs_only_in_record(claim, new)
+        is_foreign && record_status::is_changed(claim, new)
+            || !record_status::differs_only_in_record(claim, new)
     }
 
     /// Stores the new version of the claim. Returns whether a recorded call is followed from now
@@ -174,7 +175,7 @@ impl Entry {
         if claim.is_terminating() {
             known.terminating_since.get_or_insert_with(Instant::now);
         }
-        if status::is_held_only_by_record(&claim) {
+        if record_status::is_held_only_by_record(&claim) {
             known.existence.end();
         }
         let is_elsewhere =

@@ -12,10 +12,10 @@ use tokio::time::{Duration, Instant};
 use crate::{
     controller::{
         claims::{
-            call_record::{Record, RecordStatus},
+            record_status::RecordStatus,
             state::{ClaimState, Demand, Transition},
         },
-        model::unusable_volume::UnusableVolume,
+        model::{record::Record, unusable_volume::UnusableVolume},
         ownership::PROVISIONED_BY,
         provisioner::ProvisionRequest,
     },

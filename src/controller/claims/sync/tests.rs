@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     controller::{
         claims::{
-            call_record::RecordStatus, fuzz::snapshot, index::Interest, node::remove_node,
-            reporting::is_failed_attempt, state::OpenCall,
+            fuzz::snapshot, index::Interest, node::remove_node, reporting::is_failed_attempt,
+            state::OpenCall,
         },
         model::unusable_volume::UnusableVolume,
         ownership::SELECTED_NODE,

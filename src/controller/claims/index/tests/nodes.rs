@@ -11,8 +11,8 @@ pub(super) fn on_node(uid: &str, selected: Option<&str>, called: Option<&str>) -
         }
         if let Some(node) = called {
             let record = json!({"driver": DRIVER, "volume": format!("pvc-{uid}"), "node": node});
-            annotations[status::RECORD] = json!(record.to_string());
-            claim["metadata"]["finalizers"] = json!([status::FINALIZER]);
+            annotations[record_status::RECORD] = json!(record.to_string());
+            claim["metadata"]["finalizers"] = json!([record_status::FINALIZER]);
         }
     })
 }
@@ -140,7 +140,7 @@ async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
     let index = lead(index_of_node(Some("n1")));
     for (uid, selected) in [("ours", Some("n1")), ("free", None)] {
         let mut claim = on_node(uid, selected, None);
-        claim.metadata.finalizers = vec![status::FINALIZER.into()];
+        claim.metadata.finalizers = vec![record_status::FINALIZER.into()];
         index.on_event(InformerEvent::Apply(claim));
         assert!(!index.snapshot(uid).unwrap().state.is_open(), "{uid}");
     }

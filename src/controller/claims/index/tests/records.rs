@@ -1,7 +1,7 @@
 //! What is known of the open calls that are recorded on claims.
 
 use super::{nodes::on_node, *};
-use crate::controller::claims::call_record::Record;
+use crate::controller::model::record::Record;
 
 /// The claim with a record of this driver.
 pub(super) fn with_record(uid: &str, driver: &str) -> Claim {
@@ -10,8 +10,8 @@ pub(super) fn with_record(uid: &str, driver: &str) -> Claim {
 
 fn recorded(uid: &str, record: &Value) -> Claim {
     claim_with(uid, |claim| {
-        claim["metadata"]["finalizers"] = json!([status::FINALIZER]);
-        claim["metadata"]["annotations"][status::RECORD] = json!(record.to_string());
+        claim["metadata"]["finalizers"] = json!([record_status::FINALIZER]);
+        claim["metadata"]["annotations"][record_status::RECORD] = json!(record.to_string());
     })
 }
 

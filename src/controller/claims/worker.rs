@@ -1,0 +1,56 @@
+//! What a claim worker needs. Each module of its methods says what they do: [`sync`](super::sync),
+//! `verification`, `discard`, `elsewhere`, `node` and `reporting`.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{call_record::CallRecords, index::ClaimIndex, save::PvStore};
+use crate::{
+    controller::{
+        classes::Classes, dependencies::index::DependencyIndex, events::ClaimEvents,
+        limiter::ConcurrencyLimiter, live::Live, ownership::ProvisionerIdentity,
+    },
+    kube::Client,
+    metrics::ControllerMetrics,
+    runtime::Random,
+    workqueue::KeyedMutex,
+};
+
+/// Works on claims.
+pub struct ClaimWorker<P> {
+    /// Makes the volumes.
+    pub provisioner: Arc<P>,
+    /// The driver and the node of this process.
+    pub identity: ProvisionerIdentity,
+    /// What is known of the claims.
+    pub index: ClaimIndex,
+    /// The storage classes.
+    pub classes: Classes,
+    /// The objects that claims wait for.
+    pub dependencies: DependencyIndex,
+    /// Reads and writes claims and volumes.
+    pub client: Client,
+    /// Measures the age of live reads.
+    pub live: Live,
+    /// Saves PersistentVolumes.
+    pub store: PvStore,
+    /// Records open calls on their claims.
+    pub call_records: CallRecords,
+    /// Cancelled shortly before running calls are cut.
+    pub ending: CancellationToken,
+    /// Emits events on claims.
+    pub events: ClaimEvents,
+    /// The controller's metrics.
+    pub metrics: ControllerMetrics,
+    /// Lets one worker at a time work for a volume.
+    pub exclusive: KeyedMutex,
+    /// Limits CreateVolume calls.
+    pub creates: ConcurrencyLimiter,
+    /// Limits DeleteVolume calls, those for released volumes included.
+    pub deletes: ConcurrencyLimiter,
+    /// Jitter.
+    pub random: Arc<dyn Random>,
+    /// `--retry-interval-max`: no wait is longer.
+    pub retry_max: Duration,
+}
