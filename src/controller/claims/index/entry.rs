@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::time::Instant;
 
 use super::{
-    overview::Attempts,
-    reports::Reports,
+    attempts::Attempts,
+    reports::{Reports, Topic},
     snapshot::{ClaimSnapshot, RecordOrigin, Required, Verification},
 };
 use crate::{
@@ -133,6 +133,27 @@ impl Entry {
     pub(super) fn has_unexpected_record(&self, status: Option<&RecordStatus>) -> bool {
         let is_void = matches!(status, Some(RecordStatus::Void(_)));
         is_void && self.known.record_origin == RecordOrigin::Unknown && !self.reports.void_record
+    }
+
+    /// Returns whether to report this now, and assumes that it is reported then.
+    pub(super) fn report(&mut self, topic: Topic<'_>) -> bool {
+        match topic {
+            Topic::Blocked(what, patience) => self.reports.obstacle(what).take_report(patience),
+            Topic::UnknownOutcome(kind) => {
+                self.repeats.get_or_insert_default().unknown_outcomes.insert(kind)
+            }
+            Topic::VoidRecord => self.report_void_record(),
+            Topic::Release => !std::mem::replace(&mut self.reports.release, true),
+            Topic::Superseded => self.known.superseded.take().is_some(),
+        }
+    }
+
+    fn report_void_record(&mut self) -> bool {
+        let status = self.known.record_status.as_deref();
+        // A saved volume closes the call.
+        let is_due = self.has_unexpected_record(status) && !self.pv.is_provisioned;
+        self.reports.void_record |= is_due;
+        is_due
     }
 
     /// A PersistentVolume for the claim was seen.

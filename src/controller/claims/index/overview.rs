@@ -1,59 +1,24 @@
 //! What the index knows of the claims in work, for the status page.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{ClaimIndex, entry::Entry, snapshot::ClaimSnapshot};
+use super::{
+    ClaimIndex,
+    attempts::{FailedAttempt, MAX_TEXT},
+    entry::Entry,
+    snapshot::ClaimSnapshot,
+};
 use crate::{
     controller::{
         claims::state::ClaimState,
         overview::{Blocked, Claims, LastFailure, ListedClaim, Next},
         ownership::class_of_claim,
-        provisioner::Failure,
     },
     kube::objects::{Claim, View as _},
     plain_text::cut,
 };
-
-/// The longest text of a failure that is kept, or of an obstacle that is listed, in bytes.
-const MAX_MESSAGE: usize = 1024;
-
-/// The attempts for one claim that have ended.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Attempts {
-    /// Their number since the claim was added to the index.
-    pub(super) count: u32,
-    /// How the last one failed. `None`: it did not.
-    pub(super) last_failure: Option<Box<FailedAttempt>>,
-}
-
-/// How an attempt failed.
-#[derive(Debug, Clone)]
-pub(super) struct FailedAttempt {
-    /// The gRPC code's name; empty if the driver was not called.
-    code: &'static str,
-    /// The text of the event, truncated. Claims that fail alike share it.
-    message: Arc<str>,
-    /// When the attempt ended.
-    at: Instant,
-}
-
-impl Attempts {
-    /// An attempt ended with this failure, if it failed.
-    pub(super) fn ended(&mut self, failure: Option<&Failure>) {
-        self.count = self.count.saturating_add(1);
-        self.last_failure = failure.map(|failure| {
-            let message = cut(&failure.to_string(), MAX_MESSAGE).into();
-            Box::new(FailedAttempt { code: failure.kind(), message, at: Instant::now() })
-        });
-    }
-
-    /// The message of the last failure.
-    pub(super) fn message(&mut self) -> Option<&mut Arc<str>> {
-        self.last_failure.as_mut().map(|failure| &mut failure.message)
-    }
-}
 
 impl ClaimIndex {
     /// Counts the claims in work, and lists up to `max` of those for which `is_asked_for` holds: first
@@ -97,7 +62,7 @@ impl Entry {
             attempts: self.attempts.count,
             last_failure: self.attempts.last_failure.as_deref().map(FailedAttempt::listed),
             blocked: blocked.map(|(what, since)| Blocked {
-                reason: cut(what, MAX_MESSAGE),
+                reason: cut(what, MAX_TEXT),
                 seconds: since.elapsed().as_secs(),
             }),
             next: Next::default(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tokio::time::{Duration, Instant};
 
-use super::entry::Entry;
 use crate::controller::events::EVENT_LASTS;
 
 /// Something about a claim that is to be reported.
@@ -41,12 +40,12 @@ pub(super) struct Reports {
     /// Whether the void record was reported.
     pub(super) void_record: bool,
     /// Whether the release was reported.
-    release: bool,
+    pub(super) release: bool,
 }
 
 /// Something that keeps a claim from getting its volume.
 #[derive(Debug)]
-struct Obstacle {
+pub(super) struct Obstacle {
     /// Claims that wait for the same share it.
     what: Arc<str>,
     since: Instant,
@@ -76,7 +75,7 @@ impl Reports {
     }
 
     /// Returns the present obstacle if it is `what`, else a new one.
-    fn obstacle(&mut self, what: &str) -> &mut Obstacle {
+    pub(super) fn obstacle(&mut self, what: &str) -> &mut Obstacle {
         let same = self.obstacle.take().filter(|obstacle| *obstacle.what == *what);
         let new =
             || Box::new(Obstacle { what: what.into(), since: Instant::now(), reported: None });
@@ -92,34 +91,11 @@ impl Obstacle {
         }
     }
 
-    fn take_report(&mut self, patience: Duration) -> bool {
+    pub(super) fn take_report(&mut self, patience: Duration) -> bool {
         let is_due = self.is_due(patience);
         if is_due {
             self.reported = Some(Instant::now());
         }
-        is_due
-    }
-}
-
-impl Entry {
-    /// Returns whether to report this now, and assumes that it is reported then.
-    pub(super) fn report(&mut self, topic: Topic<'_>) -> bool {
-        match topic {
-            Topic::Blocked(what, patience) => self.reports.obstacle(what).take_report(patience),
-            Topic::UnknownOutcome(kind) => {
-                self.repeats.get_or_insert_default().unknown_outcomes.insert(kind)
-            }
-            Topic::VoidRecord => self.report_void_record(),
-            Topic::Release => !std::mem::replace(&mut self.reports.release, true),
-            Topic::Superseded => self.known.superseded.take().is_some(),
-        }
-    }
-
-    fn report_void_record(&mut self) -> bool {
-        let status = self.known.record_status.as_deref();
-        // A saved volume closes the call.
-        let is_due = self.has_unexpected_record(status) && !self.pv.is_provisioned;
-        self.reports.void_record |= is_due;
         is_due
     }
 }

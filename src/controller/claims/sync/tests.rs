@@ -4,11 +4,11 @@ use super::*;
 use crate::{
     controller::{
         claims::{
-            fuzz::snapshot, index::Interest, node::remove_node, reporting::is_failed_attempt,
-            state::OpenCall,
+            fuzz::snapshot, index::Interest, node::remove_node, record_status::RecordStatus,
+            reporting::is_failed_attempt, state::OpenCall,
         },
         model::unusable_volume::UnusableVolume,
-        ownership::SELECTED_NODE,
+        ownership::{ProvisionerIdentity, SELECTED_NODE},
         provisioner::{Congestion, Failure},
     },
     kube::Edit,

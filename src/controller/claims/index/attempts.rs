@@ -1,0 +1,46 @@
+//! The attempts for one claim that have ended.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::{controller::provisioner::Failure, plain_text::cut};
+
+/// The longest text of a failure that is kept, in bytes.
+pub(super) const MAX_TEXT: usize = 1024;
+
+/// The attempts for one claim that have ended.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Attempts {
+    /// Their number since the claim was added to the index.
+    pub(super) count: u32,
+    /// How the last one failed. `None`: it did not.
+    pub(super) last_failure: Option<Box<FailedAttempt>>,
+}
+
+/// How an attempt failed.
+#[derive(Debug, Clone)]
+pub(super) struct FailedAttempt {
+    /// The gRPC code's name; empty if the driver was not called.
+    pub(super) code: &'static str,
+    /// The text of the event, truncated. Claims that fail alike share it.
+    pub(super) message: Arc<str>,
+    /// When the attempt ended.
+    pub(super) at: Instant,
+}
+
+impl Attempts {
+    /// An attempt ended with this failure, if it failed.
+    pub(super) fn ended(&mut self, failure: Option<&Failure>) {
+        self.count = self.count.saturating_add(1);
+        self.last_failure = failure.map(|failure| {
+            let message = cut(&failure.to_string(), MAX_TEXT).into();
+            Box::new(FailedAttempt { code: failure.kind(), message, at: Instant::now() })
+        });
+    }
+
+    /// The text of the last failure.
+    pub(super) fn message(&mut self) -> Option<&mut Arc<str>> {
+        self.last_failure.as_mut().map(|failure| &mut failure.message)
+    }
+}
