@@ -2,6 +2,8 @@
 
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
+use crate::kube::objects::Claim;
+
 /// The UID of a claim or the name of a PersistentVolume. Clones share the text: that of a waiting claim is
 /// in its metadata, twice in the index, three times in a queue and twice in what the claim waits for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +22,11 @@ impl From<&Arc<str>> for Key {
 }
 
 impl Key {
+    /// The key of a claim: its UID, with the text that the claim has.
+    pub fn of(claim: &Claim) -> Self {
+        claim.metadata.uid.as_ref().map_or_else(|| Self::from(""), Self::from)
+    }
+
     /// The shared text.
     pub fn text(&self) -> Arc<str> {
         Arc::clone(&self.0)

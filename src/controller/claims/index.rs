@@ -317,7 +317,7 @@ impl Inner {
             claim.metadata.uid = Some(key.text());
             return key.clone();
         }
-        claim.metadata.uid.as_ref().map_or_else(|| Key::from(""), Key::from)
+        Key::of(claim)
     }
 
     fn insert(&mut self, uid: Key, volume_name: Option<String>, is_new: bool) {

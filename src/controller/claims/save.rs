@@ -248,7 +248,7 @@ impl PvStore {
     /// Saves a PersistentVolume, or keeps it for [`PvStore::sync`]. The caller holds the lock of
     /// the volume.
     pub async fn save(&self, unsaved: Unsaved) {
-        let uid = Key::from(unsaved.claim.uid());
+        let uid = Key::of(&unsaved.claim);
         let unsaved = Arc::new(unsaved);
         // Kept first, so that the volume is not forgotten if the attempt is cancelled.
         self.keep(&uid, Arc::clone(&unsaved));
@@ -258,13 +258,13 @@ impl PvStore {
     }
 
     /// Tries again to save the PersistentVolume of the claim with this UID.
-    pub async fn sync(&self, uid: &str) -> Action {
+    pub async fn sync(&self, uid: &Key) -> Action {
         let Some(waiting) = self.get(uid) else { return Action::Done };
         let _held = self.exclusive.hold(waiting.name()).await;
         // Read again under the lock: another attempt may have saved it meanwhile.
         let Some(unsaved) = self.get(uid) else { return Action::Done };
         let claim = claim_key(&unsaved.claim);
-        let span = tracing::info_span!("save", %claim, uid, pv = unsaved.name());
+        let span = tracing::info_span!("save", %claim, uid = &**uid, pv = unsaved.name());
         self.attempt_and_report(uid, &unsaved).instrument(span).await
     }
 
@@ -331,11 +331,11 @@ impl PvStore {
         self.unsaved.borrow().get(uid).cloned()
     }
 
-    fn keep(&self, uid: &str, unsaved: Arc<Unsaved>) {
-        self.unsaved.send_modify(|all| drop(all.insert(uid.into(), unsaved)));
+    fn keep(&self, uid: &Key, unsaved: Arc<Unsaved>) {
+        self.unsaved.send_modify(|all| drop(all.insert(uid.clone(), unsaved)));
     }
 
-    async fn attempt_and_report(&self, uid: &str, unsaved: &Unsaved) -> Action {
+    async fn attempt_and_report(&self, uid: &Key, unsaved: &Unsaved) -> Action {
         // Its PersistentVolume was seen, and may be deleted together with the volume by now.
         if self.index.snapshot(uid).is_none_or(|claim| !claim.is_saving()) {
             return self.on_saved(uid, unsaved);
@@ -357,7 +357,7 @@ impl PvStore {
         }
     }
 
-    fn not_saved(&self, uid: &str, unsaved: &Unsaved, why: &str, setback: Setback) -> Action {
+    fn not_saved(&self, uid: &Key, unsaved: &Unsaved, why: &str, setback: Setback) -> Action {
         tracing::warn!(
             error = why,
             handle = unsaved.handle,
@@ -372,7 +372,7 @@ impl PvStore {
         let setback = Setback { unclear, may_share_handle, ..setback };
         self.keep(uid, Arc::new(Unsaved { setback, ..unsaved.clone() }));
         // The claim worker gives up a deleted claim after `--claim-protection-timeout`.
-        self.claims.add(uid.into());
+        self.claims.add(uid.clone());
         Action::Retry
     }
 
@@ -391,14 +391,14 @@ impl PvStore {
     }
 
     /// Gives the volume, which can never be saved, to `discard` (safety rule 8).
-    fn discard_volume(&self, uid: &str, unsaved: &Unsaved, why: &str) -> Action {
+    fn discard_volume(&self, uid: &Key, unsaved: &Unsaved, why: &str) -> Action {
         self.index.update(uid, Change::PvRefused(unsaved.unusable_volume(why)));
-        self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        self.claims.add(uid.into());
+        self.unsaved.send_modify(|all| drop(all.remove(&**uid)));
+        self.claims.add(uid.clone());
         Action::Done
     }
 
-    fn on_saved(&self, uid: &str, unsaved: &Unsaved) -> Action {
+    fn on_saved(&self, uid: &Key, unsaved: &Unsaved) -> Action {
         tracing::info!("volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         if let Some(claim) = self.index.snapshot(uid) {
@@ -414,7 +414,7 @@ impl PvStore {
     /// The PersistentVolume was saved and is being deleted. It is never saved again, as the volume
     /// may be deleted with it. Once it is gone, a claim that still waits is provisioned again
     /// (safety rules 6 and 7).
-    fn on_pv_terminating(&self, uid: &str, unsaved: &Unsaved, volume: &Volume) -> Action {
+    fn on_pv_terminating(&self, uid: &Key, unsaved: &Unsaved, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
         tracing::warn!(error = why, "the PersistentVolume does not stay");
@@ -425,7 +425,7 @@ impl PvStore {
     }
 
     /// The claim has another volume, so this one is a suspected leak (safety rule 14).
-    fn on_superseded(&self, uid: &str, unsaved: &Unsaved, volume: &str) -> Action {
+    fn on_superseded(&self, uid: &Key, unsaved: &Unsaved, volume: &str) -> Action {
         let why = format!(
             "PersistentVolume {:?} has the volume {volume:?} already; the volume {:?} may be left at the driver",
             unsaved.name(),
@@ -439,20 +439,20 @@ impl PvStore {
 
     /// Nobody waits for the volume any more, and another PersistentVolume has it: nothing is left
     /// over.
-    fn on_not_needed(&self, uid: &str) -> Action {
+    fn on_not_needed(&self, uid: &Key) -> Action {
         tracing::info!("not saved: its claim is gone, and another PersistentVolume has the volume");
         self.forget(uid)
     }
 
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
-    fn on_pv_gone(&self, uid: &str, unsaved: &Unsaved) -> Action {
+    fn on_pv_gone(&self, uid: &Key, unsaved: &Unsaved) -> Action {
         self.index.update(uid, Change::PvGone(&unsaved.handle));
-        self.unsaved.send_modify(|all| drop(all.remove(uid)));
+        self.unsaved.send_modify(|all| drop(all.remove(&**uid)));
         if self.is_gone_or_bound(uid) {
             self.suspect_leak(uid, &unsaved.claim, &unsaved.handle);
         }
-        self.claims.add(uid.into());
+        self.claims.add(uid.clone());
         Action::Done
     }
 
@@ -470,11 +470,11 @@ impl PvStore {
         self.index.update(uid, Change::LeakSuspected);
     }
 
-    fn forget(&self, uid: &str) -> Action {
-        self.unsaved.send_modify(|all| drop(all.remove(uid)));
+    fn forget(&self, uid: &Key) -> Action {
+        self.unsaved.send_modify(|all| drop(all.remove(&**uid)));
         self.index.update(uid, Change::Saved);
         if self.is_protected(uid) {
-            self.claims.add(uid.into());
+            self.claims.add(uid.clone());
         }
         Action::Done
     }
