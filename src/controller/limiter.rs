@@ -2,7 +2,7 @@
 //!
 //! A [`ConcurrencyLimiter`] grants permits for one kind of call (CreateVolume or DeleteVolume): at most
 //! `--worker-threads`, shared fairly among classes (`fair_queue`). In a class, first attempts and repeats wait
-//! in two lanes (`class`). Calls whose failures show that the driver is overloaded (`calls`) lower the class's
+//! in two lines (`class`). Calls whose failures show that the driver is overloaded (`calls`) lower the class's
 //! limit (`adaptive`). An item without a permit waits in the fair queue only: it occupies no worker, holds no
 //! volume's key, and has no call open. When a permit is reserved for it, it is added to its work queue.
 //!
@@ -23,7 +23,7 @@ use tokio::{
 
 pub use self::fair_queue::ClassLoad;
 use self::{
-    calls::Lane,
+    calls::Line,
     fair_queue::{FairQueue, Ticket},
 };
 use super::{item::Item, provisioner::Congestion};
@@ -132,8 +132,8 @@ impl Attempt {
     /// earlier call for the same volume may still run.
     pub fn permit(&mut self, class: &str, repeats: bool) -> Option<Permit> {
         self.wants_permit = true;
-        let lane = if repeats { Lane::Repeat } else { Lane::First };
-        let enter = |queue: &mut FairQueue, now| queue.enter(&self.key, class, lane, now);
+        let line = if repeats { Line::Repeat } else { Line::First };
+        let enter = |queue: &mut FairQueue, now| queue.enter(&self.key, class, line, now);
         let (ticket, _) = self.limiter.change(enter);
         ticket.map(|ticket| Permit { limiter: self.limiter.clone(), ticket: Some(ticket), repeats })
     }

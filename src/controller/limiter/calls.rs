@@ -30,7 +30,7 @@ const BEFORE: u32 = 7;
 
 /// Whether a call is the first for its volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum Line {
     /// No call for the volume was made, or the last one ended.
     First,
     /// An earlier call for the same volume may still run.
@@ -40,7 +40,7 @@ pub(super) enum Lane {
 /// A running call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
-    pub(super) lane: Lane,
+    pub(super) line: Line,
     /// Its place in the order of all calls of the class.
     pub(super) number: u64,
     /// The number of running calls when it began, including itself.
@@ -110,12 +110,12 @@ impl RunningCalls {
     }
 
     /// Records that a call begins.
-    pub(super) fn begin(&mut self, lane: Lane, now: Instant) -> Call {
+    pub(super) fn begin(&mut self, line: Line, now: Instant) -> Call {
         self.begun += 1;
         self.running.insert(self.begun, Running { began: now, overtaken: 0 });
-        self.repeats += usize::from(lane == Lane::Repeat);
+        self.repeats += usize::from(line == Line::Repeat);
         Call {
-            lane,
+            line,
             number: self.begun,
             rank: self.running.len(),
             rank_of_repeats: self.repeats,
@@ -128,7 +128,7 @@ impl RunningCalls {
     /// Records that a call ended.
     pub(super) fn end(&mut self, call: Call, congestion: Congestion, now: Instant) -> Signal {
         let overtaken = self.running.remove(&call.number).map_or(0, |running| running.overtaken);
-        self.repeats -= usize::from(call.lane == Lane::Repeat).min(self.repeats);
+        self.repeats -= usize::from(call.line == Line::Repeat).min(self.repeats);
         let is_refusal = matches!(congestion, Congestion::Locked | Congestion::Refused);
         let signal = match congestion {
             Congestion::Unknown => return Signal::Unknown,
@@ -148,7 +148,7 @@ impl RunningCalls {
         let took = now.duration_since(call.began);
         let usual = self.usual.unwrap_or(took);
         self.usual = Some((usual * BEFORE + took) / (BEFORE + 1));
-        call.lane == Lane::Repeat && took * QUICK < usual
+        call.line == Line::Repeat && took * QUICK < usual
     }
 
     /// Whether a good part of the calls that began after this one has succeeded.
@@ -174,7 +174,7 @@ impl RunningCalls {
     }
 
     fn on_refusal(&mut self, call: Call) -> Signal {
-        self.refused += usize::from(call.lane == Lane::First);
+        self.refused += usize::from(call.line == Line::First);
         Signal::Failure { served: 0 }
     }
 }

@@ -1,13 +1,13 @@
 //! The calls of one class: who waits, and how many may run.
 //!
-//! Calls wait in two lanes, first attempts and repeats, so that a class's failing claims do not hold up its
+//! Calls wait in two lines, first attempts and repeats, so that a class's failing claims do not hold up its
 //! others:
 //!
 //! - All calls together have one limit, which failures of first attempts lower and successes of all raise.
 //! - Repeats have a second limit, which their own failures lower.
 //! - While first attempts wait, repeats have no more than a quarter of the permits, and never two in a row. A
 //!   repeat waits for the first attempts that came before it, unless the limit is lowered: the driver may have
-//!   finished its volume meanwhile. So no key of either lane waits for ever.
+//!   finished its volume meanwhile. So no key of either line waits for ever.
 //! - A repeat that finds its volume locked may have met its own earlier call. That counts only while a limit
 //!   probes its ceiling.
 //!
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     adaptive::{AdaptiveLimit, FailedCall},
-    calls::{Call, Lane, RunningCalls, Signal},
+    calls::{Call, Line, RunningCalls, Signal},
 };
 use crate::controller::{item::Item, provisioner::Congestion};
 
@@ -34,10 +34,10 @@ pub(super) struct Class {
     /// The limit of repeats.
     repeats_limit: AdaptiveLimit,
     calls: RunningCalls,
-    /// The waiting keys of each lane, by arrival.
+    /// The waiting keys of each line, by arrival.
     first: BTreeMap<u64, Item>,
     repeats: BTreeMap<u64, Item>,
-    last_lane: Lane,
+    last_line: Line,
     /// When the class last got a permit.
     last_granted: u64,
 }
@@ -51,7 +51,7 @@ impl Class {
             calls: RunningCalls::default(),
             first: BTreeMap::new(),
             repeats: BTreeMap::new(),
-            last_lane: Lane::First,
+            last_line: Line::First,
             last_granted: 0,
         }
     }
@@ -81,11 +81,11 @@ impl Class {
         self.last_granted
     }
 
-    /// The oldest key of the lane.
-    pub(super) fn front(&self, lane: Lane) -> Option<&Item> {
-        let waiting = match lane {
-            Lane::First => &self.first,
-            Lane::Repeat => &self.repeats,
+    /// The oldest key of the line.
+    pub(super) fn front(&self, line: Line) -> Option<&Item> {
+        let waiting = match line {
+            Line::First => &self.first,
+            Line::Repeat => &self.repeats,
         };
         waiting.values().next()
     }
@@ -97,44 +97,44 @@ impl Class {
     }
 
     /// Adds a key that waits since `arrival`.
-    pub(super) fn enqueue(&mut self, lane: Lane, arrival: u64, key: Item, now: Instant) {
+    pub(super) fn enqueue(&mut self, line: Line, arrival: u64, key: Item, now: Instant) {
         if self.running() == 0 {
             self.limit.expire_signals(now);
             self.repeats_limit.expire_signals(now);
         }
-        self.lane(lane).insert(arrival, key);
+        self.line(line).insert(arrival, key);
     }
 
     /// Removes the key that waits since `arrival`.
-    pub(super) fn remove(&mut self, lane: Lane, arrival: u64) {
-        self.lane(lane).remove(&arrival);
+    pub(super) fn remove(&mut self, line: Line, arrival: u64) {
+        self.line(line).remove(&arrival);
     }
 
-    /// The lane whose oldest key may call next. `allows_repeats` says that a permit is free for repeats.
-    pub(super) fn next_lane(&self, allows_repeats: bool, now: Instant) -> Option<Lane> {
+    /// The line whose oldest key may call next. `allows_repeats` says that a permit is free for repeats.
+    pub(super) fn next_line(&self, allows_repeats: bool, now: Instant) -> Option<Line> {
         if !self.limit.admits(self.running(), now) {
             return None;
         }
         let first = self.first.keys().next();
         let may_repeat = allows_repeats && self.repeats_limit.admits(self.calls.repeats(), now);
         let repeat = self.repeats.keys().next().filter(|_| may_repeat);
-        let Some(first) = first else { return repeat.map(|_| Lane::Repeat) };
+        let Some(first) = first else { return repeat.map(|_| Line::Repeat) };
         let is_repeats_turn = repeat.is_some_and(|repeat| self.is_repeats_turn(repeat < first));
-        Some(if is_repeats_turn { Lane::Repeat } else { Lane::First })
+        Some(if is_repeats_turn { Line::Repeat } else { Line::First })
     }
 
     /// Whether a repeat is next while first attempts wait.
     fn is_repeats_turn(&self, is_older: bool) -> bool {
         let share = (self.limit() / REPEATS_SHARE).max(1);
-        let has_share = self.calls.repeats() < share && self.last_lane == Lane::First;
+        let has_share = self.calls.repeats() < share && self.last_line == Line::First;
         has_share && (is_older || self.limit.is_lowered())
     }
 
-    /// Begins a call for the oldest key of the lane.
-    pub(super) fn begin(&mut self, lane: Lane, granted: u64, now: Instant) -> Option<(Item, Call)> {
-        let (_, key) = self.lane(lane).pop_first()?;
-        (self.last_lane, self.last_granted) = (lane, granted);
-        Some((key, self.calls.begin(lane, now)))
+    /// Begins a call for the oldest key of the line.
+    pub(super) fn begin(&mut self, line: Line, granted: u64, now: Instant) -> Option<(Item, Call)> {
+        let (_, key) = self.line(line).pop_first()?;
+        (self.last_line, self.last_granted) = (line, granted);
+        Some((key, self.calls.begin(line, now)))
     }
 
     /// Records that a call ended. Returns whether a limit falls.
@@ -146,10 +146,10 @@ impl Class {
                 self.repeats_limit.on_answer();
                 false
             }
-            Signal::Success { accepted } => self.on_success(call.lane, accepted, now),
+            Signal::Success { accepted } => self.on_success(call.line, accepted, now),
             Signal::Failure { served } => {
                 // A repeat may have met its own earlier call.
-                let may_be_own = call.lane == Lane::Repeat && congestion == Congestion::Locked;
+                let may_be_own = call.line == Line::Repeat && congestion == Congestion::Locked;
                 self.on_failure(call, served, may_be_own, now)
             }
         };
@@ -157,8 +157,8 @@ impl Class {
         falls
     }
 
-    fn on_success(&mut self, lane: Lane, accepted: Option<usize>, now: Instant) -> bool {
-        let is_repeat = lane == Lane::Repeat;
+    fn on_success(&mut self, line: Line, accepted: Option<usize>, now: Instant) -> bool {
+        let is_repeat = line == Line::Repeat;
         self.limit.on_success(is_repeat);
         if is_repeat {
             self.repeats_limit.on_success(is_repeat);
@@ -170,7 +170,7 @@ impl Class {
     fn on_failure(&mut self, call: Call, served: usize, may_be_own: bool, now: Instant) -> bool {
         let (number, begun) = (call.number, self.calls.begun());
         let failed = |rank| FailedCall { number, rank, served, begun };
-        let is_repeat = call.lane == Lane::Repeat;
+        let is_repeat = call.line == Line::Repeat;
         let counts = !is_repeat || (may_be_own && self.limit.is_probing());
         let falls = counts && self.limit.on_failure(failed(call.rank.max(self.running() + 1)), now);
         let counts = is_repeat && (!may_be_own || self.repeats_limit.is_probing());
@@ -190,10 +190,10 @@ impl Class {
         [first, repeats].into_iter().flatten().filter(|time| *time > now).min()
     }
 
-    fn lane(&mut self, lane: Lane) -> &mut BTreeMap<u64, Item> {
-        match lane {
-            Lane::First => &mut self.first,
-            Lane::Repeat => &mut self.repeats,
+    fn line(&mut self, line: Line) -> &mut BTreeMap<u64, Item> {
+        match line {
+            Line::First => &mut self.first,
+            Line::Repeat => &mut self.repeats,
         }
     }
 }

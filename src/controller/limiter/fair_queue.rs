@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
-    calls::{Call, Lane},
+    calls::{Call, Line},
     class::Class,
 };
 use crate::{
@@ -38,8 +38,8 @@ pub(super) struct FairQueue {
 
 #[derive(Debug)]
 enum Position {
-    /// Waits in this lane of this class, since this arrival.
-    Waiting(Arc<str>, Lane, u64),
+    /// Waits in this line of this class, since this arrival.
+    Waiting(Arc<str>, Line, u64),
     /// A permit is reserved.
     Reserved(Ticket),
 }
@@ -89,24 +89,24 @@ impl FairQueue {
         &mut self,
         key: &Item,
         class: &str,
-        lane: Lane,
+        line: Line,
         now: Instant,
     ) -> Option<Ticket> {
         match self.positions.remove(key) {
             Some(Position::Reserved(ticket)) if &*ticket.class == class => return Some(ticket),
-            Some(position) if position.is_in(class, lane) => {
+            Some(position) if position.is_in(class, line) => {
                 self.positions.insert(key.clone(), position);
                 return None;
             }
             Some(elsewhere) => self.release(elsewhere, now),
             None => {}
         }
-        self.enqueue(key, class, lane, now);
-        let (class, lane) = self.next(now).filter(|(class, lane)| {
-            self.classes.get(class).is_some_and(|class| class.front(*lane) == Some(key))
+        self.enqueue(key, class, line, now);
+        let (class, line) = self.next(now).filter(|(class, line)| {
+            self.classes.get(class).is_some_and(|class| class.front(*line) == Some(key))
         })?;
         self.positions.remove(key);
-        self.grant(&class, lane, now).map(|(_, ticket)| ticket)
+        self.grant(&class, line, now).map(|(_, ticket)| ticket)
     }
 
     /// Removes the key: it wants no permit any more.
@@ -129,8 +129,8 @@ impl FairQueue {
     /// Reserves free permits for waiting keys, and returns those keys.
     pub(super) fn reserve_free(&mut self, now: Instant) -> Vec<Item> {
         let mut reserved = Vec::new();
-        while let Some((class, lane)) = self.next(now) {
-            let Some((key, ticket)) = self.grant(&class, lane, now) else { break };
+        while let Some((class, line)) = self.next(now) {
+            let Some((key, ticket)) = self.grant(&class, line, now) else { break };
             reserved.push(key.clone());
             self.positions.insert(key, Position::Reserved(ticket));
         }
@@ -163,34 +163,34 @@ impl FairQueue {
         self.classes.iter().map(load).collect()
     }
 
-    fn enqueue(&mut self, key: &Item, class: &str, lane: Lane, now: Instant) {
+    fn enqueue(&mut self, key: &Item, class: &str, line: Line, now: Instant) {
         self.sequence += 1;
         let name = self.classes.get_key_value(class).map(|(name, _)| Arc::clone(name));
         let name = name.unwrap_or_else(|| class.into());
         let class = self.classes.entry(Arc::clone(&name));
         let class = class.or_insert_with(|| Class::new(self.total));
-        class.enqueue(lane, self.sequence, key.clone(), now);
-        self.positions.insert(key.clone(), Position::Waiting(name, lane, self.sequence));
+        class.enqueue(line, self.sequence, key.clone(), now);
+        self.positions.insert(key.clone(), Position::Waiting(name, line, self.sequence));
     }
 
-    /// The class and lane whose oldest key gets the next permit: of the classes that admit a call, the one
+    /// The class and line whose oldest key gets the next permit: of the classes that admit a call, the one
     /// with the fewest running calls.
-    fn next(&self, now: Instant) -> Option<(Arc<str>, Lane)> {
+    fn next(&self, now: Instant) -> Option<(Arc<str>, Line)> {
         let free = self.total.saturating_sub(self.taken);
         let repeats: usize = self.classes.values().map(Class::repeats).sum();
         let allows_repeats = repeats < self.total - self.total / KEPT_FOR_FIRST;
         let may_call = |(name, class): (&Arc<str>, &Class)| {
-            let lane = class.next_lane(allows_repeats, now)?;
-            Some(((class.running(), class.last_granted()), (Arc::clone(name), lane)))
+            let line = class.next_line(allows_repeats, now)?;
+            Some(((class.running(), class.last_granted()), (Arc::clone(name), line)))
         };
         let next = self.classes.iter().filter(|_| free > 0).filter_map(may_call);
         next.min_by_key(|(load, _)| *load).map(|(_, next)| next)
     }
 
-    /// Takes the oldest key from the lane, and a permit for it.
-    fn grant(&mut self, name: &Arc<str>, lane: Lane, now: Instant) -> Option<(Item, Ticket)> {
+    /// Takes the oldest key from the line, and a permit for it.
+    fn grant(&mut self, name: &Arc<str>, line: Line, now: Instant) -> Option<(Item, Ticket)> {
         self.sequence += 1;
-        let (key, call) = self.classes.get_mut(name)?.begin(lane, self.sequence, now)?;
+        let (key, call) = self.classes.get_mut(name)?.begin(line, self.sequence, now)?;
         self.taken += 1;
         Some((key, Ticket { class: Arc::clone(name), call }))
     }
@@ -200,9 +200,9 @@ impl FairQueue {
             Position::Reserved(ticket) => {
                 self.end(&ticket, Congestion::Unknown, now);
             }
-            Position::Waiting(name, lane, since) => {
+            Position::Waiting(name, line, since) => {
                 if let Some(class) = self.classes.get_mut(&name) {
-                    class.remove(lane, since);
+                    class.remove(line, since);
                 }
                 self.remove_if_idle(&name);
             }
@@ -217,9 +217,9 @@ impl FairQueue {
 }
 
 impl Position {
-    /// Whether it is one in the queue of this lane and class.
-    fn is_in(&self, class: &str, lane: Lane) -> bool {
-        matches!(self, Self::Waiting(name, waits_in, _) if &**name == class && *waits_in == lane)
+    /// Whether it is one in the queue of this line and class.
+    fn is_in(&self, class: &str, line: Line) -> bool {
+        matches!(self, Self::Waiting(name, waits_in, _) if &**name == class && *waits_in == line)
     }
 }
 

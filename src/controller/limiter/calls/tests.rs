@@ -15,7 +15,7 @@ impl Calls {
     }
 
     fn begin(&mut self, count: usize) -> Vec<Call> {
-        (0..count).map(|_| self.calls.begin(Lane::First, self.now)).collect()
+        (0..count).map(|_| self.calls.begin(Line::First, self.now)).collect()
     }
 
     fn end(&mut self, call: Call, congestion: Congestion) -> Signal {
@@ -108,7 +108,7 @@ async fn refused_repeats_and_unused_permits_say_nothing() {
     let mut calls = Calls::new();
     let good = calls.begin(1).remove(0);
     for _ in 0..10 {
-        let repeat = calls.calls.begin(Lane::Repeat, calls.now);
+        let repeat = calls.calls.begin(Line::Repeat, calls.now);
         assert_eq!((calls.calls.running(), calls.calls.repeats()), (2, 1));
         calls.end(repeat, Locked);
         let unused = calls.begin(1).remove(0);
@@ -127,7 +127,7 @@ async fn a_repeat_that_is_answered_at_once_says_nothing_unless_all_are() {
     assert_eq!(calls.end(slow, Bearable), Signal::Success { accepted: None });
     let waits = calls.begin(9)[0];
     let mut repeat = || {
-        let call = calls.calls.begin(Lane::Repeat, calls.now);
+        let call = calls.calls.begin(Line::Repeat, calls.now);
         calls.now += Duration::from_millis(10);
         calls.end(call, Bearable)
     };

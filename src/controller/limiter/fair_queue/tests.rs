@@ -7,7 +7,7 @@ use crate::controller::item::Key;
 
 /// Requests a permit for the claim `key`.
 fn enter(queue: &mut FairQueue, key: &str, class: &str) -> Option<Ticket> {
-    queue.enter(&Item::claim(key), class, Lane::First, Instant::now())
+    queue.enter(&Item::claim(key), class, Line::First, Instant::now())
 }
 
 fn end(queue: &mut FairQueue, ticket: &Ticket, congestion: Congestion) -> Vec<Key> {
@@ -73,7 +73,7 @@ async fn repeats_leave_an_eighth_to_first_attempts() {
         let (mut queue, now) = (FairQueue::new(total), Instant::now());
         let repeat = |number: &usize| {
             let key = Item::claim(&number.to_string());
-            queue.enter(&key, "bad", Lane::Repeat, now).is_some()
+            queue.enter(&key, "bad", Line::Repeat, now).is_some()
         };
         assert_eq!((0..200).filter(repeat).count(), expected, "{total}");
         let first =
@@ -91,7 +91,7 @@ async fn no_repeat_waits_for_ever() {
             (0..total).filter_map(|n| enter(&mut queue, &n.to_string(), "a")).collect();
         let repeats: Vec<_> = (0..20).map(|n| Item::claim(&format!("repeat-{n}"))).collect();
         for repeat in &repeats {
-            assert!(queue.enter(repeat, "a", Lane::Repeat, now).is_none());
+            assert!(queue.enter(repeat, "a", Line::Repeat, now).is_none());
         }
         let (mut called, mut arrivals, start) = (0, 0, now);
         while called < repeats.len() {
@@ -99,7 +99,7 @@ async fn no_repeat_waits_for_ever() {
             enter(&mut queue, &format!("later-{arrivals}"), "a");
             now += tokio::time::Duration::from_millis(10);
             let ended: Ticket = running.remove(0);
-            let is_repeat = ended.call.lane == Lane::Repeat;
+            let is_repeat = ended.call.line == Line::Repeat;
             let congestion = if is_repeat { Congestion::TimedOut } else { Congestion::Bearable };
             queue.end(&ended, congestion, now);
             for key in queue.reserve_free(now) {
@@ -134,10 +134,10 @@ async fn leaving_releases_a_position_or_a_reserved_permit() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_and_a_volume_of_the_same_name_are_different_keys() {
     let (mut queue, now) = (FairQueue::new(2), Instant::now());
-    let first = queue.enter(&Item::claim("a"), "fast", Lane::First, now).unwrap();
-    assert!(queue.enter(&Item::volume("a"), "fast", Lane::First, now).is_some());
-    assert!(queue.enter(&Item::volume("b"), "fast", Lane::First, now).is_none());
-    assert!(queue.enter(&Item::claim("b"), "fast", Lane::First, now).is_none());
+    let first = queue.enter(&Item::claim("a"), "fast", Line::First, now).unwrap();
+    assert!(queue.enter(&Item::volume("a"), "fast", Line::First, now).is_some());
+    assert!(queue.enter(&Item::volume("b"), "fast", Line::First, now).is_none());
+    assert!(queue.enter(&Item::claim("b"), "fast", Line::First, now).is_none());
     queue.leave(&Item::claim("b"), now);
     queue.end(&first, Congestion::Bearable, now);
     assert_eq!(queue.reserve_free(now), [Item::volume("b")]);
@@ -166,7 +166,7 @@ async fn an_idle_class_is_removed() {
 /// An operation on the key or call with this number.
 #[derive(Debug, Clone)]
 enum Step {
-    Enter(u8, u8, Lane),
+    Enter(u8, u8, Line),
     Leave(u8),
     End(usize, Congestion),
 }
@@ -179,9 +179,9 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Congestion::Refused),
         Just(Congestion::TimedOut)
     ];
-    let lane = prop_oneof![Just(Lane::First), Just(Lane::Repeat)];
+    let line = prop_oneof![Just(Line::First), Just(Line::Repeat)];
     prop_oneof![
-        (0_u8..12, 0_u8..3, lane).prop_map(|(key, class, lane)| Step::Enter(key, class, lane)),
+        (0_u8..12, 0_u8..3, line).prop_map(|(key, class, line)| Step::Enter(key, class, line)),
         (0_u8..12).prop_map(Step::Leave),
         (0_usize..6, congestion).prop_map(|(call, congestion)| Step::End(call, congestion)),
     ]
@@ -198,8 +198,8 @@ proptest! {
         for (step, wait) in steps {
             now += tokio::time::Duration::from_millis(wait);
             match step {
-                Step::Enter(key, class, lane) => {
-                    calls.extend(queue.enter(&Item::claim(&key.to_string()), &class.to_string(), lane, now));
+                Step::Enter(key, class, line) => {
+                    calls.extend(queue.enter(&Item::claim(&key.to_string()), &class.to_string(), line, now));
                 }
                 Step::Leave(key) => queue.leave(&Item::claim(&key.to_string()), now),
                 Step::End(call, congestion) if call < calls.len() => {
