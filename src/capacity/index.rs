@@ -215,7 +215,7 @@ impl CapacityIndex {
 
     /// An object that exists but cannot be decoded: keeps what is known of it.
     pub(super) fn keep_unreadable(&mut self, name: &str) {
-        self.objects.keep_unreadable(name);
+        self.objects.mark_listed(name);
     }
 
     /// Removes an object that is deleted, or is not ours any more.

@@ -76,7 +76,7 @@ impl Classes {
                 by_name.write().remove(class.name());
                 self.report(class.name(), None);
             }
-            InformerEvent::Unreadable { name, .. } => by_name.write().keep_unreadable(&name),
+            InformerEvent::Unreadable { name, .. } => by_name.write().mark_listed(&name),
             InformerEvent::InitDone => {
                 let deleted = by_name.write().finish_list();
                 for class in deleted {

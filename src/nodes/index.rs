@@ -128,7 +128,7 @@ impl NodeIndex {
                 Vec::new()
             }
             InformerEvent::Unreadable { name, .. } => {
-                self.csi_nodes.keep_unreadable(&name);
+                self.csi_nodes.mark_listed(&name);
                 Vec::new()
             }
         };
@@ -203,7 +203,7 @@ impl NodeIndex {
                 Vec::new()
             }
             InformerEvent::Unreadable { name, .. } => {
-                self.nodes.keep_unreadable(&name);
+                self.nodes.mark_listed(&name);
                 Vec::new()
             }
         };

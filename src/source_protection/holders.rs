@@ -142,7 +142,7 @@ impl Holders {
                 _ => BTreeSet::new(),
             },
             InformerEvent::Unreadable { uid, .. } => {
-                self.claims.keep_unreadable(uid);
+                self.claims.mark_listed(uid);
                 BTreeSet::new()
             }
             InformerEvent::InitDone => {

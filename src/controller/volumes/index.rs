@@ -169,8 +169,8 @@ impl VolumeIndex {
             InformerEvent::Unreadable { name, uid, .. } => {
                 self.0.claims.on_unreadable_volume(&name);
                 let mut inner = self.0.inner.lock();
-                inner.volumes.keep_unreadable(&name);
-                inner.deletions.keep_unreadable(&uid);
+                inner.volumes.mark_listed(&name);
+                inner.deletions.mark_listed(&uid);
                 inner.handles.mark_partial();
                 WakeUps::default()
             }
@@ -207,7 +207,7 @@ impl VolumeIndex {
             inner.handles.insert(&key, volume.uid());
         }
         // Keeps the progress of its deletion, which a new list would remove otherwise.
-        inner.deletions.keep_unreadable(volume.uid());
+        inner.deletions.mark_listed(volume.uid());
         match at.filter(|_| is_kept) {
             Some(at) => inner.arrived.insert(name.clone(), at),
             None => inner.arrived.remove(&name),

@@ -74,8 +74,9 @@ impl<T> Cache<T> {
         }
     }
 
-    /// The object `key` exists, but cannot be read: what is kept of it stays as it is.
-    pub fn keep_unreadable(&mut self, key: &str) {
+    /// The object `key` exists, and what is kept of it stays as it is: the object cannot be read, or
+    /// something else than its content is kept.
+    pub fn mark_listed(&mut self, key: &str) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.generation = self.generation;
         }
@@ -160,7 +161,7 @@ mod tests {
         // The list breaks off and begins anew: what the first half showed proves nothing.
         cache.begin_list();
         let _ = cache.apply("b", Some(2));
-        cache.keep_unreadable("c");
+        cache.mark_listed("c");
         assert_eq!((cache.get("a"), cache.len()), (Some(&1), 3));
         assert_eq!(cache.finish_list(), [1]);
         assert!(cache.finish_list().is_empty());
