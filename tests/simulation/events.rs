@@ -146,6 +146,20 @@ async fn a_look_up_that_is_refused_is_reported() {
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
 }
 
+/// With `always` the record of a call is written before the call.
+#[tokio::test(start_paused = true)]
+async fn whatever_the_retry_interval_a_record_that_is_refused_is_reported_within_three_seconds() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("update", "persistentvolumeclaims", usize::MAX);
+    simulation.start_with(&["--claim-protection=always", "--retry-interval-start=5m"]);
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(3)).await;
+    let warned = warnings(&simulation);
+    let named = "cannot put the finalizer provisioner.storage.kubernetes.io/provisioning-protection on the claim: ";
+    assert!(warned.len() == 1 && warned[0].0.starts_with(named), "{warned:?}");
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
 /// Somebody deleted a PersistentVolume that is kept by our finalizer alone.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_reported() {
