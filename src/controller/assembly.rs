@@ -12,7 +12,6 @@ use super::{
     events::{ClaimEvents, VolumeEvents},
     limiter::ConcurrencyLimiter,
     live::Live,
-    model::record,
     ownership::ProvisionerIdentity,
     provisioner::Provisioner,
     queues::Queues,
@@ -160,18 +159,15 @@ impl<P: Provisioner> Assembly<P> {
         index
     }
 
-    fn call_records(&self) -> CallRecords {
-        let provisioner = Arc::clone(&self.deps.provisioner);
+    fn call_records(&self) -> CallRecords<P> {
         CallRecords {
+            provisioner: Arc::clone(&self.deps.provisioner),
             client: self.deps.client.clone(),
             index: self.claim_index.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
             clock: Arc::clone(&self.deps.clock),
             identity: self.identity.clone(),
-            digest: Box::new(move |request| {
-                record::digest(request, provisioner.secret_names(request))
-            }),
             settings: self.deps.settings.open_calls,
             is_warned: AtomicBool::default(),
         }

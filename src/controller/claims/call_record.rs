@@ -28,9 +28,9 @@ use super::{
 use crate::{
     controller::{
         events::{ClaimEvents, claim_key},
-        model::record::Record,
+        model::record::{Record, digest},
         ownership::ProvisionerIdentity,
-        provisioner::ProvisionRequest,
+        provisioner::{ProvisionRequest, Provisioner},
     },
     flags::ClaimProtection,
     kube::{
@@ -133,7 +133,9 @@ fn is_overdue(
 }
 
 /// Writes and removes records. The caller of each write holds the lock of the claim.
-pub struct CallRecords {
+pub struct CallRecords<P> {
+    /// Knows the names of a request's secrets.
+    pub provisioner: Arc<P>,
     /// Writes claims.
     pub client: Client,
     /// What is known of the claims.
@@ -146,16 +148,11 @@ pub struct CallRecords {
     pub clock: Arc<dyn Clock>,
     /// The driver and the node of this process.
     pub identity: ProvisionerIdentity,
-    /// Computes the digest of a request.
-    pub digest: Digest,
     /// When records are written and how long claims are kept.
     pub settings: RecordSettings,
     /// Whether it was logged that records cannot be written.
     pub is_warned: AtomicBool,
 }
-
-/// Computes the digest of a request ([`digest`](crate::controller::model::record::digest)).
-pub type Digest = Box<dyn Fn(&ProvisionRequest) -> String + Send + Sync>;
 
 /// Why a claim is not protected by a record.
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +177,7 @@ pub enum NotProtected {
     Refused(#[from] ApiError),
 }
 
-impl CallRecords {
+impl<P: Provisioner> CallRecords<P> {
     /// With `always`, writes the record before the call.
     ///
     /// # Errors
@@ -288,7 +285,7 @@ impl CallRecords {
 
     /// The digest of the request.
     pub fn digest(&self, request: &ProvisionRequest) -> String {
-        (self.digest)(request)
+        digest(request, self.provisioner.secret_names(request))
     }
 
     fn record(&self, request: &ProvisionRequest) -> Record {

@@ -36,7 +36,7 @@ pub struct ClaimWorker<P> {
     /// Saves PersistentVolumes.
     pub store: PvStore,
     /// Records open calls on their claims.
-    pub call_records: CallRecords,
+    pub call_records: CallRecords<P>,
     /// Cancelled shortly before running calls are cut.
     pub ending: CancellationToken,
     /// Emits events on claims.
