@@ -232,18 +232,18 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, waiting", claims, 1_350, |n| ours().waiting_claim(n)),
-        Load::listed("our claims, whose class is missing", claims, 1_530, |n| {
+        Load::listed("our claims, waiting", claims, 1_250, |n| ours().waiting_claim(n)),
+        Load::listed("our claims, whose class is missing", claims, 1_435, |n| {
             ours().waiting_claim(n)
         })
         .led(),
-        Load::listed("our claims, whose secret is missing", claims, 1_850, |n| {
+        Load::listed("our claims, whose secret is missing", claims, 1_745, |n| {
             ours().waiting_claim(n)
         })
         .led()
         .of_class(class_with_a_secret())
         .without_topology(),
-        Load::listed("our claims, that lack a node", claims, 1_800, |n| ours().waiting_claim(n))
+        Load::listed("our claims, that lack a node", claims, 1_695, |n| ours().waiting_claim(n))
             .led()
             .of_class(ours().storage_class(0)),
         Load::listed("our volumes, to be deleted", volumes, 1_500, |n| {
@@ -264,7 +264,7 @@ fn loads() -> Vec<Load> {
         Load::listed("capacity objects of ours", "csistoragecapacities", 2_000, |n| {
             capacity(n, DRIVER)
         }),
-        Load::listed("classes", "storageclasses", 1_350, |n| foreign().storage_class(n)),
+        Load::listed("classes", "storageclasses", 1_250, |n| foreign().storage_class(n)),
     ]
 }
 
