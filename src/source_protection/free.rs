@@ -14,6 +14,7 @@ use super::{
     Protection, grants,
     holders::{Due, NamedBy},
     source::{NamedSource, SourceKind},
+    writer::Removal,
 };
 use crate::{
     kube::{
@@ -131,10 +132,13 @@ impl Protection {
         // The write may succeed and its response be lost: a call that begins before the next try
         // reads the source again.
         self.0.holders.lock().removing_finalizer(source);
-        let written = self.0.writer.remove_finalizer(source, uid, still).await?;
-        // A call that began meanwhile waits for the lock, and reads the source again.
-        self.0.holders.lock().finalizer_removed(source);
-        Ok(written)
+        let removal = self.0.writer.remove_finalizer(source, uid, still).await?;
+        // What keeps the finalizer now may end without a call: then it is due again.
+        if removal != Removal::Kept {
+            // A call that began meanwhile waits for the lock, and reads the source again.
+            self.0.holders.lock().finalizer_removed(source);
+        }
+        Ok(removal == Removal::Removed)
     }
 
     /// Reads live which of the sources pending claims need, and the namespaces of these claims.

@@ -154,6 +154,46 @@ async fn a_call_after_an_unanswered_removal_protects_again() {
     assert_eq!(server.requests()[7].json()["metadata"]["finalizers"], Value::Null);
 }
 
+/// A pending claim is delivered while the snapshot is read, and is deleted without a call.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_delivered_during_a_removal_keeps_the_source_only_while_it_exists() {
+    let ours = json!([SourceKind::Snapshot.finalizer()]);
+    let snapshot = json!({"metadata": {"namespace": "ns", "name": "s", "uid": "u",
+                                       "resourceVersion": "7", "finalizers": ours}});
+    let reference = json!({"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "s"});
+    let claim: Claim = serde_json::from_value(json!({
+        "metadata": {"namespace": "ns", "name": "restore", "uid": "c"},
+        "spec": {"dataSource": reference}, "status": {"phase": "Pending"},
+    }))
+    .unwrap();
+    let observer = Arc::new(Mutex::new(None::<Protection>));
+    let (reader, delivered) = (Arc::clone(&observer), InformerEvent::Apply(claim.clone()));
+    let server = Server::new(move |number, seen| match (&*seen.method, seen.url.contains('?')) {
+        ("GET", true) => Answer::json(200, &json!({"metadata": {}, "items": []})),
+        ("GET", false) => {
+            if number == 2
+                && let Some(protection) = &*reader.lock()
+            {
+                protection.on_event(&delivered);
+            }
+            Answer::json(200, &snapshot)
+        }
+        _ => Answer::json(200, &seen.json()),
+    });
+    let (protection, ended, work) = working(&server);
+    *observer.lock() = Some(protection.clone());
+    protection.protect("a", &source(), "u").await.unwrap();
+    protection.claim_finished("a");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(methods(&server), ["GET", "GET", "GET"], "the claim needs the source");
+    protection.on_event(&InformerEvent::Delete(claim));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(methods(&server).last().map(String::as_str), Some("PATCH"), "nobody needs it");
+    observer.lock().take();
+    ended.cancel();
+    work.await.unwrap();
+}
+
 /// A standby receives the same events, and writes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_standby_frees_nothing() {

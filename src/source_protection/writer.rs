@@ -15,7 +15,7 @@ use super::{
 use crate::kube::{
     ApiError, Client, Edit, Edited, Name, WriteBy,
     client::finalizers,
-    objects::{Claim, View, VolumeSnapshot},
+    objects::{Claim, View as _, VolumeSnapshot},
 };
 
 /// Writes finalizers.
@@ -42,6 +42,31 @@ pub enum Unprotected {
     Refused(#[from] ApiError),
 }
 
+/// What became of the finalizer that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// It was removed.
+    Removed,
+    /// The object did not have it, or is gone.
+    Absent,
+    /// The object has it: it is not to be removed any more.
+    Kept,
+    /// The object has it, because we are not permitted to write it. Once the permission is granted,
+    /// the sweep removes it.
+    Forbidden,
+}
+
+impl Removal {
+    /// The result of an edit that says whether the object has the finalizer.
+    const fn of(edited: &Edited<bool>) -> Self {
+        match edited {
+            Edited::Written(_) => Self::Removed,
+            Edited::Unchanged(true) => Self::Kept,
+            Edited::Unchanged(false) | Edited::Gone => Self::Absent,
+        }
+    }
+}
+
 impl Writer {
     /// Writes by `client`.
     pub(super) fn new(client: Client) -> Self {
@@ -65,12 +90,12 @@ impl Writer {
             if terminating { Edit::Nothing } else { finalizers::add(object, finalizer) }
         };
         let origin = match self.edit(source, uid, add).await {
-            Ok(EditResult::Written) => FinalizerOrigin::Added,
-            Ok(EditResult::Unchanged { has_finalizer: true }) => FinalizerOrigin::Existing,
-            Ok(EditResult::Unchanged { has_finalizer: false }) => {
+            Ok(Edited::Written(_)) => FinalizerOrigin::Added,
+            Ok(Edited::Unchanged(true)) => FinalizerOrigin::Existing,
+            Ok(Edited::Unchanged(false)) => {
                 return Err(Unprotected::Terminating(source.clone()));
             }
-            Ok(EditResult::Gone) => return Err(Unprotected::Gone(source.clone())),
+            Ok(Edited::Gone) => return Err(Unprotected::Gone(source.clone())),
             Err(error) if self.is_missing_permission(source, &error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
@@ -78,7 +103,7 @@ impl Writer {
     }
 
     /// Removes the finalizer from the object `uid`, if it exists and has it and `still` returns
-    /// true. Returns whether it was removed.
+    /// true.
     ///
     /// # Errors
     /// It may still have it.
@@ -87,40 +112,41 @@ impl Writer {
         source: &NamedSource,
         uid: &str,
         still: impl Fn() -> bool,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<Removal, ApiError> {
         let finalizer = source.kind.finalizer();
         let remove = |object: &mut Value| {
             if still() { finalizers::remove(object, finalizer) } else { Edit::Nothing }
         };
         match self.edit(source, uid, remove).await {
-            Ok(result) => {
-                tracing::debug!(%source, ?result, "the source is protected no longer");
-                Ok(result == EditResult::Written)
+            Ok(edited) => {
+                let removal = Removal::of(&edited);
+                tracing::debug!(%source, result = ?removal, "the source is protected no longer");
+                Ok(removal)
             }
-            // Once the permission is granted, the sweep removes the finalizer.
-            Err(error) if self.is_missing_permission(source, &error) => Ok(false),
+            Err(error) if self.is_missing_permission(source, &error) => Ok(Removal::Forbidden),
             Err(error) => Err(error),
         }
     }
 
+    /// Edits the object `uid`; the result says whether it has the finalizer.
     async fn edit(
         &self,
         source: &NamedSource,
         uid: &str,
         edit: impl Fn(&mut Value) -> Edit,
-    ) -> Result<EditResult, ApiError> {
+    ) -> Result<Edited<bool>, ApiError> {
         let name = Name::namespaced(&source.namespace, &source.name)?;
         let finalizer = source.kind.finalizer();
-        match source.kind {
+        Ok(match source.kind {
             SourceKind::Claim => {
                 let edited = self.client.edit::<Claim>(name, uid, edit).await?;
-                Ok(EditResult::of(&edited, finalizer))
+                edited.map(|claim| claim.has_finalizer(finalizer))
             }
             SourceKind::Snapshot => {
                 let edited = self.edit_snapshot(name, uid, edit).await?;
-                Ok(EditResult::of(&edited, finalizer))
+                edited.map(|snapshot| snapshot.has_finalizer(finalizer))
             }
-        }
+        })
     }
 
     /// Edits with the verb that worked last; if that is forbidden, with the other.
@@ -157,32 +183,6 @@ impl Writer {
 
 fn verb(prefers_update: bool) -> WriteBy {
     if prefers_update { WriteBy::Update } else { WriteBy::PatchOfFinalizers }
-}
-
-/// The result of an edit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EditResult {
-    /// It was written.
-    Written,
-    /// It was left as it is.
-    Unchanged {
-        /// Whether it wears the finalizer.
-        has_finalizer: bool,
-    },
-    /// It is gone.
-    Gone,
-}
-
-impl EditResult {
-    fn of<V: View>(edited: &Edited<V>, finalizer: &str) -> Self {
-        match edited {
-            Edited::Written(_) => Self::Written,
-            Edited::Unchanged(object) => {
-                Self::Unchanged { has_finalizer: object.has_finalizer(finalizer) }
-            }
-            Edited::Gone => Self::Gone,
-        }
-    }
 }
 
 #[cfg(test)]

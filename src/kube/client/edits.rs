@@ -48,6 +48,17 @@ pub enum Edited<V> {
     Gone,
 }
 
+impl<V> Edited<V> {
+    /// The same result with what `map` makes of the object.
+    pub fn map<T>(self, map: impl FnOnce(V) -> T) -> Edited<T> {
+        match self {
+            Self::Written(object) => Edited::Written(map(object)),
+            Self::Unchanged(object) => Edited::Unchanged(map(object)),
+            Self::Gone => Edited::Gone,
+        }
+    }
+}
+
 /// The verb by which an edit is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteBy {

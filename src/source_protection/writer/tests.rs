@@ -66,11 +66,14 @@ async fn only_our_finalizer_is_removed_and_only_while_allowed() {
     for kind in [SNAPSHOT, CLAIM] {
         let server = server(object(&["a", kind.finalizer(), "b"], true), &[]);
         let writer = Writer::new(client(&server));
-        assert!(!writer.remove_finalizer(&source(kind), "u", || false).await.unwrap());
+        let kept = writer.remove_finalizer(&source(kind), "u", || false).await.unwrap();
+        assert_eq!(kept, Removal::Kept);
         assert_eq!(methods(&server), ["GET"], "somebody began to need it");
-        assert!(writer.remove_finalizer(&source(kind), "u", || true).await.unwrap());
+        let removed = writer.remove_finalizer(&source(kind), "u", || true).await.unwrap();
+        assert_eq!(removed, Removal::Removed);
         assert_eq!(finalizers(&server.requests().pop().unwrap()), json!(["a", "b"]));
-        assert!(!writer.remove_finalizer(&source(kind), "other", || true).await.unwrap());
+        let absent = writer.remove_finalizer(&source(kind), "other", || true).await.unwrap();
+        assert_eq!(absent, Removal::Absent);
         assert_eq!(server.requests().len(), 4, "another object has the name: nothing is written");
     }
 }
@@ -101,6 +104,8 @@ async fn snapshots_that_cannot_be_written_are_used_unprotected_and_that_is_logge
     for _ in 0..3 {
         assert_eq!(writer.add_finalizer(&source, "u").await.unwrap(), None);
     }
+    let left = writer.remove_finalizer(&source, "u", || true).await.unwrap();
+    assert_eq!(left, Removal::Absent, "there is nothing to write");
     assert_eq!(log.text().matches("cannot be protected").count(), 1, "{}", log.text());
 }
 
