@@ -30,7 +30,14 @@ mod source;
 mod sweep;
 mod writer;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
@@ -117,7 +124,7 @@ struct Shared {
     /// Whether all claims have been listed once.
     listed: watch::Sender<bool>,
     /// Whether the workers run: the queues of a standby stay empty.
-    working: watch::Sender<bool>,
+    working: AtomicBool,
     metrics: Metrics,
     random: Arc<dyn Random>,
     clock: Arc<dyn Clock>,
@@ -144,7 +151,7 @@ impl Protection {
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),
             listed: watch::Sender::new(false),
-            working: watch::Sender::new(false),
+            working: AtomicBool::new(false),
             metrics,
             random,
             clock,
@@ -214,7 +221,7 @@ impl Protection {
     }
 
     fn enqueue(&self, sources: BTreeSet<NamedSource>) {
-        if !*self.0.working.borrow() {
+        if !self.0.working.load(Ordering::Relaxed) {
             return;
         }
         for source in sources {
@@ -238,7 +245,7 @@ impl Protection {
             _ = listed.wait_for(|listed| *listed) => {}
             () = ended.cancelled() => return,
         }
-        self.0.working.send_replace(true);
+        self.0.working.store(true, Ordering::Relaxed);
         // Earlier events were not enqueued.
         let due = self.0.holders.lock().all_due();
         self.enqueue(due);
