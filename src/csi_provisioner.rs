@@ -43,7 +43,7 @@ use tokio::time::Instant;
 pub use crate::flags::VolumeNaming;
 pub use attachments::Attachments;
 pub use ceph_rbd::CephRbd;
-use data_source::{Copyable, NotUsed};
+use data_source::Copyable;
 pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
 use persistent_volume::Requested;
@@ -85,7 +85,7 @@ use crate::{
         objects::{Claim, View as _, Volume},
     },
     migration::Migration,
-    source_protection::{NamedSource, Protection, Unprotected},
+    source_protection::{Protection, Unprotected},
 };
 
 /// How often the deletion of an unusable volume is tried at once, as in external-provisioner.
@@ -271,16 +271,7 @@ impl Checks<'_> {
 
     /// The source that the claim names.
     async fn source(self, request: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
-        let named = data_source::identify(&self.reads.client, self.settings, request).await;
-        named.map_err(|why| match why {
-            NotUsed::Failed(failure) => NotSent::Failed(failure.finished()),
-            NotUsed::LeftToPopulator { kind } => {
-                let reason = format!(
-                    "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
-                );
-                NotSent::Ignored { kind, reason }
-            }
-        })
+        data_source::identify(&self.reads.client, self.settings, request).await
     }
 
     /// Builds the request to the driver; also the translation, if the class is the in-tree plugin's.
@@ -408,8 +399,7 @@ impl CsiProvisioner {
         source: &Source,
     ) -> Result<(), Unprotected> {
         let uid = request.claim.uid();
-        let named = named_source(source);
-        match self.0.protection.protect(uid, &named, &source.uid).await {
+        match self.0.protection.protect(uid, &source.named, &source.uid).await {
             Err(Unprotected::Gone(_) | Unprotected::Terminating(_)) if request.source.is_some() => {
                 Ok(())
             }
@@ -635,14 +625,5 @@ impl Provisioner for CsiProvisioner {
         let affinity = volume.spec.node_affinity.as_ref();
         self.0.refresher.volume_deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
         Ok(())
-    }
-}
-
-/// The source as source protection names it.
-fn named_source(source: &Source) -> NamedSource {
-    NamedSource {
-        kind: source.kind,
-        namespace: source.namespace.clone(),
-        name: source.name.clone(),
     }
 }

@@ -72,11 +72,12 @@ pub(super) async fn prepare(
     request: &mut ProvisionRequest,
     named: Option<&Copyable>,
 ) -> Result<Prepared, NotSent> {
-    let mut prepared = draft(settings, request, named.map(|named| named.kind))
+    let mut prepared = draft(settings, request, named.map(|named| named.source.kind))
         .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
         let source =
-            data_source::resolve(&reads.client, settings, request, &prepared.size, named).await?;
+            data_source::resolve(&reads.client, settings, request, &prepared.size, &named.source)
+                .await?;
         prepared.request.volume_content_source = Some(data_source::content_source(&source));
         prepared.source = Some(source);
         prepared.access_revoked = named.access_revoked;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{CephRbd, ProvisionerSettings, VolumeNaming};
 use crate::{
     controller::{
-        model::source::{Source, SourceKind},
+        model::source::{NamedSource, Source, SourceKind},
         provisioner::ProvisionRequest,
     },
     csi::{
@@ -63,11 +63,7 @@ pub(super) fn request() -> ProvisionRequest {
 
 /// A snapshot as a source.
 pub(super) fn source() -> Source {
-    Source {
-        kind: SourceKind::Snapshot,
-        namespace: "shop".into(),
-        name: "snap".into(),
-        uid: "snap-uid".into(),
-        handle: "snap-handle".into(),
-    }
+    let named =
+        NamedSource { kind: SourceKind::Snapshot, namespace: "shop".into(), name: "snap".into() };
+    Source { named, uid: "snap-uid".into(), handle: "snap-handle".into() }
 }

@@ -4,17 +4,13 @@
 //! The provisioner finds and checks sources, and [`source_protection`](crate::source_protection)
 //! keeps them.
 
-pub use crate::source_protection::SourceKind;
+pub use crate::source_protection::{NamedSource, SourceKind};
 
 /// An object that a volume is made from, found and checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
-    /// Snapshot or claim.
-    pub kind: SourceKind,
-    /// The object's namespace: that of the claim, or another one that grants access.
-    pub namespace: String,
-    /// The object's name.
-    pub name: String,
+    /// The object by name. Its namespace is that of the claim, or another one that grants access.
+    pub named: NamedSource,
     /// The object's UID, as a later object of the same name is another source.
     pub uid: String,
     /// The driver's ID: the handle of the snapshot, or that of the claim's volume.

@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 
-use super::{Copyable, SourceQuery, bytes, status_text::ClaimStatusText};
+use super::{SourceQuery, bytes, status_text::ClaimStatusText};
 use crate::{
     controller::{
         dependencies::index::Dependency,
-        model::source::{Source, SourceKind},
+        model::source::{NamedSource, Source, SourceKind},
         provisioner::Failure,
     },
     kube::{
@@ -58,20 +58,20 @@ enum Unusable {
 /// # Errors
 /// Why this claim cannot be cloned.
 pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Source, Failure> {
-    let Copyable { namespace, name, .. } = query.named;
-    let dependencies = Dependency::object::<Claim>(Some(namespace), name);
+    let NamedSource { namespace, name, .. } = query.named;
+    let dependency = Dependency::object::<Claim>(Some(namespace), name);
     let source = match read_claim(client, query).await {
         Ok(source) => source,
         Err(error) => {
             return Err(
-                Failure::new(unread(query, &error)).unread(dependencies, error.is_not_found())
+                Failure::new(unread(query, &error)).unread(dependency, error.is_not_found())
             );
         }
     };
     let found = find_volume(client, query, &source).await;
     found.map_err(|unusable| {
         let is_lasting = !matches!(unusable, Unusable::BadVolume);
-        let failure = Failure::new(unusable).awaiting([dependencies.observed_as(&source.metadata)]);
+        let failure = Failure::new(unusable).awaiting([dependency.observed_as(&source.metadata)]);
         if is_lasting { failure.lasting() } else { failure }
     })
 }
@@ -85,13 +85,8 @@ async fn find_volume(
     let volume = read_volume(client, source).await?;
     let handle = check_volume(query, source, &volume)?;
     check_mode(&query.request.claim, &volume)?;
-    Ok(Source {
-        kind: SourceKind::Claim,
-        namespace: source.namespace().to_owned(),
-        name: source.name().to_owned(),
-        uid: source.uid().to_owned(),
-        handle: handle.into_owned(),
-    })
+    let (uid, handle) = (source.uid().to_owned(), handle.into_owned());
+    Ok(Source { named: query.named.clone(), uid, handle })
 }
 
 async fn read_claim(client: &Client, query: &SourceQuery<'_>) -> Result<CloneSource, ApiError> {
@@ -165,11 +160,8 @@ async fn read_volume(client: &Client, source: &CloneSource) -> Result<Volume, Un
     if volume.is_empty() {
         return Err(Unusable::NoVolumeName(source.name().to_owned()));
     }
-    let read = match Name::cluster(volume) {
-        Ok(name) => client.get::<Volume>(name).await,
-        Err(error) => Err(error.into()),
-    };
-    read.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}")))
+    let read = async { client.get::<Volume>(Name::cluster(volume)?).await };
+    read.await.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}")))
 }
 
 /// The handle of the source's volume, if it is ours and bound to the source. In-tree volumes that

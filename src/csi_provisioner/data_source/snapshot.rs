@@ -3,11 +3,11 @@
 //! Finds a VolumeSnapshot and its content and checks both, in external-provisioner's order and
 //! words. Both are read live at each attempt. Making snapshots ready belongs to the snapshotter.
 
-use super::{Copyable, SourceQuery, bytes};
+use super::{SourceQuery, bytes};
 use crate::{
     controller::{
         dependencies::index::Dependency,
-        model::source::{Source, SourceKind},
+        model::source::{NamedSource, Source, SourceKind},
         provisioner::Failure,
     },
     go_fmt::parse_bool,
@@ -66,30 +66,24 @@ enum Unusable {
 /// # Errors
 /// Why it cannot be restored for this claim.
 pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Source, Failure> {
-    let Copyable { namespace, name, .. } = query.named;
-    let dependencies = Dependency::object::<VolumeSnapshot>(Some(namespace), name);
-    let snapshot = read_snapshot(client, namespace, name).await.map_err(|unread| {
-        Failure::new(&unread).unread(dependencies.clone(), unread.is_missing())
-    })?;
-    let dependencies = dependencies.observed_as(&snapshot.metadata);
+    let NamedSource { namespace, name, .. } = query.named;
+    let dependency = Dependency::object::<VolumeSnapshot>(Some(namespace), name);
+    let snapshot = read_snapshot(client, namespace, name)
+        .await
+        .map_err(|unread| Failure::new(&unread).unread(dependency.clone(), unread.is_missing()))?;
+    let dependency = dependency.observed_as(&snapshot.metadata);
     let content = bound_content(&snapshot)
-        .map_err(|unusable| Failure::new(&unusable).awaiting([dependencies.clone()]).lasting())?;
+        .map_err(|unusable| Failure::new(&unusable).awaiting([dependency.clone()]).lasting())?;
     let usable = find_content(client, query, &snapshot, content).await;
     let handle = usable.map_err(|unusable| {
         let content = unusable.blames_content().then_some(content);
         let content = content.map(|name| Dependency::object::<VolumeSnapshotContent>(None, name));
         let failure =
-            Failure::new(&unusable).awaiting([dependencies.clone()].into_iter().chain(content));
+            Failure::new(&unusable).awaiting([dependency.clone()].into_iter().chain(content));
         let may_pass = matches!(unusable, Unusable::ContentUnread { .. });
         if may_pass { failure } else { failure.lasting() }
     })?;
-    Ok(Source {
-        kind: SourceKind::Snapshot,
-        namespace: snapshot.namespace().to_owned(),
-        name: snapshot.name().to_owned(),
-        uid: snapshot.uid().to_owned(),
-        handle,
-    })
+    Ok(Source { named: query.named.clone(), uid: snapshot.uid().to_owned(), handle })
 }
 
 async fn read_snapshot(
@@ -97,11 +91,8 @@ async fn read_snapshot(
     namespace: &str,
     name: &str,
 ) -> Result<VolumeSnapshot, Unusable> {
-    let read = match Name::namespaced(namespace, name) {
-        Ok(name) => client.get(name).await,
-        Err(error) => Err(error.into()),
-    };
-    read.map_err(|error| Unusable::Unread { name: name.to_owned(), error })
+    let read = async { client.get(Name::namespaced(namespace, name)?).await };
+    read.await.map_err(|error| Unusable::Unread { name: name.to_owned(), error })
 }
 
 /// The handle of the snapshot's content, after all checks.
@@ -111,11 +102,8 @@ async fn find_content(
     snapshot: &VolumeSnapshot,
     name: &str,
 ) -> Result<String, Unusable> {
-    let read = match Name::cluster(name) {
-        Ok(name) => client.get::<VolumeSnapshotContent>(name).await,
-        Err(error) => Err(error.into()),
-    };
-    let content = read.map_err(|error| {
+    let read = async { client.get::<VolumeSnapshotContent>(Name::cluster(name)?).await };
+    let content = read.await.map_err(|error| {
         let snapshot = snapshot.name().to_owned();
         let unusable = Unusable::ContentUnread { content: name.to_owned(), snapshot };
         tracing::warn!(%error, "{unusable}");

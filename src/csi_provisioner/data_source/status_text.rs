@@ -75,13 +75,13 @@ fn modification(status: &ModifyVolumeStatus) -> String {
 fn quantity(text: &str) -> String {
     let Ok(quantity) = Quantity::parse(text) else { return text.to_owned() };
     let kept = if text == "0" { text } else { quantity.verbatim().unwrap_or_default() };
-    let (number, power, format) = deps(text).unwrap_or_else(|| (quantity.value(), 0, "DecimalSI"));
+    let (number, power, format) = parts(text).unwrap_or_else(|| (quantity.value(), 0, "DecimalSI"));
     format!("{{{{{number} {power}}} {{<nil>}} {kept} {format}}}")
 }
 
 /// The parts of a whole number with a suffix, the usual form of sizes; other forms print their
 /// value.
-fn deps(text: &str) -> Option<(i64, u32, &'static str)> {
+fn parts(text: &str) -> Option<(i64, u32, &'static str)> {
     let (number, suffix) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let number: i64 = number.parse().ok()?;
     if let Some(power) = ["k", "M", "G", "T", "P", "E"].iter().position(|&s| s == suffix) {

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Copyable, NotUsed, Source, identify, resolve};
+use super::{Source, identify, resolve};
 use crate::{
     controller::{
         dependencies::index::Dependency,
-        provisioner::{Failure, ProvisionRequest},
+        provisioner::{Failure, NotSent, ProvisionRequest},
     },
     csi_provisioner::{
         ProvisionerSettings,
@@ -50,22 +50,22 @@ pub(super) async fn find_for(
     request: &ProvisionRequest,
 ) -> Result<Source, Failure> {
     let client = client(server);
-    let named: Copyable = match identify(&client, settings, request).await {
+    let named = match identify(&client, settings, request).await {
         Ok(named) => named.unwrap(),
-        Err(NotUsed::Failed(failure)) => return Err(failure),
-        Err(NotUsed::LeftToPopulator { kind }) => panic!("{kind} left to a populator"),
+        Err(NotSent::Failed(failure)) => return Err(failure),
+        Err(other) => panic!("{other:?}"),
     };
     let requested = request.claim.spec.resources.requests.storage.as_deref();
     let size = Quantity::parse(requested.unwrap_or("0")).unwrap();
-    resolve(&client, settings, request, &size, &named).await
+    resolve(&client, settings, request, &size, &named.source).await
 }
 
 /// The kinds of the failure's dependencies.
 pub(super) fn dependencies(failure: &Failure) -> Vec<String> {
-    let name = |dependencies: &Dependency| {
-        let place = dependencies.namespace.as_deref().map(|namespace| format!("{namespace}/"));
-        let name = dependencies.name.as_deref().unwrap_or("*");
-        format!("{} {}{name}", dependencies.kind.plural, place.unwrap_or_default())
+    let name = |dependency: &Dependency| {
+        let place = dependency.namespace.as_deref().map(|namespace| format!("{namespace}/"));
+        let name = dependency.name.as_deref().unwrap_or("*");
+        format!("{} {}{name}", dependency.kind.plural, place.unwrap_or_default())
     };
     failure.dependencies().iter().map(name).collect()
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    testing::{cluster, find_for, gated},
+    testing::{cluster, dependencies, find, find_for, gated},
     *,
 };
 use crate::{
@@ -15,11 +15,17 @@ async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, Stri
     let request = request(spec, &json!({}));
     let client = client(&cluster(vec![]));
     let named = identify(&client, &settings, &request).await.map_err(|why| match why {
-        NotUsed::Failed(failure) => failure.to_string(),
-        NotUsed::LeftToPopulator { kind } => format!("populator of {kind}"),
+        NotSent::Failed(failure) => {
+            assert!(failure.is_finished(), "as in external-provisioner: {failure}");
+            failure.to_string()
+        }
+        NotSent::Ignored { kind, .. } => format!("populator of {kind}"),
+        other => panic!("{other:?}"),
     });
-    named
-        .map(|named| named.map(|named| (named.kind, format!("{}/{}", named.namespace, named.name))))
+    named.map(|named| {
+        let NamedSource { kind, namespace, name } = named?.source;
+        Some((kind, format!("{namespace}/{name}")))
+    })
 }
 
 fn named(group: Option<&str>, kind: &str, name: &str) -> Value {
@@ -90,7 +96,10 @@ async fn a_source_namespace_needs_the_gate_even_where_it_is_the_claims_own() {
 
 #[test]
 fn the_content_source_matches_the_kind() {
-    let reported = |kind| content_source(&Source { kind, ..source() }).r#type.unwrap();
+    let reported = |kind| {
+        let named = NamedSource { kind, ..source().named };
+        content_source(&Source { named, ..source() }).r#type.unwrap()
+    };
     let snapshot = content::SnapshotSource { snapshot_id: "snap-handle".into() };
     assert_eq!(reported(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
     let volume = content::VolumeSource { volume_id: "snap-handle".into() };
@@ -167,4 +176,73 @@ async fn an_open_call_of_a_claim_that_lost_access_is_marked() {
         let named = identify(&client, &gated(), &open).await.unwrap().unwrap();
         assert_eq!(named.access_revoked, forfeited);
     }
+}
+
+const GRANTS: &str =
+    "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?limit=500";
+
+fn from(group: &str, kind: &str, namespace: &str) -> Value {
+    json!({"group": group, "kind": kind, "namespace": namespace})
+}
+
+fn to(group: &str, kind: &str, name: Option<&str>) -> Value {
+    json!({"group": group, "kind": kind, "name": name})
+}
+
+/// A claim of namespace shop whose source is in `namespace`.
+fn spec(namespace: &str) -> Value {
+    json!({"dataSourceRef": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": namespace}})
+}
+
+#[tokio::test]
+async fn the_grants_of_the_sources_namespace_are_read_and_no_others() {
+    let grant = json!({"spec": {
+        "from": [from("", "PersistentVolumeClaim", "shop")],
+        "to": [to("snapshot.storage.k8s.io", "VolumeSnapshot", None)],
+    }});
+    let server = cluster(vec![(GRANTS.into(), json!({"items": [{"spec": {}}, grant]}))]);
+    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
+    assert!(
+        reported.contains("error getting snapshot snap"),
+        "the grant was not enough: {reported}"
+    );
+    assert_eq!(server.requests()[0].url, GRANTS);
+}
+
+#[tokio::test]
+async fn without_a_grant_the_source_is_refused_and_not_read() {
+    let server = cluster(vec![(GRANTS.into(), json!({"items": []}))]);
+    let failure = find(&server, &spec("other")).await.unwrap_err();
+    assert_eq!(
+        failure.to_string(),
+        "accessing other/snap of VolumeSnapshot dataSource from shop/data isn't allowed"
+    );
+    assert_eq!(dependencies(&failure), ["referencegrants other/*"]);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn unreadable_grants_do_not_count() {
+    let server = cluster(vec![(GRANTS.into(), json!("you may not"))]);
+    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
+    assert_eq!(
+        reported,
+        "error getting ReferenceGrants in other namespace from api server: you may not"
+    );
+}
+
+#[tokio::test]
+async fn an_invalid_namespace_is_not_read() {
+    let server = cluster(vec![]);
+    let request = request(&json!({}), &json!({}));
+    let odd = GrantTarget {
+        group: SNAPSHOT_GROUP,
+        kind: "VolumeSnapshot",
+        namespace: "../kube-system",
+        name: "snap",
+    };
+    let refusal = access_revoked(&client(&server), &request, &odd).await.unwrap_err();
+    let reported = refusal.to_string();
+    assert!(reported.starts_with("accessing ../kube-system/snap"), "{reported}");
+    assert_eq!(server.requests().len(), 0);
 }

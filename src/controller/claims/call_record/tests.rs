@@ -4,7 +4,7 @@ use crate::controller::{
         index::Interest,
         state::{Demand, OpenCall},
     },
-    model::source::{Source, SourceKind},
+    model::source::{NamedSource, Source, SourceKind},
 };
 use Demand::{Wanted, Withdrawn};
 
@@ -122,13 +122,9 @@ fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
 
 #[test]
 fn a_call_with_a_source_is_given_up_even_without_a_record() {
-    let source = Source {
-        kind: SourceKind::Claim,
-        namespace: "ns".into(),
-        name: "source".into(),
-        uid: "u".into(),
-        handle: "h".into(),
-    };
+    let named =
+        NamedSource { kind: SourceKind::Claim, namespace: "ns".into(), name: "source".into() };
+    let source = Source { named, uid: "u".into(), handle: "h".into() };
     let request = ProvisionRequest { source: Some(source), ..request() };
     for (open, unknown, overdue, expected) in [
         (true, true, true, Due::GiveUp),

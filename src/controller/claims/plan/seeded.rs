@@ -4,7 +4,7 @@ use super::{ProvisionRequest, Record};
 use crate::{
     controller::{
         claims::record_status::RECORD,
-        model::source::{Source, SourceKind},
+        model::source::{NamedSource, Source, SourceKind},
     },
     kube::objects::View as _,
     mutations::{Mutation, is_on},
@@ -29,11 +29,6 @@ fn source(request: &ProvisionRequest) -> Option<Source> {
         "snapshot" => SourceKind::Snapshot,
         _ => SourceKind::Claim,
     };
-    Some(Source {
-        kind,
-        namespace: text("namespace")?,
-        name: text("name")?,
-        uid: text("uid")?,
-        handle: text("handle")?,
-    })
+    let named = NamedSource { kind, namespace: text("namespace")?, name: text("name")? };
+    Some(Source { named, uid: text("uid")?, handle: text("handle")? })
 }

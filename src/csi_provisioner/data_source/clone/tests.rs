@@ -56,13 +56,9 @@ async fn refusal(source: &Value, volume: &Value, claim: &Value) -> String {
 #[tokio::test]
 async fn a_good_claim_is_cloned_by_its_volumes_handle() {
     let found = found(&json!({}), &json!({}), &json!({})).await.unwrap();
-    let expected = Source {
-        kind: SourceKind::Claim,
-        namespace: "shop".into(),
-        name: "origin".into(),
-        uid: "origin-uid".into(),
-        handle: "handle".into(),
-    };
+    let named =
+        NamedSource { kind: SourceKind::Claim, namespace: "shop".into(), name: "origin".into() };
+    let expected = Source { named, uid: "origin-uid".into(), handle: "handle".into() };
     assert_eq!(found, expected);
 }
 

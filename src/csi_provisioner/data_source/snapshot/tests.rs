@@ -52,13 +52,9 @@ async fn refusal(snapshot: &Value, content: &Value, claim: &Value) -> String {
 #[tokio::test]
 async fn a_good_snapshot_is_restored_by_its_handle() {
     let source = found(&json!({}), &json!({}), &json!({})).await.unwrap();
-    let expected = Source {
-        kind: SourceKind::Snapshot,
-        namespace: "shop".into(),
-        name: "snap".into(),
-        uid: "snap-uid".into(),
-        handle: "handle".into(),
-    };
+    let named =
+        NamedSource { kind: SourceKind::Snapshot, namespace: "shop".into(), name: "snap".into() };
+    let expected = Source { named, uid: "snap-uid".into(), handle: "handle".into() };
     assert_eq!(source, expected);
 }
 
