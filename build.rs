@@ -1,5 +1,5 @@
-//! Turns `proto/csi.proto` into the client code that `src/csi` includes, and lists the fields
-//! that the CSI spec marks secret, so that no log line can print them.
+//! Turns `proto/csi.proto` into the messages that `src/csi` includes, and lists the fields that
+//! the CSI spec marks secret, so that no log line can print them.
 
 use std::{env, error::Error, fmt::Write as _, fs, path::PathBuf};
 
@@ -13,9 +13,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = compiler.file_descriptor_set();
 
     tonic_prost_build::configure()
+        // Calls are made by their methods' paths (src/csi/calls.rs).
+        .build_client(false)
         .build_server(false)
-        // The clients call over a link of our own (src/csi/link.rs), not over tonic's channel.
-        .build_transport(false)
         // Sorted maps: the same request has the same bytes, whatever the hasher's seed.
         .btree_map(".")
         // Comments of a .proto would be read as doctests.

@@ -6,8 +6,11 @@
 
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
+use http::uri::{PathAndQuery, Uri};
+use prost::Message;
 use tokio::time::{Instant, timeout};
-use tonic::Code;
+use tonic::{Code, client::Grpc};
+use tonic_prost::ProstCodec;
 
 use super::{
     link::Link,
@@ -39,9 +42,7 @@ pub(super) struct Calls {
 pub type Migrates = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The `:authority` of every request: grpc-go's for unix sockets.
-pub(super) fn origin() -> http::Uri {
-    http::Uri::from_static("http://localhost")
-}
+const ORIGIN: &str = "http://localhost";
 
 impl Calls {
     /// Returns calls that are counted under the driver's name, and with the label `migrated` if the
@@ -73,43 +74,39 @@ impl Calls {
 
     /// Makes a call that changes something, or is expensive for the driver. Checks the gate right
     /// before sending, and cancels the call when the gate closes.
-    pub(super) async fn gated<Q, A, F>(
+    pub(super) async fn gated<Q, A>(
         &self,
         method: &'static str,
         link: Result<Link, CallError>,
         request: Q,
-        send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
-        Q: Debug,
-        A: Debug,
-        F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+        Q: Message + Debug + 'static,
+        A: Message + Debug + Default + 'static,
     {
         // A call that is not begun is neither logged nor counted.
         self.gate.check().map_err(|error| gate_error(error, &CallTrace::default()))?;
         self.instrumented(method, request, |request| async {
             let trace = CallTrace::default();
             // Boxed, because the large future would otherwise be moved twice.
-            let exchange = Box::pin(self.exchange(link, trace.clone(), request, send));
+            let exchange = Box::pin(self.exchange(method, link, trace.clone(), request));
             self.gate.through(exchange).await.map_err(|error| gate_error(error, &trace))?
         })
         .await
     }
 
-    /// Makes a call over `link`; `send` passes the request to the generated client.
-    pub(super) async fn call<Q, A, F>(
+    /// Makes a call over `link`.
+    pub(super) async fn call<Q, A>(
         &self,
         method: &'static str,
         link: Result<Link, CallError>,
         request: Q,
-        send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
-        Q: Debug,
-        A: Debug,
-        F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+        Q: Message + Debug + 'static,
+        A: Message + Debug + Default + 'static,
     {
-        let exchange = |request| self.exchange(link, CallTrace::default(), request, send);
+        let exchange = |request| self.exchange(method, link, CallTrace::default(), request);
         self.instrumented(method, request, exchange).await
     }
 
@@ -139,27 +136,43 @@ impl Calls {
         answer
     }
 
-    async fn exchange<Q, A, F>(
+    async fn exchange<Q, A>(
         &self,
+        method: &'static str,
         link: Result<Link, CallError>,
         trace: CallTrace,
         request: Q,
-        send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
-        F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+        Q: Message + 'static,
+        A: Message + Default + 'static,
     {
         let wire = Wire { link: link?, trace: trace.clone() };
         let mut request = tonic::Request::new(request);
         // For the driver; this side enforces the deadline itself.
         request.set_timeout(self.timeout);
-        let error = match timeout(self.timeout, send(wire, request)).await {
+        let error = match timeout(self.timeout, send(wire, method, request)).await {
             Ok(Ok(response)) => return Ok(response.into_inner()),
             Ok(Err(status)) => CallError::from_status(&status, trace.end()),
             Err(_) => CallError::deadline(),
         };
         Err(with_sent_state(error, &trace))
     }
+}
+
+/// Sends the request over `wire`, and receives the response.
+async fn send<Q, A>(
+    wire: Wire,
+    method: &'static str,
+    request: tonic::Request<Q>,
+) -> Result<tonic::Response<A>, tonic::Status>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let mut client = Grpc::with_origin(wire, Uri::from_static(ORIGIN));
+    client.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
+    client.unary(request, PathAndQuery::from_static(method), ProstCodec::default()).await
 }
 
 /// Marks the error as unsent if the request was not sent.

@@ -8,12 +8,12 @@ use tonic::Code;
 
 use super::{
     Address, Connector,
-    calls::{Calls, Migrates, origin},
+    calls::{Calls, Migrates},
     identity::{self, Capabilities, NodeInfo},
     link::{Dialer, Link, LogThrottle},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
-        GetCapacityRequest, GetCapacityResponse, controller_client::ControllerClient,
+        GetCapacityRequest, GetCapacityResponse,
     },
     status::CallError,
 };
@@ -244,11 +244,8 @@ impl Driver {
         request: CreateVolumeRequest,
         migrated: bool,
     ) -> Result<CreateVolumeResponse, CallError> {
-        let send = |wire, request| async {
-            ControllerClient::with_origin(wire, origin()).create_volume(request).await
-        };
         let calls = self.0.calls.for_migrated(migrated);
-        calls.gated(CREATE_VOLUME, connection.0, request, send).await
+        calls.gated(CREATE_VOLUME, connection.0, request).await
     }
 
     /// Calls `DeleteVolume`. `migrated`: for an in-tree volume. Sent only while the gate is open.
@@ -281,10 +278,7 @@ impl Driver {
         calls: Calls,
         request: DeleteVolumeRequest,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        let send = |wire, request| async {
-            ControllerClient::with_origin(wire, origin()).delete_volume(request).await
-        };
-        calls.gated(DELETE_VOLUME, self.link(), request, send).await
+        calls.gated(DELETE_VOLUME, self.link(), request).await
     }
 
     /// Calls `GetCapacity`. Sent only while the gate is open.
@@ -295,10 +289,7 @@ impl Driver {
         &self,
         request: GetCapacityRequest,
     ) -> Result<GetCapacityResponse, CallError> {
-        let send = |wire, request| async {
-            ControllerClient::with_origin(wire, origin()).get_capacity(request).await
-        };
-        self.0.calls.gated("/csi.v1.Controller/GetCapacity", self.link(), request, send).await
+        self.0.calls.gated("/csi.v1.Controller/GetCapacity", self.link(), request).await
     }
 
     /// Keeps the connection up. After a loss, also of an idle connection, it reconnects, waits

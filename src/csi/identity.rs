@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    calls::{Calls, origin},
+    calls::Calls,
     link::Link,
     proto::{
-        self, ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest, GetPluginInfoRequest,
-        NodeGetInfoRequest, ProbeRequest, controller_client::ControllerClient,
-        controller_service_capability, identity_client::IdentityClient, node_client::NodeClient,
-        plugin_capability,
+        self, ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse,
+        GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
+        GetPluginInfoResponse, NodeGetInfoRequest, NodeGetInfoResponse, ProbeRequest,
+        ProbeResponse, controller_service_capability, plugin_capability,
     },
     status::CallError,
 };
@@ -58,23 +58,17 @@ pub struct NodeInfo {
 
 /// Calls `Probe`. A driver that does not set `ready` is ready.
 pub(super) async fn probe(calls: &Calls, link: &Link) -> Result<bool, CallError> {
-    let answer = calls.call(
-        "/csi.v1.Identity/Probe",
-        Ok(link.clone()),
-        ProbeRequest {},
-        |wire, request| async { IdentityClient::with_origin(wire, origin()).probe(request).await },
-    );
-    Ok(answer.await?.ready.unwrap_or(true))
+    const METHOD: &str = "/csi.v1.Identity/Probe";
+    let answer: ProbeResponse = calls.call(METHOD, Ok(link.clone()), ProbeRequest {}).await?;
+    Ok(answer.ready.unwrap_or(true))
 }
 
 /// Calls `GetPluginInfo` and returns the name, which may be empty.
 pub(super) async fn name(calls: &Calls, link: &Link) -> Result<String, CallError> {
     const METHOD: &str = "/csi.v1.Identity/GetPluginInfo";
-    let answer =
-        calls.call(METHOD, Ok(link.clone()), GetPluginInfoRequest {}, |wire, request| async {
-            IdentityClient::with_origin(wire, origin()).get_plugin_info(request).await
-        });
-    Ok(answer.await?.name)
+    let answer: GetPluginInfoResponse =
+        calls.call(METHOD, Ok(link.clone()), GetPluginInfoRequest {}).await?;
+    Ok(answer.name)
 }
 
 /// Reads the capabilities. The controller's are read only if the driver has a controller service.
@@ -88,15 +82,10 @@ pub(super) async fn capabilities(calls: &Calls, link: &Link) -> Result<Capabilit
 
 /// Calls `NodeGetInfo`.
 pub(super) async fn node_info(calls: &Calls, link: &Link) -> Result<NodeInfo, CallError> {
-    let answer = calls.call(
-        "/csi.v1.Node/NodeGetInfo",
-        Ok(link.clone()),
-        NodeGetInfoRequest {},
-        |wire, request| async {
-            NodeClient::with_origin(wire, origin()).node_get_info(request).await
-        },
-    );
-    let topology = answer.await?.accessible_topology.map(|topology| topology.segments);
+    const METHOD: &str = "/csi.v1.Node/NodeGetInfo";
+    let answer: NodeGetInfoResponse =
+        calls.call(METHOD, Ok(link.clone()), NodeGetInfoRequest {}).await?;
+    let topology = answer.accessible_topology.map(|topology| topology.segments);
     Ok(NodeInfo { topology })
 }
 
@@ -105,16 +94,10 @@ async fn plugin_capabilities(
     link: &Link,
 ) -> Result<BTreeSet<plugin_capability::service::Type>, CallError> {
     const METHOD: &str = "/csi.v1.Identity/GetPluginCapabilities";
-    let answer = calls.call(
-        METHOD,
-        Ok(link.clone()),
-        GetPluginCapabilitiesRequest {},
-        |wire, request| async {
-            IdentityClient::with_origin(wire, origin()).get_plugin_capabilities(request).await
-        },
-    );
+    let answer: GetPluginCapabilitiesResponse =
+        calls.call(METHOD, Ok(link.clone()), GetPluginCapabilitiesRequest {}).await?;
     let services =
-        answer.await?.capabilities.into_iter().filter_map(|capability| match capability.r#type {
+        answer.capabilities.into_iter().filter_map(|capability| match capability.r#type {
             // Ignore capabilities that are newer than this program.
             Some(plugin_capability::Type::Service(service)) => service.r#type.try_into().ok(),
             _ => None,
@@ -127,15 +110,9 @@ async fn controller_capabilities(
     link: &Link,
 ) -> Result<BTreeSet<controller_service_capability::rpc::Type>, CallError> {
     const METHOD: &str = "/csi.v1.Controller/ControllerGetCapabilities";
-    let answer = calls.call(
-        METHOD,
-        Ok(link.clone()),
-        ControllerGetCapabilitiesRequest {},
-        |wire, request| async {
-            ControllerClient::with_origin(wire, origin()).controller_get_capabilities(request).await
-        },
-    );
-    let rpcs = answer.await?.capabilities.into_iter().filter_map(|capability| {
+    let answer: ControllerGetCapabilitiesResponse =
+        calls.call(METHOD, Ok(link.clone()), ControllerGetCapabilitiesRequest {}).await?;
+    let rpcs = answer.capabilities.into_iter().filter_map(|capability| {
         let proto::controller_service_capability::Type::Rpc(rpc) = capability.r#type?;
         rpc.r#type.try_into().ok()
     });

@@ -1,4 +1,4 @@
-//! The messages and client code that `build.rs` generates from `proto/csi.proto`.
+//! The messages that `build.rs` generates from `proto/csi.proto`.
 #![allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub)] // generated
 
 tonic::include_proto!("csi.v1");

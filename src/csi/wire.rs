@@ -111,7 +111,7 @@ fn leading_hex(text: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The service through which the generated client sends one call.
+/// The service through which tonic sends one call.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub(super) link: Link,
