@@ -84,44 +84,8 @@ impl ConnectError {
 /// After a lost connection another driver answered, or the same one with other capabilities or
 /// another topology. Decisions rely on the old ones, so the process must end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConnectionEnded {
-    /// The name changed.
-    #[error(
-        "after a lost connection the CSI driver at {address} has another name: {is} instead of {was}"
-    )]
-    OtherName {
-        /// The driver's address.
-        address: String,
-        /// The name at start.
-        was: String,
-        /// The name now.
-        is: String,
-    },
-    /// The capabilities changed.
-    #[error(
-        "after a lost connection CSI driver {name} has other capabilities: {is:?} instead of {was:?}"
-    )]
-    OtherCapabilities {
-        /// The driver's name.
-        name: String,
-        /// The capabilities at start.
-        was: Box<Capabilities>,
-        /// The capabilities now.
-        is: Box<Capabilities>,
-    },
-    /// The node's topology changed.
-    #[error(
-        "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {was:?}"
-    )]
-    OtherNode {
-        /// The driver's name.
-        name: String,
-        /// The node at start.
-        was: Box<NodeInfo>,
-        /// The node now.
-        is: Box<NodeInfo>,
-    },
-}
+#[error("{0}")]
+pub struct ConnectionEnded(String);
 
 /// A driver that was ready. Clones are the same driver.
 #[derive(Clone)]
@@ -150,7 +114,9 @@ struct Shared {
     dialer: Dialer,
     /// Whether `NodeGetInfo` is called.
     node_info_required: bool,
-    state: Mutex<State>,
+    /// The link that calls are sent over. While there is none they fail at once, and
+    /// [`Driver::watch`] reconnects.
+    link: Mutex<Option<Link>>,
 }
 
 /// What identifies a driver.
@@ -160,14 +126,6 @@ struct Identity {
     capabilities: Capabilities,
     /// The driver's node; empty unless `NodeGetInfo` is called.
     node: NodeInfo,
-}
-
-/// The state of the connection.
-enum State {
-    /// Calls are sent over this link.
-    Up(Link),
-    /// Calls fail at once; `Driver::watch` reconnects.
-    Down,
 }
 
 impl Driver {
@@ -197,8 +155,8 @@ impl Driver {
         let (link, identity) = identify(&dialer, &calls, link, node_info_required).await?;
         tracing::info!(driver = identity.name, "Detected CSI driver");
         let calls = calls.for_driver(&identity.name);
-        let state = Mutex::new(State::Up(link));
-        Ok(Self(Arc::new(Shared { identity, calls, dialer, node_info_required, state })))
+        let link = Mutex::new(Some(link));
+        Ok(Self(Arc::new(Shared { identity, calls, dialer, node_info_required, link })))
     }
 
     /// The driver's name.
@@ -300,17 +258,17 @@ impl Driver {
         loop {
             if let Ok(link) = self.link() {
                 link.lost().await;
-                *self.0.state.lock() = State::Down;
+                *self.0.link.lock() = None;
                 tracing::error!(address = %self.0.dialer.address, "Lost connection");
                 // Limits the rate for a driver that keeps crashing.
                 sleep_until(up + PROBE_INTERVAL).await;
             }
             let (link, identity) = self.reconnect().await;
-            if let Some(ended) = self.0.compare(identity) {
+            if let Some(ended) = self.0.compare(&identity) {
                 return ended;
             }
             tracing::info!(address = %self.0.dialer.address, "Connected to the CSI driver again");
-            *self.0.state.lock() = State::Up(link);
+            *self.0.link.lock() = Some(link);
             up = Instant::now();
         }
     }
@@ -334,34 +292,36 @@ impl Driver {
     }
 
     fn link(&self) -> Result<Link, CallError> {
-        match &*self.0.state.lock() {
-            State::Up(link) => Ok(link.clone()),
-            State::Down => Err(CallError::unavailable("not connected to the CSI driver").unsent()),
-        }
+        let link = self.0.link.lock().clone();
+        link.ok_or_else(|| CallError::unavailable("not connected to the CSI driver").unsent())
     }
 }
 
 impl Shared {
     /// Returns the difference if the driver that answers now is not the one that was found at
     /// start.
-    fn compare(&self, found: Identity) -> Option<ConnectionEnded> {
+    fn compare(&self, found: &Identity) -> Option<ConnectionEnded> {
         let Identity { name, capabilities, node } = &self.identity;
-        if found.name != *name {
-            let address = self.dialer.address.to_string();
-            return Some(ConnectionEnded::OtherName { address, was: name.clone(), is: found.name });
-        }
-        if found.capabilities != *capabilities {
-            return Some(ConnectionEnded::OtherCapabilities {
-                name: name.clone(),
-                was: Box::new(capabilities.clone()),
-                is: Box::new(found.capabilities),
-            });
-        }
-        (found.node != *node).then(|| ConnectionEnded::OtherNode {
-            name: name.clone(),
-            was: Box::new(node.clone()),
-            is: Box::new(found.node),
-        })
+        let difference = if found.name != *name {
+            let address = &self.dialer.address;
+            format!(
+                "after a lost connection the CSI driver at {address} has another name: {} instead of {name}",
+                found.name
+            )
+        } else if found.capabilities != *capabilities {
+            let is = &found.capabilities;
+            format!(
+                "after a lost connection CSI driver {name} has other capabilities: {is:?} instead of {capabilities:?}"
+            )
+        } else if found.node != *node {
+            let is = &found.node;
+            format!(
+                "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {node:?}"
+            )
+        } else {
+            return None;
+        };
+        Some(ConnectionEnded(difference))
     }
 }
 
