@@ -11,8 +11,6 @@
 mod clone;
 mod snapshot;
 mod status_text;
-#[cfg(test)]
-mod testing;
 
 use super::ProvisionerSettings;
 use crate::{
@@ -204,5 +202,7 @@ pub(super) fn content_source(source: &Source) -> VolumeContentSource {
     VolumeContentSource { r#type: Some(content) }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
