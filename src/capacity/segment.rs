@@ -45,11 +45,7 @@ impl Segment {
 
     /// The segment of a node; `None` if it lacks the label of a key.
     fn of_node(keys: &Keys, labels: &Labels) -> Option<Self> {
-        let label = |key: &str| Some((key.to_owned(), labels.get(key)?.to_owned()));
-        keys.iter()
-            .map(label)
-            .collect::<Option<BTreeMap<_, _>>>()
-            .map(|labels| Self(Arc::new(labels)))
+        keys.values(|key| labels.get(key)).map(|labels| Self(Arc::new(labels)))
     }
 
     /// The segments that a volume's node affinity names. A term in another form than this program

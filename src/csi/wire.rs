@@ -16,6 +16,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use percent_encoding::percent_decode;
 use tonic::Code;
 
 use super::link::{Link, MAX_HEADERS};
@@ -94,21 +95,7 @@ fn status_of(headers: &HeaderMap) -> Option<End> {
 
 /// Decodes gRPC's percent-encoding; invalid sequences stay unchanged.
 fn percent_decoded(text: &[u8]) -> String {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, tail)) = rest.split_first() {
-        let byte = if first == b'%' { leading_hex(tail) } else { None };
-        decoded.push(byte.unwrap_or(first));
-        rest = if byte.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
-}
-
-/// The byte that the first two hexadecimal digits encode.
-fn leading_hex(text: &[u8]) -> Option<u8> {
-    // from_str_radix accepts a sign, too.
-    let digits = text.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    percent_decode(text).decode_utf8_lossy().into_owned()
 }
 
 /// The service through which tonic sends one call.

@@ -1,6 +1,10 @@
 //! Topology keys of the driver, and a node's labels for them.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 /// The topology keys of the driver on a node, in its order. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +23,14 @@ impl Keys {
     /// Whether the driver has no topology.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The values of the keys by `label`; `None` if one is missing.
+    pub fn values<'a>(
+        &self,
+        label: impl Fn(&str) -> Option<&'a str>,
+    ) -> Option<BTreeMap<String, String>> {
+        self.iter().map(|key| Some((key.to_owned(), label(key)?.to_owned()))).collect()
     }
 
     /// Whether all of them are in `set`.

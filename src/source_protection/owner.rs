@@ -41,7 +41,7 @@ async fn driver_of_claim(
     uid: &str,
 ) -> Result<Option<String>, ApiError> {
     let name = Name::namespaced(&source.namespace, &source.name)?;
-    let claim = found(client.get::<Claim>(name).await)?;
+    let claim = client.get_opt::<Claim>(name).await?;
     let volume = claim.and_then(|claim| claim.spec.volume_name).unwrap_or_default();
     let volume = read_cluster_object::<Volume>(client, &volume).await?;
     Ok(volume.and_then(|volume| driver_of_volume(volume, uid)))
@@ -59,7 +59,7 @@ async fn driver_of_snapshot(
     uid: &str,
 ) -> Result<Option<String>, ApiError> {
     let name = Name::namespaced(&source.namespace, &source.name)?;
-    let snapshot = found(client.get::<VolumeSnapshot>(name).await)?;
+    let snapshot = client.get_opt::<VolumeSnapshot>(name).await?;
     let content = snapshot.and_then(|it| it.status.bound_volume_snapshot_content_name);
     let content = read_cluster_object(client, &content.unwrap_or_default()).await?;
     Ok(content.and_then(|content| driver_of_content(content, uid)))
@@ -75,15 +75,7 @@ fn driver_of_content(content: VolumeSnapshotContent, uid: &str) -> Option<String
 async fn read_cluster_object<V: View>(client: &Client, name: &str) -> Result<Option<V>, ApiError> {
     // No object has an invalid name.
     let Ok(name) = Name::cluster(name) else { return Ok(None) };
-    found(client.get(name).await)
-}
-
-fn found<V>(read: Result<V, ApiError>) -> Result<Option<V>, ApiError> {
-    match read {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
+    client.get_opt(name).await
 }
 
 #[cfg(test)]

@@ -8,13 +8,10 @@
 use std::fmt;
 
 use super::grants::GrantTarget;
-use crate::kube::objects::{Claim, ObjectReference, View as _};
+use crate::kube::objects::{Claim, MAX_NAME, ObjectReference, View as _};
 
 /// The API group of snapshots.
 pub const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
-
-/// The maximum length of an object's name, in bytes.
-const MAX_NAME_LENGTH: usize = 253;
 
 /// The maximum length of a namespace's name, in bytes.
 const MAX_NAMESPACE_LENGTH: usize = 63;
@@ -150,7 +147,7 @@ impl NamedSource {
 
 /// Whether an object can have this name. Users can write longer names into a claim.
 fn can_exist(namespace: &str, name: &str) -> bool {
-    namespace.len() <= MAX_NAMESPACE_LENGTH && name.len() <= MAX_NAME_LENGTH
+    namespace.len() <= MAX_NAMESPACE_LENGTH && name.len() <= MAX_NAME
 }
 
 impl fmt::Display for NamedSource {

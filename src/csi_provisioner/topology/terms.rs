@@ -20,17 +20,9 @@ pub(super) fn is_subset(part: &Segments, whole: &Segments) -> bool {
     part.iter().all(|(key, value)| whole.get(key) == Some(value))
 }
 
-/// The values of `keys` in labels; `None` if one is missing.
-pub(super) fn of_labels<'a>(
-    keys: &Keys,
-    label: impl Fn(&str) -> Option<&'a str>,
-) -> Option<Segments> {
-    keys.iter().map(|key| Some((key.to_owned(), label(key)?.to_owned()))).collect()
-}
-
 /// All combinations of labels that have all `keys`, as terms.
 pub(super) fn of_nodes(keys: &Keys, labels: &[Labels]) -> Vec<Segments> {
-    labels.iter().filter_map(|labels| of_labels(keys, |key| labels.get(key))).collect()
+    labels.iter().filter_map(|labels| keys.values(|key| labels.get(key))).collect()
 }
 
 /// The terms that a class allows: for each alternative, all combinations of values, in
