@@ -127,7 +127,7 @@ impl CapacityIndex {
         pairs.into_iter().map(Key::Query).collect()
     }
 
-    /// Drops the pairs that match `gone`; returns keys that delete their objects.
+    /// Drops the pairs that match `is_gone`; returns keys that delete their objects.
     fn remove_pairs(&mut self, is_gone: impl Fn(&Pair) -> bool) -> Vec<Key> {
         self.new.retain(|pair| !is_gone(pair));
         self.written.retain(|pair, _| !is_gone(pair));

@@ -64,9 +64,9 @@ fn manager_on(node: &str) -> String {
     if whole.len() <= LABEL_LENGTH {
         return whole;
     }
-    let sizes = LABEL_LENGTH.saturating_sub(HASH_LENGTH + node.len());
-    match MANAGER.get(..sizes) {
-        Some(prefix) if sizes > 0 => format!("{prefix}-{:08x}-{node}", fnv1a_32(MANAGER)),
+    let kept = LABEL_LENGTH.saturating_sub(HASH_LENGTH + node.len());
+    match MANAGER.get(..kept) {
+        Some(prefix) if kept > 0 => format!("{prefix}-{:08x}-{node}", fnv1a_32(MANAGER)),
         _ => format!("{MANAGER}-{:08x}", fnv1a_32(&whole)),
     }
 }

@@ -143,7 +143,7 @@ pub(super) fn body(
     object
 }
 
-/// The fields of an object that must change; `None` where a field is correct.
+/// The sizes and the owner references that an object must have, where one of them differs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Correction {
     pub(super) sizes: Sizes,

@@ -72,7 +72,7 @@ pub async fn find_owner(
     }
 }
 
-/// Decides the step from the object `at` with `left` levels left.
+/// Decides the step from the object `current` with `left` levels left.
 fn step(
     current: &OwnerReference,
     namespace: &str,

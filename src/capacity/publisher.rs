@@ -394,8 +394,8 @@ impl Inner {
         };
         let sizes = self.get_capacity(pair, &class).await?;
         // The object may have changed during the call.
-        let standing = self.index.lock().state(pair);
-        match standing {
+        let state = self.index.lock().state(pair);
+        match state {
             PairState::Unwanted => return Ok(()),
             PairState::Absent(_) => self.create(pair, sizes).await?,
             PairState::Published(_, object) => self.correct(pair, &object, sizes).await?,

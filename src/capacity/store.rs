@@ -164,12 +164,12 @@ impl Store {
         tasks: &Tasks,
         random: Arc<dyn Random>,
         metrics: &Metrics,
-        observe: impl FnMut(InformerEvent<AnyVersion>) + Send + 'static,
+        on_event: impl FnMut(InformerEvent<AnyVersion>) + Send + 'static,
     ) {
         let scope = self.scope.clone().labelled(&self.names.selector());
         by_version!(self.version, V => {
-            let reflector = Informer::<V>::new(&self.client, scope, random, metrics);
-            tasks.spawn_critical("watch of CSIStorageCapacities", reflector.run(adapt(observe)));
+            let informer = Informer::<V>::new(&self.client, scope, random, metrics);
+            tasks.spawn_critical("watch of CSIStorageCapacities", informer.run(adapt(on_event)));
         });
     }
 }
@@ -180,7 +180,7 @@ fn into_object(object: impl Into<AnyVersion>) -> Object {
 
 /// Adapts an event handler to one version.
 fn adapt<V: View + Into<AnyVersion>>(
-    mut observe: impl FnMut(InformerEvent<AnyVersion>) + Send,
+    mut on_event: impl FnMut(InformerEvent<AnyVersion>) + Send,
 ) -> impl EventHandler<V> {
-    move |event: InformerEvent<V>| observe(event.map(Into::into))
+    move |event: InformerEvent<V>| on_event(event.map(Into::into))
 }
