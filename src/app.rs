@@ -206,10 +206,9 @@ impl<'a> Program<'a> {
         let publisher = capacity::publisher(&base, &nodes).await?;
         let recorder = base.recorder();
         let classes = Classes::default();
-        let refresher = publisher.as_ref().map(|publisher| {
+        if let Some(publisher) = &publisher {
             capacity::report_class_changes(&classes, publisher);
-            publisher.refresher()
-        });
+        }
         let facts = driver_facts(flags, &base.driver, env, base.attributes_classes);
         let settings = provisioner_settings(flags, facts);
         let attachments = base.attachments();
@@ -224,7 +223,7 @@ impl<'a> Program<'a> {
             classes: classes.clone(),
             attachments: attachments.clone(),
             topology,
-            refresher: refresher.unwrap_or_default(),
+            capacity: publisher.clone(),
             node: node_deployment(flags, &base.driver, base.random(), &base.metrics),
             protection: protection.clone(),
             events: ClaimEvents::new(recorder.from(EVENT_COMPONENT)),

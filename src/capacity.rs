@@ -4,7 +4,7 @@
 //! desired and the existing objects and derives the difference (pure). `publisher` calls
 //! GetCapacity and writes, through `store` in the API version that the server serves. `object`
 //! holds the content of an object, `names` its name and labels, [`owner`] finds its owner, and
-//! [`Refresher`] triggers updates between two polls.
+//! `refresh` triggers updates between two polls.
 //!
 //! Guarantees: one object per class and segment, whichever process publishes and whichever response
 //! was lost; objects of others are never modified; nothing is written before all inputs have been
@@ -23,21 +23,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 pub use self::{
     publisher::{Publisher, PublisherDeps, PublisherSettings},
-    refresh::Refresher,
     segment::Segment,
     store::Version,
 };
-use crate::kube::{ApiError, BadName, Client, Scope};
-
-/// Where the objects go, as flags and environment configure it.
-#[derive(Debug, Clone, Copy)]
-pub struct DestinationConfig<'a> {
-    /// The namespace of the objects and of this pod; empty if the environment does not set it.
-    pub namespace: &'a str,
-    /// The name of this pod (empty if the environment does not set it) and the number of ownership
-    /// levels above it. `None`: the objects have no owner.
-    pub owner: Option<(&'a str, u32)>,
-}
+use crate::{
+    flags::{self, Owner},
+    kube::{ApiError, BadName, Client, Scope},
+};
 
 /// Where the objects go, resolved against the API server.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,16 +73,18 @@ impl Destination {
     /// capabilities.
     pub async fn find(
         client: &Client,
-        config: DestinationConfig<'_>,
+        flags: &flags::Capacity,
     ) -> Result<Option<Self>, DestinationError> {
-        let DestinationConfig { namespace, owner } = config;
+        let flags::Capacity { namespace, owner, .. } = flags;
         if namespace.is_empty() {
             return Err(DestinationError::NoNamespace);
         }
         let owner = match owner {
             None => None,
-            Some(("", _)) => return Err(DestinationError::NoPodName),
-            Some((pod, levels)) => Some(owner::find_owner(client, namespace, pod, levels).await?),
+            Some(Owner { pod, .. }) if pod.is_empty() => return Err(DestinationError::NoPodName),
+            Some(Owner { pod, level }) => {
+                Some(owner::find_owner(client, namespace, pod, *level).await?)
+            }
         };
         if let Some(OwnerReference { api_version, kind, name, .. }) = &owner {
             tracing::info!(
@@ -111,6 +105,8 @@ impl Destination {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -135,20 +131,30 @@ mod tests {
         })
     }
 
-    fn config(owner: Option<(&str, u32)>) -> DestinationConfig<'_> {
-        DestinationConfig { namespace: "csi", owner }
+    fn in_namespace(namespace: &str, owner: Option<(&str, u32)>) -> flags::Capacity {
+        flags::Capacity {
+            workers: 1,
+            poll_interval: Duration::from_secs(60),
+            for_immediate_binding: false,
+            namespace: namespace.to_owned(),
+            owner: owner.map(|(pod, level)| Owner { pod: pod.to_owned(), level }),
+        }
     }
 
-    async fn find(config: DestinationConfig<'_>) -> Result<Option<Destination>, DestinationError> {
-        Destination::find(&client(&server("v1")), config).await
+    fn flags(owner: Option<(&str, u32)>) -> flags::Capacity {
+        in_namespace("csi", owner)
+    }
+
+    async fn find(flags: flags::Capacity) -> Result<Option<Destination>, DestinationError> {
+        Destination::find(&client(&server("v1")), &flags).await
     }
 
     #[tokio::test]
     async fn objects_go_to_the_namespace_and_belong_to_the_owner() {
-        let found = find(config(Some(("prov-0", 0)))).await.unwrap().unwrap();
+        let found = find(flags(Some(("prov-0", 0)))).await.unwrap().unwrap();
         assert_eq!(found.namespace, "csi");
         assert_eq!(found.owner.map(|owner| owner.uid).as_deref(), Some("u"));
-        let without = find(config(None)).await.unwrap().unwrap();
+        let without = find(flags(None)).await.unwrap().unwrap();
         assert_eq!(without.owner, None, "and no pod is needed");
     }
 
@@ -157,11 +163,11 @@ mod tests {
         for (served, expected) in
             [("v1", Some(Version::V1)), ("v1beta1", Some(Version::V1beta1)), ("v1alpha1", None)]
         {
-            let found = Destination::find(&client(&server(served)), config(None)).await.unwrap();
+            let found = Destination::find(&client(&server(served)), &flags(None)).await.unwrap();
             assert_eq!(found.map(|found| found.version), expected, "{served}");
         }
         let mute = Server::new(|_, _| Answer::status(500));
-        let error = Destination::find(&client(&mute), config(None)).await.unwrap_err();
+        let error = Destination::find(&client(&mute), &flags(None)).await.unwrap_err();
         let prefix = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
         assert!(error.to_string().starts_with(prefix), "{error}");
     }
@@ -170,22 +176,22 @@ mod tests {
     async fn missing_configuration_is_reported_in_order() {
         let namespace = "need NAMESPACE env variable for CSIStorageCapacity objects";
         let pod = "need POD_NAME env variable to determine CSIStorageCapacity owner";
-        for (config, expected) in [
-            (DestinationConfig { namespace: "", owner: Some(("", 1)) }, namespace),
-            (DestinationConfig { namespace: "", owner: None }, namespace),
-            (config(Some(("", 0))), pod),
+        for (flags, expected) in [
+            (in_namespace("", Some(("", 1))), namespace),
+            (in_namespace("", None), namespace),
+            (flags(Some(("", 0))), pod),
             (
-                config(Some(("ghost", 0))),
+                flags(Some(("ghost", 0))),
                 "look up owner(s) of pod: get object: pods \"ghost\" not found",
             ),
             (
-                config(Some(("prov-0", 1))),
+                flags(Some(("prov-0", 1))),
                 "look up owner(s) of pod: v1/Pod \"prov-0\" in namespace \"csi\" has no controlling owner, cannot unwind the ownership further",
             ),
         ] {
-            assert_eq!(find(config).await.unwrap_err().to_string(), expected);
+            assert_eq!(find(flags).await.unwrap_err().to_string(), expected);
         }
-        let odd = find(DestinationConfig { namespace: "..", owner: None }).await.unwrap_err();
+        let odd = find(in_namespace("..", None)).await.unwrap_err();
         assert!(matches!(odd, DestinationError::Namespace(_)), "{odd}");
     }
 }

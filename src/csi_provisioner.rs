@@ -59,7 +59,7 @@ pub use topology::{Topology, TopologySettings};
 use node_deployment::NodeDeployment;
 
 use crate::{
-    capacity::Refresher,
+    capacity::Publisher,
     controller::{
         classes::Classes,
         dependencies::index::Dependency,
@@ -217,8 +217,8 @@ pub struct CsiProvisionerDeps {
     pub attachments: Option<Attachments>,
     /// Computes the topology requirement, for a driver with topology.
     pub topology: Option<Topology>,
-    /// Triggers capacity updates.
-    pub refresher: Refresher,
+    /// Publishes capacity, with `--enable-capacity`.
+    pub capacity: Option<Publisher>,
     /// This node, with `--node-deployment`.
     pub node: Option<NodeDeployment>,
     /// Protects sources of volumes.
@@ -299,13 +299,14 @@ impl CsiProvisioner {
 
     /// Triggers capacity updates after a call.
     fn refresh_capacity(&self, request: &ProvisionRequest, outcome: &Outcome) {
+        let Some(capacity) = &self.0.capacity else { return };
         match outcome {
             Outcome::Provisioned(pv) => {
                 let affinity = pv.volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
                 let affinity = affinity.and_then(|affinity| affinity.required.as_ref());
-                self.0.refresher.volume_created(affinity, request.class.name());
+                capacity.volume_created(affinity, request.class.name());
             }
-            _ => self.0.refresher.volume_failed(request.class.name()),
+            _ => capacity.volume_failed(request.class.name()),
         }
     }
 
@@ -541,8 +542,10 @@ impl Provisioner for CsiProvisioner {
             self.0.reads.failed(not_sent.dependencies());
         }
         // As in external-provisioner: not if a retry may succeed.
-        if prepared.as_ref().is_err_and(NotSent::is_finished) {
-            self.0.refresher.volume_failed(request.class.name());
+        if prepared.as_ref().is_err_and(NotSent::is_finished)
+            && let Some(capacity) = &self.0.capacity
+        {
+            capacity.volume_failed(request.class.name());
         }
         prepared
     }
@@ -623,8 +626,10 @@ impl Provisioner for CsiProvisioner {
             self.0.reads.failed(&prepared.secret);
             NotDeleted::Failed(errors::call_failure(&error))
         })?;
-        let affinity = volume.spec.node_affinity.as_ref();
-        self.0.refresher.volume_deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
+        if let Some(capacity) = &self.0.capacity {
+            let affinity = volume.spec.node_affinity.as_ref();
+            capacity.volume_deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
+        }
         Ok(())
     }
 }

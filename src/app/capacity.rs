@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Base, Error, settings::retry};
 use crate::{
-    capacity::{Destination, DestinationConfig, Publisher, PublisherDeps, PublisherSettings},
+    capacity::{Destination, Publisher, PublisherDeps, PublisherSettings},
     controller::classes::Classes,
     nodes::Nodes,
 };
@@ -14,11 +14,7 @@ use crate::{
 pub(super) async fn publisher(base: &Base<'_>, nodes: &Nodes) -> Result<Option<Publisher>, Error> {
     let Base { flags, env, tasks, driver, lanes, metrics, .. } = base;
     let Some(capacity) = &flags.capacity else { return Ok(None) };
-    let place = DestinationConfig {
-        namespace: &capacity.namespace,
-        owner: capacity.owner.as_ref().map(|owner| (owner.pod.as_str(), owner.level)),
-    };
-    let Some(destination) = Destination::find(&lanes.objects, place).await? else {
+    let Some(destination) = Destination::find(&lanes.objects, capacity).await? else {
         return Ok(None);
     };
     let settings = PublisherSettings {

@@ -197,11 +197,6 @@ impl Publisher {
         });
     }
 
-    /// Returns the handle by which provisioning triggers refreshes.
-    pub fn refresher(&self) -> super::Refresher {
-        super::Refresher::new(self.clone())
-    }
-
     /// Refreshes a class after a volume was created, or failed to be, in no known segment.
     pub(super) fn refresh_class(&self, class: &str) {
         self.0.update_index(|index| index.refresh_class(class));

@@ -7,20 +7,12 @@ use k8s_openapi::api::core::v1::NodeSelector;
 
 use super::{publisher::Publisher, segment::Segment};
 
-/// Takes note of created and deleted volumes. The default one does nothing.
-#[derive(Clone, Default)]
-pub struct Refresher(Option<Publisher>);
-
-impl Refresher {
-    pub(super) fn new(publisher: Publisher) -> Self {
-        Self(Some(publisher))
-    }
-
+impl Publisher {
     /// A volume of the class was created: refreshes its segments, or the whole class if the volume
     /// is accessible from everywhere.
     pub fn volume_created(&self, affinity: Option<&NodeSelector>, class: &str) {
         match affinity {
-            Some(affinity) => self.refresh_segments(affinity),
+            Some(affinity) => self.refresh_segments(Segment::of_affinity(affinity)),
             None => self.refresh_class(class),
         }
     }
@@ -34,19 +26,7 @@ impl Refresher {
     /// updates them.
     pub fn volume_deleted(&self, affinity: Option<&NodeSelector>) {
         if let Some(affinity) = affinity {
-            self.refresh_segments(affinity);
-        }
-    }
-
-    fn refresh_class(&self, class: &str) {
-        if let Some(publisher) = &self.0 {
-            publisher.refresh_class(class);
-        }
-    }
-
-    fn refresh_segments(&self, affinity: &NodeSelector) {
-        if let Some(publisher) = &self.0 {
-            publisher.refresh_segments(Segment::of_affinity(affinity));
+            self.refresh_segments(Segment::of_affinity(affinity));
         }
     }
 }
