@@ -2,7 +2,7 @@
 //!
 //! Owns the connection to the driver's socket, the driver's identity, and the calls of a
 //! provisioner with their errors. Every call has a deadline. Secrets are never printed. An error
-//! says where it comes from ([`ErrorOrigin`], safety rule 2). Volumes are created and deleted only
+//! knows whether the driver sent it (safety rule 2). Volumes are created and deleted only
 //! while the [`Gate`](crate::runtime::Gate) is open. A lost connection is re-established, unless
 //! another driver answers. What to request, and what follows from a response, is decided elsewhere.
 //!
@@ -30,7 +30,7 @@ pub use self::{
         DriverSettings,
     },
     identity::{Capabilities, NodeInfo, UnknownCapability},
-    status::{CallError, Code, ErrorOrigin, created_volume},
+    status::{CallError, Code, created_volume},
 };
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::mutations::{self, Mutation};
 
 /// Where the error of a call comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorOrigin {
+pub(super) enum ErrorOrigin {
     /// The driver sent this status.
     Driver,
     /// This side: the driver sent no valid status. It may have executed the request, or may still
@@ -26,8 +26,10 @@ pub enum ErrorOrigin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
     code: Code,
-    message: String,
-    origin: ErrorOrigin,
+    /// The status's text.
+    pub(super) message: String,
+    /// Where the error comes from.
+    pub(super) origin: ErrorOrigin,
 }
 
 impl CallError {
@@ -95,16 +97,6 @@ impl CallError {
         code_name(self.code)
     }
 
-    /// The status's text.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// Where the error comes from.
-    pub fn origin(&self) -> ErrorOrigin {
-        self.origin
-    }
-
     /// Whether nothing of the call was sent, so that no call is open (safety rule 3).
     pub fn is_unsent(&self) -> bool {
         self.origin == ErrorOrigin::Unsent && !mutations::is_on(Mutation::UnsentIsOpen)
@@ -134,8 +126,8 @@ impl std::error::Error for CallError {}
 /// Returns the volume of a `CreateVolume` response.
 ///
 /// # Errors
-/// An error of [`ErrorOrigin::Local`] if there is no volume or it has no id: the driver may hold a
-/// volume that cannot be addressed.
+/// An error of this side if there is no volume or it has no id: the driver may hold a volume that
+/// cannot be addressed.
 pub fn created_volume(response: CreateVolumeResponse) -> Result<Volume, CallError> {
     let volume = response.volume.ok_or_else(|| {
         CallError::local(Code::Internal, "the CSI driver's answer to CreateVolume has no volume")

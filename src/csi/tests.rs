@@ -17,6 +17,7 @@ use super::{
         GetCapacityRequest, ProbeResponse, Volume, controller_service_capability::rpc,
         plugin_capability::service,
     },
+    status::ErrorOrigin,
     *,
 };
 use crate::{
@@ -108,11 +109,11 @@ async fn a_status_in_headers_or_trailers_is_the_drivers() {
         ] {
             let error = error_of(play.clone()).await;
             assert_eq!(
-                (error.origin(), error.code() as i32),
+                (error.origin, error.code() as i32),
                 (ErrorOrigin::Driver, code),
                 "{play:?}"
             );
-            assert_eq!(error.message(), "caf\u{e9} 100%");
+            assert_eq!(error.message, "caf\u{e9} 100%");
             assert_eq!(error.is_final(), !not_final, "{play:?}");
         }
     }
@@ -122,7 +123,7 @@ async fn a_status_in_headers_or_trailers_is_the_drivers() {
 async fn an_unknown_status_is_still_the_drivers() {
     let error = error_of(Play::status(99, "odd")).await;
     assert_eq!(
-        (error.origin(), error.code(), error.is_final()),
+        (error.origin, error.code(), error.is_final()),
         (ErrorOrigin::Driver, Code::Unknown, true)
     );
 }
@@ -165,18 +166,18 @@ async fn local_errors_are_never_final() {
         let error = error_of(play.clone()).await;
         let shown = format!("{:.60}: {error}", format!("{play:?}"));
         assert_eq!(
-            (error.origin(), error.code(), error.is_final()),
+            (error.origin, error.code(), error.is_final()),
             (ErrorOrigin::Local, code, false),
             "{shown}"
         );
-        assert!(error.message().contains(text), "{shown}");
+        assert!(error.message.contains(text), "{shown}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_whole_answer_without_its_trailers_is_no_answer() {
     let error = error_of(Play::NoTrailers(framed(&volume().encode_to_vec()))).await;
-    assert_eq!((error.origin(), error.code()), (ErrorOrigin::Local, Code::Unavailable));
+    assert_eq!((error.origin, error.code()), (ErrorOrigin::Local, Code::Unavailable));
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +187,7 @@ async fn details_that_are_no_base64_do_no_harm() {
     for play in [Play::HeadersOnly(headers.clone()), Play::Raw(Vec::new(), headers)] {
         let error = error_of(play).await;
         assert_eq!(
-            (error.origin(), error.code(), error.message()),
+            (error.origin, error.code(), &*error.message),
             (ErrorOrigin::Driver, Code::InvalidArgument, "bad")
         );
     }
@@ -197,8 +198,8 @@ async fn a_status_with_a_long_message_is_still_the_drivers() {
     let text: &'static str = "very long ".repeat(50_000).leak();
     for play in [Play::status(3, text), Play::trailing(3, text)] {
         let error = error_of(play).await;
-        assert_eq!((error.origin(), error.code()), (ErrorOrigin::Driver, Code::InvalidArgument));
-        assert_eq!(error.message(), text);
+        assert_eq!((error.origin, error.code()), (ErrorOrigin::Driver, Code::InvalidArgument));
+        assert_eq!(error.message, text);
     }
 }
 
@@ -209,8 +210,8 @@ async fn headers_that_are_too_large_end_the_call_at_once() {
         for play in [Play::status(13, text), Play::trailing(13, text)] {
             let error = error_of(play).await;
             let shown = format!("{size}: {error}");
-            assert_eq!((error.origin(), error.is_final()), (ErrorOrigin::Local, false), "{shown}");
-            assert!(error.message().contains("headers are larger than 1048576 bytes"), "{shown}");
+            assert_eq!((error.origin, error.is_final()), (ErrorOrigin::Local, false), "{shown}");
+            assert!(error.message.contains("headers are larger than 1048576 bytes"), "{shown}");
         }
     }
 }
@@ -397,7 +398,7 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
         driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err(),
     ] {
         assert_eq!(
-            (error.origin(), error.code(), error.is_final()),
+            (error.origin, error.code(), error.is_final()),
             (ErrorOrigin::Unsent, Code::Unavailable, false)
         );
     }
@@ -417,7 +418,7 @@ async fn a_call_is_cut_when_the_gate_shuts() {
         gate.close();
     });
     assert_eq!(start.elapsed(), Duration::from_secs(2));
-    assert_eq!(error.unwrap_err().origin(), ErrorOrigin::Local);
+    assert_eq!(error.unwrap_err().origin, ErrorOrigin::Local);
     let text = metrics.text();
     assert!(text.contains(
         "grpc_status_code=\"Unavailable\",method_name=\"/csi.v1.Controller/CreateVolume\""

@@ -38,7 +38,7 @@ async fn a_call_under_way_survives_a_goaway_and_not_a_hang_up() {
             Ok(_) => assert!(survives),
             Err(error) => {
                 assert!(!survives, "{error}");
-                assert_eq!((error.origin(), error.code()), (ErrorOrigin::Local, Code::Unavailable));
+                assert_eq!((error.origin, error.code()), (ErrorOrigin::Local, Code::Unavailable));
             }
         }
         watched(&driver, sleep(Duration::from_secs(5))).await;
@@ -56,7 +56,7 @@ async fn calls_fail_at_once_while_the_driver_is_away_and_work_once_it_is_back_an
         sleep(Duration::from_secs(600)).await;
         let start = Instant::now();
         let error = create(&driver).await.unwrap_err();
-        assert_eq!((error.origin(), error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
+        assert_eq!((error.origin, error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
         assert_eq!(start.elapsed(), Duration::ZERO);
         // Connected again, but not ready: calls still fail.
         fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
@@ -117,7 +117,7 @@ async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
         let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
         assert!(ended.to_string().contains(text), "{ended}");
         let error = create(&driver).await.unwrap_err();
-        assert_eq!((error.origin(), error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
+        assert_eq!((error.origin, error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
         assert!(!fake.paths().contains(&CREATE.to_owned()));
     }
 }
