@@ -31,7 +31,7 @@ use prometheus::Error;
 
 use self::families::Families;
 pub use self::{
-    api::{ApiMetrics, MissingPermission, WaitReason},
+    api::{ApiMetrics, WaitReason},
     capacity::CapacityMetrics,
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},

@@ -14,11 +14,8 @@ use tokio::{sync::Notify, time::sleep};
 
 pub use self::needs::{Feature, NEEDS, Need, RightScope};
 use crate::{
-    kube::{
-        ApiError, Client,
-        client::access::{Right, Rules},
-    },
-    metrics::{ApiMetrics, MissingPermission},
+    kube::{ApiError, Client, client::access::Rules},
+    metrics::ApiMetrics,
 };
 
 /// A namespace without role bindings: permissions that exist there exist everywhere.
@@ -64,12 +61,14 @@ pub async fn wait(forbidden: &Notify) {
 /// The missing permissions on one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingRights {
-    resource: &'static str,
+    /// The resource's plural name.
+    pub(crate) resource: &'static str,
     group: &'static str,
-    verbs: Vec<&'static str>,
+    /// The missing verbs.
+    pub(crate) verbs: Vec<&'static str>,
     needed: String,
     /// The role to add the rule to.
-    add_to: String,
+    pub(crate) add_to: String,
 }
 
 impl fmt::Display for MissingRights {
@@ -117,10 +116,8 @@ impl Preflight {
 
     /// Logs one line for each resource and sets the gauge.
     fn report(&mut self, missing: &[&'static Need]) -> Option<&[MissingRights]> {
-        self.metrics.missing_permissions(missing.iter().map(|need| {
-            let Right { verb, group, resource } = need.right();
-            MissingPermission { verb, group, resource }
-        }));
+        let rights = missing.iter().map(|need| [need.verb, need.group, need.resource]);
+        self.metrics.missing_permissions(rights);
         let missing_rights = by_resource(missing, &self.namespaces);
         if missing_rights == self.reported {
             return None;
@@ -210,24 +207,14 @@ impl MissingRights {
         );
     }
 
-    /// The resource's plural name.
-    pub(crate) fn resource(&self) -> &str {
-        self.resource
-    }
-
-    /// The missing verbs.
-    pub(crate) fn verbs(&self) -> &[&'static str] {
-        &self.verbs
-    }
-
-    /// The role to add the rule to.
-    pub(crate) fn add_to(&self) -> &str {
-        &self.add_to
-    }
-
     /// The RBAC rule to add.
     pub(crate) fn rule(&self) -> String {
-        rule(self.group, self.resource, &self.verbs)
+        let Self { group, resource, verbs, .. } = self;
+        let verbs: Vec<String> = verbs.iter().map(|verb| format!("{verb:?}")).collect();
+        format!(
+            "{{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}",
+            verbs.join(", ")
+        )
     }
 }
 
@@ -237,12 +224,6 @@ fn add_to(namespace: Option<&str>) -> String {
         None => "the ClusterRole".to_owned(),
         Some(namespace) => format!("the Role in namespace {namespace}"),
     }
-}
-
-/// The RBAC rule that grants `verbs`.
-fn rule(group: &str, resource: &str, verbs: &[&str]) -> String {
-    let verbs: Vec<String> = verbs.iter().map(|verb| format!("{verb:?}")).collect();
-    format!("{{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}", verbs.join(", "))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use csi_provisioner::preflight::{NEEDS, Need};
+use csi_provisioner::preflight::{Feature, NEEDS, Need};
 use serde_json::{Value, json};
 use support::{
     simulation::{DRIVER, Simulation, claim},
@@ -32,9 +32,18 @@ const RARE: [(&str, &str); 6] = [
     ("volumesnapshotcontents", "get"),
 ];
 
+/// The features whose rules our manifest has commented, to be enabled by those who need them.
+const OPTIONAL: [Feature; 5] = [
+    Feature::Secrets,
+    Feature::CrossNamespaceSources,
+    Feature::Capacity,
+    Feature::CapacityOwner,
+    Feature::CapacityOwnersOwner,
+];
+
 /// The needs whose rules our manifest grants, or has commented.
 fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
-    NEEDS.iter().filter(move |need| need.feature.is_optional() == optional)
+    NEEDS.iter().filter(move |need| OPTIONAL.contains(&need.feature) == optional)
 }
 
 /// What external-provisioner needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it

@@ -119,14 +119,14 @@ fn of_severity(
     let alike = missing.iter().copied().filter(|need| uses.severity(need) == severity);
     let alike: Vec<&Need> = alike.collect();
     let finding = |missing: preflight::MissingRights| {
-        let need = alike.iter().find(|need| need.resource == missing.resource());
+        let need = alike.iter().find(|need| need.resource == missing.resource);
         let feature = need.map(|need| need.feature);
         let condition = feature
             .filter(|feature| severity == Severity::Note || *feature == Feature::Secrets)
             .map(|feature| format!(" ({})", condition_of(feature)))
             .unwrap_or_default();
-        let text = format!("add to {}{condition}", missing.add_to());
-        let subject = format!("lacks {} on {}", missing.verbs().join(", "), missing.resource());
+        let text = format!("add to {}{condition}", missing.add_to);
+        let subject = format!("lacks {} on {}", missing.verbs.join(", "), missing.resource);
         Finding::new(Section::Rights, severity, &subject, &text)
             .with_rule(format!("- {}", missing.rule()))
     };

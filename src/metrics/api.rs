@@ -37,17 +37,6 @@ impl WaitReason {
     }
 }
 
-/// A right that an enabled feature needs and this process lacks, in RBAC's words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingPermission<'a> {
-    /// As in `list`.
-    pub verb: &'a str,
-    /// As in `storage.k8s.io`; empty for core.
-    pub group: &'a str,
-    /// The plural name.
-    pub resource: &'a str,
-}
-
 impl ApiMetrics {
     pub(super) fn new(families: &Families) -> Result<Self, Error> {
         Ok(Self {
@@ -100,14 +89,12 @@ impl ApiMetrics {
         self.wait_seconds.with_label_values(&[reason.as_str()]).observe(wait.as_secs_f64());
     }
 
-    /// Sets the missing rights; replaces those set before.
-    pub fn missing_permissions<'a>(
-        &self,
-        missing: impl IntoIterator<Item = MissingPermission<'a>>,
-    ) {
+    /// Sets the rights that enabled features need and this process lacks, each as verb, group (empty
+    /// for core) and plural resource; replaces those set before.
+    pub fn missing_permissions<'a>(&self, missing: impl IntoIterator<Item = [&'a str; 3]>) {
         self.missing_permissions.reset();
-        for MissingPermission { verb, group, resource } in missing {
-            self.missing_permissions.with_label_values(&[verb, group, resource]).set(1);
+        for right in missing {
+            self.missing_permissions.with_label_values(&right).set(1);
         }
     }
 }

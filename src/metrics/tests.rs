@@ -167,7 +167,7 @@ fn a_call_is_in_flight_until_it_is_dropped() {
 #[test]
 fn missing_permissions_replace_those_set_before() {
     let metrics = metrics();
-    let missing = |verb| MissingPermission { verb, group: "", resource: "secrets" };
+    let missing = |verb| [verb, "", "secrets"];
     metrics.api.missing_permissions([missing("get"), missing("list")]);
     metrics.api.missing_permissions([missing("get")]);
     assert_lines(

@@ -32,20 +32,6 @@ pub enum Feature {
     CapacityOwnersOwner,
 }
 
-impl Feature {
-    /// Whether the rules are commented out in our manifest, to be enabled by those who need them.
-    pub fn is_optional(self) -> bool {
-        matches!(
-            self,
-            Self::Secrets
-                | Self::CrossNamespaceSources
-                | Self::Capacity
-                | Self::CapacityOwner
-                | Self::CapacityOwnersOwner
-        )
-    }
-}
-
 /// Where a permission is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RightScope {
