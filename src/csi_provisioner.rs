@@ -47,7 +47,6 @@ pub use ceph_rbd::CephRbd;
 use data_source::Copyable;
 pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
-use persistent_volume::Requested;
 pub use prediction::{Prediction, Unpredicted};
 pub use reads::Reads;
 use request::Prepared;
@@ -235,8 +234,6 @@ pub struct CsiProvisionerDeps {
 pub struct PreparedCreate {
     prepared: Prepared,
     credentials: Credentials,
-    /// For a class of an in-tree plugin: the PersistentVolume is translated back.
-    migration: Option<Migration>,
     /// The connection to send it on.
     connection: Connection,
 }
@@ -275,19 +272,19 @@ impl Checks<'_> {
         data_source::identify(&self.reads.client, self.settings, request).await
     }
 
-    /// Builds the request to the driver; also the translation, if the class is the in-tree plugin's.
+    /// Builds the request to the driver.
     async fn prepare(
         self,
         request: &mut ProvisionRequest,
         named: Option<&Copyable>,
-    ) -> Result<(Prepared, Option<Migration>), NotSent> {
+    ) -> Result<Prepared, NotSent> {
         let Self { reads, settings, topology } = self;
         let translated = settings.request_for_driver(request);
         let (mut translated, migration) = translated.map_err(|why| why.finished().lasting())?;
         let prepared = request::prepare(reads, settings, topology, &mut translated, named).await;
         // The class must stay the cluster's own, not the translated one.
         *request = ProvisionRequest { class: Arc::clone(&request.class), ..translated };
-        Ok((prepared?, migration))
+        Ok(Prepared { migration, ..prepared? })
     }
 }
 
@@ -319,11 +316,11 @@ impl CsiProvisioner {
         if let Err(NotSent::Ignored { .. }) = &named {
             self.0.events.left_to_populator(&request.claim);
         }
-        let (prepared, migration) = checks.prepare(request, named?.as_ref()).await?;
+        let prepared = checks.prepare(request, named?.as_ref()).await?;
         let unsent = |why| Failure::new(why).awaiting(prepared.secret.source().cloned());
         let credentials = self.credentials(&prepared.secret, CREATE_VOLUME).map_err(unsent)?;
         let connection = self.0.driver.connection();
-        Ok(PreparedCreate { prepared, credentials, migration, connection })
+        Ok(PreparedCreate { prepared, credentials, connection })
     }
 
     /// Protects the request's source. This is the last step, so that a request that fails or waits
@@ -359,15 +356,8 @@ impl CsiProvisioner {
                 return outcome.awaiting(&create.prepared.read);
             }
         };
-        let PreparedCreate { prepared, credentials, migration, .. } = create;
-        let requested = Requested {
-            settings: &self.0.settings,
-            has_topology: self.0.topology.is_some(),
-            request,
-            prepared: &prepared,
-            migration,
-        };
-        match requested.persistent_volume(&volume) {
+        let PreparedCreate { prepared, credentials, .. } = create;
+        match persistent_volume::build_usable(&self.0.settings, request, &prepared, &volume) {
             Ok(pv) => {
                 let handle = volume.volume_id;
                 Outcome::Provisioned(Box::new(ProvisionedVolume {
@@ -386,7 +376,7 @@ impl CsiProvisioner {
     /// Calls CreateVolume.
     async fn call(&self, create: &PreparedCreate) -> Result<proto::Volume, CallError> {
         let secrets = create.credentials.expose();
-        let migrated = create.migration.is_some();
+        let migrated = create.prepared.migration.is_some();
         let connection = create.connection.clone();
         let request = CreateVolumeRequest { secrets, ..create.prepared.request.clone() };
         let answer = self.0.driver.create_volume(connection, request, migrated).await;

@@ -11,7 +11,6 @@ use super::{
     persistent_volume,
     request::{Prepared, draft},
     samples::{DRIVER, request, settings, source},
-    topology,
 };
 use crate::{
     controller::model::unusable_volume::Credentials,
@@ -37,6 +36,7 @@ pub fn csi_answer(data: &[u8]) {
     let settings = settings();
     let request = request();
     let Ok(prepared) = draft(&settings, &request, None) else { return };
+    let prepared = Prepared { has_topology: true, ..prepared };
     let copied = Prepared { source: Some(source()), ..prepared.clone() };
     for prepared in [prepared, copied] {
         if let Some(defect) = defects::find(&prepared, &volume) {
@@ -44,8 +44,7 @@ pub fn csi_answer(data: &[u8]) {
             assert_eq!(unusable.handle, volume.volume_id);
             assert!(unusable.orphaned.to_string().len() < 512, "{}", unusable.orphaned);
         } else {
-            let affinity = topology::affinity(&volume);
-            let made = persistent_volume::build(&settings, &request, &prepared, &volume, affinity);
+            let made = persistent_volume::build(&settings, &request, &prepared, &volume);
             check(&prepared, &volume, &made);
         }
     }

@@ -23,7 +23,6 @@ use crate::{
     controller::provisioner::ProvisionRequest,
     csi::proto::{CreateVolumeRequest, Volume, volume_capability::access_mode::Mode},
     kube::quantity::Quantity,
-    migration::Migration,
 };
 
 /// The volume attribute with the identity of the process that provisioned the volume.
@@ -39,46 +38,30 @@ const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-
 /// The annotation with its namespace.
 const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
 
-/// A request, and what its PersistentVolume depends on beside the driver's response.
-#[derive(Clone, Copy)]
-pub(super) struct Requested<'a> {
-    pub(super) settings: &'a ProvisionerSettings,
-    /// Whether the driver has topology.
-    pub(super) has_topology: bool,
-    pub(super) request: &'a ProvisionRequest,
-    pub(super) prepared: &'a Prepared,
-    /// The translation, if the class is the in-tree plugin's.
-    pub(super) migration: Option<Migration>,
-}
-
-impl Requested<'_> {
-    /// Builds the PersistentVolume for `volume`, which the driver created for the request; otherwise
-    /// returns what makes the volume unusable.
-    pub(super) fn persistent_volume(
-        self,
-        volume: &Volume,
-    ) -> Result<core::PersistentVolume, Defect> {
-        let Self { settings, has_topology, request, prepared, migration } = self;
-        if let Some(defect) = defects::find(prepared, volume) {
-            return Err(defect);
-        }
-        let affinity = has_topology.then(|| topology::affinity(volume)).flatten();
-        let pv = build(settings, request, prepared, volume, affinity);
-        match migration {
-            None => Ok(pv),
-            Some(migration) => migration.to_in_tree(pv).map_err(Defect::Untranslatable),
-        }
+/// Builds the PersistentVolume for `volume`, which the driver created for the request; otherwise
+/// returns what makes the volume unusable.
+pub(super) fn build_usable(
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
+    prepared: &Prepared,
+    volume: &Volume,
+) -> Result<core::PersistentVolume, Defect> {
+    if let Some(defect) = defects::find(prepared, volume) {
+        return Err(defect);
+    }
+    let pv = build(settings, request, prepared, volume);
+    match prepared.migration {
+        None => Ok(pv),
+        Some(migration) => migration.to_in_tree(pv).map_err(Defect::Untranslatable),
     }
 }
 
-/// Builds the PersistentVolume for `volume`, which the driver created for the request and which is
-/// accessible from `affinity`.
+/// Builds the PersistentVolume for `volume`, which the driver created for the request, in CSI's form.
 pub(super) fn build(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
     prepared: &Prepared,
     volume: &Volume,
-    affinity: Option<core::VolumeNodeAffinity>,
 ) -> core::PersistentVolume {
     let wanted = &request.claim.spec;
     let spec = core::PersistentVolumeSpec {
@@ -90,7 +73,7 @@ pub(super) fn build(
             capacity(volume, &prepared.request),
         )])),
         csi: Some(source(settings, request, prepared, volume)),
-        node_affinity: affinity,
+        node_affinity: prepared.has_topology.then(|| topology::affinity(volume)).flatten(),
         persistent_volume_reclaim_policy: request.class.reclaim_policy.clone(),
         volume_mode: wanted.volume_mode.as_deref().map(str::to_owned),
         volume_attributes_class_name: settings.attributes_class(&request.claim).map(str::to_owned),

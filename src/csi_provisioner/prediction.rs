@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{
     Checks, ProvisionerSettings,
     defects::Defect,
-    persistent_volume::{IDENTITY, Requested},
+    persistent_volume::{self, IDENTITY},
     request::Prepared,
     secrets::SecretValues,
 };
@@ -29,7 +29,6 @@ use crate::{
         objects::{self, Volume},
         quantity::Quantity,
     },
-    migration::Migration,
 };
 
 /// What this program would request for a claim.
@@ -38,8 +37,6 @@ pub struct Prediction {
     request: ProvisionRequest,
     /// Without the values of secrets.
     prepared: Prepared,
-    migration: Option<Migration>,
-    has_topology: bool,
 }
 
 /// Why no PersistentVolume can be predicted from one that exists.
@@ -63,9 +60,9 @@ impl Checks<'_> {
     /// The first check that failed.
     pub async fn predict(self, mut request: ProvisionRequest) -> Result<Prediction, NotSent> {
         let named = self.source(&request).await?;
-        let (mut prepared, migration) = self.prepare(&mut request, named.as_ref()).await?;
+        let mut prepared = self.prepare(&mut request, named.as_ref()).await?;
         prepared.secret = SecretValues::default();
-        Ok(Prediction { request, prepared, migration, has_topology: self.topology.is_some() })
+        Ok(Prediction { request, prepared })
     }
 }
 
@@ -79,7 +76,7 @@ impl Prediction {
 
     /// Whether the class is the in-tree plugin's.
     pub fn is_migrated(&self) -> bool {
-        self.migration.is_some()
+        self.prepared.migration.is_some()
     }
 
     /// Whether the volume has a source.
@@ -98,15 +95,9 @@ impl Prediction {
         found: &Value,
     ) -> Result<PersistentVolume, Unpredicted> {
         let response = self.response(settings, found)?;
-        let requested = Requested {
-            settings,
-            has_topology: self.has_topology,
-            request: &self.request,
-            prepared: &self.prepared,
-            migration: self.migration,
-        };
-        let volume =
-            requested.persistent_volume(&response).map_err(|defect| self.refuse(&defect))?;
+        let Self { request, prepared } = self;
+        let volume = persistent_volume::build_usable(settings, request, prepared, &response)
+            .map_err(|defect| self.refuse(&defect))?;
         Ok(save::complete(volume, &self.request))
     }
 

@@ -18,6 +18,7 @@ use crate::{
         objects::{Claim, StorageClass, View as _, VolumeAttributesClass},
         quantity::Quantity,
     },
+    migration::Migration,
 };
 
 use super::{
@@ -49,6 +50,10 @@ pub(super) struct Prepared {
     pub(super) source: Option<Source>,
     /// Whether the claim has lost access to the source: the volume is discarded at once.
     pub(super) access_revoked: bool,
+    /// Whether the driver has topology.
+    pub(super) has_topology: bool,
+    /// For a class of an in-tree plugin: the PersistentVolume is translated back.
+    pub(super) migration: Option<Migration>,
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -83,6 +88,7 @@ pub(super) async fn prepare(
         prepared.access_revoked = named.access_revoked;
     }
     if let Some(topology) = topology {
+        prepared.has_topology = true;
         prepared.request.accessibility_requirements = topology.decide(request).await?;
     }
     warn_of_deprecated_parameters(&request.class);
@@ -163,6 +169,8 @@ pub(super) fn draft(
         read: Vec::new(),
         source: None,
         access_revoked: false,
+        has_topology: false,
+        migration: None,
     })
 }
 

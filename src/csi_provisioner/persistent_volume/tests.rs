@@ -17,7 +17,7 @@ fn built(
     secrets: SecretReferences,
 ) -> Value {
     let prepared = Prepared { secrets, ..draft(settings, request, None).map_err(refusal).unwrap() };
-    serde_json::to_value(build(settings, request, &prepared, answer, None)).unwrap()
+    serde_json::to_value(build(settings, request, &prepared, answer)).unwrap()
 }
 
 fn answer() -> Volume {
