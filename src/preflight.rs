@@ -53,6 +53,7 @@ pub async fn wait(forbidden: &Notify) {
     let _ = forbidden.notified().now_or_never();
     sleep(MIN_INTERVAL).await;
     tokio::select! {
+        biased;
         () = sleep(INTERVAL.saturating_sub(MIN_INTERVAL)) => {}
         () = forbidden.notified() => {}
     }

@@ -1,11 +1,12 @@
-//! docs/architecture.md draws the modules in layers: each module uses only modules of lower layers.
+//! docs/architecture.md draws the modules in layers: each module uses only modules of lower layers. It also says
+//! that every `select!` is `biased`.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers panic, as tests do
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 const PAGE: &str = include_str!("../docs/architecture.md");
@@ -99,6 +100,41 @@ fn the_picture_shows_every_module_of_the_library_and_no_others() {
     });
     let expected: BTreeSet<_> = modules.chain(["main"]).collect();
     assert_eq!(layers().into_keys().collect::<BTreeSet<_>>(), expected);
+}
+
+/// The code of a source file that is part of the product: without comments and tests.
+fn product(source: &str) -> String {
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// How many `select!` of the source do not begin with `biased;`.
+fn random_selects(source: &str) -> usize {
+    let selects = source.split("select!").skip(1);
+    selects.filter(|rest| !rest.trim_start_matches([' ', '{', '\n']).starts_with("biased;")).count()
+}
+
+/// Every source file below a directory but those of tests.
+fn product_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| {
+        !["tests", "testing", "fake"].contains(&path.file_stem().unwrap().to_str().unwrap())
+    });
+    entries.flat_map(|path| if path.is_dir() { product_files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn every_select_is_biased() {
+    for path in product_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+        let code = product(&fs::read_to_string(&path).unwrap());
+        assert_eq!(random_selects(&code), 0, "{} has a select! without `biased;`", path.display());
+    }
+}
+
+#[test]
+fn a_select_without_biased_is_found() {
+    let source = "tokio::select! {\n    biased;\n    () = a => {}\n}\nselect! { () = b => {} }\n// select! {";
+    assert_eq!(random_selects(&product(source)), 1);
 }
 
 #[test]
