@@ -8,69 +8,51 @@ use super::{
 };
 use crate::flags::{ClaimProtection, Flags};
 
-/// What a row applies to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum When {
-    Always,
-    ClaimProtection,
-    NoRateLimit,
-    LeaderElection,
-    Attachments,
-    Snapshots,
-    Topology,
-    Capacity,
-    NodeDeployment,
-    Http,
-    Profiles,
-    Migration,
-    MigrationOfRbd,
-    RetiredFlags,
-    Proxy,
-    KubeFeatures,
-}
-
 /// A row by its first column, or a whole section by its heading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PageEntry {
     Row(&'static str),
     Whole(&'static str),
 }
 
-use Place::{Row, Whole};
+use PageEntry::{Row, Whole};
 
-/// The rows in the order of the page.
+/// Whether an entry applies to the workload.
+type Condition = fn(&Facts<'_>) -> bool;
+
+/// The rows in the order of the page, each with the condition under which it applies.
 #[rustfmt::skip] // one line a row: it is a table
-const PLACES: &[(When, Place)] = &[
-    (When::Always, Row("claim deleted while its `CreateVolume` may still run")),
-    (When::ClaimProtection, Row("claim deleted while no process runs, after a call whose end is not known")),
-    (When::Always, Row("class missing, none named, or another provisioner's")),
-    (When::Always, Row("`InvalidArgument`")),
-    (When::Always, Row("\"still working\" codes")),
-    (When::Always, Row("a driver that answers with deadlines, Unavailable or Aborted")),
-    (When::Snapshots, Whole("Snapshots and clones as sources")),
-    (When::Topology, Whole("Topology")),
-    (When::Always, Row("PersistentVolume refused or forbidden")),
-    (When::Always, Row("`DeleteVolume`")),
-    (When::Always, Row("PersistentVolumes to be deleted")),
-    (When::Migration, Row("in-tree PersistentVolumes to be deleted")),
-    (When::MigrationOfRbd, Row("volumes of ceph's in-tree plugin `kubernetes.io/rbd`")),
-    (When::Attachments, Row("volume that is still attached")),
-    (When::Capacity, Whole("Storage capacity")),
-    (When::Always, Row("events in a burst")),
-    (When::Http, Whole("Metrics")),
-    (When::Profiles, Row("`/debug/pprof/`")),
-    (When::NodeDeployment, Whole("Node deployment (`--node-deployment`)")),
-    (When::Always, Row("driver lost")),
-    (When::Always, Row("SIGTERM")),
-    (When::LeaderElection, Row("a new leader that stood by")),
-    (When::LeaderElection, Row("standby")),
-    (When::LeaderElection, Row("another holder in the Lease while this process leads")),
-    (When::LeaderElection, Row("lease identity")),
-    (When::NoRateLimit, Row("client-side rate limit")),
-    (When::Proxy, Row("`HTTP_PROXY` or `proxy-url` on the way to an API server without TLS")),
-    (When::Proxy, Row("an invalid proxy URL")),
-    (When::RetiredFlags, Row("retired flags and feature gates")),
-    (When::KubeFeatures, Row("`KUBE_FEATURE_…` in the environment")),
+const ENTRIES: &[(Condition, PageEntry)] = &[
+    (|_| true, Row("claim deleted while its `CreateVolume` may still run")),
+    (|it| it.flags.safety.claim_protection != ClaimProtection::Off, Row("claim deleted while no process runs, after a call whose end is not known")),
+    (|_| true, Row("class missing, none named, or another provisioner's")),
+    (|_| true, Row("`InvalidArgument`")),
+    (|_| true, Row("\"still working\" codes")),
+    (|_| true, Row("a driver that answers with deadlines, Unavailable or Aborted")),
+    (|it| it.workload.has_sidecar("snapshotter"), Whole("Snapshots and clones as sources")),
+    (|it| it.flags.gates.topology, Whole("Topology")),
+    (|_| true, Row("PersistentVolume refused or forbidden")),
+    (|_| true, Row("`DeleteVolume`")),
+    (|_| true, Row("PersistentVolumes to be deleted")),
+    (|it| it.migrates, Row("in-tree PersistentVolumes to be deleted")),
+    (|it| it.flags.gates.csi_migration_rbd, Row("volumes of ceph's in-tree plugin `kubernetes.io/rbd`")),
+    (|it| it.workload.has_sidecar("attacher"), Row("volume that is still attached")),
+    (|it| it.flags.capacity.is_some(), Whole("Storage capacity")),
+    (|_| true, Row("events in a burst")),
+    (|it| it.flags.http.is_some(), Whole("Metrics")),
+    (|it| it.flags.http.as_ref().is_some_and(|http| http.pprof), Row("`/debug/pprof/`")),
+    (|it| it.flags.node_deployment.is_some(), Whole("Node deployment (`--node-deployment`)")),
+    (|_| true, Row("driver lost")),
+    (|_| true, Row("SIGTERM")),
+    (|it| it.flags.leader_election.is_some(), Row("a new leader that stood by")),
+    (|it| it.flags.leader_election.is_some(), Row("standby")),
+    (|it| it.flags.leader_election.is_some(), Row("another holder in the Lease while this process leads")),
+    (|it| it.flags.leader_election.is_some(), Row("lease identity")),
+    (|it| it.flags.kubernetes.rate.is_none(), Row("client-side rate limit")),
+    (|it| it.has_variable(|name| name.to_ascii_uppercase().ends_with("_PROXY")), Row("`HTTP_PROXY` or `proxy-url` on the way to an API server without TLS")),
+    (|it| it.has_variable(|name| name.to_ascii_uppercase().ends_with("_PROXY")), Row("an invalid proxy URL")),
+    (|it| it.has_retired, Row("retired flags and feature gates")),
+    (|it| it.has_variable(|name| name.starts_with("KUBE_FEATURE_")), Row("`KUBE_FEATURE_…` in the environment")),
 ];
 
 /// What decides which rows apply.
@@ -83,28 +65,6 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    fn holds(&self, when: When) -> bool {
-        let Self { flags, workload, .. } = self;
-        match when {
-            When::Always => true,
-            When::ClaimProtection => flags.safety.claim_protection != ClaimProtection::Off,
-            When::NoRateLimit => flags.kubernetes.rate.is_none(),
-            When::LeaderElection => flags.leader_election.is_some(),
-            When::Attachments => workload.has_sidecar("attacher"),
-            When::Snapshots => workload.has_sidecar("snapshotter"),
-            When::Topology => flags.gates.topology,
-            When::Capacity => flags.capacity.is_some(),
-            When::NodeDeployment => flags.node_deployment.is_some(),
-            When::Http => flags.http.is_some(),
-            When::Profiles => flags.http.as_ref().is_some_and(|http| http.pprof),
-            When::Migration => self.migrates,
-            When::MigrationOfRbd => flags.gates.csi_migration_rbd,
-            When::RetiredFlags => self.has_retired,
-            When::Proxy => self.has_variable(|name| name.to_ascii_uppercase().ends_with("_PROXY")),
-            When::KubeFeatures => self.has_variable(|name| name.starts_with("KUBE_FEATURE_")),
-        }
-    }
-
     fn has_variable(&self, matches: impl Fn(&str) -> bool) -> bool {
         self.workload.provisioner.env.keys().any(|name| matches(name))
     }
@@ -112,15 +72,16 @@ impl Facts<'_> {
 
 /// The findings: one for each row or section.
 pub(super) fn check(facts: &Facts<'_>) -> Vec<Finding> {
-    let places = PLACES.iter().filter(|(when, _)| facts.holds(*when));
-    let finding = |(_, place): &(When, Place)| {
-        let (subject, text) = match place {
-            Row(row) => (*row, ""),
-            Whole(section) => (*section, "the whole section"),
-        };
-        Finding::new(Section::Differences, Severity::Note, subject, text)
+    let entries = ENTRIES.iter().filter(|(applies, _)| applies(facts));
+    entries.map(|(_, entry)| finding(*entry)).collect()
+}
+
+fn finding(entry: PageEntry) -> Finding {
+    let (subject, text) = match entry {
+        Row(row) => (row, ""),
+        Whole(section) => (section, "the whole section"),
     };
-    places.map(finding).collect()
+    Finding::new(Section::Differences, Severity::Note, subject, text)
 }
 
 #[cfg(test)]
@@ -132,13 +93,13 @@ mod tests {
     fn every_row_is_on_the_page_in_its_order() {
         let page = include_str!("../../docs/differences.md");
         let mut from = 0;
-        for (_, place) in PLACES {
-            let line = match place {
+        for (_, entry) in ENTRIES {
+            let line = match entry {
                 Row(row) => format!("\n| {row} |"),
                 Whole(section) => format!("\n## {section}\n"),
             };
             let found = page[from..].find(&line);
-            assert!(found.is_some(), "not on the page, or not in this place: {place:?}");
+            assert!(found.is_some(), "not on the page, or not in this place: {entry:?}");
             from += found.unwrap();
         }
     }
