@@ -8,6 +8,7 @@ pub const SIMULATED_DRIVER: &str = "disk.example.com";
 
 /// A deliberate defect: one rule that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "mutations", derive(clap::ValueEnum))]
 pub enum Mutation {
     /// A call is recorded on its claim only after it has ended.
     MarkedLate,
@@ -61,38 +62,6 @@ pub enum Mutation {
     ShadowWorks,
     /// Shadow mode does not compare the reclaim policy.
     PolicyNotCompared,
-}
-
-impl Mutation {
-    /// All mutations.
-    pub const ALL: [Self; 26] = [
-        Self::MarkedLate,
-        Self::LocalStatusIsFinal,
-        Self::FinalClosesOpenCall,
-        Self::ConflictIsSuccess,
-        Self::ConflictIsDelete,
-        Self::DiscardUnseen,
-        Self::SeparateKeys,
-        Self::DoneForgotten,
-        Self::DoneForEver,
-        Self::VolumesListedFirst,
-        Self::KnownByName,
-        Self::DeleteTwice,
-        Self::DeleteUnseen,
-        Self::DeleteWithoutUid,
-        Self::NodeGivenBackOpen,
-        Self::AttachmentsByAttacher,
-        Self::OthersHoldNothing,
-        Self::ReleaseInFlight,
-        Self::RecordedSourceBelieved,
-        Self::RecordedNameBelieved,
-        Self::ForeignClassAccepted,
-        Self::RecordOnBoundClaim,
-        Self::UnsentIsOpen,
-        Self::StandbysAttachments,
-        Self::ShadowWorks,
-        Self::PolicyNotCompared,
-    ];
 }
 
 #[cfg(feature = "mutations")]

@@ -6,6 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use clap::ValueEnum as _;
 use csi_provisioner::mutations::{self, Mutation};
 use parking_lot::Mutex;
 
@@ -35,11 +36,15 @@ pub(crate) fn asked_for() -> Option<ExitCode> {
 
 /// One seed with the defect, and its trace.
 fn show(name: &str, seed: u64) -> ExitCode {
-    for mutation in Mutation::ALL.into_iter().filter(|it| format!("{it:?}") == name) {
+    for mutation in all().filter(|it| format!("{it:?}") == name) {
         let report = played(mutation, seed);
         println!("{}{:#?}", report.trace, report.wrong);
     }
     ExitCode::SUCCESS
+}
+
+fn all() -> impl Iterator<Item = Mutation> {
+    Mutation::value_variants().iter().copied()
 }
 
 fn played(mutation: Mutation, seed: u64) -> Report {
@@ -58,7 +63,7 @@ fn catches(mutation: Mutation, seed: u64) -> Option<String> {
 /// Each mutation must be caught.
 fn check() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
-    for mutation in Mutation::ALL {
+    for mutation in all() {
         let caught =
             seeds_of(mutation).into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
         if let Some((seed, what)) = caught {
@@ -81,7 +86,7 @@ fn seeds_of(mutation: Mutation) -> Vec<u64> {
 /// Looks among so many seeds for some that catch each mutation, or the named one.
 fn hunt(seeds: u64, name: Option<&str>) -> ExitCode {
     let wanted = |mutation: &Mutation| name.is_none_or(|name| format!("{mutation:?}") == name);
-    for mutation in Mutation::ALL.into_iter().filter(wanted) {
+    for mutation in all().filter(wanted) {
         let found: Vec<String> = some(mutation, seeds).iter().map(u64::to_string).collect();
         println!("{mutation:?} {}", found.join(" "));
     }
