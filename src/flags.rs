@@ -9,8 +9,6 @@
 mod arguments;
 mod check;
 mod command;
-#[cfg(test)]
-mod document;
 mod duration;
 mod gates;
 mod releases;

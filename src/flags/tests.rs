@@ -1,5 +1,7 @@
 //! The command line as a whole.
 
+mod document;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;

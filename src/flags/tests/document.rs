@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Arg;
 
-use super::{
+use crate::flags::{
     command::command,
     gates,
     releases::{SINCE, since},
