@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::Error;
+pub use self::error::AppError;
 use self::{
     settings::{
         controller_settings, driver_facts, lane_settings, node_deployment, protection_settings,
@@ -91,7 +91,7 @@ pub struct Host {
 ///
 /// # Errors
 /// The reason, if it ended for another reason than `stop`.
-pub async fn run(flags: Flags, env: Env, stop: CancellationToken) -> Result<(), Error> {
+pub async fn run(flags: Flags, env: Env, stop: CancellationToken) -> Result<(), AppError> {
     run_with_metrics(flags, env, Metrics::new()?, stop).await
 }
 
@@ -104,7 +104,7 @@ pub async fn run_with_metrics(
     env: Env,
     metrics: Metrics,
     stop: CancellationToken,
-) -> Result<(), Error> {
+) -> Result<(), AppError> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
     let program = async {
         match &flags.shadow {
@@ -159,7 +159,7 @@ impl<'a> Program<'a> {
         metrics: Metrics,
         tasks: &Tasks,
         stop: &CancellationToken,
-    ) -> Result<(), Error> {
+    ) -> Result<(), AppError> {
         let program = tokio::select! {
             biased;
             program = Self::start(flags, env, metrics, tasks) => program?,
@@ -183,7 +183,7 @@ impl<'a> Program<'a> {
 
     /// Sends the remaining events: after a requested shutdown until the time in `outcome`, after an error
     /// for [`EVENT_DRAIN_TIMEOUT`].
-    async fn drain_events(&self, outcome: Result<Instant, Error>) -> Result<(), Error> {
+    async fn drain_events(&self, outcome: Result<Instant, AppError>) -> Result<(), AppError> {
         let timeout = if let Ok(end) = &outcome {
             end.saturating_duration_since(Instant::now())
         } else {
@@ -200,7 +200,7 @@ impl<'a> Program<'a> {
         env: &'a Env,
         metrics: Metrics,
         tasks: &Tasks,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AppError> {
         let base = Base::new(flags, env, metrics, tasks).await?;
         let nodes = nodes(flags, &base.driver);
         let publisher = capacity::publisher(&base, &nodes).await?;
@@ -335,7 +335,7 @@ impl<'a> Base<'a> {
         env: &'a Env,
         metrics: Metrics,
         tasks: &'a Tasks,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AppError> {
         let clock = || Arc::clone(&env.clock);
         let has_election = flags.leader_election.is_some();
         let gate = if has_election { Gate::shut(clock()) } else { Gate::open(clock()) };

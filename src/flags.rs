@@ -29,6 +29,7 @@ use self::{
 };
 pub use self::{
     arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
+    check::LEADER_ELECTION_CHECK,
     gates::Gates,
     review::{Fate, Review, ReviewedFlag, review},
     syntax::{CHECK, EXPLAIN, RELEASE_CLAIMS, SHADOW_REPORT},

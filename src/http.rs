@@ -34,16 +34,14 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     address::AddressError,
     fetch::{BoxError, fetch},
-    routes::{LEADER_ELECTION_CHECK, Routes},
+    routes::Routes,
 };
 use self::{
     answer::Answer,
-    places::{Place, Places},
+    places::{ConnectionPlace, Places},
 };
 use crate::runtime::Tasks;
 
-/// How long open requests may take to end after the server stops.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -152,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Serves until `stop` is cancelled and open requests have ended or timed out.
+    /// Serves until `stop` is cancelled and open requests have ended. The caller limits the time.
     pub async fn run(self, tasks: Tasks, stop: CancellationToken) {
         let open = GracefulShutdown::new();
         let places = Places::new(self.limits.connections, self.limits.of_address);
@@ -176,10 +174,16 @@ impl Server {
         }
         // New connections are refused from here on; slower requests end with the process.
         drop(self.listener);
-        let _ = timeout(STOP_TIMEOUT, open.shutdown()).await;
+        open.shutdown().await;
     }
 
-    fn serve(&self, stream: TcpStream, place: Place, open: &GracefulShutdown, tasks: &Tasks) {
+    fn serve(
+        &self,
+        stream: TcpStream,
+        place: ConnectionPlace,
+        open: &GracefulShutdown,
+        tasks: &Tasks,
+    ) {
         let place = Arc::new(place);
         let service = service(&self.routes, &place);
         let connection = self.limits.protocol().serve_connection(TokioIo::new(stream), service);
@@ -202,7 +206,7 @@ impl Server {
 /// Answers the requests of the connection that has this place.
 fn service(
     routes: &Arc<Routes>,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionPlace>,
 ) -> impl Service<Request<Incoming>, Response = Answer, Error = Infallible, Future: Send> + use<> {
     let (routes, place) = (Arc::clone(routes), Arc::clone(place));
     service_fn(move |request: Request<Incoming>| {

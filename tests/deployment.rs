@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // helpers panic, as tests do
 
-use csi_provisioner::{csi::Capabilities, flags::Flags, http, release_claims, shadow_report};
+use csi_provisioner::{csi::Capabilities, flags, flags::Flags, release_claims, shadow_report};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     batch::v1::Job,
@@ -112,7 +112,7 @@ fn a_deployment_of_v1_starts_unchanged() {
 #[test]
 fn its_probes_ask_what_is_answered() {
     let container = container(&pod());
-    assert_eq!(container["livenessProbe"]["httpGet"]["path"], http::LEADER_ELECTION_CHECK);
+    assert_eq!(container["livenessProbe"]["httpGet"]["path"], flags::LEADER_ELECTION_CHECK);
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     let port = &container["ports"][0];
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Base, Error, settings::retry};
+use super::{AppError, Base, settings::retry};
 use crate::{
     capacity::{Destination, Publisher, PublisherDeps, PublisherSettings},
     controller::classes::Classes,
@@ -11,7 +11,10 @@ use crate::{
 
 /// Creates the publisher of storage capacity, if the flags ask for it and the API server serves
 /// CSIStorageCapacity.
-pub(super) async fn publisher(base: &Base<'_>, nodes: &Nodes) -> Result<Option<Publisher>, Error> {
+pub(super) async fn publisher(
+    base: &Base<'_>,
+    nodes: &Nodes,
+) -> Result<Option<Publisher>, AppError> {
     let Base { flags, env, tasks, driver, lanes, metrics, .. } = base;
     let Some(capacity) = &flags.capacity else { return Ok(None) };
     let Some(destination) = Destination::find(&lanes.objects, capacity).await? else {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Program};
+use super::{AppError, Program};
 use crate::{
     flags,
     kube::events::{Severity, Subject},
@@ -36,7 +36,7 @@ struct Stopped {
 
 impl Program<'_> {
     /// Works while this process is the leader, until `stop` is cancelled. Returns when the cleanup must end.
-    pub(super) async fn work(&self, stop: &CancellationToken) -> Result<Instant, Error> {
+    pub(super) async fn work(&self, stop: &CancellationToken) -> Result<Instant, AppError> {
         match self.election_settings() {
             None => Ok(self.lead_and_stop(stop).await.end),
             Some(settings) => self.elect(settings, stop).await,
@@ -48,7 +48,7 @@ impl Program<'_> {
         &self,
         settings: ElectionSettings,
         stop: &CancellationToken,
-    ) -> Result<Instant, Error> {
+    ) -> Result<Instant, AppError> {
         let release = CancellationToken::new();
         let election = self.election_loop(settings, release.clone());
         tokio::pin!(election);
@@ -214,9 +214,9 @@ pub(super) fn subject(lease: &leader::Lease) -> Subject {
 }
 
 /// The result after the election has ended by itself, which happens only if the Lease is lost.
-fn lost(ended: &Ended) -> Result<Instant, Error> {
+fn lost(ended: &Ended) -> Result<Instant, AppError> {
     match ended {
-        Ended::Lost(loss) => Err(Error::LostLease(loss.clone())),
+        Ended::Lost(loss) => Err(AppError::LostLease(loss.clone())),
         Ended::Released | Ended::Unreleased | Ended::NeverLed => Ok(Instant::now()),
     }
 }

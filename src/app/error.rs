@@ -4,7 +4,7 @@ use crate::{capacity, csi, http, leader, runtime::TaskEnded};
 
 /// Why the program ended without being asked to.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum AppError {
     /// `--csi-address` is invalid.
     #[error(transparent)]
     Address(#[from] csi::AddressError),
@@ -35,7 +35,7 @@ pub enum Error {
     Metrics(#[from] prometheus::Error),
 }
 
-impl Error {
+impl AppError {
     /// The process's exit code, which is external-provisioner's where it has such a case.
     pub fn exit_code(&self) -> u8 {
         match self {

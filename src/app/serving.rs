@@ -6,11 +6,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Program};
+use super::{AppError, Program};
 use crate::{
     flags,
     flags::Flags,
-    http,
     http::{Routes, Server},
     leader::CandidateIdentity,
     metrics::Metrics,
@@ -24,21 +23,21 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Program<'_> {
     /// Starts the HTTP servers.
-    pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, Error> {
+    pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, AppError> {
         let routes = |flags| self.routes(flags, tasks);
         let metrics = self.flags.http.as_ref().map(routes).transpose()?;
         RunningServers::bind(self.flags, metrics, || self.status_routes(), tasks).await
     }
 
     /// Metrics, health checks and profiles.
-    fn routes(&self, flags: &flags::Http, tasks: &Tasks) -> Result<Routes, Error> {
+    fn routes(&self, flags: &flags::Http, tasks: &Tasks) -> Result<Routes, AppError> {
         let routes = routes(flags, &self.metrics, self.driver.name(), self.readiness(), tasks)?;
         if !flags.leader_election_check || self.flags.leader_election.is_none() {
             return Ok(routes);
         }
         let health = self.health.clone();
         let check = move || health.check().map_err(|error| error.to_string());
-        Ok(routes.check(http::LEADER_ELECTION_CHECK, check))
+        Ok(routes.check(flags::LEADER_ELECTION_CHECK, check))
     }
 
     /// The status page and its JSON.
@@ -76,7 +75,7 @@ pub(super) fn routes(
     driver: &str,
     readiness: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     tasks: &Tasks,
-) -> Result<Routes, Error> {
+) -> Result<Routes, AppError> {
     let scrapes = metrics.serve(driver)?;
     let metrics = metrics.clone();
     let routes = Routes::new(&flags.metrics_path, move || scrapes.count(|| metrics.text()))
@@ -113,7 +112,7 @@ impl RunningServers {
         metrics: Option<Routes>,
         status: impl FnOnce() -> Routes,
         tasks: &Tasks,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AppError> {
         let mut servers = Self(Vec::new());
         if let (Some(http), Some(routes)) = (&flags.http, metrics) {
             servers.start(Server::bind(&http.address, routes).await?, tasks);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Env, Error,
+    AppError, Env,
     serving::{self, RunningServers},
     settings::{lane_settings, provisioner_settings, retry},
     support::{connect, has_topology, serves_attributes_classes},
@@ -34,7 +34,7 @@ pub(super) async fn run(
     metrics: Metrics,
     tasks: &Tasks,
     stop: &CancellationToken,
-) -> Result<(), Error> {
+) -> Result<(), AppError> {
     let program = tokio::select! {
         biased;
         program = ShadowProgram::start(flags, env, metrics, tasks) => program?,
@@ -81,7 +81,7 @@ impl ShadowedDriver {
         tasks: &Tasks,
         gate: &Gate,
         metrics: &Metrics,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AppError> {
         match flags.shadow.as_ref().and_then(|shadow| shadow.driver.as_ref()) {
             Some(flags::ShadowDriver { name, capabilities }) => {
                 Ok(Self::Described(name.clone(), Capabilities::from_names(capabilities)?))
@@ -121,7 +121,7 @@ impl<'a> ShadowProgram<'a> {
         env: &'a Env,
         metrics: Metrics,
         tasks: &'a Tasks,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, AppError> {
         let gate = Gate::shut(Arc::clone(&env.clock));
         let (transport, random) = (env.transport.clone(), Arc::clone(&env.random));
         let lanes = Lanes::new(transport, lane_settings(flags), gate.clone(), random, &metrics);
@@ -165,7 +165,7 @@ impl<'a> ShadowProgram<'a> {
     }
 
     /// Returns once another driver answers.
-    async fn driver_changed(&self) -> Error {
+    async fn driver_changed(&self) -> AppError {
         match &self.driver {
             ShadowedDriver::Connected(driver) => driver.clone().watch().await.into(),
             ShadowedDriver::Described(..) => std::future::pending().await,
@@ -173,7 +173,7 @@ impl<'a> ShadowProgram<'a> {
     }
 
     /// Starts the HTTP servers.
-    async fn serve(&self) -> Result<RunningServers, Error> {
+    async fn serve(&self) -> Result<RunningServers, AppError> {
         let readiness = self.readiness();
         let name = self.driver.name();
         let routes = |flags| serving::routes(flags, &self.metrics, name, readiness, self.tasks);

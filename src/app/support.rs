@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Env, Error};
+use super::{AppError, Env};
 use crate::{
     csi::{
         Address, Capabilities, Driver, DriverSettings,
@@ -41,7 +41,7 @@ pub(super) async fn connect(
     tasks: &Tasks,
     gate: &Gate,
     metrics: &Metrics,
-) -> Result<Driver, Error> {
+) -> Result<Driver, AppError> {
     let rbd = flags.gates.csi_migration_rbd;
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::go_fmt::quote;
 
-/// Where the health check of leader election is served.
-const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
+/// The path of external-provisioner's health check of leader election.
+pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
 
 /// Where `--enable-pprof` serves its pages.
 const PROFILES: [&str; 5] = [

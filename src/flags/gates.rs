@@ -22,8 +22,6 @@ pub struct Gates {
     pub ceph_rbd_extensions: bool,
     /// Claims may name data sources in other namespaces.
     pub cross_namespace_volume_data_source: bool,
-    /// external-provisioner's switch for a graceful shutdown, which this program always has.
-    pub release_leader_election_on_exit: bool,
     /// Ceph's driver also serves classes and volumes of the in-tree plugin `kubernetes.io/rbd`, as in
     /// Kubernetes 1.23 to 1.30; external-provisioner no longer has this gate.
     pub csi_migration_rbd: bool,
@@ -57,7 +55,8 @@ const fn locked(name: &'static str, stage: Stage, default: bool) -> Gate {
     Gate { name, stage, default, locked: true }
 }
 
-/// The gates that have an effect.
+/// The gates of external-provisioner itself, and our own. `ReleaseLeaderElectionOnExit` asks for a graceful
+/// shutdown, which this program always has.
 const OWN: [Gate; 6] = [
     gate("CSIMigrationRBD", Deprecated, false),
     gate("CephRBDExtensions", Alpha, false),
@@ -195,7 +194,6 @@ impl Gates {
             volume_attributes_class: map.get("VolumeAttributesClass").copied(),
             ceph_rbd_extensions: alpha("CephRBDExtensions"),
             cross_namespace_volume_data_source: alpha("CrossNamespaceVolumeDataSource"),
-            release_leader_election_on_exit: alpha("ReleaseLeaderElectionOnExit"),
             csi_migration_rbd: map.get("CSIMigrationRBD").copied().unwrap_or(false),
         }
     }
@@ -274,7 +272,6 @@ mod tests {
             volume_attributes_class: None,
             ceph_rbd_extensions: false,
             cross_namespace_volume_data_source: false,
-            release_leader_election_on_exit: false,
             csi_migration_rbd: false,
         };
         assert_eq!(resolve(""), Ok((defaults, vec![])));
@@ -294,8 +291,8 @@ mod tests {
 
     #[test]
     fn all_alpha_sets_what_is_not_set_by_name() {
-        let set = gates("AllAlpha=true,ReleaseLeaderElectionOnExit=false");
-        assert!(set.cross_namespace_volume_data_source && !set.release_leader_election_on_exit);
+        let set = gates("AllAlpha=true,CephRBDExtensions=false");
+        assert!(set.cross_namespace_volume_data_source && !set.ceph_rbd_extensions);
         assert_eq!(gates("AllBeta=true"), gates(""));
         assert!(!set.csi_migration_rbd && gates("CSIMigrationRBD=true").csi_migration_rbd);
     }

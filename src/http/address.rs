@@ -26,7 +26,7 @@ pub enum AddressError {
 
 /// The address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct ListenAddress {
     /// A name or an IP address; empty for all interfaces.
     host: String,
     /// 0 for any free port.
@@ -34,7 +34,7 @@ pub(super) struct Target {
 }
 
 /// Parses `host:port`, `:port` or `[host]:port`.
-pub(super) fn parse(text: &str) -> Result<Target, AddressError> {
+pub(super) fn parse(text: &str) -> Result<ListenAddress, AddressError> {
     let own = || text.to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(|| AddressError::MissingPort(own()))?;
     let host = if let Some(inner) = host.strip_prefix('[') {
@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str) -> Result<Target, AddressError> {
     } else {
         host
     };
-    Ok(Target { host: host.to_owned(), port: parse_port(port)? })
+    Ok(ListenAddress { host: host.to_owned(), port: parse_port(port)? })
 }
 
 fn bracket_error(text: &str) -> AddressError {
@@ -66,7 +66,7 @@ fn parse_port(port: &str) -> Result<u16, AddressError> {
     }
 }
 
-impl Target {
+impl ListenAddress {
     pub(super) async fn listen(&self) -> io::Result<TcpListener> {
         if !self.host.is_empty() {
             return TcpListener::bind((self.host.as_str(), self.port)).await;
@@ -107,7 +107,7 @@ mod tests {
             ("[::1]:80", "::1", 80),
             ("[::]:80", "::", 80),
         ] {
-            assert_eq!(parse(text), Ok(Target { host: host.to_owned(), port }), "{text}");
+            assert_eq!(parse(text), Ok(ListenAddress { host: host.to_owned(), port }), "{text}");
         }
     }
 

@@ -14,8 +14,8 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::{LEADER_ELECTION_CHECK, Limits, Places, Routes, service};
-use crate::fuzzing::text;
+use super::{Limits, Places, Routes, service};
+use crate::{flags::LEADER_ELECTION_CHECK, fuzzing::text};
 
 const METRICS: &str = "/metrics";
 /// Longer than any answer takes.

@@ -46,7 +46,7 @@ impl Places {
     }
 
     /// Waits for a place for a connection from `address`; another connection may lose its place.
-    pub(super) async fn take(self: &Arc<Self>, address: IpAddr) -> Place {
+    pub(super) async fn take(self: &Arc<Self>, address: IpAddr) -> ConnectionPlace {
         // A socket for both families has IPv4 addresses as addresses of IPv6.
         let address = address.to_canonical();
         loop {
@@ -58,7 +58,7 @@ impl Places {
     }
 
     /// Tries to get a place. `Err`: all connections are new; when the first of them can be replaced.
-    fn try_take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Instant> {
+    fn try_take(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPlace, Instant> {
         let (since, lost) = (Instant::now(), CancellationToken::new());
         let mut taken = self.taken.lock();
         taken.free_place(address, self.total, self.per_address)?;
@@ -66,7 +66,7 @@ impl Places {
         taken.next += 1;
         let guest = Guest { address, is_answered: false, came: since, since, lost: lost.clone() };
         taken.guests.insert(number, guest);
-        Ok(Place { places: Arc::clone(self), number, lost })
+        Ok(ConnectionPlace { places: Arc::clone(self), number, lost })
     }
 }
 
@@ -108,13 +108,13 @@ impl Guest {
 
 /// A connection's place, until it is dropped or lost.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPlace {
     places: Arc<Places>,
     number: u64,
     lost: CancellationToken,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Waits until another connection has got this place.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
@@ -134,14 +134,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.places.taken.lock().guests.remove(&self.number);
     }
 }
 
-/// See [`Place::answering`].
-pub(super) struct Answering<'a>(&'a Place);
+/// See [`ConnectionPlace::answering`].
+pub(super) struct Answering<'a>(&'a ConnectionPlace);
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     /// Places of connections from these addresses, one a second.
-    async fn taken(by: &[u8]) -> (Arc<Places>, Vec<Place>) {
+    async fn taken(by: &[u8]) -> (Arc<Places>, Vec<ConnectionPlace>) {
         let places = Places::new(PLACES.0, PLACES.1);
         let mut taken = Vec::new();
         for last in by {
@@ -174,7 +174,7 @@ mod tests {
         (places, taken)
     }
 
-    fn lost(places: &[Place]) -> Vec<bool> {
+    fn lost(places: &[ConnectionPlace]) -> Vec<bool> {
         places.iter().map(|place| place.lost.is_cancelled()).collect()
     }
 

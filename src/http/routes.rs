@@ -13,9 +13,6 @@ use super::{
 };
 use crate::runtime::Tasks;
 
-/// The path of external-provisioner's health check of leader election.
-pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
-
 /// The Prometheus client's content type; `escaping`: names are not escaped.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 

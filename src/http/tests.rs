@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::runtime::TokioSpawner;
+use crate::{flags::LEADER_ELECTION_CHECK, runtime::TokioSpawner};
 
 struct Running {
     address: SocketAddr,

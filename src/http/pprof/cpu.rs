@@ -19,7 +19,7 @@ const PERIOD_NANOS: i64 = 1_000_000_000 / FREQUENCY as i64;
 
 /// Why no profile was taken.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
+pub(super) enum ProfileError {
     /// Another profile is being taken; Go's text.
     #[error("cpu profiling already in use")]
     Busy,
@@ -33,7 +33,7 @@ pub(super) enum Error {
     Failed(String),
 }
 
-impl From<PprofError> for Error {
+impl From<PprofError> for ProfileError {
     fn from(error: PprofError) -> Self {
         match error {
             // The previous profile was cancelled and has not been cleaned up yet.
@@ -55,31 +55,31 @@ impl Default for Sampler {
 
 impl Sampler {
     /// Takes a profile for this time; returns the file.
-    pub(super) async fn take(&self, time: Duration) -> Result<Vec<u8>, Error> {
-        let _turn = self.0.try_acquire().map_err(|_| Error::Busy)?;
+    pub(super) async fn take(&self, time: Duration) -> Result<Vec<u8>, ProfileError> {
+        let _turn = self.0.try_acquire().map_err(|_| ProfileError::Busy)?;
         sample(time).await
     }
 }
 
-async fn sample(time: Duration) -> Result<Vec<u8>, Error> {
+async fn sample(time: Duration) -> Result<Vec<u8>, ProfileError> {
     // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
-    let guard = spawn_blocking(start).await.map_err(Error::Failed)??;
+    let guard = spawn_blocking(start).await.map_err(ProfileError::Failed)??;
     tokio::time::sleep(time).await;
     let report = spawn_blocking(move || guard.report().build().map(|report| encode(&report)));
-    Ok(report.await.map_err(Error::Failed)??)
+    Ok(report.await.map_err(ProfileError::Failed)??)
 }
 
-fn start() -> Result<ProfilerGuard<'static>, Error> {
+fn start() -> Result<ProfilerGuard<'static>, ProfileError> {
     set_directory()?;
     Ok(ProfilerGuard::new(FREQUENCY)?)
 }
 
 /// Finds a directory for samples: an image without /tmp has /dev/shm.
-fn set_directory() -> Result<(), Error> {
+fn set_directory() -> Result<(), ProfileError> {
     let folders = [tempfile::env::temp_dir(), PathBuf::from("/dev/shm")];
     let mut folders = folders.iter();
     let folder = folders.find(|folder| tempfile::tempfile_in(folder).is_ok());
-    let folder = folder.ok_or(Error::NoFolder)?;
+    let folder = folder.ok_or(ProfileError::NoFolder)?;
     // The only error is that the directory is set already.
     let _ = tempfile::env::override_temp_dir(folder);
     Ok(())
