@@ -19,9 +19,9 @@ mod testing;
 
 use std::{collections::BTreeMap, ffi::OsString, ops::ControlFlow};
 
-use clap::{Arg, ArgAction, Command};
+use clap::{ArgAction, Parser};
 
-pub use self::finding::Report;
+pub use self::finding::failure;
 use self::{
     differences::Facts,
     finding::{Checked, Finding, NOT_CHECKED, Section, Severity},
@@ -32,7 +32,10 @@ use self::{
 use crate::{
     controller::ownership::ProvisionerIdentity,
     csi_provisioner::reads_secret,
-    flags::{CHECK, Flags},
+    flags::{
+        Flags,
+        subcommand::{self, CHECK, Output},
+    },
     kube::{
         ApiError, Client, Scope, View,
         objects::{Claim, RecordedEvent, StorageClass},
@@ -45,19 +48,61 @@ use crate::{
 pub const NAME: &str = CHECK;
 
 /// The parsed arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = NAME,
+    bin_name = "csi-provisioner check",
+    no_binary_name = true,
+    disable_version_flag = true,
+    about = "Says before the switch what becomes of a manifest that runs external-provisioner",
+    after_help = "Exit codes: 0 nothing to do, 1 something to do before the switch, 2 the switch would fail, 3 could not be checked"
+)]
 pub struct Request {
     /// `--filename`: the manifests; `-` is stdin.
+    #[arg(
+        long = "filename",
+        short,
+        value_name = "file",
+        required = true,
+        help = "The Deployment with its roles, YAML or JSON; - is stdin; may be repeated"
+    )]
     pub files: Vec<String>,
     /// `--kubeconfig`.
+    #[arg(
+        long,
+        value_name = "path",
+        help = "Path of a kubeconfig file: asks the cluster about rights and claims"
+    )]
     pub kubeconfig: Option<String>,
     /// `--master`.
+    #[arg(long, value_name = "URL", help = "URL of the API server")]
     pub master: Option<String>,
     /// `--namespace`: of objects that name none.
+    #[arg(
+        long,
+        short,
+        value_name = "name",
+        default_value = "default",
+        help = "Of objects that name none"
+    )]
     pub namespace: String,
     /// `--driver`: the driver's name, if the manifest does not show it.
+    #[arg(
+        long,
+        value_name = "name",
+        help = "The CSI driver's name, where the manifest does not show it"
+    )]
     pub driver: Option<String>,
     /// `--output=json`.
+    #[arg(
+        long = "output",
+        short = 'o',
+        value_name = "format",
+        default_value = "text",
+        action = ArgAction::Set,
+        value_parser = subcommand::is_json(),
+        help = "text or json"
+    )]
     pub json: bool,
 }
 
@@ -65,23 +110,11 @@ impl Request {
     /// Parses the arguments after the subcommand's name.
     ///
     /// # Errors
-    /// The text to print and the exit code: 3, or 0 for help.
+    /// What to print instead, with the exit code 3, or 0 for help.
     pub fn parse(
-        args: impl Iterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, (String, u8)> {
-        let mut matches = command().try_get_matches_from(args).map_err(|error| {
-            (error.to_string(), if error.exit_code() == 0 { 0 } else { NOT_CHECKED })
-        })?;
-        let files = matches.remove_many::<String>("filename").into_iter().flatten().collect();
-        let mut text = |name| matches.remove_one::<String>(name);
-        Ok(Self {
-            files,
-            kubeconfig: text("kubeconfig"),
-            master: text("master"),
-            namespace: text("namespace").unwrap_or_default(),
-            driver: text("driver"),
-            json: text("output").is_some_and(|output| output == "json"),
-        })
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        subcommand::parse(args, NOT_CHECKED)
     }
 
     /// Whether the cluster is to be asked.
@@ -90,43 +123,20 @@ impl Request {
     }
 }
 
-fn command() -> Command {
-    let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
-    Command::new(NAME)
-        .bin_name("csi-provisioner check")
-        .no_binary_name(true)
-        .disable_version_flag(true)
-        .about("Says before the switch what becomes of a manifest that runs external-provisioner")
-        .after_help("Exit codes: 0 nothing to do, 1 something to do before the switch, 2 the switch would fail, 3 could not be checked")
-        .arg(
-            text("filename", "file", "The Deployment with its roles, YAML or JSON; - is stdin; may be repeated")
-                .short('f')
-                .action(ArgAction::Append)
-                .required(true),
-        )
-        .arg(text("kubeconfig", "path", "Path of a kubeconfig file: asks the cluster about rights and claims"))
-        .arg(text("master", "URL", "URL of the API server"))
-        .arg(text("namespace", "name", "Of objects that name none").short('n').default_value("default"))
-        .arg(text("driver", "name", "The CSI driver's name, where the manifest does not show it"))
-        .arg(text("output", "format", "text or json").short('o').default_value("text").value_parser(["text", "json"]))
-}
-
 /// Checks the manifests, whose texts are given; with a client also the cluster.
-pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String]) -> Report {
+pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String]) -> Output {
     let read = Manifest::parse(manifests, &request.namespace)
         .and_then(|manifest| manifest.workloads().map(|workloads| (manifest, workloads)));
     let (manifest, workloads) = match read {
         Ok(read) => read,
-        Err(error) => return Report::failure(&error.to_string()),
+        Err(error) => return failure(&error.to_string()),
     };
     let cluster = match client {
         None => None,
         Some(client) => match Cluster::read(client).await {
             Ok(cluster) => Some(cluster),
             Err(error) => {
-                return Report::failure(&format!(
-                    "cannot read the cluster's claims and classes: {error}"
-                ));
+                return failure(&format!("cannot read the cluster's claims and classes: {error}"));
             }
         },
     };
@@ -135,7 +145,7 @@ pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String
         let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
         checked.push(Checked { title: workload.title(), findings: check.findings().await });
     }
-    Report::new(&checked, request.json)
+    finding::output(&checked, request.json)
 }
 
 /// What is read from the cluster.

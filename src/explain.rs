@@ -30,7 +30,7 @@ pub use self::{
     arguments::{Object, Request},
     report::{Explanation, Sentence, State},
 };
-use crate::{flags::EXPLAIN, kube::Client, runtime::Clock};
+use crate::{flags::subcommand::EXPLAIN, kube::Client, runtime::Clock};
 
 /// The subcommand's name: the first argument.
 pub const NAME: &str = EXPLAIN;

@@ -3,7 +3,7 @@
 //! Syntax and texts are pflag's. There are external-provisioner's 51 flags with their defaults, our own
 //! additions, and the flags and gates of earlier releases. `arguments` describes them all, `command` parses
 //! them, `check` refuses what contradicts itself, with external-provisioner's exit codes and in its order.
-//! [`Flags`] has the values as the other modules need them; they are consistent. Environment variables are
+//! `subcommand` has what the subcommands share. [`Flags`] has the values as the other modules need them; they are consistent. Environment variables are
 //! read through a function, and `main` ends the process.
 
 mod arguments;
@@ -14,6 +14,7 @@ mod gates;
 mod releases;
 mod retired;
 mod review;
+pub mod subcommand;
 mod syntax;
 mod values;
 
@@ -32,7 +33,6 @@ pub use self::{
     check::LEADER_ELECTION_CHECK,
     gates::Gates,
     review::{Fate, Review, ReviewedFlag, review},
-    syntax::{CHECK, EXPLAIN, RELEASE_CLAIMS, SHADOW_REPORT},
 };
 
 /// This program's version.

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(code) => return code,
+        Err(why) => return end(255, &why),
     };
     let code = runtime.block_on(run(parsed.flags));
     // Blocking tasks that still run must not delay the exit.
@@ -60,9 +60,9 @@ fn main() -> ExitCode {
     code
 }
 
-fn runtime() -> Result<Runtime, ExitCode> {
+fn runtime() -> Result<Runtime, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| end(255, &format!("cannot start the async runtime: {error}")))
+    runtime.map_err(|error| format!("cannot start the async runtime: {error}"))
 }
 
 /// Prints why the flags were refused, or the text that they asked for, such as `--help`.

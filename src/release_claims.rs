@@ -11,7 +11,7 @@ use std::{ffi::OsString, ops::ControlFlow};
 
 use crate::{
     controller::{claims::record_status, model::record::dns_name_or_empty},
-    flags::RELEASE_CLAIMS,
+    flags::subcommand::{self, Output, RELEASE_CLAIMS},
     kube::{
         ApiError, Client, Edited, Name, Scope,
         objects::{Claim, View as _},
@@ -21,94 +21,68 @@ use crate::{
     plain_text::escaped,
     runtime::Clock,
 };
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::Parser;
 
 /// The subcommand's name: the first argument.
 pub const NAME: &str = RELEASE_CLAIMS;
 
+/// The exit code if the arguments are wrong.
+const WRONG_ARGUMENTS: u8 = 2;
+
 /// The parsed arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Parser)]
+#[command(
+    name = NAME,
+    bin_name = "csi-provisioner release-claims",
+    no_binary_name = true,
+    disable_version_flag = true,
+    about = "Lists the claims that carry the record of an open CreateVolume, and lets them go"
+)]
 pub struct Request {
     /// `--kubeconfig`.
+    #[arg(long, value_name = "path", help = "Path of a kubeconfig file")]
     pub kubeconfig: Option<String>,
     /// `--master`.
+    #[arg(long, value_name = "URL", help = "URL of the API server")]
     pub master: Option<String>,
     /// `--driver`: only this driver's claims; otherwise all.
+    #[arg(long, value_name = "name", help = "Only the claims of this CSI driver")]
     pub driver: Option<String>,
     /// `--leader-election-namespace`: the namespace of the Leases; by default the pod's own.
+    #[arg(
+        long = "leader-election-namespace",
+        value_name = "name",
+        help = "Where the Leases of the replicas are; outside a pod --release needs it [default: the pod's namespace]"
+    )]
     pub lease_namespace: Option<String>,
     /// `--release`: release the claims.
+    #[arg(long, help = "Take finalizer and record off the claims")]
     pub release: bool,
     /// `--force`: even while a replica leads, or if that can't be determined.
+    #[arg(long, help = "Even while a replica leads, or when that is unknown")]
     pub force: bool,
-}
-
-/// The output and exit code.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Report {
-    /// A table, for stdout.
-    pub text: String,
-    /// Errors, for stderr; the exit code is 1 if there are any.
-    pub failures: Vec<String>,
-}
-
-impl Report {
-    /// A report with a single error.
-    pub fn failure(why: &str) -> Self {
-        Self { text: String::new(), failures: vec![printable(why)] }
-    }
-}
-
-/// Text for a terminal: one line, with control characters escaped.
-fn printable(text: &str) -> String {
-    escaped(text).to_string()
 }
 
 impl Request {
     /// Parses the arguments after the subcommand's name.
     ///
     /// # Errors
-    /// The text to print and the exit code: 2, or 0 for help.
+    /// What to print instead, with the exit code 2, or 0 for help.
     pub fn parse(
-        args: impl Iterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, (String, u8)> {
-        let matches = command()
-            .try_get_matches_from(args)
-            .map_err(|error| (error.to_string(), u8::try_from(error.exit_code()).unwrap_or(2)))?;
-        let text = |name| matches.get_one::<String>(name).cloned();
-        Ok(Self {
-            kubeconfig: text("kubeconfig"),
-            master: text("master"),
-            driver: text("driver"),
-            lease_namespace: text("leader-election-namespace"),
-            release: is_set(&matches, "release"),
-            force: is_set(&matches, "force"),
-        })
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        subcommand::parse(args, WRONG_ARGUMENTS)
     }
 }
 
-fn is_set(matches: &ArgMatches, name: &str) -> bool {
-    matches.get_flag(name)
+/// The output with a single error.
+pub fn failure(why: &str) -> Output {
+    Output::failure(printable(why), 1)
 }
 
-fn command() -> Command {
-    let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
-    let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
-    Command::new(NAME)
-        .bin_name("csi-provisioner release-claims")
-        .no_binary_name(true)
-        .disable_version_flag(true)
-        .about("Lists the claims that carry the record of an open CreateVolume, and lets them go")
-        .arg(text("kubeconfig", "path", "Path of a kubeconfig file"))
-        .arg(text("master", "URL", "URL of the API server"))
-        .arg(text("driver", "name", "Only the claims of this CSI driver"))
-        .arg(text(
-            "leader-election-namespace",
-            "name",
-            "Where the Leases of the replicas are; outside a pod --release needs it [default: the pod's namespace]",
-        ))
-        .arg(switch("release", "Take finalizer and record off the claims"))
-        .arg(switch("force", "Even while a replica leads, or when that is unknown"))
+/// Text for a terminal: one line, with control characters escaped.
+fn printable(text: &str) -> String {
+    escaped(text).to_string()
 }
 
 fn claim_key(claim: &Claim) -> String {
@@ -127,25 +101,26 @@ struct RecordedClaim {
 
 /// Lists claims, and releases them with `--release`. `namespace`: that of the Leases; empty if
 /// unknown.
-pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Report {
+pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Output {
     let claims = match list(client, request.driver.as_deref()).await {
         Ok(claims) => claims,
-        Err(error) => return Report::failure(&format!("cannot list claims: {error}")),
+        Err(error) => return failure(&format!("cannot list claims: {error}")),
     };
     let mut text = table(&claims);
-    let mut failures = Vec::new();
+    let mut errors = Vec::new();
     if request.release {
         for recorded in &claims {
             let name = claim_key(&recorded.claim);
             match release(client, clock, request, namespace, recorded).await {
                 Ok(()) => text += &[&printable(&name), " released\n"].concat(),
-                Err(why) => failures.push(printable(&format!("{name}: {why}"))),
+                Err(why) => errors.push(printable(&format!("{name}: {why}"))),
             }
         }
     } else if !claims.is_empty() {
         text.push_str("Nothing was changed; --release takes finalizer and record off.\n");
     }
-    Report { text, failures }
+    let exit_code = u8::from(!errors.is_empty());
+    Output { text, errors, exit_code }
 }
 
 async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<RecordedClaim>, ApiError> {

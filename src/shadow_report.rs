@@ -5,10 +5,13 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, Command};
+use clap::{
+    ArgAction, Parser,
+    builder::{StringValueParser, TypedValueParser as _},
+};
 
 use crate::{
-    flags::SHADOW_REPORT,
+    flags::subcommand::{self, Output, SHADOW_REPORT},
     plain_text::escaped,
     shadow::{Agreement, ShadowReport},
     status::Status,
@@ -21,64 +24,71 @@ pub const NAME: &str = SHADOW_REPORT;
 pub const FAILED: u8 = 2;
 
 /// The parsed arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = NAME,
+    bin_name = "csi-provisioner shadow-report",
+    no_binary_name = true,
+    disable_version_flag = true,
+    about = "Prints what a process with --shadow has found",
+    after_help = "Exit code: 0 nothing is unexplained, 1 something is, 2 no results"
+)]
 pub struct Request {
     /// `--status-endpoint` of the process in shadow mode.
+    #[arg(
+        long = "status-endpoint",
+        value_name = "address",
+        value_parser = StringValueParser::new().map(with_host),
+        help = "Address of the status page of the process with --shadow"
+    )]
     pub address: String,
     /// Whether the output is JSON.
+    #[arg(
+        long = "output",
+        short = 'o',
+        value_name = "format",
+        default_value = "text",
+        action = ArgAction::Set,
+        value_parser = subcommand::is_json(),
+        hide_possible_values = true,
+        help = "`text` or `json`"
+    )]
     pub is_json: bool,
+}
+
+/// An address without a host is of this machine or pod.
+fn with_host(address: String) -> String {
+    if address.starts_with(':') { format!("127.0.0.1{address}") } else { address }
 }
 
 impl Request {
     /// Parses the arguments after the subcommand's name.
     ///
     /// # Errors
-    /// The text to print and the exit code: 2, or 0 for help.
+    /// What to print instead, with the exit code 2, or 0 for help.
     pub fn parse(
-        args: impl Iterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, (String, u8)> {
-        let matches = command()
-            .try_get_matches_from(args)
-            .map_err(|error| (error.to_string(), if error.use_stderr() { FAILED } else { 0 }))?;
-        let text = |name| matches.get_one::<String>(name).cloned().unwrap_or_default();
-        let address = text("status-endpoint");
-        let is_port = address.starts_with(':');
-        Ok(Self {
-            address: if is_port { format!("127.0.0.1{address}") } else { address },
-            is_json: text("output") == "json",
-        })
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        subcommand::parse(args, FAILED)
     }
 }
 
-fn command() -> Command {
-    let flag = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
-    let address = flag(
-        "status-endpoint",
-        "address",
-        "Address of the status page of the process with --shadow",
-    );
-    let output = flag("output", "format", "`text` or `json`").short('o');
-    Command::new(SHADOW_REPORT)
-        .bin_name("csi-provisioner shadow-report")
-        .no_binary_name(true)
-        .disable_version_flag(true)
-        .about("Prints what a process with --shadow has found")
-        .after_help("Exit code: 0 nothing is unexplained, 1 something is, 2 no results")
-        .arg(address.required(true))
-        .arg(output.value_parser(["text", "json"]).hide_possible_values(true).default_value("text"))
-}
-
-/// Fetches the results. Returns their text and the exit code.
+/// Fetches the results and prints them.
 ///
 /// # Errors
 /// Why there are none.
-pub async fn run(request: &Request) -> Result<(String, u8), String> {
+pub async fn run(request: &Request) -> Result<Output, Output> {
+    let report = report(request).await.map_err(|why| Output::failure(why, FAILED))?;
+    let text = text(&report, request.is_json);
+    Ok(Output { text, errors: Vec::new(), exit_code: exit_code(&report) })
+}
+
+async fn report(request: &Request) -> Result<ShadowReport, String> {
     let status = Status::fetch(&request.address, "").await;
     let status = status.map_err(|why| escaped(&why).to_string())?;
-    let report = status.shadow.ok_or_else(|| {
-        format!("{}: this process runs without --shadow", escaped(&request.address))
-    })?;
-    Ok((text(&report, request.is_json), exit_code(&report)))
+    status
+        .shadow
+        .ok_or_else(|| format!("{}: this process runs without --shadow", escaped(&request.address)))
 }
 
 fn text(report: &ShadowReport, is_json: bool) -> String {
@@ -95,10 +105,12 @@ fn exit_code(report: &ShadowReport) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
     use crate::shadow::{Subject, Total};
 
-    fn parse(args: &[&str]) -> Result<Request, (String, u8)> {
+    fn parse(args: &[&str]) -> Result<Request, Output> {
         Request::parse(args.iter().map(ToString::to_string))
     }
 
@@ -112,10 +124,10 @@ mod tests {
     #[test]
     fn wrong_arguments_end_with_2_and_help_with_0() {
         for args in [&[][..], &["--status-endpoint=a:1", "more"], &["-o", "yaml"]] {
-            assert_eq!(parse(args).unwrap_err().1, 2, "{args:?}");
+            assert_eq!(parse(args).unwrap_err().exit_code, 2, "{args:?}");
         }
-        assert_eq!(parse(&["--help"]).unwrap_err().1, 0);
-        command().debug_assert();
+        assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
+        Request::command().debug_assert();
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The real binary ends on SIGTERM, whatever it is doing, and serves its endpoint until then.
+//! The real binary ends on SIGTERM, whatever it is doing, and serves its endpoint until then. A subcommand says
+//! why it could not begin.
 
 // Helpers panic, as tests do.
 #![allow(clippy::unwrap_used)]
 
-use std::{fs, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
 use serde_json::json;
 use support::{
@@ -138,4 +139,24 @@ async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
     assert!(last.contains("claim=\"default/data\""), "{last}");
     assert!(last.contains(&format!("handle=\"{handle}\"")), "{last}");
     cluster.driver.stop();
+}
+
+#[test]
+fn a_subcommand_whose_runtime_does_not_start_says_so() {
+    let commands: [(&[&str], i32); 4] = [
+        (&["check", "-f", "x"], 255),
+        (&["explain", "pvc", "x"], 3),
+        (&["release-claims"], 255),
+        (&["shadow-report", "--status-endpoint=:1"], 2),
+    ];
+    for (arguments, code) in commands {
+        let mut command = Command::new("/bin/sh");
+        // Too few descriptors for the runtime.
+        command.args(["-c", "ulimit -n 4; exec \"$@\"", "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_csi-provisioner")).args(arguments);
+        let output = command.env_clear().output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.starts_with("cannot start the async runtime: "), "{arguments:?}: {errors}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::plain_text::escaped;
+use crate::{flags::subcommand::Output, plain_text::escaped};
 
 /// What a finding means for the switch, from the least to the most urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,41 +140,33 @@ impl Checked {
     }
 }
 
-/// The output and exit code.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Report {
-    /// For stdout.
-    pub text: String,
-    /// Why nothing could be checked, for stderr.
-    pub failure: Option<String>,
-    /// The exit code.
-    pub exit_code: u8,
+/// The output of a check that could not be made.
+pub fn failure(why: &str) -> Output {
+    Output::failure(printable(why), NOT_CHECKED)
 }
 
-impl Report {
-    /// The report of a check that could not be made.
-    pub fn failure(why: &str) -> Self {
-        Self { text: String::new(), failure: Some(printable(why)), exit_code: NOT_CHECKED }
-    }
+/// The output of a check.
+pub(super) fn output(checked: &[Checked], json: bool) -> Output {
+    let findings = checked.iter().flat_map(|checked| &checked.findings);
+    let worst = findings.clone().map(|it| it.severity).max().unwrap_or(Severity::Ok);
+    let exit_code = worst.exit_code();
+    let text = if json {
+        format!("{}\n", to_json(checked, exit_code))
+    } else {
+        let workloads: Vec<String> = checked.iter().map(Checked::text).collect();
+        let to_do = findings.filter(|it| it.severity > Severity::Note).count();
+        format!("{}\n{}\n", workloads.join("\n"), verdict(worst, to_do))
+    };
+    Output { text, errors: Vec::new(), exit_code }
+}
 
-    pub(super) fn new(checked: &[Checked], json: bool) -> Self {
-        let findings = checked.iter().flat_map(|checked| &checked.findings);
-        let worst = findings.clone().map(|it| it.severity).max().unwrap_or(Severity::Ok);
-        let exit_code = worst.exit_code();
-        let text = if json {
-            let workloads = checked.iter().map(|checked| {
-                let findings: Vec<Value> = checked.findings.iter().map(Finding::json).collect();
-                json!({"workload": printable(&checked.title), "findings": findings})
-            });
-            let workloads: Vec<Value> = workloads.collect();
-            format!("{}\n", json!({"exitCode": exit_code, "workloads": workloads}))
-        } else {
-            let workloads: Vec<String> = checked.iter().map(Checked::text).collect();
-            let to_do = findings.filter(|it| it.severity > Severity::Note).count();
-            format!("{}\n{}\n", workloads.join("\n"), verdict(worst, to_do))
-        };
-        Self { text, failure: None, exit_code }
-    }
+fn to_json(checked: &[Checked], exit_code: u8) -> Value {
+    let workloads = checked.iter().map(|checked| {
+        let findings: Vec<Value> = checked.findings.iter().map(Finding::json).collect();
+        json!({"workload": printable(&checked.title), "findings": findings})
+    });
+    let workloads: Vec<Value> = workloads.collect();
+    json!({"exitCode": exit_code, "workloads": workloads})
 }
 
 /// The last line of the text.
@@ -192,13 +184,13 @@ fn verdict(worst: Severity, to_do: usize) -> String {
 mod tests {
     use super::*;
 
-    fn report(severities: &[Severity], json: bool) -> Report {
+    fn report(severities: &[Severity], json: bool) -> Output {
         let finding = |severity: &Severity| {
             Finding::new(Section::Rights, *severity, "sub\u{1b}ject", "text")
                 .with_rule("- {}".to_owned())
         };
         let findings = severities.iter().map(finding).collect();
-        Report::new(&[Checked { title: "Deployment a/b".to_owned(), findings }], json)
+        output(&[Checked { title: "Deployment a/b".to_owned(), findings }], json)
     }
 
     #[test]
@@ -213,7 +205,7 @@ mod tests {
         ] {
             assert_eq!(report(severities, false).exit_code, code, "{severities:?}");
         }
-        assert_eq!(Report::failure("why").exit_code, 3);
+        assert_eq!(failure("why").exit_code, 3);
     }
 
     #[test]

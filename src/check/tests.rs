@@ -1,6 +1,6 @@
 use super::*;
 
-fn parse(args: &[&str]) -> Result<Request, (String, u8)> {
+fn parse(args: &[&str]) -> Result<Request, Output> {
     Request::parse(args.iter())
 }
 
@@ -18,13 +18,13 @@ fn arguments_as_kubectl_has_them() {
 #[test]
 fn wrong_arguments_are_a_check_that_could_not_be_made() {
     for args in [&[][..], &["-f"], &["-f", "a", "-o", "yaml"], &["-f", "a", "--nosuch"]] {
-        assert_eq!(parse(args).unwrap_err().1, 3, "{args:?}");
+        assert_eq!(parse(args).unwrap_err().exit_code, 3, "{args:?}");
     }
-    let (help, code) = parse(&["--help"]).unwrap_err();
-    assert!(code == 0 && help.contains("Exit codes:"), "{help}");
+    let help = parse(&["--help"]).unwrap_err();
+    assert!(help.exit_code == 0 && help.text.contains("Exit codes:"), "{help:?}");
 }
 
-async fn checked(manifest: &str, args: &[&str]) -> Report {
+async fn checked(manifest: &str, args: &[&str]) -> Output {
     let request = parse(&[&["-f", "x"], args].concat()).unwrap();
     run(None, &request, &[manifest.to_owned()]).await
 }
@@ -70,7 +70,7 @@ async fn each_kind_of_trouble_has_its_exit_code() {
         let args: Vec<String> = driver.iter().map(|name| format!("--driver={name}")).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let report = checked(&MANIFEST.replace(from, to), &args).await;
-        assert_eq!(report.exit_code, code, "{to}: {} {:?}", report.text, report.failure);
+        assert_eq!(report.exit_code, code, "{to}: {} {:?}", report.text, report.errors);
     }
 }
 

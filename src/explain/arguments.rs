@@ -7,7 +7,10 @@ use std::{ffi::OsString, fmt};
 
 use clap::{Arg, ArgMatches, Command};
 
-use crate::flags::{EXPLAIN, Flags};
+use crate::flags::{
+    Flags,
+    subcommand::{EXPLAIN, Output},
+};
 
 /// The flags of the controller that count here, and whether each is a switch.
 const CONTROLLER_FLAGS: [(&str, bool, &str); 13] = [
@@ -63,13 +66,13 @@ impl Request {
     /// Parses the arguments after the subcommand's name.
     ///
     /// # Errors
-    /// The text to print and the exit code: 3, or 0 for help. The codes 1 and 2 have another meaning here.
+    /// What to print instead, with the exit code 3, or 0 for help. The codes 1 and 2 have another meaning here.
     pub fn parse(
-        args: impl Iterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, (String, u8)> {
-        let matches = command().try_get_matches_from(args).map_err(|error| {
-            (error.to_string(), if error.use_stderr() { super::UNKNOWN } else { 0 })
-        })?;
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        let matches = command()
+            .try_get_matches_from(args)
+            .map_err(|error| Output::refusal(&error, super::UNKNOWN))?;
         let text = |name| matches.get_one::<String>(name).cloned();
         let name = text("name").unwrap_or_default();
         let object = match text("kind").as_deref() {
@@ -87,7 +90,7 @@ impl Request {
 }
 
 /// The flags that the controller has as well.
-fn controller_flags(matches: &ArgMatches) -> Result<Flags, (String, u8)> {
+fn controller_flags(matches: &ArgMatches) -> Result<Flags, Output> {
     let given = CONTROLLER_FLAGS.iter().filter_map(|(name, ..)| {
         let value = matches.get_one::<String>(name)?;
         Some(OsString::from(format!("--{name}={value}")))
@@ -98,7 +101,7 @@ fn controller_flags(matches: &ArgMatches) -> Result<Flags, (String, u8)> {
     let parsed = Flags::parse(args, environment);
     parsed.map(|parsed| parsed.flags).map_err(|refusal| {
         let error = refusal.text.lines().last().unwrap_or_default().to_owned();
-        (error, super::UNKNOWN)
+        Output::failure(error, super::UNKNOWN)
     })
 }
 
@@ -153,7 +156,7 @@ fn controller_flag(name: &'static str, is_switch: bool, help: &'static str) -> A
 mod tests {
     use super::*;
 
-    fn parse(args: &[&str]) -> Result<Request, (String, u8)> {
+    fn parse(args: &[&str]) -> Result<Request, Output> {
         Request::parse(args.iter().map(ToString::to_string))
     }
 
@@ -204,9 +207,9 @@ mod tests {
             &["pvc", "x", "--volume-name-uuid-length=40"],
             &["pvc", "x", "--feature-gates=NoSuch=true"],
         ] {
-            assert_eq!(parse(args).unwrap_err().1, 3, "{args:?}");
+            assert_eq!(parse(args).unwrap_err().exit_code, 3, "{args:?}");
         }
-        let (help, code) = parse(&["--help"]).unwrap_err();
-        assert!(code == 0 && help.contains("Exit code"), "{help}");
+        let help = parse(&["--help"]).unwrap_err();
+        assert!(help.exit_code == 0 && help.text.contains("Exit code"), "{help:?}");
     }
 }

@@ -8,7 +8,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use serde::Serialize;
 
 use super::runbook;
-use crate::plain_text::{cut, escaped};
+use crate::{
+    flags::subcommand::Output,
+    plain_text::{cut, escaped},
+};
 
 /// The longest text that is printed, in bytes.
 const MAX_TEXT: usize = 1024;
@@ -159,6 +162,12 @@ impl Explanation {
     /// Adds a fact.
     pub(super) fn detail(&mut self, name: &'static str, value: impl AsRef<str>) {
         self.details.insert(name, printable(value.as_ref()));
+    }
+
+    /// What to print.
+    pub fn output(&self, is_json: bool) -> Output {
+        let text = if is_json { self.to_json() } else { self.to_text() };
+        Output { text, errors: Vec::new(), exit_code: self.state.exit_code() }
     }
 
     /// The explanation for a person.

@@ -12,7 +12,8 @@ use clap::{
 use super::{
     arguments::Arguments,
     retired::{RETIRED, Retired, Takes},
-    syntax::{self, Given, SUBCOMMANDS, Stop},
+    subcommand::SUBCOMMANDS,
+    syntax::{self, Given, Stop},
     values::boolean,
 };
 

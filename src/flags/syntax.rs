@@ -4,28 +4,8 @@
 //! a switch, the shorthand `-v`, words (ignored, except where a subcommand may be meant) and `--` (the end).
 //! Stops at the first error, with pflag's text. The values are parsed by [`command`](super::command).
 
-use super::retired::Takes;
+use super::{retired::Takes, subcommand::SUBCOMMANDS};
 use crate::go_fmt::quote;
-
-/// The subcommand that lists and releases claims with open calls.
-pub const RELEASE_CLAIMS: &str = "release-claims";
-
-/// The subcommand that checks a manifest before the switch.
-pub const CHECK: &str = "check";
-
-/// The subcommand that says why a claim has no volume.
-pub const EXPLAIN: &str = "explain";
-
-/// The subcommand that prints the results of shadow mode.
-pub const SHADOW_REPORT: &str = "shadow-report";
-
-/// The subcommands with their lines of the usage. Each is the first argument.
-pub(super) const SUBCOMMANDS: [(&str, &str); 4] = [
-    (CHECK, "Checks a manifest that runs external-provisioner before the switch"),
-    (EXPLAIN, "Says why a claim has no volume, or why a volume is not deleted"),
-    (RELEASE_CLAIMS, "Lists the claims with an open CreateVolume, and releases them"),
-    (SHADOW_REPORT, "Prints what a process with --shadow has found"),
-];
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,74 +1,84 @@
 //! Runs the subcommands: reads what they need from files and environment, and prints what they return.
 
-use std::{env, ffi::OsStr, fs, io, path::Path, process::ExitCode, sync::Arc};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs, io,
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use csi_provisioner::{
     app::Host,
     check, explain,
+    flags::subcommand::Output,
     kube::{Client, LaneSettings, Lanes},
     metrics::Metrics,
     release_claims,
-    release_claims::{Report, Request},
     runtime::{Clock, Gate, Generator, SystemClock},
     shadow_report,
 };
 
 use super::{host, runtime, transport};
 
-/// Runs the subcommand of this name; `None` if there is none.
+/// The exit code of `check` and `release-claims` if the async runtime does not start.
+const NO_RUNTIME: u8 = 255;
+
+/// Runs the subcommand of this name and prints its output; `None` if there is none.
 pub(super) fn run(name: &OsStr) -> Option<ExitCode> {
-    match name.to_str()? {
-        release_claims::NAME => Some(release_claims()),
-        check::NAME => Some(check()),
-        explain::NAME => Some(explain()),
-        shadow_report::NAME => Some(shadow_report()),
-        _ => None,
-    }
+    let output = match name.to_str()? {
+        release_claims::NAME => release_claims(),
+        check::NAME => check(),
+        explain::NAME => explain(),
+        shadow_report::NAME => shadow_report(),
+        _ => return None,
+    };
+    Some(print(&output.unwrap_or_else(|refused| refused)))
 }
 
-/// Runs `csi-provisioner release-claims`: prints the table to stdout and failures to stderr.
-fn release_claims() -> ExitCode {
-    let request = match Request::parse(env::args_os().skip(2)) {
-        Ok(request) => request,
-        Err(refusal) => return refuse_arguments(&refusal),
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(code) => return code,
-    };
-    let report = match runtime.block_on(report(&request)) {
-        Ok(report) => report,
-        Err(why) => Report::failure(&why),
-    };
-    print!("{}", report.text);
-    for failure in &report.failures {
-        eprintln!("{failure}");
+fn print(output: &Output) -> ExitCode {
+    print!("{}", output.text);
+    for error in &output.errors {
+        eprintln!("{error}");
     }
-    ExitCode::from(u8::from(!report.failures.is_empty()))
+    ExitCode::from(output.exit_code)
 }
 
-/// Prints why the arguments of a subcommand were refused, or its help.
-fn refuse_arguments((text, code): &(String, u8)) -> ExitCode {
-    match code {
-        0 => println!("{text}"),
-        _ => eprintln!("{text}"),
-    }
-    ExitCode::from(*code)
+/// The arguments after the subcommand's name.
+fn arguments() -> impl Iterator<Item = OsString> {
+    env::args_os().skip(2)
 }
 
-/// Runs `csi-provisioner explain`: prints the explanation to stdout.
-fn explain() -> ExitCode {
-    let request = match explain::Request::parse(env::args_os().skip(2)) {
-        Ok(request) => request,
-        Err(refusal) => return refuse_arguments(&refusal),
-    };
-    let Ok(runtime) = runtime() else { return ExitCode::from(explain::UNKNOWN) };
-    let explanation = runtime.block_on(explanation(&request));
+/// Runs `work` to its end. If the async runtime does not start, the exit code is `failed`.
+fn block_on<T>(failed: u8, work: impl Future<Output = T>) -> Result<T, Output> {
+    let runtime = runtime().map_err(|why| Output::failure(why, failed))?;
+    let done = runtime.block_on(work);
     // Blocking tasks that still run must not delay the exit.
     runtime.shutdown_background();
-    let text = if request.is_json { explanation.to_json() } else { explanation.to_text() };
-    print!("{text}");
-    ExitCode::from(explanation.state.exit_code())
+    Ok(done)
+}
+
+fn release_claims() -> Result<Output, Output> {
+    let request = release_claims::Request::parse(arguments())?;
+    let released = block_on(NO_RUNTIME, released(&request))?;
+    released.map_err(|why| release_claims::failure(&why))
+}
+
+async fn released(request: &release_claims::Request) -> Result<Output, String> {
+    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let gate = Gate::open(Arc::clone(&clock));
+    let client = client(request.master.as_deref(), kubeconfig, gate).await?;
+    let host = host();
+    let namespace = lease_namespace(request.lease_namespace.as_deref(), &host);
+    Ok(release_claims::run(&client, &*clock, request, namespace).await)
+}
+
+fn explain() -> Result<Output, Output> {
+    let request = explain::Request::parse(arguments())?;
+    let explanation = block_on(explain::UNKNOWN, explanation(&request))?;
+    Ok(explanation.output(request.is_json))
 }
 
 async fn explanation(request: &explain::Request) -> explain::Explanation {
@@ -85,20 +95,36 @@ async fn explanation(request: &explain::Request) -> explain::Explanation {
     }
 }
 
-/// Runs `csi-provisioner shadow-report`: prints the results to stdout.
-fn shadow_report() -> ExitCode {
-    let request = match shadow_report::Request::parse(env::args_os().skip(2)) {
-        Ok(request) => request,
-        Err(refusal) => return refuse_arguments(&refusal),
+fn shadow_report() -> Result<Output, Output> {
+    let request = shadow_report::Request::parse(arguments())?;
+    block_on(shadow_report::FAILED, shadow_report::run(&request))?
+}
+
+fn check() -> Result<Output, Output> {
+    let request = check::Request::parse(arguments())?;
+    let checked = block_on(NO_RUNTIME, checked(&request))?;
+    checked.map_err(|why| check::failure(&why))
+}
+
+async fn checked(request: &check::Request) -> Result<Output, String> {
+    let manifests = request.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let client = if request.asks_cluster() {
+        let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
+        let gate = Gate::open(Arc::new(SystemClock));
+        Some(client(master, kubeconfig.map(Path::new), gate).await?)
+    } else {
+        None
     };
-    let Ok(runtime) = runtime() else { return ExitCode::from(shadow_report::FAILED) };
-    match runtime.block_on(shadow_report::run(&request)) {
-        Ok((text, code)) => {
-            print!("{text}");
-            ExitCode::from(code)
-        }
-        Err(why) => refuse_arguments(&(why, shadow_report::FAILED)),
-    }
+    Ok(check::run(client.as_ref(), request, &manifests).await)
+}
+
+/// Reads a file, or stdin for `-`.
+fn read(file: &String) -> Result<String, String> {
+    let text = match file.as_str() {
+        "-" => io::read_to_string(io::stdin()),
+        path => fs::read_to_string(path),
+    };
+    text.map_err(|error| format!("cannot read {file}: {error}"))
 }
 
 /// A client on the lane for objects.
@@ -112,54 +138,6 @@ async fn client(
     let metrics = Metrics::new().map_err(|error| error.to_string())?;
     let random = Arc::new(Generator::from_entropy());
     Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
-}
-
-async fn report(request: &Request) -> Result<Report, String> {
-    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let gate = Gate::open(Arc::clone(&clock));
-    let client = client(request.master.as_deref(), kubeconfig, gate).await?;
-    let host = host();
-    let namespace = lease_namespace(request.lease_namespace.as_deref(), &host);
-    Ok(release_claims::run(&client, &*clock, request, namespace).await)
-}
-
-/// Runs `csi-provisioner check`: prints the findings to stdout.
-fn check() -> ExitCode {
-    let request = match check::Request::parse(env::args_os().skip(2)) {
-        Ok(request) => request,
-        Err(refusal) => return refuse_arguments(&refusal),
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(code) => return code,
-    };
-    let report = match runtime.block_on(checked(&request)) {
-        Ok(report) => report,
-        Err(why) => check::Report::failure(&why),
-    };
-    print!("{}", report.text);
-    if let Some(failure) = &report.failure {
-        eprintln!("{failure}");
-    }
-    ExitCode::from(report.exit_code)
-}
-
-async fn checked(request: &check::Request) -> Result<check::Report, String> {
-    let read = |file: &String| match file.as_str() {
-        "-" => io::read_to_string(io::stdin()),
-        path => fs::read_to_string(path),
-    };
-    let read = |file| read(file).map_err(|error| format!("cannot read {file}: {error}"));
-    let manifests = request.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let client = if request.asks_cluster() {
-        let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
-        let gate = Gate::open(Arc::new(SystemClock));
-        Some(client(master, kubeconfig.map(Path::new), gate).await?)
-    } else {
-        None
-    };
-    Ok(check::run(client.as_ref(), request, &manifests).await)
 }
 
 /// The namespace of the Leases: the flag's value, else the pod's own namespace. Empty if neither is known,

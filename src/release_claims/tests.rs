@@ -31,7 +31,7 @@ fn server(held: bool) -> Server {
     })
 }
 
-async fn report(server: &Server, arguments: &[&str]) -> Report {
+async fn report(server: &Server, arguments: &[&str]) -> Output {
     let request = Request::parse(arguments.iter().map(ToString::to_string)).unwrap();
     run(&client(server), &*paused_clock(), &request, "kube-system").await
 }
@@ -57,7 +57,7 @@ async fn nothing_is_changed_without_release() {
          shop       b      other   pvc-1   -\n\
          Nothing was changed; --release takes finalizer and record off.\n"
     );
-    assert!(report.failures.is_empty() && put(&server).is_empty());
+    assert!(report.errors.is_empty() && put(&server).is_empty());
 }
 
 /// A record is text of the claim's user.
@@ -90,15 +90,15 @@ async fn control_characters_are_printed_escaped() {
         "{report:?}"
     );
     let expected = format!("shop/{escaped}: {escaped} leads by");
-    assert!(report.failures[0].starts_with(&expected), "{report:?}");
+    assert!(report.errors[0].starts_with(&expected), "{report:?}");
     let lines: Vec<&str> = report.text.lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
-    let printed = report.failures.iter().map(String::as_str).chain(lines);
+    let printed = report.errors.iter().map(String::as_str).chain(lines);
     for line in printed {
         assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
     }
     let refused = Server::new(move |_, _| Answer::refusal(500, "InternalError", odd));
-    let failure = self::report(&refused, &[]).await.failures.remove(0);
+    let failure = self::report(&refused, &[]).await.errors.remove(0);
     assert!(failure.contains(escaped) && !failure.contains(odd), "{failure}");
 }
 
@@ -117,11 +117,11 @@ async fn released_claims_lose_only_finalizer_and_record() {
 async fn while_a_replica_leads_its_claims_stay_unless_forced() {
     let held = server(true);
     let refused = report(&held, &["--release"]).await;
-    assert_eq!(refused.failures.len(), 1, "{:?}", refused.failures);
-    assert!(refused.failures[0].starts_with("shop/a: pod-1 leads by the Lease kube-system/d"));
+    assert_eq!(refused.errors.len(), 1, "{:?}", refused.errors);
+    assert!(refused.errors[0].starts_with("shop/a: pod-1 leads by the Lease kube-system/d"));
     assert_eq!(put(&held).len(), 1, "the other driver's is released");
     let held = server(true);
-    assert!(report(&held, &["--release", "--force"]).await.failures.is_empty());
+    assert!(report(&held, &["--release", "--force"]).await.errors.is_empty());
     assert_eq!(put(&held).len(), 2);
 }
 
@@ -129,7 +129,7 @@ async fn while_a_replica_leads_its_claims_stay_unless_forced() {
 async fn a_failed_list_is_an_error() {
     let server = Server::new(|_, _| Answer::refusal(403, "Forbidden", "no"));
     let report = report(&server, &[]).await;
-    assert!(report.failures[0].starts_with("cannot list claims"), "{:?}", report.failures);
+    assert!(report.errors[0].starts_with("cannot list claims"), "{:?}", report.errors);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn arguments_are_read_and_others_refused() {
     .unwrap();
     assert!(all.release && all.force);
     assert_eq!((all.driver.as_deref(), all.lease_namespace.as_deref()), (Some("d"), Some("n")));
-    assert_eq!(parse(&["--relase"]).unwrap_err().1, 2);
-    assert_eq!(parse(&["--help"]).unwrap_err().1, 0);
-    assert_eq!(parse(&["claim"]).unwrap_err().1, 2);
+    assert_eq!(parse(&["--relase"]).unwrap_err().exit_code, 2);
+    assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
+    assert_eq!(parse(&["claim"]).unwrap_err().exit_code, 2);
 }
