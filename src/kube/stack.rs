@@ -1,10 +1,9 @@
 //! The layers between the client and the transport.
 //!
-//! From the outside in: [`retry_after`], [`throttle`], [`in_flight`], [`gate`],
-//! [`deadline`], [`hedge`], [`forbidden`], [`request_metrics`], [`request_log`]. The
-//! transport puts [`file_token`] behind them. The order matters:
-//! every retry takes a token from the throttle again, nothing waits between the gate and the
-//! connection, and a deadline counts from the sending.
+//! From the outside in: [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`],
+//! [`hedge`], [`forbidden`], [`request_metrics`], [`request_log`]. The transport puts [`file_token`]
+//! behind them. The order matters: every retry takes a token from the throttle again, nothing waits
+//! between the gate and the connection, and a deadline counts from the sending.
 //!
 //! No layer applies backpressure through readiness: all waiting happens in the request's own
 //! future, so that dropping the future frees its permit at once. [`Lanes`](super::Lanes) decide

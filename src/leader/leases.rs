@@ -7,13 +7,14 @@ use futures::{
     future::ready,
     stream::{self, BoxStream},
 };
-use kube::api::WatchEvent;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::record::Lease;
 use crate::kube::{
-    ApiError, Client, Kind, Name, View, client::watch::ObjectWatch, objects::Metadata,
+    ApiError, Client, Kind, Name, View,
+    client::watch::{ObjectWatch, WatchEvent},
+    objects::Metadata,
 };
 
 /// The server ends a watch after this time, in seconds.
@@ -153,11 +154,9 @@ impl Leases for Client {
 /// Converts an event of a watch; `None` if it says nothing of the Lease.
 fn lease_event(event: WatchEvent<WholeLease>) -> Option<LeaseEvent> {
     match event {
-        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-            Some(LeaseEvent::Applied(lease.object))
-        }
+        WatchEvent::Applied(lease) => Some(LeaseEvent::Applied(lease.object)),
         WatchEvent::Deleted(_) => Some(LeaseEvent::Deleted),
-        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
+        WatchEvent::Bookmark(_) => None,
     }
 }
 

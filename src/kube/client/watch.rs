@@ -9,8 +9,7 @@ use std::{error::Error, io};
 use futures::{StreamExt as _, TryStreamExt as _, future::ready, stream::BoxStream};
 use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt as _;
-use kube::{api::WatchEvent, core::Status};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::io::AsyncRead;
 use tokio_util::{
     codec::{FramedRead, LinesCodec, LinesCodecError},
@@ -29,6 +28,41 @@ use crate::kube::{
 
 /// The events of one watch, until it ends.
 pub(crate) type Events<T> = BoxStream<'static, Result<WatchEvent<T>, ApiError>>;
+
+/// An event of a watch.
+#[derive(Debug)]
+pub(crate) enum WatchEvent<T> {
+    /// The object was created or changed, or exists when the watch begins.
+    Applied(T),
+    /// The object was deleted; this is its last state.
+    Deleted(T),
+    /// No object has changed up to this version.
+    Bookmark(Bookmark),
+}
+
+/// The object of a bookmark.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Bookmark {
+    pub(crate) metadata: BookmarkMetadata,
+}
+
+/// The metadata of a bookmark.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BookmarkMetadata {
+    pub(crate) resource_version: String,
+}
+
+/// A line of a watch.
+#[derive(Deserialize)]
+#[serde(tag = "type", content = "object", rename_all = "UPPERCASE")]
+enum Line<T> {
+    Added(T),
+    Modified(T),
+    Deleted(T),
+    Bookmark(Bookmark),
+    Error(Refusal),
+}
 
 /// The media type of an object's metadata in JSON.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -121,25 +155,21 @@ pub(crate) fn event_of_line<T: DeserializeOwned>(
     about: &str,
     line: &str,
 ) -> Option<Result<WatchEvent<T>, ApiError>> {
-    let error = match serde_json::from_str(line) {
-        Ok(WatchEvent::Error(status)) => refusal(*status),
-        Ok(event) => return Some(Ok(event)),
+    let refused = |refusal| Err(ApiError::Refused(Box::new(refusal)));
+    Some(match serde_json::from_str(line) {
+        Ok(Line::Added(object) | Line::Modified(object)) => Ok(WatchEvent::Applied(object)),
+        Ok(Line::Deleted(object)) => Ok(WatchEvent::Deleted(object)),
+        Ok(Line::Bookmark(bookmark)) => Ok(WatchEvent::Bookmark(bookmark)),
+        Ok(Line::Error(refusal)) => refused(refusal),
         Err(error) if error.is_eof() => return None,
         // Some proxies send an error without an event around it.
         Err(error) => match serde_json::from_str(line) {
-            Ok(status) => refusal(status),
-            Err(_) => unreadable(about, fault(&error)),
+            Ok(refusal) => refused(refusal),
+            Err(_) => Err(unreadable(about, fault(&error))),
         },
-    };
-    Some(Err(error))
+    })
 }
 
 fn unreadable(about: &str, fault: String) -> ApiError {
     ApiError::Unreadable { about: about.to_owned(), fault }
-}
-
-/// The refusal that a watch yields instead of an event.
-pub(crate) fn refusal(status: Status) -> ApiError {
-    let Status { code, reason, message, .. } = status;
-    ApiError::Refused(Box::new(Refusal { code, reason, message }))
 }

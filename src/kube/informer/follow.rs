@@ -6,11 +6,14 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::api::WatchEvent;
 use tokio::time::timeout;
 
 use crate::kube::{
-    client::{Client, name::Name, watch::ObjectWatch},
+    client::{
+        Client,
+        name::Name,
+        watch::{ObjectWatch, WatchEvent},
+    },
     error::ApiError,
     objects::{AnyObject, kind::Kind},
 };
@@ -34,11 +37,11 @@ impl Client {
         let mut events = self.watch_object::<AnyObject>(kind, name, watch).await?;
         while let Ok(Some(event)) = timeout(MAX_SILENCE, events.next()).await {
             match event? {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                WatchEvent::Applied(object) => {
                     report(object.metadata.resource_version.map(Into::into));
                 }
                 WatchEvent::Deleted(_) => report(None),
-                WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
+                WatchEvent::Bookmark(_) => {}
             }
         }
         Ok(())

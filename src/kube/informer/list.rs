@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use kube::api::ListMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 
 use super::{
     failure::AnswerError,

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use kube::api::WatchEvent;
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -12,7 +11,10 @@ use super::{
     source::Source, tolerant::Tolerant, watch::Events,
 };
 use crate::{
-    kube::objects::{self, Metadata, View},
+    kube::{
+        client::watch::WatchEvent,
+        objects::{self, Metadata, View},
+    },
     runtime::Random,
 };
 
@@ -145,16 +147,14 @@ impl<V: View> ListWatch<V> {
     /// The event of what a watch yields; none if it changes no object.
     fn change_event(&mut self, change: WatchEvent<Tolerant<V>>) -> Option<InformerEvent<V>> {
         match change {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                Some(self.event_of(object, InformerEvent::Apply))
-            }
+            WatchEvent::Applied(object) => Some(self.event_of(object, InformerEvent::Apply)),
             WatchEvent::Deleted(Tolerant::Unreadable { metadata, fault }) => {
                 self.reporter.report_unreadable(&metadata, &fault);
                 // For a deletion the names are enough.
                 named(&metadata).map(InformerEvent::Delete)
             }
             WatchEvent::Deleted(Tolerant::Read(object)) => Some(InformerEvent::Delete(object)),
-            WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
+            WatchEvent::Bookmark(_) => None,
         }
     }
 
@@ -200,12 +200,10 @@ impl<V: View> ListWatch<V> {
 /// The version at which a watch goes on after `change`.
 fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<&str, Failure> {
     let version = match change {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+        WatchEvent::Applied(object) | WatchEvent::Deleted(object) => {
             object.meta().resource_version.as_deref()
         }
         WatchEvent::Bookmark(bookmark) => Some(&*bookmark.metadata.resource_version),
-        // An error is no event of the stream.
-        WatchEvent::Error(_) => None,
     };
     version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
 }

@@ -13,7 +13,7 @@ mod protobuf;
 
 use http_body::Frame;
 use http_body_util::BodyExt as _;
-use kube::api::ListMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 
 use super::{failure::AnswerError, tolerant::Tolerant};
 use crate::kube::{

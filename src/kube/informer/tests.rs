@@ -365,7 +365,7 @@ async fn failures_are_waited_out_ever_longer() {
     assert!(gaps.iter().rev().take(3).all(|gap| (29..=61).contains(gap)), "{gaps:?}");
 }
 
-/// How often the log holds a warning of ours; kube's are the log filter's business.
+/// How often the log holds a warning.
 fn warnings(log: &str) -> usize {
     log.matches("WARN csi_provisioner").count()
 }

@@ -10,24 +10,17 @@ pub mod fuzz;
 use std::io;
 
 use futures::{StreamExt as _, TryStreamExt as _, future::ready, stream::BoxStream};
-use kube::{
-    api::{TypeMeta, WatchEvent},
-    core::{
-        Status,
-        watch::{Bookmark, BookmarkMeta},
-    },
-};
-use serde::Deserialize;
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 
 use super::{failure::AnswerError, tolerant::Tolerant};
 use crate::kube::{
     client::{
         MAX_ANSWER,
-        watch::{broken_event, json_events, reader, refusal},
+        watch::{WatchEvent, broken_event, json_events, reader},
     },
     connection::transport::ResponseBody,
     encoding::Encoding,
+    error::ApiError,
     objects::{
         View,
         kind::Kind,
@@ -71,11 +64,10 @@ pub(super) fn events<V: View>(encoding: Encoding, body: ResponseBody) -> Events<
 fn read_frame<V: View>(frame: &[u8]) -> Result<WatchEvent<Tolerant<V>>, AnswerError> {
     let object = Envelope::of(nested(nested(frame, OBJECT)?, RAW_EXTENSION)?)?;
     Ok(match nested(frame, TYPE)? {
-        b"ADDED" => WatchEvent::Added(read_object(object)?),
-        b"MODIFIED" => WatchEvent::Modified(read_object(object)?),
+        b"ADDED" | b"MODIFIED" => WatchEvent::Applied(read_object(object)?),
         b"DELETED" => WatchEvent::Deleted(read_object(object)?),
-        b"BOOKMARK" => WatchEvent::Bookmark(read_bookmark(object)?),
-        b"ERROR" => return Err(refusal(read::<Status>(object.raw, STATUS)?).into()),
+        b"BOOKMARK" => WatchEvent::Bookmark(read(object.raw, NAMES)?),
+        b"ERROR" => return Err(ApiError::Refused(Box::new(read(object.raw, STATUS)?)).into()),
         _ => return Err(Fault::Unexpected.into()),
     })
 }
@@ -85,15 +77,6 @@ fn read_object<V: View>(object: Envelope<'_>) -> Result<Tolerant<V>, AnswerError
         return Err(AnswerError::OtherKind);
     }
     Ok(Tolerant::read_protobuf(object.raw))
-}
-
-fn read_bookmark(object: Envelope<'_>) -> Result<Bookmark, Fault> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        metadata: BookmarkMeta,
-    }
-    let Versioned { metadata } = read(object.raw, NAMES)?;
-    Ok(Bookmark { types: TypeMeta::default(), metadata })
 }
 
 #[cfg(test)]

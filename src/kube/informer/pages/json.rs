@@ -3,7 +3,7 @@
 //! The metadata of the list comes before the objects, if the server is written in Go, and is yielded as
 //! soon as it was received.
 
-use kube::api::ListMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
 use serde_json::{Deserializer, Error, value::RawValue};
 

@@ -5,7 +5,7 @@
 //! metadata comes first. An object that cannot be read is yielded with its name, as its length is
 //! known. [`crate::kube::objects::protobuf`] reads the messages.
 
-use kube::api::ListMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 
 use super::{AnswerError, Part, buffer::Buffer};
 use crate::kube::{

@@ -10,7 +10,6 @@ use tower::BoxError;
 
 use super::*;
 use crate::kube::{
-    ApiError,
     client::watch::event_of_line,
     objects::{Claim, Volume},
 };
@@ -46,8 +45,7 @@ async fn read_whole(encoding: Encoding, received: impl Into<Bytes>) -> Vec<Strin
 
 fn text(event: &Result<WatchEvent<Tolerant<Claim>>, AnswerError>) -> String {
     match event {
-        Ok(WatchEvent::Added(object)) => format!("added {}", object_text(object)),
-        Ok(WatchEvent::Modified(object)) => format!("modified {}", object_text(object)),
+        Ok(WatchEvent::Applied(object)) => format!("applied {}", object_text(object)),
         Ok(WatchEvent::Deleted(object)) => format!("deleted {}", object_text(object)),
         Ok(WatchEvent::Bookmark(bookmark)) => {
             format!("bookmark {}", bookmark.metadata.resource_version)
@@ -55,7 +53,6 @@ fn text(event: &Result<WatchEvent<Tolerant<Claim>>, AnswerError>) -> String {
         Err(AnswerError::Api(ApiError::Refused(refusal))) => {
             format!("error {} {refusal}", refusal.code)
         }
-        Ok(WatchEvent::Error(_)) => "an error among the events".to_owned(),
         Err(error) => error.to_string(),
     }
 }
@@ -83,7 +80,7 @@ fn one_of_each(encoding: Encoding) -> Vec<u8> {
     .concat()
 }
 
-const EACH: [&str; 5] = ["added a", "modified b", "deleted c", "bookmark 9", "error 410 too old"];
+const EACH: [&str; 5] = ["applied a", "applied b", "deleted c", "bookmark 9", "error 410 too old"];
 
 #[tokio::test]
 async fn events_read_the_same_in_both_encodings_wherever_they_are_cut() {
@@ -121,13 +118,13 @@ async fn an_object_that_cannot_be_read_keeps_its_name() {
     let mut broken = claim("b");
     broken["spec"] = json!(7);
     let line = event(Encoding::Json, "MODIFIED", "PersistentVolumeClaim", &broken);
-    assert_eq!(read_whole(Encoding::Json, line).await, ["modified unreadable b"]);
+    assert_eq!(read_whole(Encoding::Json, line).await, ["applied unreadable b"]);
     // `spec` a second time, which no server sends.
     let message =
         [&protobuf::object("PersistentVolumeClaim", &claim("b")).unwrap()[..], b"\x12\x02\x08\x01"]
             .concat();
     let frame = protobuf::event_of_message("MODIFIED", "PersistentVolumeClaim", &message);
-    assert_eq!(read_whole(Encoding::Protobuf, frame).await, ["modified unreadable b"]);
+    assert_eq!(read_whole(Encoding::Protobuf, frame).await, ["applied unreadable b"]);
 }
 
 #[tokio::test]
@@ -176,7 +173,7 @@ fn a_volume_reads_the_same_in_both_encodings() {
     let in_json =
         event_of_line::<Tolerant<Volume>>("", str::from_utf8(&line).unwrap()).unwrap().unwrap();
     match (in_protobuf, in_json) {
-        (WatchEvent::Added(Tolerant::Read(one)), WatchEvent::Added(Tolerant::Read(other))) => {
+        (WatchEvent::Applied(Tolerant::Read(one)), WatchEvent::Applied(Tolerant::Read(other))) => {
             assert_eq!(format!("{one:?}"), format!("{other:?}"));
         }
         read => panic!("{read:?}"),
