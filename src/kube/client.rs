@@ -3,7 +3,7 @@
 //! [`Client`] gets, creates, replaces, patches, deletes, lists and edits objects. Names are checked
 //! before they become part of a URL. Answers are read up to a limit. Every error says whether the
 //! request may have been carried out ([`ApiError::is_unclear`]). The watch of one object is in
-//! [`watch`], watches of a kind are in [`super::informer`].
+//! `watch`, watches of a kind are in [`super::informer`].
 
 pub mod access;
 mod coalesced_reads;
