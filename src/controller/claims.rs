@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`index`] | what is known of each claim, from events and from calls |
 //! | [`state`] | the state of a claim's volume and its transitions |
-//! | [`worker`] | what the worker needs |
+//! | [`worker`] | the parts of the worker |
 //! | [`sync`] | the worker takes a claim from the queue and does what the plan says |
 //! | `plan` | decides what to do with a claim now: a pure function of what is known |
 //! | `preview` | what a new leader would do with a claim, for `explain` |

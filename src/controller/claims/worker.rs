@@ -1,5 +1,5 @@
-//! What a claim worker needs. Each module of its methods says what they do: [`sync`](super::sync),
-//! `verification`, `discard`, `elsewhere`, `node` and `reporting`.
+//! The parts of the claim worker, which its methods share. What it does with them is in
+//! [`sync`](super::sync), `verification`, `discard`, `elsewhere`, `node` and `reporting`.
 
 use std::{sync::Arc, time::Duration};
 
