@@ -33,7 +33,7 @@ const SOURCES: [&str; 14] = [
 
 /// Texts of these sources that are no events: names of tasks, parts of other texts, and what only the log
 /// or `/readyz` has.
-const OTHERS: [&str; 37] = [
+const OTHERS: [&str; 36] = [
     "%Y-%m-%d %H:%M:%S +0000 UTC",
     "PersistentVolume …",
     "clone operations",
@@ -43,7 +43,6 @@ const OTHERS: [&str; 37] = [
     "data source (…) is not handled by the provisioner, assuming an external populator will provision it",
     // Before the texts about a snapshot or a claim as the source.
     "error getting handle for DataSource Type … by Name …:",
-    "every class is kept",
     "is the claim's",
     "it cannot be read: …",
     "it is bound to another claim",
