@@ -40,7 +40,8 @@ const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// The claim waits for something other than the driver, which is reported once it has lasted for
-    /// [`PATIENCE`]. Returns when to work on the claim again: at that time, or later as `then` says.
+    /// [`PATIENCE`]. Returns when to work on the claim again: at that time, or later as `then` says, and
+    /// never later than `--retry-interval-max` before it is reported.
     pub(crate) fn on_blocked(
         &self,
         claim: &Claim,
@@ -51,7 +52,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let lasted = self.index.update(claim.uid(), Change::Blocked(why)).lasted;
         let left = PATIENCE.saturating_sub(lasted);
         if !left.is_zero() {
-            return Action::RequeueAfter(left);
+            return Action::RequeueAfter(left.min(self.retry_max));
         }
         self.report_blocked(claim, why, PATIENCE);
         then()

@@ -111,13 +111,14 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.provisioner.forget(uid);
                 Action::Done
             }
-            Plan::Blocked { why, is_failure } => self.on_blocked(&snapshot.claim, &why, || {
-                if !is_failure {
-                    return Action::RequeueAfter(AT_REST);
-                }
+            Plan::Blocked { why, is_failure: true } => {
+                // At once, as the claim may get its class before the next attempt.
                 self.count_failure(&snapshot.claim);
-                self.retry_lasting(uid, &why)
-            }),
+                self.on_blocked(&snapshot.claim, &why, || self.retry_lasting(uid, &why))
+            }
+            Plan::Blocked { why, is_failure: false } => {
+                self.on_blocked(&snapshot.claim, &why, || Action::RequeueAfter(AT_REST))
+            }
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
                 self.provision_in_turn(uid, snapshot, request, &mut attempts).await
