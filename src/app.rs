@@ -36,9 +36,7 @@ use crate::{
     },
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner,
-    csi_provisioner::{
-        Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology, TopologySettings,
-    },
+    csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology},
     flags::Flags,
     kube::{
         Informer, Lanes, Scope, Transport, View,
@@ -358,9 +356,9 @@ impl<'a> Base<'a> {
     }
 
     fn topology(&self, nodes: &Nodes) -> Option<Topology> {
-        let settings = TopologySettings::new(self.flags);
+        let flags = &self.flags.provisioning;
         has_topology(self.flags, self.driver.capabilities())
-            .then(|| Topology::new(nodes.clone(), self.lanes.objects.clone(), settings))
+            .then(|| Topology::new(nodes.clone(), self.lanes.objects.clone(), flags))
     }
 
     fn attachments(&self) -> Option<Attachments> {

@@ -43,7 +43,7 @@ use tokio::time::Instant;
 
 pub use crate::flags::VolumeNaming;
 pub use attachments::Attachments;
-pub use ceph_rbd::CephRbd;
+use ceph_rbd::CephRbd;
 use data_source::Copyable;
 pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
@@ -53,7 +53,7 @@ use request::Prepared;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use secrets::fuzz as secrets_fuzz;
 use secrets::{NotUtf8, SecretValues};
-pub use topology::{Topology, TopologySettings};
+pub use topology::Topology;
 
 use node_deployment::NodeDeployment;
 
@@ -79,7 +79,7 @@ use crate::{
         proto::{CreateVolumeRequest, DeleteVolumeRequest},
     },
     flags,
-    flags::Flags,
+    flags::{Flags, Gates},
     kube::{
         Client,
         objects::{Claim, View as _, Volume},
@@ -96,33 +96,18 @@ pub const EVENT_COMPONENT: &str = "external-provisioner";
 
 /// Configuration of provisioning, from flags and the driver's capabilities.
 #[derive(Debug, Clone)]
-#[allow(clippy::struct_excessive_bools)] // the flags have as many
 pub struct ProvisionerSettings {
-    /// The driver's name.
-    pub driver_name: String,
-    /// What the driver can do.
-    pub capabilities: Capabilities,
-    /// This process's identity, written into every volume's attributes.
-    pub identity: String,
+    /// The driver and this process.
+    pub driver: DriverFacts,
+    /// The flags of provisioning.
+    pub flags: flags::Provisioning,
+    /// The feature gates.
+    pub gates: Gates,
     /// How PersistentVolumes are named.
     pub naming: VolumeNaming,
-    /// `--default-fstype`.
-    pub default_fs_type: String,
-    /// `--extra-create-metadata`.
-    pub extra_create_metadata: bool,
-    /// `--controller-publish-readonly`.
-    pub controller_publish_readonly: bool,
-    /// The feature gate VolumeAttributesClass.
-    pub volume_attributes_classes: bool,
-    /// The feature gate `CephRBDExtensions`.
-    pub ceph_rbd: CephRbd,
     /// The translation of in-tree classes and volumes, if the driver took over from an in-tree
     /// plugin.
     pub migration: Option<Migration>,
-    /// The feature gate `CrossNamespaceVolumeDataSource`.
-    pub cross_namespace_sources: bool,
-    /// `--prevent-volume-mode-conversion`.
-    pub prevent_volume_mode_conversion: bool,
 }
 
 /// What [`ProvisionerSettings`] contain beside flags.
@@ -141,36 +126,18 @@ pub struct DriverFacts {
 impl ProvisionerSettings {
     /// The settings by the flags, for this driver.
     pub fn new(flags: &Flags, driver: DriverFacts) -> Self {
-        let DriverFacts { name, capabilities, identity, volume_attributes_classes } = driver;
-        // Every flag is named, so that none is forgotten.
-        let flags::Provisioning {
-            extra_create_metadata,
-            default_fstype,
-            controller_publish_readonly,
-            prevent_volume_mode_conversion,
-            // For the settings of other modules.
-            retry_start: _,
-            retry_max: _,
-            workers: _,
-            cloning_protection_workers: _,
-            snapshot_sweep_interval: _,
-            strict_topology: _,
-            immediate_topology: _,
-        } = flags.provisioning.clone();
         Self {
-            migration: Migration::of_driver(&name, flags.gates.csi_migration_rbd),
-            driver_name: name,
-            capabilities,
-            identity,
+            migration: Migration::of_driver(&driver.name, flags.gates.csi_migration_rbd),
+            driver,
+            flags: flags.provisioning.clone(),
+            gates: flags.gates,
             naming: flags.naming.clone(),
-            default_fs_type: default_fstype,
-            extra_create_metadata,
-            controller_publish_readonly,
-            volume_attributes_classes,
-            ceph_rbd: CephRbd { enabled: flags.gates.ceph_rbd_extensions },
-            cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
-            prevent_volume_mode_conversion,
         }
+    }
+
+    /// The feature gate `CephRBDExtensions`.
+    fn ceph_rbd(&self) -> CephRbd {
+        CephRbd { enabled: self.gates.ceph_rbd_extensions }
     }
 
     /// The name of the PersistentVolume for the claim with this UID.
@@ -184,7 +151,7 @@ impl ProvisionerSettings {
     /// The names of this provisioner on any node.
     pub(crate) fn provisioner_identity(&self) -> ProvisionerIdentity {
         ProvisionerIdentity {
-            driver: self.driver_name.clone(),
+            driver: self.driver.name.clone(),
             in_tree: self.migration.map(|migration| migration.in_tree_name().to_owned()),
             node: None,
         }
@@ -193,7 +160,7 @@ impl ProvisionerSettings {
     /// The VolumeAttributesClass of the claim, if the feature is on.
     fn attributes_class<'a>(&self, claim: &'a Claim) -> Option<&'a str> {
         let name = claim.spec.volume_attributes_class_name.as_deref()?;
-        (self.volume_attributes_classes && !name.is_empty()).then_some(name)
+        (self.driver.volume_attributes_classes && !name.is_empty()).then_some(name)
     }
 }
 
@@ -457,7 +424,7 @@ impl Provisioner for CsiProvisioner {
     type Request = PreparedCreate;
 
     fn name(&self) -> &str {
-        &self.0.settings.driver_name
+        &self.0.settings.driver.name
     }
 
     fn in_tree_name(&self) -> Option<&str> {
@@ -586,14 +553,14 @@ impl Provisioner for CsiProvisioner {
         let failed = NotDeleted::Failed;
         self.0.settings.handle(volume).map_err(failed)?;
         self.reaches(volume).map_err(failed)?;
-        capabilities::check(&self.0.settings.capabilities).map_err(failed)?;
+        capabilities::check(&self.0.settings.driver.capabilities).map_err(failed)?;
         self.check_detached(volume.name())?;
         let class = || {
             let class = self.0.classes.get(class_of_volume(volume));
             self.0.settings.class_for_deletion(volume, class)
         };
         let settings = &self.0.settings;
-        let secret = deletion::secret(&self.0.reads, volume, class, settings.ceph_rbd)
+        let secret = deletion::secret(&self.0.reads, volume, class, settings.ceph_rbd())
             .await
             .map_err(failed)?;
         let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(|unsent| {

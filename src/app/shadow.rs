@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     csi::{Capabilities, Driver},
-    csi_provisioner::{DriverFacts, ProvisionerSettings, Topology, TopologySettings},
+    csi_provisioner::{DriverFacts, ProvisionerSettings, Topology},
     flags::{self, Flags},
     http::Routes,
     kube::{Client, Informer, Lanes, Scope, View},
@@ -135,7 +135,7 @@ impl<'a> ShadowProgram<'a> {
         let shadow = Shadow::new(ShadowDeps {
             topology: nodes
                 .clone()
-                .map(|nodes| Topology::new(nodes, client.clone(), TopologySettings::new(flags))),
+                .map(|nodes| Topology::new(nodes, client.clone(), &flags.provisioning)),
             client: client.clone(),
             metrics: metrics.clone(),
             clock: Arc::clone(&env.clock),

@@ -48,14 +48,14 @@ pub(super) fn check_create(
     claim: &Claim,
     source: Option<SourceKind>,
 ) -> Result<(), Failure> {
-    check(&settings.capabilities)?;
+    check(&settings.driver.capabilities)?;
     let modified = settings.attributes_class(claim).map(|_| Rpc::ModifyVolume);
     let copied = source.map(|kind| match kind {
         SourceKind::Snapshot => Rpc::CreateDeleteSnapshot,
         SourceKind::Claim => Rpc::CloneVolume,
     });
     let mut needed = copied.into_iter().chain(modified);
-    let lacking = needed.find(|rpc| !settings.capabilities.controller.contains(rpc));
+    let lacking = needed.find(|rpc| !settings.driver.capabilities.controller.contains(rpc));
     lacking.map_or(Ok(()), |rpc| {
         let what = match rpc {
             Rpc::CreateDeleteSnapshot => "snapshot restore",

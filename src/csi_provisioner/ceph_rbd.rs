@@ -21,9 +21,9 @@ const LEAST_XFS: i64 = 1 << 30;
 
 /// The feature gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CephRbd {
+pub(super) struct CephRbd {
     /// Whether it is on.
-    pub enabled: bool,
+    pub(super) enabled: bool,
 }
 
 impl CephRbd {

@@ -47,7 +47,7 @@ pub(super) async fn identify(
     request: &ProvisionRequest,
 ) -> Result<Option<Copyable>, NotSent> {
     let claim = &*request.claim;
-    let Some(target) = target(claim, settings.cross_namespace_sources)? else {
+    let Some(target) = target(claim, settings.gates.cross_namespace_volume_data_source)? else {
         return Ok(None);
     };
     let other_namespace = target.namespace != claim.namespace();

@@ -70,12 +70,12 @@ impl ProvisionerSettings {
     /// translated.
     pub(super) fn handle<'a>(&self, volume: &'a Volume) -> Result<Cow<'a, str>, Failure> {
         match (&volume.spec.csi, &volume.spec.in_tree) {
-            (Some(csi), _) if csi.driver == self.driver_name => {
+            (Some(csi), _) if csi.driver == self.driver.name => {
                 Ok(Cow::Borrowed(&csi.volume_handle))
             }
             (Some(csi), _) => Err(Failure::new(format!(
                 "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
-                csi.driver, self.driver_name
+                csi.driver, self.driver.name
             ))),
             (None, Some(_)) => self
                 .translated(volume)
@@ -111,7 +111,7 @@ impl ProvisionerSettings {
         let foreign = || {
             Failure::new(format!(
                 "the volume belongs to an in-tree plugin that the CSI driver {:?} did not take over from, but its annotation names the driver: it is not deleted",
-                self.driver_name
+                self.driver.name
             ))
         };
         let migration = self.migration.ok_or_else(foreign)?;

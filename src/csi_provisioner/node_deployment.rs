@@ -205,7 +205,7 @@ impl NodeDeployment {
     /// Whether this node has space for the claim's volume. If that can't be determined, returns
     /// true: this node then becomes the owner, so that one process reports the error.
     async fn has_space(&self, provisioner: &CsiProvisioner, request: &ProvisionRequest) -> bool {
-        if !provisioner.0.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
+        if !provisioner.0.settings.driver.capabilities.controller.contains(&Rpc::GetCapacity) {
             return true;
         }
         let create = match provisioner.check(&mut self.with_this_node(request)).await {

@@ -106,11 +106,11 @@ fn source(
     volume: &Volume,
 ) -> core::CSIPersistentVolumeSource {
     let secrets = &prepared.secrets;
-    let mut attributes = BTreeMap::from([(IDENTITY.to_owned(), settings.identity.clone())]);
+    let mut attributes = BTreeMap::from([(IDENTITY.to_owned(), settings.driver.identity.clone())]);
     // The driver's value takes precedence if it uses our key.
     attributes.extend(volume.volume_context.clone());
     core::CSIPersistentVolumeSource {
-        driver: settings.driver_name.clone(),
+        driver: settings.driver.name.clone(),
         volume_handle: volume.volume_id.clone(),
         volume_attributes: Some(attributes),
         fs_type: Some(prepared.fs_type.clone())
@@ -128,7 +128,7 @@ fn source(
 fn is_read_only(settings: &ProvisionerSettings, request: &CreateVolumeRequest) -> bool {
     let [only] = request.volume_capabilities.as_slice() else { return false };
     let mode = only.access_mode.map(|access| access.mode());
-    settings.controller_publish_readonly && mode == Some(Mode::MultiNodeReaderOnly)
+    settings.flags.controller_publish_readonly && mode == Some(Mode::MultiNodeReaderOnly)
 }
 
 fn annotations(secrets: &SecretReferences) -> BTreeMap<String, String> {

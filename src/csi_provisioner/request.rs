@@ -99,9 +99,9 @@ pub(super) async fn prepare(
     prepared.read.extend(prepared.secret.source().cloned());
     let given = &request.class.parameters;
     prepared.request.parameters =
-        parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))
+        parameters::for_driver(given, |key| settings.ceph_rbd().is_known(given, key))
             .map_err(|why| why.finished().lasting())?;
-    if settings.extra_create_metadata {
+    if settings.flags.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&request.claim, &volume_name));
     }
     add_mutable_parameters(reads, settings, request, &mut prepared).await?;
@@ -145,10 +145,10 @@ pub(super) fn draft(
         return Err(Failure::new("claim Selector is not supported").into());
     }
     let name = request.volume_name.clone()?;
-    let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)?;
+    let fs_type = parameters::fs_type(&class.parameters, &settings.flags.default_fstype)?;
     let size = size(claim)?;
-    settings.ceph_rbd.check_size(&class.parameters, &fs_type, &size)?;
-    let multi_writer = settings.capabilities.single_node_multi_writer();
+    settings.ceph_rbd().check_size(&class.parameters, &fs_type, &size)?;
+    let multi_writer = settings.driver.capabilities.single_node_multi_writer();
     let create = CreateVolumeRequest {
         name,
         // If the size overflows, none is requested, as in external-provisioner; a volume that is
@@ -196,7 +196,7 @@ async fn resolve_secrets(
 ) -> Result<(SecretReferences, SecretValues), Failure> {
     let parameters = &request.class.parameters;
     let reference = |kind| secrets::reference(kind, parameters, context).map_err(Failure::lasting);
-    let deletion = settings.ceph_rbd.deletion_secret(parameters, context);
+    let deletion = settings.ceph_rbd().deletion_secret(parameters, context);
     let provisioner = reference(SecretKind::Provisioner)?;
     let secret = secrets::read(&reads.secrets, provisioner.as_ref()).await?;
     let references = SecretReferences {
@@ -219,7 +219,7 @@ pub(super) fn secret_names(
     let volume_name = request.volume_name.as_deref().unwrap_or_default();
     let context = TemplateContext::of_claim(&request.claim, volume_name);
     let parameters = &request.class.parameters;
-    let deletion = settings.ceph_rbd.deletion_secret(parameters, &context);
+    let deletion = settings.ceph_rbd().deletion_secret(parameters, &context);
     let kinds =
         SecretKind::ALL.into_iter().map(|kind| secrets::reference(kind, parameters, &context));
     let named = kinds.chain([deletion]);
@@ -242,14 +242,14 @@ async fn attributes_class(
         Failure::new(error).unread(dependency.clone(), is_missing)
     };
     let class = reads.attributes_classes.get(None, name).await.map_err(unread)?;
-    if class.driver_name == settings.driver_name {
+    if class.driver_name == settings.driver.name {
         return Ok(class);
     }
     let foreign = Failure::new(format!(
         "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
         class.name(),
         class.driver_name,
-        settings.driver_name
+        settings.driver.name
     ));
     Err(foreign.finished().lasting().awaiting([dependency.observed_as(&class.metadata)]))
 }

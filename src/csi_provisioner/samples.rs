@@ -1,10 +1,10 @@
 //! A driver's settings, a claim with its class, and a source: for the fuzz target and unit tests.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 
-use super::{CephRbd, ProvisionerSettings, VolumeNaming};
+use super::{DriverFacts, ProvisionerSettings, VolumeNaming};
 use crate::{
     controller::{
         model::source::{NamedSource, Source, SourceKind},
@@ -17,6 +17,7 @@ use crate::{
             plugin_capability::service::Type as Service,
         },
     },
+    flags::{Gates, Provisioning},
 };
 
 pub(super) const DRIVER: &str = "disk.example.com";
@@ -24,20 +25,42 @@ pub(super) const DRIVER: &str = "disk.example.com";
 /// Settings of a driver that can only create and delete volumes.
 pub(super) fn settings() -> ProvisionerSettings {
     ProvisionerSettings {
-        driver_name: DRIVER.into(),
-        capabilities: Capabilities {
-            plugin: [Service::ControllerService].into(),
-            controller: [Rpc::CreateDeleteVolume].into(),
+        driver: DriverFacts {
+            name: DRIVER.into(),
+            capabilities: Capabilities {
+                plugin: [Service::ControllerService].into(),
+                controller: [Rpc::CreateDeleteVolume].into(),
+            },
+            identity: "me".into(),
+            volume_attributes_classes: true,
         },
-        identity: "me".into(),
+        flags: flags(),
+        gates: Gates {
+            topology: true,
+            volume_attributes_class: None,
+            ceph_rbd_extensions: false,
+            cross_namespace_volume_data_source: false,
+            release_leader_election_on_exit: false,
+            csi_migration_rbd: false,
+        },
         naming: VolumeNaming { prefix: "pvc".into(), uuid_length: None },
-        default_fs_type: String::new(),
-        extra_create_metadata: false,
-        controller_publish_readonly: false,
-        volume_attributes_classes: true,
-        ceph_rbd: CephRbd::default(),
         migration: None,
-        cross_namespace_sources: false,
+    }
+}
+
+/// The defaults.
+fn flags() -> Provisioning {
+    Provisioning {
+        retry_start: Duration::from_secs(1),
+        retry_max: Duration::from_secs(300),
+        workers: 100,
+        cloning_protection_workers: 1,
+        snapshot_sweep_interval: None,
+        strict_topology: false,
+        immediate_topology: true,
+        extra_create_metadata: false,
+        default_fstype: String::new(),
+        controller_publish_readonly: false,
         prevent_volume_mode_conversion: true,
     }
 }

@@ -21,7 +21,17 @@ pub(super) fn reads(server: &Server) -> Reads {
 /// Settings of a driver with these capabilities besides creating volumes.
 pub(super) fn settings(abilities: &[Rpc]) -> ProvisionerSettings {
     let mut settings = samples::settings();
-    settings.capabilities.controller.extend(abilities);
+    settings.driver.capabilities.controller.extend(abilities);
+    settings
+}
+
+/// As [`settings`], and changed.
+pub(super) fn settings_with(
+    abilities: &[Rpc],
+    change: impl FnOnce(&mut ProvisionerSettings),
+) -> ProvisionerSettings {
+    let mut settings = settings(abilities);
+    change(&mut settings);
     settings
 }
 

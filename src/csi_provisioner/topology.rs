@@ -27,7 +27,7 @@ use crate::{
         provisioner::{Failure, NotSent, ProvisionRequest},
     },
     csi::proto,
-    flags::Flags,
+    flags,
     kube::{
         ApiError, Client, Name,
         objects::{CsiNode, Node, View as _},
@@ -35,29 +35,15 @@ use crate::{
     nodes::Nodes,
 };
 
-/// The topology flags.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TopologySettings {
-    /// `--strict-topology`: with a selected node, its topology only.
-    pub strict: bool,
-    /// `--immediate-topology`: without a selected node, the topologies of all nodes.
-    pub immediate: bool,
-}
-
-impl TopologySettings {
-    /// The settings by the flags.
-    pub fn new(flags: &Flags) -> Self {
-        let provisioning = &flags.provisioning;
-        Self { strict: provisioning.strict_topology, immediate: provisioning.immediate_topology }
-    }
-}
-
 /// Computes the topology requirement.
 #[derive(Clone)]
 pub struct Topology {
     nodes: Nodes,
     client: Client,
-    settings: TopologySettings,
+    /// `--strict-topology`: with a selected node, its topology only.
+    strict: bool,
+    /// `--immediate-topology`: without a selected node, the topologies of all nodes.
+    immediate: bool,
 }
 
 /// Why there is no requirement.
@@ -79,8 +65,9 @@ enum NodeRead {
 
 impl Topology {
     /// Reads `nodes`; a node whose labels seem to be missing is read live through `client`.
-    pub fn new(nodes: Nodes, client: Client, settings: TopologySettings) -> Self {
-        Self { nodes, client, settings }
+    pub fn new(nodes: Nodes, client: Client, flags: &flags::Provisioning) -> Self {
+        let (strict, immediate) = (flags.strict_topology, flags.immediate_topology);
+        Self { nodes, client, strict, immediate }
     }
 
     /// Waits until the nodes have been listed once.
@@ -124,14 +111,13 @@ impl Topology {
         &self,
         request: &ProvisionRequest,
     ) -> Result<Option<Requirement>, Undecided> {
-        let TopologySettings { strict, immediate } = self.settings;
         let constraints = Constraints {
             claim: request.claim.name(),
             allowed: &request.class.allowed_topologies,
             node: request.selected_node.as_deref().filter(|node| !node.is_empty()),
             live: None,
-            strict,
-            immediate,
+            strict: self.strict,
+            immediate: self.immediate,
         };
         match decide(&constraints, &self.nodes) {
             Err(Refusal::LabelsMissing { node, .. }) => self.decide_live(&constraints, &node).await,

@@ -26,9 +26,7 @@ use crate::{
             plugin_capability::service::Type as Service,
         },
     },
-    csi_provisioner::{
-        Attachments, Checks, DriverFacts, ProvisionerSettings, Reads, Topology, TopologySettings,
-    },
+    csi_provisioner::{Attachments, Checks, DriverFacts, ProvisionerSettings, Reads, Topology},
     kube::{
         ApiError, BadName, Client, EventHandler as _, InformerEvent, Name, Scope,
         objects::{
@@ -269,21 +267,21 @@ impl Reader<'_> {
     async fn topology(&self, settings: &ProvisionerSettings) -> Result<Option<Topology>, ApiError> {
         let flags = &self.request.flags;
         let is_supported =
-            settings.capabilities.plugin.contains(&Service::VolumeAccessibilityConstraints);
+            settings.driver.capabilities.plugin.contains(&Service::VolumeAccessibilityConstraints);
         if !flags.gates.topology || flags.node_deployment.is_some() || !is_supported {
             return Ok(None);
         }
         let csi_nodes: Vec<CsiNode> = self.all(&Scope::all()).await?;
         let drivers = csi_nodes.iter().flat_map(|node| &node.spec.drivers);
-        let mut own = drivers.filter(|driver| driver.name == settings.driver_name);
+        let mut own = drivers.filter(|driver| driver.name == settings.driver.name);
         // Without the driver's own word, its topology keys show that it has a topology.
-        let is_assumed = settings.capabilities == all_capabilities();
+        let is_assumed = settings.driver.capabilities == all_capabilities();
         if is_assumed && !own.any(|driver| !driver.topology_keys.is_empty()) {
             return Ok(None);
         }
         let nodes: Vec<Node> = self.all(&Scope::all()).await?;
-        let nodes = Nodes::listed_once(&settings.driver_name, csi_nodes, nodes);
-        Ok(Some(Topology::new(nodes, self.client.clone(), TopologySettings::new(flags))))
+        let nodes = Nodes::listed_once(&settings.driver.name, csi_nodes, nodes);
+        Ok(Some(Topology::new(nodes, self.client.clone(), &flags.provisioning)))
     }
 
     /// The PersistentVolume that the claim is bound to.

@@ -111,7 +111,7 @@ async fn find_content(
     })?;
     let handle = check_content(query, snapshot, &content)?;
     check_size(query, snapshot)?;
-    if query.settings.prevent_volume_mode_conversion {
+    if query.settings.flags.prevent_volume_mode_conversion {
         check_mode(&query.request.claim, &content)?;
     }
     Ok(handle.to_owned())
@@ -144,7 +144,7 @@ fn check_content<'a>(
             snapshot: name(),
         });
     }
-    if content.spec.driver != query.settings.driver_name {
+    if content.spec.driver != query.settings.driver.name {
         return Err(Unusable::OthersDriver {
             content: content.name().to_owned(),
             snapshot: name(),

@@ -10,7 +10,7 @@ use crate::{
     },
     csi_provisioner::{
         ProvisionerSettings,
-        testing::{DRIVER, request, settings},
+        testing::{DRIVER, request, settings_with},
     },
     kube::{
         quantity::Quantity,
@@ -35,7 +35,7 @@ pub(super) fn cluster(objects: Vec<(String, Value)>) -> Server {
 
 /// Settings with the feature gate for sources in other namespaces.
 pub(super) fn gated() -> ProvisionerSettings {
-    ProvisionerSettings { cross_namespace_sources: true, ..settings(&[]) }
+    settings_with(&[], |settings| settings.gates.cross_namespace_volume_data_source = true)
 }
 
 /// The source of a claim with this spec, found in the cluster.

@@ -5,13 +5,13 @@ use super::{
     *,
 };
 use crate::{
-    csi_provisioner::testing::{request, settings, source},
+    csi_provisioner::testing::{request, settings, settings_with, source},
     kube::testing::client,
 };
 
 /// What a claim with this spec names, or the error.
 async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, String)>, String> {
-    let settings = ProvisionerSettings { cross_namespace_sources: gate, ..settings(&[]) };
+    let settings = settings_with(&[], |it| it.gates.cross_namespace_volume_data_source = gate);
     let request = request(spec, &json!({}));
     let client = client(&cluster(vec![]));
     let named = identify(&client, &settings, &request).await.map_err(|why| match why {
@@ -126,7 +126,7 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
     )];
     if let Some(uid) = uid {
         let whose = json!({"namespace": "other", "name": "snap", "uid": uid});
-        let driver = &settings(&[]).driver_name;
+        let driver = &settings(&[]).driver.name;
         objects.push((
             "/apis/snapshot.storage.k8s.io/v1/namespaces/other/volumesnapshots/snap".into(),
             json!({"metadata": whose, "status": {"boundVolumeSnapshotContentName": "c", "readyToUse": true}}),

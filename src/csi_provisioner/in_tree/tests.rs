@@ -1,15 +1,17 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::csi_provisioner::testing::{DRIVER, request, settings};
+use crate::csi_provisioner::testing::{DRIVER, request, settings, settings_with};
 
 const EBS: &str = "ebs.csi.aws.com";
 const PLUGIN: &str = "kubernetes.io/aws-ebs";
 
 /// Settings of a driver that took over from a plugin.
 fn migrating() -> ProvisionerSettings {
-    let migration = Migration::of_driver(EBS, false);
-    ProvisionerSettings { driver_name: EBS.into(), migration, ..settings(&[]) }
+    settings_with(&[], |settings| {
+        settings.driver.name = EBS.into();
+        settings.migration = Migration::of_driver(EBS, false);
+    })
 }
 
 fn volume(spec: &Value) -> Volume {

@@ -5,7 +5,7 @@ use crate::{
     csi::proto::{Topology, VolumeContentSource},
     csi_provisioner::{
         request::{Prepared, draft},
-        testing::{map, refusal, request, settings},
+        testing::{map, refusal, request, settings, settings_with},
     },
 };
 
@@ -94,7 +94,7 @@ fn modes_and_options_are_copied() {
 #[test]
 fn a_file_system_is_named_for_mounted_volumes_only() {
     let fs_type = |spec: Value, class: Value, default: &str| {
-        let settings = ProvisionerSettings { default_fs_type: default.into(), ..settings(&[]) };
+        let settings = settings_with(&[], |it| it.flags.default_fstype = default.into());
         let volume =
             built(&settings, &request(&spec, &class), &answer(), SecretReferences::default());
         volume["spec"]["csi"]["fsType"].clone()
@@ -123,7 +123,7 @@ fn a_volume_is_read_only_where_nobody_may_write() {
         (json!(["ReadWriteOnce"]), true, Value::Null),
         (json!([]), true, Value::Null),
     ] {
-        let settings = ProvisionerSettings { controller_publish_readonly: flag, ..settings(&[]) };
+        let settings = settings_with(&[], |it| it.flags.controller_publish_readonly = flag);
         let request = request(&json!({"accessModes": modes}), &json!({}));
         let volume = built(&settings, &request, &answer(), SecretReferences::default());
         assert_eq!(volume["spec"]["csi"].get("readOnly").cloned().unwrap_or_default(), expected);
@@ -211,10 +211,9 @@ fn an_attributes_class_is_set_while_the_feature_is_on() {
         (true, Value::Null, Value::Null),
         (false, json!("gold"), Value::Null),
     ] {
-        let settings = ProvisionerSettings {
-            volume_attributes_classes: looked_at,
-            ..settings(&[Rpc::ModifyVolume])
-        };
+        let settings = settings_with(&[Rpc::ModifyVolume], |settings| {
+            settings.driver.volume_attributes_classes = looked_at;
+        });
         let request = request(&json!({"volumeAttributesClassName": name}), &json!({}));
         let volume = built(&settings, &request, &answer(), SecretReferences::default());
         let named = volume["spec"].get("volumeAttributesClassName").cloned().unwrap_or_default();

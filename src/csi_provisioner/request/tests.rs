@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
-    csi_provisioner::testing::{DRIVER, map, reads, refusal, request, settings},
+    csi_provisioner::testing::{DRIVER, map, reads, refusal, request, settings, settings_with},
     kube::testing::{Answer, Server},
 };
 
@@ -43,7 +43,7 @@ const NAMESPACE: &str = "csi.storage.k8s.io/provisioner-secret-namespace";
 #[tokio::test]
 async fn a_request_holds_what_claim_and_class_ask_for() {
     let settings =
-        ProvisionerSettings { extra_create_metadata: true, ..settings(&[Rpc::ModifyVolume]) };
+        settings_with(&[Rpc::ModifyVolume], |settings| settings.flags.extra_create_metadata = true);
     let class = json!({
         "mountOptions": ["discard"],
         "parameters": {"pool": "rbd", "fsType": "xfs", NAME: "s", NAMESPACE: "ns",
@@ -150,7 +150,8 @@ async fn an_attributes_class_must_be_there_and_the_drivers() {
         let observed_text = prepared(&modify, &named(name), &json!({})).await.unwrap_err();
         assert_eq!(observed_text, expected, "{name}");
     }
-    let ignoring = ProvisionerSettings { volume_attributes_classes: false, ..modify };
+    let mut ignoring = modify;
+    ignoring.driver.volume_attributes_classes = false;
     for name in ["none", "foreign", "gold", ""] {
         let prepared = prepared(&ignoring, &named(name), &json!({})).await.unwrap();
         assert_eq!(prepared.request.mutable_parameters, map(&[]), "{name}");
@@ -201,11 +202,11 @@ fn a_driver_must_be_able_to_make_volumes() {
         )
     };
     let mut lacking = settings(&[]);
-    lacking.capabilities.controller.clear();
+    lacking.driver.capabilities.controller.clear();
     let observed_text = |settings: &ProvisionerSettings| {
         draft(settings, &request(&json!({}), &json!({})), None).map_err(refusal).unwrap_err()
     };
     assert_eq!(observed_text(&lacking), text("controller CREATE_DELETE_VOLUME"));
-    lacking.capabilities.plugin.clear();
+    lacking.driver.capabilities.plugin.clear();
     assert_eq!(observed_text(&lacking), text("plugin CONTROLLER_SERVICE"));
 }

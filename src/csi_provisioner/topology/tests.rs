@@ -26,8 +26,7 @@ fn live(labels: &Value) -> Answer {
 }
 
 fn topology(server: &Server, known: &[TestNode<'_>]) -> Topology {
-    let settings = TopologySettings { strict: false, immediate: true };
-    Topology::new(nodes(DRIVER, known), client(server), settings)
+    Topology { nodes: nodes(DRIVER, known), client: client(server), strict: false, immediate: true }
 }
 
 fn on(node: &str) -> ProvisionRequest {
@@ -97,7 +96,7 @@ async fn a_record_counts_as_far_as_it_matches_the_current_requirement() {
             .map_err(|refusal| refused(refusal).0);
         assert_eq!(to_proto, expected, "{recorded:?}");
     }
-    let here = Topology { settings: TopologySettings::default(), ..topology };
+    let here = Topology { immediate: false, ..topology };
     let mut anywhere = ProvisionRequest { topology: pin(None), ..request(&json!({}), &json!({})) };
     assert_eq!(here.decide(&mut anywhere).await.unwrap(), None);
 }

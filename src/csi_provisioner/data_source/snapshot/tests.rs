@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::csi_provisioner::{
-    ProvisionerSettings,
     data_source::testing::{changed, cluster, dependencies, find, find_for, gated},
     testing::{DRIVER, request},
 };
@@ -219,6 +218,7 @@ async fn without_the_flag_the_volume_mode_is_not_checked() {
     let request = request(&changed(spec(), &json!({"volumeMode": "Filesystem"})), &json!({}));
     let server = cluster(objects(snapshot(), content));
     assert!(find_for(&server, &gated(), &request).await.is_err());
-    let lenient = ProvisionerSettings { prevent_volume_mode_conversion: false, ..gated() };
+    let mut lenient = gated();
+    lenient.flags.prevent_volume_mode_conversion = false;
     assert!(find_for(&server, &lenient, &request).await.is_ok());
 }
