@@ -15,17 +15,12 @@ mod azure_disk;
 mod azure_file;
 mod cinder;
 mod class;
-mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod gce_pd;
 mod partition;
 mod portworx;
 mod rbd;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
 mod topology;
 mod url;
 mod vsphere;
@@ -34,7 +29,6 @@ use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec, VolumeNodeAffinity,
 };
 
-pub use self::error::Untranslatable;
 use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 /// The plugins whose drivers always translate, as in external-provisioner.
@@ -64,6 +58,25 @@ struct Plugin {
     to_csi: fn(&Volume, &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>>,
     /// The part of a volume handle that translated handles contain, too.
     key: fn(&str) -> &str,
+}
+
+/// Why a class or a PersistentVolume can't be translated, in external-provisioner's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Untranslatable {
+    /// The PersistentVolume is not of the plugin that the driver took over from.
+    #[error(
+        "the PersistentVolume is not of the in-tree plugin {0}, from which the driver took over"
+    )]
+    OtherPlugin(&'static str),
+    /// The object is invalid, or the other form cannot express it.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Untranslatable {
+    fn invalid(why: impl Into<String>) -> Self {
+        Self::Invalid(why.into())
+    }
 }
 
 /// The CSI form of an in-tree PersistentVolume.
@@ -111,7 +124,8 @@ impl Migration {
         mut volume: PersistentVolume,
     ) -> Result<PersistentVolume, Untranslatable> {
         let csi = volume.spec.as_mut().and_then(|spec| spec.csi.take());
-        let csi = csi.ok_or(Untranslatable::NotOfCsi)?;
+        let not_of_csi = || Untranslatable::invalid("pv is nil or CSI source not defined on pv");
+        let csi = csi.ok_or_else(not_of_csi)?;
         (self.0.to_in_tree)(&csi, &mut volume)?;
         Ok(volume)
     }
@@ -138,3 +152,8 @@ fn spec(volume: &mut PersistentVolume) -> &mut PersistentVolumeSpec {
 fn attribute<'a>(csi: &'a CSIPersistentVolumeSource, key: &str) -> Option<&'a str> {
     csi.volume_attributes.as_ref()?.get(key).map(String::as_str)
 }
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

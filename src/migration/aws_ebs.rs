@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{
 
 use super::{
     CsiVolume, Plugin, Untranslatable, attribute, class,
-    error::NoRegion,
     partition::{self, PARTITION},
     spec, topology, url, whole,
 };
@@ -78,19 +77,30 @@ fn volume_id(id: &str) -> Result<String, Untranslatable> {
     if !id.starts_with("aws://") {
         return Ok(id.to_owned());
     }
-    let path = url::path(id)
-        .map_err(|why| Untranslatable::EbsId(format!("Invalid disk name ({id}): {why}")))?;
+    let path = url::path(id).map_err(|why| {
+        Untranslatable::invalid(format!(
+            "failed to translate Kubernetes ID to EBS Volume ID Invalid disk name ({id}): {why}"
+        ))
+    })?;
     let own = path.trim_matches('/');
     if own.starts_with("vol-") && !own.contains('/') {
         Ok(own.to_owned())
     } else {
-        Err(Untranslatable::EbsId(format!("Invalid format for AWS volume ({id})")))
+        Err(Untranslatable::invalid(format!(
+            "failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({id})"
+        )))
     }
 }
 
 /// The region of all zones.
-fn region_of(zones: &[&str]) -> Result<String, NoRegion> {
-    topology::only_region(zones, |zone| region(zone).ok_or_else(|| NoRegion::Aws(zone.to_owned())))
+fn region_of(zones: &[&str]) -> Result<String, Untranslatable> {
+    topology::only_region(zones, |zone| {
+        region(zone).ok_or_else(|| {
+            Untranslatable::invalid(format!(
+                "Unexpected zone format: {zone} is not a valid AWS zone"
+            ))
+        })
+    })
 }
 
 /// The region of a zone such as us-west-2a and us-gov-east-1a, of a local one such as

@@ -82,7 +82,11 @@ fn disk_name(uri: &str) -> Result<&str, Untranslatable> {
             MANAGED_URI,
         )
     };
-    behind_last(uri, parts).ok_or_else(|| Untranslatable::DiskUri { uri: uri.to_owned(), format })
+    behind_last(uri, parts).ok_or_else(|| {
+        Untranslatable::invalid(format!(
+            "could not get disk name from {uri}, correct format: {format}"
+        ))
+    })
 }
 
 /// The text after the last part, if the other parts occur before it, in order.
@@ -106,7 +110,9 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
 
 fn source_of(disk: &AzureDiskVolumeSource) -> Result<CSIPersistentVolumeSource, Untranslatable> {
     if let Some(kind) = disk.kind.as_ref().filter(|kind| !kind.eq_ignore_ascii_case(MANAGED)) {
-        return Err(Untranslatable::DiskKind(kind.clone()));
+        return Err(Untranslatable::invalid(format!(
+            "kind({kind}) is not supported in csi migration"
+        )));
     }
     let given = [
         (KIND, Some(MANAGED)),

@@ -71,7 +71,10 @@ fn fill_by_id(
     let mut parts = id.split('#');
     let (Some(group), Some(account), Some(name)) = (parts.next(), parts.next(), parts.next())
     else {
-        return Err(Untranslatable::ShareId { quoted: quote(id) });
+        let quoted = quote(id);
+        return Err(Untranslatable::invalid(format!(
+            "error parsing volume id: {quoted}, should at least contain two #"
+        )));
     };
     if share.share_name.is_empty() {
         name.clone_into(&mut share.share_name);
@@ -105,7 +108,9 @@ fn source_of(
         None => claim.map_or("", |claim| &claim.namespace),
     };
     if namespace.is_empty() {
-        return Err(Untranslatable::NoSecretNamespace);
+        return Err(Untranslatable::invalid(
+            "could not find a secret namespace in PersistentVolumeSource or ClaimRef",
+        ));
     }
     let group = volume.annotation(RESOURCE_GROUP).unwrap_or_default();
     let account = account(&share.secret_name).unwrap_or(&share.secret_name);

@@ -41,7 +41,10 @@ pub(super) fn zones_to_topologies(
     // Split as the plugins do: a space after a comma belongs to the zone.
     let several = several.iter().map(|zones| zones.split(',').map(str::to_owned).collect());
     match one.chain(several).last() {
-        Some(_) if !class.allowed_topologies.is_empty() => Err(Untranslatable::ZonesTwice),
+        // Ambiguous.
+        Some(_) if !class.allowed_topologies.is_empty() => Err(Untranslatable::invalid(
+            "cannot simultaneously set allowed topologies and zone/zones parameters",
+        )),
         Some(values) => {
             let only = TopologySelectorRequirement { key: driver_key.to_owned(), values };
             class.allowed_topologies =

@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{
 
 use super::{
     CsiVolume, Plugin, Untranslatable, attribute, class,
-    error::NoRegion,
     partition::{self, PARTITION},
     spec, topology,
 };
@@ -52,7 +51,12 @@ fn to_in_tree(
 
 /// The disk's name in `projects/<project>/zones/<zone>/disks/<name>`, or `regions/<region>`.
 fn disk_name(handle: &str) -> Result<&str, Untranslatable> {
-    let too_few = || Untranslatable::DiskIdElements { got: handle.split('/').count() };
+    let too_few = || {
+        let got = handle.split('/').count();
+        Untranslatable::invalid(format!(
+            "failed to get id components.Got: {got}, wanted 6 components or more. "
+        ))
+    };
     handle.split('/').nth(5).ok_or_else(too_few)
 }
 
@@ -92,7 +96,9 @@ fn handle(volume: &Volume, disk: &str) -> Result<String, Untranslatable> {
         [] => format!("zones/{UNSPECIFIED}"),
         [zone] => format!("zones/{zone}"),
         several => {
-            let region = region_of(several).map_err(Untranslatable::DiskRegion)?;
+            let region = region_of(several).map_err(|why| {
+                Untranslatable::invalid(format!("failed to get region from zones: {why}"))
+            })?;
             format!("regions/{region}")
         }
     };
@@ -100,12 +106,14 @@ fn handle(volume: &Volume, disk: &str) -> Result<String, Untranslatable> {
 }
 
 /// The region of all zones.
-fn region_of(zones: &[&str]) -> Result<String, NoRegion> {
+fn region_of(zones: &[&str]) -> Result<String, Untranslatable> {
     topology::only_region(zones, |zone| {
         let parts: Vec<&str> = zone.split('-').collect();
         match parts.as_slice() {
             [locale, region, _] => Ok(format!("{locale}-{region}")),
-            _ => Err(NoRegion::Gce(zone.to_owned())),
+            _ => Err(Untranslatable::invalid(format!(
+                "zone in unexpected format, expected: {{locale}}-{{region}}-{{zone}}, got: {zone}"
+            ))),
         }
     })
 }

@@ -18,11 +18,10 @@ pub(super) fn parse(partition: &str, lead: &'static str) -> Result<i32, Untransl
     let lower_half = |number: i64| number as i32;
     partition.parse().map(lower_half).map_err(|_| {
         let why = if is_number { "value out of range" } else { "invalid syntax" };
-        Untranslatable::Partition {
-            lead,
-            partition: partition.to_owned(),
-            why: format!("strconv.Atoi: parsing {}: {why}", quote(partition)),
-        }
+        let quoted = quote(partition);
+        Untranslatable::invalid(format!(
+            "{lead} to convert partition {partition} to integer: strconv.Atoi: parsing {quoted}: {why}"
+        ))
     })
 }
 

@@ -81,10 +81,10 @@ fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     }
     let lacks = |key: &str| parameters.get(key).is_none_or(String::is_empty);
     if SECRET_NAMES.into_iter().any(lacks) {
-        return Err(Untranslatable::NoAdminSecret);
+        return Err(Untranslatable::invalid("missing Ceph admin secret name"));
     }
     if lacks(MONITORS) {
-        return Err(Untranslatable::NoMonitors);
+        return Err(Untranslatable::invalid("missing Ceph monitors"));
     }
     class.parameters = parameters;
     DRIVER.clone_into(&mut class.provisioner);

@@ -66,7 +66,8 @@ fn only_the_plugins_own_volumes_are_translated() {
             Err(Untranslatable::OtherPlugin(plugin.in_tree))
         );
         let none = Migration(plugin).to_in_tree(PersistentVolume::default());
-        assert_eq!(none, Err(Untranslatable::NotOfCsi));
+        let text = none.unwrap_err().to_string();
+        assert_eq!(text, "pv is nil or CSI source not defined on pv");
     }
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
     NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, VolumeNodeAffinity,
 };
 
-use super::{Untranslatable, error::NoRegion, spec};
+use super::{Untranslatable, spec};
 use crate::kube::objects::Volume;
 
 /// Kubernetes' label for zones.
@@ -108,21 +108,24 @@ fn label(volume: &mut PersistentVolume, key: &str, value: impl FnOnce() -> Strin
 // === CSI to in-tree ===
 
 /// Finds the region that zones are in.
-pub(super) type RegionOf = fn(&[&str]) -> Result<String, NoRegion>;
+pub(super) type RegionOf = fn(&[&str]) -> Result<String, Untranslatable>;
 
 /// The region of all zones, given the region of each.
 pub(super) fn only_region(
     zones: &[&str],
-    region_of: impl Fn(&str) -> Result<String, NoRegion>,
-) -> Result<String, NoRegion> {
+    region_of: impl Fn(&str) -> Result<String, Untranslatable>,
+) -> Result<String, Untranslatable> {
     let regions = zones.iter().map(|zone| region_of(zone)).collect::<Result<BTreeSet<_>, _>>()?;
     let mut found = regions.iter();
     match (found.next(), found.next()) {
-        (None, _) => Err(NoRegion::NoZones),
+        (None, _) => Err(Untranslatable::invalid("no zones specified")),
         (Some(only), None) => Ok(only.clone()),
         _ => {
             let set: Vec<String> = regions.iter().map(|region| format!("{region}:{{}}")).collect();
-            Err(NoRegion::Several(format!("map[{}]", set.join(" "))))
+            Err(Untranslatable::invalid(format!(
+                "multiple or no regions gotten from zones, got: map[{}]",
+                set.join(" ")
+            )))
         }
     }
 }
@@ -151,8 +154,11 @@ pub(super) fn zones_to_in_tree(
     rename(&mut spec(volume).node_affinity, driver_key, keys.zone);
     if let Some(region_of) = region_of {
         let name = volume.metadata.name.clone().unwrap_or_default();
-        add_regions(volume, keys, region_of)
-            .map_err(|why| Untranslatable::Region { volume: name, why })?;
+        add_regions(volume, keys, region_of).map_err(|why| {
+            Untranslatable::invalid(format!(
+                "failed to translate topology. PV:{name}. Error:Failed to handle region topology. error: {why}"
+            ))
+        })?;
     }
     let zones = values_of(volume, keys.zone);
     if !zones.is_empty() {
@@ -166,7 +172,7 @@ fn add_regions(
     volume: &mut PersistentVolume,
     keys: Keys,
     region_of: RegionOf,
-) -> Result<(), NoRegion> {
+) -> Result<(), Untranslatable> {
     for term in terms(&mut spec(volume).node_affinity) {
         let known = term.match_expressions.get_or_insert_default();
         if known.iter().any(|it| it.key == keys.region) {
