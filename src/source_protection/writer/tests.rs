@@ -104,9 +104,20 @@ async fn snapshots_that_cannot_be_written_are_used_unprotected_and_that_is_logge
     for _ in 0..3 {
         assert_eq!(writer.add_finalizer(&source, "u").await.unwrap(), None);
     }
-    let left = writer.remove_finalizer(&source, "u", || true).await.unwrap();
-    assert_eq!(left, Removal::Absent, "there is nothing to write");
     assert_eq!(log.text().matches("cannot be protected").count(), 1, "{}", log.text());
+}
+
+/// The sweep removes the finalizer once that is permitted.
+#[tokio::test]
+async fn a_finalizer_that_cannot_be_removed_is_no_error() {
+    for (finalizers, expected) in
+        [(&[SNAPSHOT.finalizer()][..], Removal::Forbidden), (&[], Removal::Absent)]
+    {
+        let server = server(object(finalizers, false), &["PATCH", "PUT"]);
+        let writer = Writer::new(client(&server));
+        let removal = writer.remove_finalizer(&source(SNAPSHOT), "u", || true).await.unwrap();
+        assert_eq!(removal, expected);
+    }
 }
 
 /// As in external-provisioner: without the permission to update claims there are no clones.
