@@ -90,7 +90,7 @@ pub struct Host {
 /// # Errors
 /// The reason, if it ended for another reason than `stop`.
 pub async fn run(flags: Flags, env: Env, stop: CancellationToken) -> Result<(), AppError> {
-    run_with_metrics(flags, env, Metrics::new()?, stop).await
+    run_with_metrics(flags, env, Metrics::new(), stop).await
 }
 
 /// Runs the program as [`run`] does, with metrics that the caller can read.

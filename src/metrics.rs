@@ -27,7 +27,6 @@ mod workqueue;
 use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
-use prometheus::Error;
 
 use self::families::Families;
 pub use self::{
@@ -72,47 +71,44 @@ type Refresher = Box<dyn Fn() + Send + Sync>;
 impl Metrics {
     /// A new registry with every family but those of [`Metrics::serve`], [`Metrics::capacity`] and
     /// [`Metrics::shadow`].
-    ///
-    /// # Errors
-    /// If two families share a name, which is a bug that tests find.
-    pub fn new() -> Result<Self, Error> {
+    pub fn new() -> Self {
         let families = Families::default();
-        Ok(Self {
+        Self {
             refreshers: Arc::default(),
-            csi: CsiMetrics::new(&families)?,
-            controller: ControllerMetrics::new(&families)?,
-            workqueue: WorkqueueMetrics::new(&families)?,
-            limiter: LimitersMetrics::new(&families)?,
-            leader: LeaderMetrics::new(&families)?,
-            node: NodeMetrics::new(&families)?,
-            api: ApiMetrics::new(&families)?,
+            csi: CsiMetrics::new(&families),
+            controller: ControllerMetrics::new(&families),
+            workqueue: WorkqueueMetrics::new(&families),
+            limiter: LimitersMetrics::new(&families),
+            leader: LeaderMetrics::new(&families),
+            node: NodeMetrics::new(&families),
+            api: ApiMetrics::new(&families),
             families,
-        })
+        }
     }
 
     /// Adds the metrics of a process that is scraped: figures of the process itself, its version and
     /// driver, and counts of scrapes.
     ///
-    /// # Errors
-    /// Those of [`Metrics::new`]; also if called twice.
-    pub fn serve(&self, driver: &str) -> Result<ScrapeMetrics, Error> {
-        process::register(&self.families, driver)?;
+    /// # Panics
+    /// If called twice.
+    pub fn serve(&self, driver: &str) -> ScrapeMetrics {
+        process::register(&self.families, driver);
         ScrapeMetrics::new(&self.families)
     }
 
     /// Adds the metrics of a process that publishes storage capacity.
     ///
-    /// # Errors
-    /// Those of [`Metrics::new`]; also if called twice.
-    pub fn capacity(&self) -> Result<CapacityMetrics, Error> {
+    /// # Panics
+    /// If called twice.
+    pub fn capacity(&self) -> CapacityMetrics {
         CapacityMetrics::new(&self.families)
     }
 
     /// Adds the metrics of shadow mode, with these values of its labels.
     ///
-    /// # Errors
-    /// Those of [`Metrics::new`]; also if called twice.
-    pub fn shadow(&self, subjects: &[&str], agreements: &[&str]) -> Result<ShadowMetrics, Error> {
+    /// # Panics
+    /// If called twice.
+    pub fn shadow(&self, subjects: &[&str], agreements: &[&str]) -> ShadowMetrics {
         ShadowMetrics::new(&self.families, subjects, agreements)
     }
 
@@ -131,6 +127,12 @@ impl Metrics {
     /// All metrics by name, also those without values yet.
     pub fn definitions(&self) -> Vec<Definition> {
         self.families.definitions()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -104,11 +104,8 @@ impl fmt::Debug for Shadow {
 }
 
 impl Shadow {
-    /// Creates it; nothing is read yet.
-    ///
-    /// # Errors
-    /// If called twice with the same metrics.
-    pub fn new(deps: ShadowDeps) -> Result<Self, prometheus::Error> {
+    /// Creates it, once with the same metrics; nothing is read yet.
+    pub fn new(deps: ShadowDeps) -> Self {
         let ShadowDeps { client, topology, metrics, clock, random, tasks, settings, retry } = deps;
         let worker = Worker {
             tracker: Arc::new(Mutex::new(Tracker::default())),
@@ -120,10 +117,10 @@ impl Shadow {
             topology,
             clock,
             metrics: metrics
-                .shadow(&Subject::ALL.map(Subject::label), &Agreement::ALL.map(Agreement::words))?,
+                .shadow(&Subject::ALL.map(Subject::label), &Agreement::ALL.map(Agreement::words)),
         };
         let queue = Queue::new(Limiter::per_item(retry), metrics.workqueue.queue(QUEUE));
-        Ok(Self { worker, queue, lists: Lists::default(), metrics, random, tasks })
+        Self { worker, queue, lists: Lists::default(), metrics, random, tasks }
     }
 
     /// Starts the watches and the workers.

@@ -92,7 +92,7 @@ fn server(came: &Arc<AtomicUsize>) -> Transport {
 /// The emitter of claims' events, which sends them to `server`.
 fn claim_events(server: Transport) -> ClaimEvents {
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
-    let (metrics, random) = (Metrics::new().unwrap(), Arc::new(Generator::from_seed(1)));
+    let (metrics, random) = (Metrics::new(), Arc::new(Generator::from_seed(1)));
     let gate = Gate::open(Arc::new(Fixed));
     let lanes = Lanes::new(server, LaneSettings::default(), gate, random.clone(), &metrics);
     let recorder = Recorder::start(lanes.events, &tasks, Arc::new(Fixed), random, &metrics);

@@ -15,10 +15,10 @@ const PAGE: &str = include_str!("../docs/metrics.md");
 
 /// Everything that a served process with every feature has.
 fn definitions() -> Vec<Definition> {
-    let metrics = Metrics::new().unwrap();
-    metrics.serve("disk.example.com").unwrap();
-    metrics.capacity().unwrap();
-    metrics.shadow(&[], &[]).unwrap();
+    let metrics = Metrics::new();
+    metrics.serve("disk.example.com");
+    metrics.capacity();
+    metrics.shadow(&[], &[]);
     metrics.definitions()
 }
 
@@ -78,7 +78,7 @@ fn the_page_names_each_reason_of_a_suspected_leak_and_no_other() {
     let documented = PAGE.split("\n- ").find_map(|item| item.strip_prefix(prefix)).unwrap();
     let documented: BTreeSet<_> =
         documented.split('.').next().unwrap().split('`').skip(1).step_by(2).collect();
-    let served = Metrics::new().unwrap().text();
+    let served = Metrics::new().text();
     let series = "provisioner_suspected_leaks_total{reason=\"";
     let served: BTreeSet<_> = served
         .lines()
@@ -203,7 +203,7 @@ fn the_pod_monitor_scrapes_the_port_of_the_deployment() {
 /// also count the value of a series that is new.
 #[test]
 fn counters_whose_increase_raises_an_alert_start_at_zero_or_are_counted_when_new() {
-    let served = Metrics::new().unwrap().text();
+    let served = Metrics::new().text();
     let rules = rules();
     let queries = values(&rules, "expr").concat();
     let increase = Regex::new(r"increase\((\w+_total|csi_\w+_count)").unwrap();

@@ -124,7 +124,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
     let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let random: Arc<dyn Random> = Arc::new(Generator::from_seed(1));
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let lanes = Lanes::new(
         boxed(api.service(User::new("provisioner"))),
         LaneSettings::default(),

@@ -294,7 +294,7 @@ fn each_alert_has_a_section_and_each_such_section_an_alert() {
 fn each_reason_of_a_suspected_leak_is_explained() {
     let section = PAGE.split("<a id=\"leaks\"></a>").nth(1).unwrap();
     let section = section.split("\n## Alerts").next().unwrap();
-    let served = Metrics::new().unwrap().text();
+    let served = Metrics::new().text();
     let series = "provisioner_suspected_leaks_total{reason=\"";
     let reasons: Vec<_> = served
         .lines()

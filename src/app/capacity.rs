@@ -31,7 +31,7 @@ pub(super) async fn publisher(
         client: lanes.capacity.clone(),
         nodes: nodes.clone(),
         metrics: metrics.clone(),
-        counts: metrics.capacity()?,
+        counts: metrics.capacity(),
         random: Arc::clone(&env.random),
         tasks: (*tasks).clone(),
         settings,

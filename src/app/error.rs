@@ -30,9 +30,6 @@ pub enum AppError {
     /// A critical background task ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
-    /// A metric could not be registered, which is a bug.
-    #[error("metrics: {0}")]
-    Metrics(#[from] prometheus::Error),
 }
 
 impl AppError {
@@ -41,7 +38,7 @@ impl AppError {
         match self {
             Self::Driver(error) => error.exit_code(),
             Self::Capability(_) => 2,
-            Self::Capacity(_) | Self::Http(_) | Self::Metrics(_) => 255,
+            Self::Capacity(_) | Self::Http(_) => 255,
             Self::Address(_) | Self::DriverChanged(_) | Self::LostLease(_) | Self::Task(_) => 1,
         }
     }

@@ -25,19 +25,19 @@ impl Program<'_> {
     /// Starts the HTTP servers.
     pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, AppError> {
         let routes = |flags| self.routes(flags, tasks);
-        let metrics = self.flags.http.as_ref().map(routes).transpose()?;
+        let metrics = self.flags.http.as_ref().map(routes);
         RunningServers::bind(self.flags, metrics, || self.status_routes(), tasks).await
     }
 
     /// Metrics, health checks and profiles.
-    fn routes(&self, flags: &flags::Http, tasks: &Tasks) -> Result<Routes, AppError> {
-        let routes = routes(flags, &self.metrics, self.driver.name(), self.readiness(), tasks)?;
+    fn routes(&self, flags: &flags::Http, tasks: &Tasks) -> Routes {
+        let routes = routes(flags, &self.metrics, self.driver.name(), self.readiness(), tasks);
         if !flags.leader_election_check || self.flags.leader_election.is_none() {
-            return Ok(routes);
+            return routes;
         }
         let health = self.health.clone();
         let check = move || health.check().map_err(|error| error.to_string());
-        Ok(routes.check(flags::LEADER_ELECTION_CHECK, check))
+        routes.check(flags::LEADER_ELECTION_CHECK, check)
     }
 
     /// The status page and its JSON.
@@ -75,13 +75,13 @@ pub(super) fn routes(
     driver: &str,
     readiness: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     tasks: &Tasks,
-) -> Result<Routes, AppError> {
-    let scrapes = metrics.serve(driver)?;
+) -> Routes {
+    let scrapes = metrics.serve(driver);
     let metrics = metrics.clone();
     let routes = Routes::new(&flags.metrics_path, move || scrapes.count(|| metrics.text()))
         .check("/healthz", || Ok(()))
         .check("/readyz", readiness);
-    Ok(if flags.pprof { routes.profiles(tasks.clone()) } else { routes })
+    if flags.pprof { routes.profiles(tasks.clone()) } else { routes }
 }
 
 /// The status page and its JSON, of these sources.

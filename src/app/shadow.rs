@@ -143,7 +143,7 @@ impl<'a> ShadowProgram<'a> {
             tasks: tasks.clone(),
             settings,
             retry: retry(flags),
-        })?;
+        });
         Ok(Self { flags, env, metrics, tasks, client, driver, nodes, shadow })
     }
 
@@ -177,7 +177,7 @@ impl<'a> ShadowProgram<'a> {
         let readiness = self.readiness();
         let name = self.driver.name();
         let routes = |flags| serving::routes(flags, &self.metrics, name, readiness, self.tasks);
-        let metrics = self.flags.http.as_ref().map(routes).transpose()?;
+        let metrics = self.flags.http.as_ref().map(routes);
         RunningServers::bind(self.flags, metrics, || self.status_routes(), self.tasks).await
     }
 

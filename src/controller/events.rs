@@ -157,7 +157,7 @@ mod tests {
     async fn written_after_failures(emit: impl FnOnce(&ClaimEvents, &Claim)) -> Vec<Value> {
         let server = Server::new(|_, _| Answer::json(201, &json!({})));
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new();
         let (lane, clock) = (testing::event_lane(&server), testing::paused_clock());
         let recorder = Recorder::start(lane, &tasks, clock, testing::random(), &metrics);
         let events = ClaimEvents::new(recorder.from("driver_host"));

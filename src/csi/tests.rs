@@ -61,11 +61,11 @@ async fn connect_with(fake: &Fake, gate: Gate, metrics: &Metrics) -> Result<Driv
 /// Connects as with `--node-deployment`.
 async fn connect_on_node(fake: &Fake) -> Result<Driver, ConnectError> {
     let settings = DriverSettings { node_info_required: true, ..settings(fake) };
-    Driver::connect(settings, fake.connector(), gate(), &Metrics::new().unwrap()).await
+    Driver::connect(settings, fake.connector(), gate(), &Metrics::new()).await
 }
 
 async fn connect(fake: &Fake) -> Result<Driver, ConnectError> {
-    connect_with(fake, gate(), &Metrics::new().unwrap()).await
+    connect_with(fake, gate(), &Metrics::new()).await
 }
 
 fn volume() -> CreateVolumeResponse {
@@ -268,7 +268,7 @@ async fn a_call_ends_at_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn every_call_is_counted_with_its_code() {
     let fake = Fake::new();
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     fake.play(CREATE, Play::Never);
     fake.play(CAPACITY, Play::status(3, ""));
     let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
@@ -296,7 +296,7 @@ async fn every_call_is_counted_with_its_code() {
 #[tokio::test(start_paused = true)]
 async fn calls_to_a_migrated_driver_have_the_label_migrated() {
     let fake = Fake::new();
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     fake.play(INFO, info(MIGRATED));
     for _ in 0..2 {
         fake.play(CREATE, Play::answer(&volume()));
@@ -389,7 +389,7 @@ async fn calls_are_logged_without_their_secrets() {
 async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
     let fake = Fake::new();
     let gate = gate();
-    let driver = connect_with(&fake, gate.clone(), &Metrics::new().unwrap()).await.unwrap();
+    let driver = connect_with(&fake, gate.clone(), &Metrics::new()).await.unwrap();
     let before = fake.paths().len();
     gate.close();
     for error in [
@@ -409,7 +409,7 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
 async fn a_call_is_cut_when_the_gate_shuts() {
     let fake = Fake::new();
     let gate = gate();
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     fake.play(CREATE, Play::Late(Duration::from_secs(5), volume().encode_to_vec()));
     let driver = connect_with(&fake, gate.clone(), &metrics).await.unwrap();
     let start = Instant::now();

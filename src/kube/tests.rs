@@ -84,7 +84,7 @@ fn fixture(minor: u8) -> Fixture {
     let server =
         ApiServer::new(Options { version: ServerVersion::minor(minor), ..Options::default() });
     let transport = boxed(server.service(User::new("provisioner")));
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let gate = Gate::open(paused_clock());
     let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
     Fixture { server, lanes, metrics }

@@ -135,7 +135,7 @@ async fn client(
 ) -> Result<Client, String> {
     let transport = transport(master, kubeconfig).await;
     let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
-    let metrics = Metrics::new().map_err(|error| error.to_string())?;
+    let metrics = Metrics::new();
     let random = Arc::new(Generator::from_entropy());
     Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use prometheus::{Error, HistogramVec, IntCounterVec, IntGaugeVec};
+use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
@@ -38,35 +38,35 @@ impl WaitReason {
 }
 
 impl ApiMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        Ok(Self {
+    pub(super) fn new(families: &Families) -> Self {
+        Self {
             requests: families.counter(
                 "provisioner_api_requests_total",
                 "Requests to the API server by verb, resource and status code (`error`: no answer).",
                 &["verb", "resource", "code"],
-            )?,
+            ),
             events_dropped: families.counter(
                 "provisioner_events_dropped_total",
                 "Events that were not written, by why.",
                 &["reason"],
-            )?,
+            ),
             unreadable: families.counter(
                 "provisioner_unreadable_objects_total",
                 "Objects in a list or watch that could not be read and were skipped, by resource.",
                 &["resource"],
-            )?,
+            ),
             wait_seconds: families.histogram(
                 "provisioner_api_wait_seconds",
                 "Seconds that requests to the API server waited before they were sent, by reason: rate (--kube-api-qps), retry_after (the server said later).",
                 &["reason"],
                 &WAIT_BUCKETS,
-            )?,
+            ),
             missing_permissions: families.int_gauge(
                 "provisioner_missing_permissions",
                 "1 for each right that an enabled feature needs and the ServiceAccount lacks, as a rule of RBAC.",
                 &["verb", "group", "resource"],
-            )?,
-        })
+            ),
+        }
     }
 
     /// A request was answered with `code`; `error` if there was no answer.

@@ -1,6 +1,6 @@
 //! CSIStorageCapacity objects.
 
-use prometheus::{Error, IntGauge};
+use prometheus::IntGauge;
 
 use super::families::Families;
 
@@ -13,26 +13,21 @@ pub struct CapacityMetrics {
 }
 
 impl CapacityMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        let gauge = |name, help| {
-            let gauge = IntGauge::new(name, help)?;
-            families.register("gauge", &gauge)?;
-            Ok::<_, Error>(gauge)
-        };
-        Ok(Self {
-            goal: gauge(
+    pub(super) fn new(families: &Families) -> Self {
+        Self {
+            goal: families.single_gauge(
                 "csistoragecapacities_desired_goal",
                 "[ALPHA] Number of CSIStorageCapacity objects that are supposed to be managed automatically.",
-            )?,
-            current: gauge(
+            ),
+            current: families.single_gauge(
                 "csistoragecapacities_desired_current",
                 "[ALPHA] Number of CSIStorageCapacity objects that exist and are supposed to be managed automatically.",
-            )?,
-            obsolete: gauge(
+            ),
+            obsolete: families.single_gauge(
                 "csistoragecapacities_obsolete",
                 "[ALPHA] Number of CSIStorageCapacity objects that exist and will be deleted automatically. Objects that exist and may need an update are not considered obsolete and therefore not included in this value.",
-            )?,
-        })
+            ),
+        }
     }
 
     /// Sets how many objects should exist, how many of these exist, and how many must be deleted.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use prometheus::{Error, Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::{
     classes::ClassLabels,
@@ -67,109 +67,101 @@ impl Census {
 }
 
 impl ControllerMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        let metrics = Self::registered(families)?;
+    pub(super) fn new(families: &Families) -> Self {
+        let metrics = Self::registered(families);
         SuspectedLeak::begin(&metrics.suspected_leaks);
         Panicked::begin(&metrics.panics);
         ResyncQueue::begin(&metrics.resync_found);
-        Ok(metrics)
+        metrics
     }
 
-    fn registered(families: &Families) -> Result<Self, Error> {
+    fn registered(families: &Families) -> Self {
         let by_claim = ["class", "source"];
-        Ok(Self {
+        Self {
             classes: ClassLabels::default(),
             provision_total: families.counter(
                 "controller_persistentvolumeclaim_provision_total",
                 "Total number of persistent volumes provisioned succesfully. Broken down by storage class name and source of the claim.",
                 &by_claim,
-            )?,
+            ),
             provision_failed_total: families.counter(
                 "controller_persistentvolumeclaim_provision_failed_total",
                 "Total number of persistent volume provision failed attempts. Broken down by storage class name and source of the claim.",
                 &by_claim,
-            )?,
+            ),
             provision_seconds: families.histogram(
                 "controller_persistentvolumeclaim_provision_duration_seconds",
                 "Latency in seconds to provision persistent volumes. Failed provisioning attempts are ignored. Broken down by storage class name and source of the claim.",
                 &by_claim,
                 &DEFAULT_BUCKETS,
-            )?,
+            ),
             delete_total: families.counter(
                 "controller_persistentvolume_delete_total",
                 "Total number of persistent volumes deleted succesfully. Broken down by storage class name.",
                 &["class"],
-            )?,
+            ),
             delete_failed_total: families.counter(
                 "controller_persistentvolume_delete_failed_total",
                 "Total number of persistent volume delete failed attempts. Broken down by storage class name.",
                 &["class"],
-            )?,
+            ),
             delete_seconds: families.histogram(
                 "controller_persistentvolume_delete_duration_seconds",
                 "Latency in seconds to delete persistent volumes. Failed deletion attempts are ignored. Broken down by storage class name.",
                 &["class"],
                 &DEFAULT_BUCKETS,
-            )?,
+            ),
             wait_seconds: families.histogram(
                 "provisioner_claim_wait_seconds",
                 "Seconds from the first sight of a claim to its saved PersistentVolume, over all attempts, by class and source.",
                 &by_claim,
                 &WAIT_BUCKETS,
-            )?,
+            ),
             claims: families.int_gauge(
                 "provisioner_claims",
                 "Claims in work, by state: waiting, in_flight (CreateVolume under way), background (its end is not known), saving, unusable (its volume is removed again), suspect (its volume may be somebody's).",
                 &["state"],
-            )?,
-            oldest_claim: oldest_claim(families)?,
+            ),
+            oldest_claim: oldest_claim(families),
             overdue_claims: families.int_gauge(
                 "provisioner_overdue_claims",
                 "Claims that have waited for their volume for more than 10 minutes since their first sight, without those that are being deleted, by class.",
                 &["class"],
-            )?,
+            ),
             dependencies: families.int_gauge(
                 "provisioner_awaited_objects",
                 "Objects that claims or volumes wait for beside the driver (secrets, classes and so on), by resource.",
                 &["resource"],
-            )?,
-            attached: {
-                let gauge = IntGauge::new(
-                    "provisioner_volumes_waiting_for_detach",
-                    "Volumes that are to be deleted and still are attached to a node.",
-                )?;
-                families.register("gauge", &gauge)?;
-                gauge
-            },
+            ),
+            attached: families.single_gauge(
+                "provisioner_volumes_waiting_for_detach",
+                "Volumes that are to be deleted and still are attached to a node.",
+            ),
             resync_found: families.counter(
                 "provisioner_audit_found_total",
                 "Keys for which the regular audit, not an event, started work that was due, by queue. Anything but zero is a lost wake-up.",
                 &["queue"],
-            )?,
+            ),
             suspected_leaks: families.counter(
                 "provisioner_suspected_leaks_total",
                 "Volumes that may exist at the driver without a PersistentVolume, by why they are suspected.",
                 &["reason"],
-            )?,
-            unfollowed_records: {
-                let counter = IntCounter::new(
-                    "provisioner_unfollowed_records_total",
-                    "Records of open calls on claims that do not fit their claim, its class and the flags, and are not followed. Whoever may write a claim can raise it.",
-                )?;
-                families.register("counter", &counter)?;
-                counter
-            },
+            ),
+            unfollowed_records: families.single_counter(
+                "provisioner_unfollowed_records_total",
+                "Records of open calls on claims that do not fit their claim, its class and the flags, and are not followed. Whoever may write a claim can raise it.",
+            ),
             sources_released: families.counter(
                 "provisioner_sources_released_total",
                 "Deleted claims and snapshots from which the finalizer that protects sources was removed although pending claims name them, by reason: protection_timeout (--claim-protection-timeout is over).",
                 &["reason"],
-            )?,
+            ),
             panics: families.counter(
                 "provisioner_panics_total",
                 "Pieces of work that panicked and were set aside, by queue. Anything but zero is a bug.",
                 &["queue"],
-            )?,
-        })
+            ),
+        }
     }
 
     /// A class of this name came, or went.
@@ -273,11 +265,10 @@ impl ControllerMetrics {
     }
 }
 
-fn oldest_claim(families: &Families) -> Result<Gauge, Error> {
+fn oldest_claim(families: &Families) -> Gauge {
     let gauge = Gauge::new(
         "provisioner_oldest_claim_age_seconds",
         "Seconds since the first sight of the claim that has waited longest for its volume; 0 when none waits.",
-    )?;
-    families.register("gauge", &gauge)?;
-    Ok(gauge)
+    );
+    families.register("gauge", gauge)
 }

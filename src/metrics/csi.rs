@@ -9,7 +9,7 @@ use std::{
 };
 
 use prometheus::{
-    Error, HistogramVec, IntGauge, IntGaugeVec,
+    HistogramVec, IntGauge, IntGaugeVec,
     core::{Collector, Desc},
     proto::MetricFamily,
 };
@@ -33,16 +33,16 @@ pub struct CsiMetrics {
 }
 
 impl CsiMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        Ok(Self {
-            operations: Operations::new(families)?,
+    pub(super) fn new(families: &Families) -> Self {
+        Self {
+            operations: Operations::new(families),
             migrated: None,
             in_flight: families.int_gauge(
                 "provisioner_csi_calls_in_flight",
                 "Calls to the driver that are under way, by method.",
                 &["method_name"],
-            )?,
-        })
+            ),
+        }
     }
 
     /// Metrics of a driver that took over from an in-tree plugin: they have the label `migrated`, `false`
@@ -102,7 +102,7 @@ struct Operations {
 }
 
 impl Operations {
-    fn new(families: &Families) -> Result<Self, Error> {
+    fn new(families: &Families) -> Self {
         let make = |labels: &[&str]| {
             let options = prometheus::HistogramOpts::new(
                 "csi_sidecar_operations_seconds",
@@ -110,13 +110,14 @@ impl Operations {
             );
             HistogramVec::new(options.buckets(BUCKETS.to_vec()), labels)
         };
-        let operations = Self {
-            plain: make(&["driver_name", "method_name", "grpc_status_code"])?,
-            labelled: make(&["driver_name", "method_name", "grpc_status_code", "migrated"])?,
-            migration: Arc::default(),
+        let create = || {
+            Ok(Self {
+                plain: make(&["driver_name", "method_name", "grpc_status_code"])?,
+                labelled: make(&["driver_name", "method_name", "grpc_status_code", "migrated"])?,
+                migration: Arc::default(),
+            })
         };
-        families.register("histogram", &operations)?;
-        Ok(operations)
+        families.register("histogram", create())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Creates and registers families, and keeps their definitions.
 //!
 //! Every metric that the program serves is in [`Metrics::definitions`], with which a test compares
-//! docs/metrics.md. No two families have the same name.
+//! docs/metrics.md. No two families have the same name: to register a second one of a name is a bug, and panics.
 //!
 //! [`Metrics::definitions`]: super::Metrics::definitions
 
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus::{
-    Error, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    core::Collector,
+    Error, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, core::Collector,
 };
 
 /// A metric as scrapers read it.
@@ -34,32 +34,26 @@ pub(super) struct Families {
 }
 
 impl Families {
-    pub(super) fn counter(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> Result<IntCounterVec, Error> {
-        let family = IntCounterVec::new(Opts::new(name, help), labels)?;
-        self.register("counter", &family)?;
-        Ok(family)
+    pub(super) fn counter(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.register("counter", IntCounterVec::new(Opts::new(name, help), labels))
     }
 
-    pub(super) fn int_gauge(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-    ) -> Result<IntGaugeVec, Error> {
-        let family = IntGaugeVec::new(Opts::new(name, help), labels)?;
-        self.register("gauge", &family)?;
-        Ok(family)
+    /// A counter without labels.
+    pub(super) fn single_counter(&self, name: &str, help: &str) -> IntCounter {
+        self.register("counter", IntCounter::new(name, help))
     }
 
-    pub(super) fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, Error> {
-        let family = GaugeVec::new(Opts::new(name, help), labels)?;
-        self.register("gauge", &family)?;
-        Ok(family)
+    pub(super) fn int_gauge(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.register("gauge", IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    /// A gauge of whole numbers without labels.
+    pub(super) fn single_gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.register("gauge", IntGauge::new(name, help))
+    }
+
+    pub(super) fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        self.register("gauge", GaugeVec::new(Opts::new(name, help), labels))
     }
 
     pub(super) fn histogram(
@@ -68,20 +62,20 @@ impl Families {
         help: &str,
         labels: &[&str],
         buckets: &[f64],
-    ) -> Result<HistogramVec, Error> {
-        let family =
-            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
-        self.register("histogram", &family)?;
-        Ok(family)
+    ) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.register("histogram", HistogramVec::new(options, labels))
     }
 
-    /// Registers a collector; all its families are of this kind.
-    pub(super) fn register(
-        &self,
-        kind: &'static str,
-        collector: &(impl Collector + Clone + 'static),
-    ) -> Result<(), Error> {
-        self.registry.register(Box::new(collector.clone()))?;
+    /// Registers a new collector; all its families are of this kind.
+    #[allow(clippy::expect_used)] // a bad or repeated name is a bug of constants, and tests create all families
+    pub(super) fn register<C>(&self, kind: &'static str, created: Result<C, Error>) -> C
+    where
+        C: Collector + Clone + 'static,
+    {
+        let collector = created.expect("names and labels of metrics are valid");
+        let registered = self.registry.register(Box::new(collector.clone()));
+        registered.expect("each metric has a name of its own");
         let definitions = collector.desc().into_iter().map(|desc| Definition {
             name: desc.fq_name.clone(),
             kind,
@@ -89,7 +83,7 @@ impl Families {
             help: desc.help.clone(),
         });
         self.definitions.lock().extend(definitions);
-        Ok(())
+        collector
     }
 
     /// Everything registered so far, by name.

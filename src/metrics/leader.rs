@@ -1,6 +1,6 @@
 //! Leader election.
 
-use prometheus::{Error, IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
@@ -12,19 +12,19 @@ pub struct LeaderMetrics {
 }
 
 impl LeaderMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        Ok(Self {
+    pub(super) fn new(families: &Families) -> Self {
+        Self {
             master_status: families.int_gauge(
                 "leader_election_master_status",
                 "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
                 &["name"],
-            )?,
+            ),
             slowpath_total: families.counter(
                 "leader_election_slowpath_total",
                 "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
                 &["name"],
-            )?,
-        })
+            ),
+        }
     }
 
     /// Whether this process leads. The label `name` is empty, as in external-provisioner.

@@ -1,6 +1,6 @@
 //! The limits on concurrent calls to the driver.
 
-use prometheus::{Error, IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
@@ -20,25 +20,25 @@ pub struct LimiterMetrics {
 }
 
 impl LimitersMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
+    pub(super) fn new(families: &Families) -> Self {
         let labels = ["call", "class"];
-        Ok(Self {
+        Self {
             limit: families.int_gauge(
                 "provisioner_call_limit",
                 "Calls to the driver that may run at once, by kind of call (create, delete) and class: below --worker-threads while the driver shows overload.",
                 &labels,
-            )?,
+            ),
             waiting: families.int_gauge(
                 "provisioner_calls_waiting",
                 "Claims or volumes whose call to the driver waits until others have ended, by kind of call and class.",
                 &labels,
-            )?,
+            ),
             signs: families.counter(
                 "provisioner_overload_signs_total",
                 "Calls to the driver whose end brought the limit down, by kind of call and class.",
                 &labels,
-            )?,
-        })
+            ),
+        }
     }
 
     /// The metrics of this kind of call.

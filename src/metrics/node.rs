@@ -1,6 +1,6 @@
 //! How the nodes share claims among them (`--node-deployment`).
 
-use prometheus::{Error, IntCounterVec};
+use prometheus::IntCounterVec;
 
 use super::families::Families;
 
@@ -11,14 +11,14 @@ pub struct NodeMetrics {
 }
 
 impl NodeMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        Ok(Self {
+    pub(super) fn new(families: &Families) -> Self {
+        Self {
             tries: families.counter(
                 "provisioner_ownership_tries_total",
                 "With --node-deployment, tries to become the owner of a claim with immediate binding, by result: own, another (a node was faster), changed (the claim did; tried again), full (no free space; tried again with back-off), gone, failed.",
                 &["result"],
-            )?,
-        })
+            ),
+        }
     }
 
     /// An attempt to own a claim had this result.

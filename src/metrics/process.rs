@@ -5,7 +5,7 @@
 use std::fs;
 
 use prometheus::{
-    Counter, Error, Gauge, IntGaugeVec, Opts,
+    Counter, Error, Gauge,
     core::{Collector, Desc},
     proto::MetricFamily,
 };
@@ -13,139 +13,97 @@ use prometheus::{
 use super::families::Families;
 
 /// `driver` is the name of the CSI driver.
-pub(super) fn register(families: &Families, driver: &str) -> Result<(), Error> {
-    families.register("counter", &Totals::new()?)?;
-    families.register("gauge", &Levels::new()?)?;
-    let build: IntGaugeVec = families.int_gauge(
+pub(super) fn register(families: &Families, driver: &str) {
+    register_figures(families);
+    let build = families.int_gauge(
         "provisioner_build_info",
         "The running version and the name of the CSI driver, as labels; always 1.",
         &["version", "driver_name"],
-    )?;
+    );
     build.with_label_values(&[env!("CARGO_PKG_VERSION"), driver]).set(1);
-    Ok(())
 }
 
-/// The process's counters.
+/// The figures of Go's client.
+#[rustfmt::skip] // one line a figure: it is a table
+fn register_figures(families: &Families) {
+    let counter = |name: &str, help: &str, read| Figure::counter(families, name, help, read);
+    let gauge = |name: &str, help: &str, read| Figure::gauge(families, name, help, read);
+    counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", || Some(stat()?.cpu_seconds));
+    counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", || Some(network()?.0));
+    counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", || Some(network()?.1));
+    gauge("process_open_fds", "Number of open file descriptors.", open_files);
+    gauge("process_max_fds", "Maximum number of open file descriptors.", || limit(&read("self/limits"), "Max open files"));
+    gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", || Some(stat()?.virtual_bytes));
+    gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", || limit(&read("self/limits"), "Max address space"));
+    gauge("process_resident_memory_bytes", "Resident memory size in bytes.", || Some(stat()?.resident_bytes));
+    gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", start_time);
+}
+
+/// A figure of the process, read at each scrape.
 #[derive(Debug, Clone)]
-struct Totals {
-    cpu: Counter,
-    received: Counter,
-    sent: Counter,
+struct Figure<M> {
+    metric: M,
+    set: fn(&M, f64),
+    read: fn() -> Option<f64>,
 }
 
-impl Totals {
-    fn new() -> Result<Self, Error> {
-        Ok(Self {
-            cpu: Counter::new(
-                "process_cpu_seconds_total",
-                "Total user and system CPU time spent in seconds.",
-            )?,
-            received: Counter::new(
-                "process_network_receive_bytes_total",
-                "Number of bytes received by the process over the network.",
-            )?,
-            sent: Counter::new(
-                "process_network_transmit_bytes_total",
-                "Number of bytes sent by the process over the network.",
-            )?,
-        })
-    }
-}
-
-impl Collector for Totals {
-    fn desc(&self) -> Vec<&Desc> {
-        [&self.cpu, &self.received, &self.sent].into_iter().flat_map(Collector::desc).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let network = octets(&read("self/net/netstat"));
-        let values = [
-            (&self.cpu, Stat::read(&read("self/stat")).map(|stat| stat.cpu_seconds)),
-            (&self.received, network.map(|(received, _)| received)),
-            (&self.sent, network.map(|(_, sent)| sent)),
-        ];
-        let known = values.into_iter().filter_map(|(counter, value)| Some((counter, value?)));
-        let families = known.flat_map(|(counter, value)| {
-            // The kernel's count, set again at each scrape.
+impl Figure<Counter> {
+    fn counter(families: &Families, name: &str, help: &str, read: fn() -> Option<f64>) {
+        // The kernel's count, set again at each scrape.
+        let set = |counter: &Counter, value| {
             counter.reset();
             counter.inc_by(value);
-            counter.collect()
-        });
-        families.collect()
+        };
+        Self::register(families, "counter", Counter::new(name, help), set, read);
     }
 }
 
-/// The process's gauges.
-#[derive(Debug, Clone)]
-struct Levels {
-    open_files: Gauge,
-    max_files: Gauge,
-    virtual_memory: Gauge,
-    max_virtual_memory: Gauge,
-    resident_memory: Gauge,
-    started: Gauge,
-}
-
-impl Levels {
-    fn new() -> Result<Self, Error> {
-        let gauge = |name: &str, help: &str| Gauge::with_opts(Opts::new(name, help));
-        Ok(Self {
-            open_files: gauge("process_open_fds", "Number of open file descriptors.")?,
-            max_files: gauge("process_max_fds", "Maximum number of open file descriptors.")?,
-            virtual_memory: gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.")?,
-            max_virtual_memory: gauge(
-                "process_virtual_memory_max_bytes",
-                "Maximum amount of virtual memory available in bytes.",
-            )?,
-            resident_memory: gauge(
-                "process_resident_memory_bytes",
-                "Resident memory size in bytes.",
-            )?,
-            started: gauge(
-                "process_start_time_seconds",
-                "Start time of the process since unix epoch in seconds.",
-            )?,
-        })
-    }
-
-    fn all(&self) -> [&Gauge; 6] {
-        [
-            &self.open_files,
-            &self.max_files,
-            &self.virtual_memory,
-            &self.max_virtual_memory,
-            &self.resident_memory,
-            &self.started,
-        ]
+impl Figure<Gauge> {
+    fn gauge(families: &Families, name: &str, help: &str, read: fn() -> Option<f64>) {
+        Self::register(families, "gauge", Gauge::new(name, help), Gauge::set, read);
     }
 }
 
-impl Collector for Levels {
+impl<M: Collector + Clone + 'static> Figure<M> {
+    fn register(
+        families: &Families,
+        kind: &'static str,
+        metric: Result<M, Error>,
+        set: fn(&M, f64),
+        read: fn() -> Option<f64>,
+    ) {
+        families.register(kind, metric.map(|metric| Self { metric, set, read }));
+    }
+}
+
+impl<M: Collector> Collector for Figure<M> {
     fn desc(&self) -> Vec<&Desc> {
-        self.all().into_iter().flat_map(Collector::desc).collect()
+        self.metric.desc()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let (stat, limits) = (Stat::read(&read("self/stat")), read("self/limits"));
-        let boot = boot_time(&read("stat"));
-        // The directory being read is one of the files, as in Go's client.
-        let open = fs::read_dir("/proc/self/fd").ok().map(|files| float(files.count() as u64));
-        let values = [
-            open,
-            limit(&limits, "Max open files"),
-            stat.as_ref().map(|stat| stat.virtual_bytes),
-            limit(&limits, "Max address space"),
-            stat.as_ref().map(|stat| stat.resident_bytes),
-            stat.zip(boot).map(|(stat, boot)| boot + stat.started_seconds),
-        ];
-        let known = self.all().into_iter().zip(values);
-        let known = known.filter_map(|(gauge, value)| Some((gauge, value?)));
-        let families = known.flat_map(|(gauge, value)| {
-            gauge.set(value);
-            gauge.collect()
-        });
-        families.collect()
+        let Some(value) = (self.read)() else { return Vec::new() };
+        (self.set)(&self.metric, value);
+        self.metric.collect()
     }
+}
+
+fn stat() -> Option<Stat> {
+    Stat::read(&read("self/stat"))
+}
+
+/// Bytes received and sent.
+fn network() -> Option<(f64, f64)> {
+    octets(&read("self/net/netstat"))
+}
+
+/// The directory being read is one of the files, as in Go's client.
+fn open_files() -> Option<f64> {
+    fs::read_dir("/proc/self/fd").ok().map(|files| float(files.count() as u64))
+}
+
+fn start_time() -> Option<f64> {
+    Some(boot_time(&read("stat"))? + stat()?.started_seconds)
 }
 
 /// A file below /proc; empty where it cannot be read.
@@ -258,7 +216,7 @@ mod tests {
     #[test]
     fn all_values_of_this_process_can_be_read() {
         let families = Families::default();
-        register(&families, "disk.example.com").unwrap();
+        register(&families, "disk.example.com");
         let served = families.registry.gather();
         assert_eq!(served.len(), families.definitions().len());
         let value = |name: &str| {

@@ -1,6 +1,6 @@
 //! The scrapes themselves, as Go's client counts them.
 
-use prometheus::{Error, IntCounterVec, IntGauge};
+use prometheus::{IntCounterVec, IntGauge};
 
 use super::families::Families;
 
@@ -12,22 +12,21 @@ pub struct ScrapeMetrics {
 }
 
 impl ScrapeMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
+    pub(super) fn new(families: &Families) -> Self {
         let requests = families.counter(
             "promhttp_metric_handler_requests_total",
             "Total number of scrapes by HTTP status code.",
             &["code"],
-        )?;
+        );
         // Present from the start, as in external-provisioner.
         for code in ["200", "500", "503"] {
             requests.with_label_values(&[code]);
         }
-        let in_flight = IntGauge::new(
+        let in_flight = families.single_gauge(
             "promhttp_metric_handler_requests_in_flight",
             "Current number of scrapes being served.",
-        )?;
-        families.register("gauge", &in_flight)?;
-        Ok(Self { requests, in_flight })
+        );
+        Self { requests, in_flight }
     }
 
     /// Counts one scrape. `scrape` returns its body, in which it is counted as in progress.

@@ -1,6 +1,6 @@
 //! Shadow mode.
 
-use prometheus::{Error, IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
@@ -33,30 +33,26 @@ const FIELDS: [&str; 13] = [
 ];
 
 impl ShadowMetrics {
-    pub(super) fn new(
-        families: &Families,
-        subjects: &[&str],
-        agreements: &[&str],
-    ) -> Result<Self, Error> {
+    pub(super) fn new(families: &Families, subjects: &[&str], agreements: &[&str]) -> Self {
         let metrics = Self {
             results: families.counter(
                 "provisioner_shadow_results_total",
                 "With --shadow, what was compared with external-provisioner: PersistentVolumes (volume), claims that only it serves (served_there), claims without a volume for an hour (unserved), and deletions; by agreement: same, documented, unexplained, unknown.",
                 &["subject", "agreement"],
-            )?,
+            ),
             differences: families.counter(
                 "provisioner_shadow_differences_total",
                 "With --shadow, the fields in which PersistentVolumes differed from those that this program would have saved.",
                 &["field"],
-            )?,
+            ),
             kept: families.int_gauge(
                 "provisioner_shadow_kept",
                 "With --shadow, what is kept to be compared: claims without a PersistentVolume (claims), and PersistentVolumes that are to be deleted (deletions).",
                 &["kind"],
-            )?,
+            ),
         };
         metrics.begin(subjects, agreements);
-        Ok(metrics)
+        metrics
     }
 
     /// Serves each value from now on: `increase()` ignores the first count of a series that begins with it.

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 
 fn metrics() -> Metrics {
-    Metrics::new().unwrap()
+    Metrics::new()
 }
 
 /// Whether a scrape has each of these lines.
@@ -224,7 +224,7 @@ fn overdue_claims_are_counted_by_class_and_replace_those_set_before() {
 #[test]
 fn the_driver_is_a_label_of_the_build() {
     let metrics = metrics();
-    metrics.serve("disk.example.com").unwrap();
+    metrics.serve("disk.example.com");
     let version = env!("CARGO_PKG_VERSION");
     let line = format!(
         "provisioner_build_info{{driver_name=\"disk.example.com\",version=\"{version}\"}} 1"
@@ -235,7 +235,7 @@ fn the_driver_is_a_label_of_the_build() {
 #[test]
 fn scrapes_are_counted_as_gos_client_counts_them() {
     let metrics = metrics();
-    let scrapes = metrics.serve("disk.example.com").unwrap();
+    let scrapes = metrics.serve("disk.example.com");
     let during = scrapes.count(|| metrics.text());
     assert!(during.contains("promhttp_metric_handler_requests_in_flight 1\n"));
     assert_lines(
@@ -251,7 +251,7 @@ fn scrapes_are_counted_as_gos_client_counts_them() {
 #[test]
 fn our_own_names_have_a_prefix() {
     let metrics = metrics();
-    metrics.serve("disk.example.com").unwrap();
+    metrics.serve("disk.example.com");
     let prefixes = [
         "controller_persistentvolume",
         "csi_sidecar_",

@@ -1,6 +1,6 @@
 //! The work queues.
 
-use prometheus::{Error, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, exponential_buckets};
+use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
@@ -36,44 +36,45 @@ pub struct QueueMetrics {
 }
 
 impl WorkqueueMetrics {
-    pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        let buckets = exponential_buckets(10e-9, 10.0, 10)?;
+    pub(super) fn new(families: &Families) -> Self {
+        let powers = std::iter::successors(Some(10e-9), |bucket| Some(bucket * 10.0));
+        let buckets: Vec<f64> = powers.take(10).collect();
         let name = ["name"];
-        Ok(Self {
-            depth: families.int_gauge("workqueue_depth", "[BETA] Current depth of workqueue", &name)?,
+        Self {
+            depth: families.int_gauge("workqueue_depth", "[BETA] Current depth of workqueue", &name),
             adds: families.counter(
                 "workqueue_adds_total",
                 "[BETA] Total number of adds handled by workqueue",
                 &name,
-            )?,
+            ),
             retries: families.counter(
                 "workqueue_retries_total",
                 "[BETA] Total number of retries handled by workqueue",
                 &name,
-            )?,
+            ),
             queue_seconds: families.histogram(
                 "workqueue_queue_duration_seconds",
                 "[BETA] How long in seconds an item stays in workqueue before being requested.",
                 &name,
                 &buckets,
-            )?,
+            ),
             work_seconds: families.histogram(
                 "workqueue_work_duration_seconds",
                 "[BETA] How long in seconds processing an item from workqueue takes.",
                 &name,
                 &buckets,
-            )?,
+            ),
             unfinished_seconds: families.gauge(
                 "workqueue_unfinished_work_seconds",
                 "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
                 &name,
-            )?,
+            ),
             longest_running_seconds: families.gauge(
                 "workqueue_longest_running_processor_seconds",
                 "[BETA] How many seconds has the longest running processor for workqueue been running.",
                 &name,
-            )?,
-        })
+            ),
+        }
     }
 
     /// The metrics of the queue called `name`.

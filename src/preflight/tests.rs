@@ -41,7 +41,7 @@ const ALL: [Feature; 2] = [Feature::Provisioning, Feature::LeaderElection];
 /// The log and the metrics.
 async fn outcome(server: &Server, features: &[Feature]) -> (String, String) {
     let (log, _guard) = logged();
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let namespaces = Namespaces { lease: "csi".to_owned(), capacity: "disks".to_owned() };
     let mut preflight = Preflight::new(client(server), namespaces, metrics.api.clone());
     preflight.check(features).await;
@@ -116,7 +116,7 @@ async fn a_failed_check_is_logged_once() {
     for code in [403, 404] {
         let refusing = Server::new(move |_, _| Answer::refusal(code, "Forbidden", "no"));
         let (log, _guard) = logged();
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new();
         let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
         let mut preflight = Preflight::new(client(&refusing), namespaces, metrics.api.clone());
         for _ in 0..3 {
@@ -139,7 +139,7 @@ async fn a_right_granted_later_is_reported() {
         Answer::json(201, &json!({"status": {"resourceRules": rules, "incomplete": false}}))
     });
     let (log, _guard) = logged();
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
     let mut preflight = Preflight::new(client(&server), namespaces, metrics.api.clone());
     let missing_rights = preflight.check(&ALL).await.unwrap().to_owned();

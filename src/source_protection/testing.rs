@@ -32,7 +32,7 @@ pub(super) const SETTINGS: ProtectionSettings = ProtectionSettings {
 /// Source protection with this configuration on the server; events go to another server.
 pub(super) fn protection(server: &Server, settings: ProtectionSettings) -> Protection {
     let tasks = Tasks::new(Arc::new(TokioSpawner)).0;
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let lane = event_lane(&Server::new(|_, _| Answer::json(201, &json!({}))));
     let events = Recorder::start(lane, &tasks, paused_clock(), random(), &metrics).from("test");
     Protection::new(ProtectionDeps {

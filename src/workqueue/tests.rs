@@ -25,7 +25,7 @@ const fn secs(n: u64) -> Duration {
 }
 
 fn metrics() -> QueueMetrics {
-    Metrics::new().unwrap().workqueue.queue("test")
+    Metrics::new().workqueue.queue("test")
 }
 
 const BACKOFF: Backoff = Backoff::new(secs(1), secs(8));

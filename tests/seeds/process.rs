@@ -296,7 +296,7 @@ impl Process {
         let Launch { life, host, dice, connector } = launch;
         let stop = CancellationToken::new();
         let clock = Arc::new(CrookedClock::new(core, &dice));
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new();
         let process = Self {
             life: Arc::clone(&life),
             metrics: metrics.clone(),

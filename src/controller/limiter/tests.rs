@@ -12,7 +12,7 @@ use crate::{
 
 /// A limiter with one permit, and the queue that it wakes.
 fn limiter() -> (ConcurrencyLimiter, Queue<Key>) {
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let limiter = Limiter::per_item(Backoff::new(Duration::from_secs(1), Duration::from_secs(300)));
     let queue = Queue::new(limiter, metrics.workqueue.queue("claims"));
     let woken = queue.clone();

@@ -155,7 +155,7 @@ async fn redials_are_rate_limited() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_cannot_be_sent_is_counted_with_grpc_gos_error() {
     let fake = Fake::new();
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
     let error = driver.record_unsendable(CREATE_VOLUME);
     assert_eq!(

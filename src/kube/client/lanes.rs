@@ -213,7 +213,7 @@ mod tests {
     ) -> Fixture {
         let server = Server::new(move |number, _| answer(number));
         let gate = Gate::open(paused_clock());
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new();
         let lanes =
             Lanes::new(server.transport.clone(), settings, gate.clone(), random(), &metrics);
         Fixture { server, gate, metrics, lanes }

@@ -111,7 +111,7 @@ async fn run_once(
     script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
 ) -> Run {
     let server = Server::new(script);
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let informer = informer::<Claim>(&server, &metrics).with_settings(rest.settings());
     let events = Events::default();
     let (sink, start) = (Arc::clone(&events), Instant::now());
@@ -304,7 +304,7 @@ async fn a_requested_relist_starts_over_at_once() {
     };
     let server = Server::new(script);
     let requested = Arc::new(Notify::new());
-    let informer = informer::<Claim>(&server, &Metrics::new().unwrap());
+    let informer = informer::<Claim>(&server, &Metrics::new());
     let informer = informer.relist_when(Arc::clone(&requested));
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);
@@ -429,7 +429,7 @@ async fn a_scope_becomes_part_of_each_request() {
         "page next" => page(&["b"], ""),
         _ => Answer::watch(),
     });
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let scope = Scope::namespace("a b").unwrap().labelled("x=y,z").named("snap&?");
     let informer = Informer::<Claim>::new(&client(&server, &metrics), scope, random(), &metrics);
     let _ = tokio::time::timeout(Duration::from_secs(9), informer.run(|_| {})).await;

@@ -53,7 +53,7 @@ mod tests {
     };
 
     async fn count(method: Method, url: &str, answer: Answer) -> String {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new();
         let server = Server::new(move |_, _| answer.clone());
         let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
         let sending = send(&service, request(method, url));

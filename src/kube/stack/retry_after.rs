@@ -73,7 +73,7 @@ mod tests {
     };
 
     fn retry_after() -> RetryAfter {
-        RetryAfter(crate::metrics::Metrics::new().unwrap().api)
+        RetryAfter(crate::metrics::Metrics::new().api)
     }
 
     /// Sends one POST; returns the final status, when the server got requests, and these requests.

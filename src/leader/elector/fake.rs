@@ -255,7 +255,7 @@ pub(super) fn deps(clock: Arc<dyn Clock>, seed: u64) -> ElectionDeps {
         health: Health::new(clock.clone()),
         clock,
         random: Arc::new(Generator::from_seed(seed)),
-        metrics: Metrics::new().unwrap().leader,
+        metrics: Metrics::new().leader,
         standby: CancellationToken::new(),
     }
 }

@@ -494,7 +494,7 @@ async fn of_two_processes_with_one_bare_name_only_one_leads() {
 async fn a_failed_renewal_is_counted_as_slow_path() {
     let store = store();
     let client = FakeClient::new(&store);
-    let metrics = crate::metrics::Metrics::new().unwrap();
+    let metrics = crate::metrics::Metrics::new();
     let mut deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
     deps.metrics = metrics.leader.clone();
     let election = lead(client, settings("one", None), deps, |_| {}, CancellationToken::new());
@@ -513,7 +513,7 @@ async fn a_failed_renewal_is_counted_as_slow_path() {
 async fn renewing_its_own_lease_after_a_restart_is_counted_as_slow_path() {
     let slow_paths = async |pod_uid| {
         let store = killed("host", Some("uid")).await;
-        let metrics = crate::metrics::Metrics::new().unwrap();
+        let metrics = crate::metrics::Metrics::new();
         let mut deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
         deps.metrics = metrics.leader.clone();
         let again = settings("host", Some(pod_uid));

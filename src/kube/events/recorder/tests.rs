@@ -92,7 +92,7 @@ impl Sink for Script {
 
 fn start(script: &Script) -> (Recorder, Metrics) {
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     let clock = Arc::new(Wall(Instant::now()));
     let random = Arc::new(Generator::from_seed(1));
     (Recorder::start_with(script.clone(), &tasks, clock, random, &metrics), metrics)
@@ -292,8 +292,7 @@ async fn events_are_posted_and_patched_as_by_client_go() {
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
     let lane = testing::event_lane(&server);
     let clock = Arc::new(Wall(Instant::now()));
-    let recorder =
-        Recorder::start(lane, &tasks, clock, testing::random(), &Metrics::new().unwrap());
+    let recorder = Recorder::start(lane, &tasks, clock, testing::random(), &Metrics::new());
     for _ in 0..3 {
         record(&recorder, "c", "m");
     }

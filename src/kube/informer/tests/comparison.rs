@@ -33,7 +33,7 @@ impl Engine {
 
     /// Runs it against `server` for 100 seconds.
     async fn run(self, server: &Server) -> Vec<InformerEvent<Claim>> {
-        let metrics = Metrics::new().unwrap();
+        let metrics = Metrics::new();
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
         let handler = move |event| sink.lock().push(event);

@@ -160,7 +160,7 @@ async fn list_once_tries_until_the_list_is_complete_and_returns_its_version() {
         (_, "page next") => page(&["c"], ""),
         other => panic!("{other:?}"),
     });
-    let informer = informer::<Claim>(&server, &Metrics::new().unwrap());
+    let informer = informer::<Claim>(&server, &Metrics::new());
     let informer = informer.with_settings(Rest::AtOnce.settings());
     let mut words = Vec::new();
     let version = informer.list_once(|event| words.push(word(&event))).await;

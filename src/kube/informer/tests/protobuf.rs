@@ -52,7 +52,7 @@ fn noted(transport: Transport) -> (Transport, Arc<Mutex<Vec<String>>>) {
 
 /// An informer of all `V`.
 fn informer_on<V: View>(transport: Transport) -> Informer<V> {
-    let metrics = Metrics::new().unwrap();
+    let metrics = Metrics::new();
     Informer::new(&client_on(transport, &metrics), Scope::all(), random(), &metrics)
 }
 

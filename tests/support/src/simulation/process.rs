@@ -44,7 +44,7 @@ impl Process {
             tasks: Tasks::default(),
             clock: Arc::new(SimulatedClock::new(launch.api.now())),
             stop: CancellationToken::new(),
-            metrics: Metrics::new().unwrap(),
+            metrics: Metrics::new(),
             outcome: Arc::default(),
         };
         let env = Env {
