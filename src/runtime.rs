@@ -7,7 +7,7 @@
 //! driver.
 
 use std::{
-    collections::BTreeMap, fmt, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration,
+    collections::BTreeMap, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration,
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
@@ -117,12 +117,6 @@ impl Generator {
     }
 }
 
-impl fmt::Debug for Generator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Generator")
-    }
-}
-
 impl Random for Generator {
     fn bits(&self) -> u64 {
         self.0.lock().u64(..)
@@ -186,12 +180,6 @@ impl Drop for Counted {
             *count = count.saturating_sub(1);
         }
         alive.retain(|_, count| *count > 0);
-    }
-}
-
-impl fmt::Debug for Tasks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tasks")
     }
 }
 

@@ -23,7 +23,7 @@ mod report;
 mod tracker;
 mod worker;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -95,12 +95,6 @@ struct Lists {
     classes: FirstList,
     claims: FirstList,
     volumes: FirstList,
-}
-
-impl fmt::Debug for Shadow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shadow")
-    }
 }
 
 impl Shadow {

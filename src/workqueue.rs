@@ -13,7 +13,7 @@ mod keyed_mutex;
 mod limiter;
 mod work;
 
-use std::{fmt, hash::Hash, ops::Deref, sync::Arc, time::Duration};
+use std::{hash::Hash, ops::Deref, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -42,12 +42,6 @@ struct SharedQueue<K> {
 impl<K: Eq + Hash + Clone> Clone for Queue<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
-    }
-}
-
-impl<K: Eq + Hash + Clone> fmt::Debug for Queue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("ready", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -212,12 +206,6 @@ impl<K: Eq + Hash + Clone> Deref for Item<K> {
 
     fn deref(&self) -> &K {
         &self.key
-    }
-}
-
-impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Item").field(&self.key).finish()
     }
 }
 

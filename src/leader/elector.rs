@@ -1,6 +1,6 @@
 //! The loop around [`decide()`]: reads, watches and writes the Lease, and opens and shuts the gate.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use tokio::time::{sleep, timeout};
@@ -39,12 +39,6 @@ pub struct ElectionDeps {
     pub health: Health,
     /// Cancelled once a first attempt to become the leader has failed.
     pub standby: CancellationToken,
-}
-
-impl fmt::Debug for ElectionDeps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ElectionDeps").field("gate", &self.gate).finish_non_exhaustive()
-    }
 }
 
 /// This process began or stopped leading. Contains what the event about the Lease needs, which has the

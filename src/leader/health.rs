@@ -1,6 +1,6 @@
 //! The health check `/healthz/leader-election`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -15,12 +15,6 @@ pub struct Health {
     clock: Arc<dyn Clock>,
     /// Until which [`Clock::boot`] time this process is healthy, while it leads.
     until: Arc<Mutex<Option<Duration>>>,
-}
-
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").field("until", &*self.until.lock()).finish_non_exhaustive()
-    }
 }
 
 /// This process leads, but has not renewed the Lease for too long. The text is external-provisioner's,

@@ -6,7 +6,6 @@
 //! opens again.
 
 use std::{
-    fmt,
     future::Future,
     sync::{
         Arc,
@@ -49,12 +48,6 @@ pub enum GateShut {
     /// The work was cancelled. Whether the request was carried out is unknown.
     #[error("cut: this process no longer holds the Lease")]
     Cut,
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("opening", &*self.0.opening.borrow()).finish_non_exhaustive()
-    }
 }
 
 impl Gate {
