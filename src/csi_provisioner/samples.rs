@@ -40,7 +40,6 @@ pub(super) fn settings() -> ProvisionerSettings {
             volume_attributes_class: None,
             ceph_rbd_extensions: false,
             cross_namespace_volume_data_source: false,
-            release_leader_election_on_exit: false,
             csi_migration_rbd: false,
         },
         naming: VolumeNaming { prefix: "pvc".into(), uuid_length: None },

@@ -471,12 +471,13 @@ async fn at_most_limit_keys_are_processed_at_once_in_order() {
 #[tokio::test(start_paused = true)]
 async fn actions_decide_when_a_key_is_processed_again() {
     let queue = queue();
-    (0..3).for_each(|key| queue.add(key));
+    (0..4).for_each(|key| queue.add(key));
     let (seen, _) = start(&queue, 10, Duration::ZERO, |key| {
         Some(match key {
             0 => Action::Done,
             1 => Action::Retry,
-            _ => Action::RequeueAfter(secs(6)),
+            2 => Action::RequeueAfter(secs(6)),
+            _ => Action::RetryWithin(secs(3)),
         })
     });
     tokio::time::sleep(secs(14)).await;
@@ -484,7 +485,8 @@ async fn actions_decide_when_a_key_is_processed_again() {
         seen.lock().pieces.iter().filter(|(k, _)| *k == key).map(|(_, at)| *at).collect::<Vec<_>>()
     };
     assert_eq!((of(0), of(1), of(2)), (vec![0], vec![0, 1, 3, 7], vec![0, 6, 12]));
-    assert_eq!((queue.failures(&1), queue.failures(&2)), (4, 0));
+    assert_eq!(of(3), [0, 1, 3, 6, 9, 12]);
+    assert_eq!([1, 2, 3].map(|key| queue.failures(&key)), [4, 0, 6]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,8 @@ pub enum Action {
     Done,
     /// After its back-off. Counts a failure.
     Retry,
+    /// After its back-off, but within this time. Counts a failure.
+    RetryWithin(Duration),
     /// When something that the handler waits for adds it. Keeps its failures.
     AwaitChange,
     /// After this time. Keeps its failures.
@@ -131,6 +133,11 @@ fn apply<K: Eq + Hash + Clone>(item: &Item<K>, action: Action) {
     match action {
         Action::Done => item.queue.forget(item),
         Action::Retry => item.queue.add_rate_limited((**item).clone()),
+        Action::RetryWithin(limit) => {
+            item.queue.add_rate_limited((**item).clone());
+            // Of several delays the earliest counts.
+            item.queue.add_after((**item).clone(), limit);
+        }
         Action::AwaitChange => {}
         Action::RequeueAfter(delay) => item.queue.add_after((**item).clone(), delay),
     }

@@ -40,22 +40,18 @@ const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// The claim waits for something other than the driver, which is reported once it has lasted for
-    /// [`PATIENCE`]. Returns when to work on the claim again: at that time, or later as `then` says, and
-    /// never later than `--retry-interval-max` before it is reported.
-    pub(crate) fn on_blocked(
-        &self,
-        claim: &Claim,
-        why: &str,
-        then: impl FnOnce() -> Action,
-    ) -> Action {
+    /// [`PATIENCE`]. Returns `false` before that: the claim must be worked on again in time for the
+    /// report.
+    pub(crate) fn on_blocked(&self, claim: &Claim, why: &str) -> bool {
         tracing::debug!(why, "the claim waits");
         let lasted = self.index.update(claim.uid(), Change::Blocked(why)).lasted;
-        let left = PATIENCE.saturating_sub(lasted);
-        if !left.is_zero() {
-            return Action::RequeueAfter(left.min(self.retry_max));
-        }
         self.report_blocked(claim, why, PATIENCE);
-        then()
+        lasted >= PATIENCE
+    }
+
+    /// [`ClaimWorker::on_blocked`] for a claim that is tried again with back-off. Returns when.
+    pub(crate) fn retry_blocked(&self, claim: &Claim, why: &str) -> Action {
+        if self.on_blocked(claim, why) { Action::Retry } else { Action::RetryWithin(PATIENCE) }
     }
 
     /// Reports what the claim waits for, once it has waited for `patience`, and again before

@@ -112,12 +112,16 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Action::Done
             }
             Plan::Blocked { why, is_failure: true } => {
-                // At once, as the claim may get its class before the next attempt.
                 self.count_failure(&snapshot.claim);
-                self.on_blocked(&snapshot.claim, &why, || self.retry_lasting(uid, &why))
+                if self.on_blocked(&snapshot.claim, &why) {
+                    self.retry_lasting(uid, &why)
+                } else {
+                    Action::RetryWithin(PATIENCE)
+                }
             }
             Plan::Blocked { why, is_failure: false } => {
-                self.on_blocked(&snapshot.claim, &why, || Action::RequeueAfter(AT_REST))
+                let is_reported = self.on_blocked(&snapshot.claim, &why);
+                Action::RequeueAfter(if is_reported { AT_REST } else { PATIENCE })
             }
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
@@ -301,7 +305,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 if matches!(error, NotProtected::Elsewhere(_)) {
                     self.index.update(uid, Change::CallElsewhere);
                 }
-                Err(self.on_blocked(&request.claim, &error.to_string(), || Action::Retry))
+                Err(self.retry_blocked(&request.claim, &error.to_string()))
             }
         }
     }
