@@ -40,18 +40,18 @@ const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// The claim waits for something other than the driver, which is reported once it has lasted for
-    /// [`PATIENCE`]. Returns `false` before that: the claim must be worked on again in time for the
-    /// report.
-    pub(crate) fn on_blocked(&self, claim: &Claim, why: &str) -> bool {
+    /// [`PATIENCE`]. Returns within which time the claim must be worked on again for that: zero if it has.
+    pub(crate) fn on_blocked(&self, claim: &Claim, why: &str) -> Duration {
         tracing::debug!(why, "the claim waits");
         let lasted = self.index.update(claim.uid(), Change::Blocked(why)).lasted;
         self.report_blocked(claim, why, PATIENCE);
-        lasted >= PATIENCE
+        PATIENCE.saturating_sub(lasted)
     }
 
     /// [`ClaimWorker::on_blocked`] for a claim that is tried again with back-off. Returns when.
     pub(crate) fn retry_blocked(&self, claim: &Claim, why: &str) -> Action {
-        if self.on_blocked(claim, why) { Action::Retry } else { Action::RetryWithin(PATIENCE) }
+        let left = self.on_blocked(claim, why);
+        if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
     }
 
     /// Reports what the claim waits for, once it has waited for `patience`, and again before

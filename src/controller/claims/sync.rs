@@ -113,15 +113,14 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Blocked { why, is_failure: true } => {
                 self.count_failure(&snapshot.claim);
-                if self.on_blocked(&snapshot.claim, &why) {
-                    self.retry_lasting(uid, &why)
-                } else {
-                    Action::RetryWithin(PATIENCE)
+                match self.retry_blocked(&snapshot.claim, &why) {
+                    Action::Retry => self.retry_lasting(uid, &why),
+                    sooner => sooner,
                 }
             }
             Plan::Blocked { why, is_failure: false } => {
-                let is_reported = self.on_blocked(&snapshot.claim, &why);
-                Action::RequeueAfter(if is_reported { AT_REST } else { PATIENCE })
+                let left = self.on_blocked(&snapshot.claim, &why);
+                Action::RequeueAfter(if left.is_zero() { AT_REST } else { left })
             }
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
