@@ -178,8 +178,16 @@ impl Worker {
 
 /// Whether the PersistentVolume was made for another claim: it names that one, or is older than this one.
 fn is_of_another(volume: &serde_json::Value, claim: &Claim) -> bool {
-    let named = volume.pointer("/spec/claimRef/uid").and_then(|uid| uid.as_str());
-    named.is_some_and(|uid| !uid.is_empty() && uid != claim.uid()) || is_older(volume, claim)
+    names_another(volume, claim) || is_older(volume, claim)
+}
+
+/// An administrator may name a claim without its UID.
+fn names_another(volume: &serde_json::Value, claim: &Claim) -> bool {
+    let own = [("uid", claim.uid()), ("name", claim.name()), ("namespace", claim.namespace())];
+    own.iter().any(|(field, own)| {
+        let named = volume.pointer("/spec/claimRef").and_then(|named| named[field].as_str());
+        named.is_some_and(|text| !text.is_empty() && text != *own)
+    })
 }
 
 fn is_older(volume: &serde_json::Value, claim: &Claim) -> bool {
@@ -208,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_volume_of_another_claim_names_that_one_or_is_older() {
-        let of = |created: &str| json!({"metadata": {"uid": "u", "creationTimestamp": created}});
+        let of = |created: &str| json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u", "creationTimestamp": created}});
         let claim: Claim = of_json(&of("2026-01-01T00:00:10Z")).unwrap();
         let volume = |created: &str, uid: &str| json!({"metadata": {"creationTimestamp": created}, "spec": {"claimRef": {"uid": uid}}});
         let (before, after) = ("2026-01-01T00:00:09Z", "2026-01-01T00:00:10Z");
@@ -223,5 +231,13 @@ mod tests {
             assert_eq!(found, is_of_another_claim, "{created}, {uid:?}");
         }
         assert!(!is_of_another(&json!({}), &claim));
+        for (name, is_of_another_claim) in [("c", false), ("d", true)] {
+            let found = json!({"spec": {"claimRef": {"namespace": "ns", "name": name}}});
+            assert_eq!(
+                is_of_another(&found, &claim),
+                is_of_another_claim,
+                "bound by hand to {name}"
+            );
+        }
     }
 }

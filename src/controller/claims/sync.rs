@@ -120,7 +120,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Blocked { why, is_failure: false } => {
                 let left = self.on_blocked(&snapshot.claim, &why);
-                Action::RequeueAfter(if left.is_zero() { AT_REST } else { left })
+                if left.is_zero() { self.rest(uid) } else { Action::RequeueAfter(left) }
             }
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
@@ -339,14 +339,15 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// only to renew its event, or to give up a call that has been open for too long.
     fn retry_lasting(&self, uid: &Key, why: &str) -> Action {
         let settled = self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING;
+        if settled { self.rest(uid) } else { Action::Retry }
+    }
+
+    /// Returns when to look again at a claim that a change queues: to renew its event, or to give up a
+    /// call that has been open for too long.
+    fn rest(&self, uid: &Key) -> Action {
         let has_open_call = |claim: ClaimSnapshot| claim.may_have_open_call();
-        match settled {
-            false => Action::Retry,
-            true if self.index.snapshot(uid).is_some_and(has_open_call) => {
-                Action::RequeueAfter(OPEN_CALL_RECHECK)
-            }
-            true => Action::RequeueAfter(AT_REST),
-        }
+        let is_open = self.index.snapshot(uid).is_some_and(has_open_call);
+        Action::RequeueAfter(if is_open { OPEN_CALL_RECHECK } else { AT_REST })
     }
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
