@@ -44,13 +44,10 @@ use crate::{
     preflight::Namespaces,
 };
 
-/// The subcommand's name: the first argument.
-pub const NAME: &str = CHECK;
-
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
-    name = NAME,
+    name = CHECK,
     bin_name = "csi-provisioner check",
     no_binary_name = true,
     disable_version_flag = true,
@@ -93,7 +90,7 @@ pub struct Request {
         help = "The CSI driver's name, where the manifest does not show it"
     )]
     pub driver: Option<String>,
-    /// `--output=json`.
+    /// Whether the output is JSON.
     #[arg(
         long = "output",
         short = 'o',
@@ -103,7 +100,7 @@ pub struct Request {
         value_parser = subcommand::is_json(),
         help = "text or json"
     )]
-    pub json: bool,
+    pub is_json: bool,
 }
 
 impl Request {
@@ -145,7 +142,7 @@ pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String
         let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
         checked.push(Checked { title: workload.title(), findings: check.findings().await });
     }
-    finding::output(&checked, request.json)
+    finding::output(&checked, request.is_json)
 }
 
 /// What is read from the cluster.

@@ -97,7 +97,7 @@ pub const EVENT_COMPONENT: &str = "external-provisioner";
 /// Configuration of provisioning, from flags and the driver's capabilities.
 #[derive(Debug, Clone)]
 pub struct ProvisionerSettings {
-    /// The driver and this process.
+    /// The driver, the API server and this process.
     pub driver: DriverFacts,
     /// The flags of provisioning.
     pub flags: flags::Provisioning,
@@ -110,7 +110,7 @@ pub struct ProvisionerSettings {
     pub migration: Option<Migration>,
 }
 
-/// What [`ProvisionerSettings`] contain beside flags.
+/// What is known of the driver, of the API server and of this process, beside flags.
 #[derive(Debug, Clone)]
 pub struct DriverFacts {
     /// The driver's name.
@@ -119,7 +119,8 @@ pub struct DriverFacts {
     pub capabilities: Capabilities,
     /// This process's identity.
     pub identity: String,
-    /// Whether VolumeAttributesClasses are supported.
+    /// Whether VolumeAttributesClasses are supported: by the gate, or by what the API server serves where
+    /// the gate is not set.
     pub volume_attributes_classes: bool,
 }
 

@@ -30,10 +30,7 @@ pub use self::{
     arguments::{Object, Request},
     report::{Explanation, Sentence, State},
 };
-use crate::{flags::subcommand::EXPLAIN, kube::Client, runtime::Clock};
-
-/// The subcommand's name: the first argument.
-pub const NAME: &str = EXPLAIN;
+use crate::{kube::Client, runtime::Clock};
 
 /// The exit code if nothing can be explained.
 pub const UNKNOWN: u8 = 3;

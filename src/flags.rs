@@ -3,8 +3,8 @@
 //! Syntax and texts are pflag's. There are external-provisioner's 51 flags with their defaults, our own
 //! additions, and the flags and gates of earlier releases. `arguments` describes them all, `command` parses
 //! them, `check` refuses what contradicts itself, with external-provisioner's exit codes and in its order.
-//! `subcommand` has what the subcommands share. [`Flags`] has the values as the other modules need them; they are consistent. Environment variables are
-//! read through a function, and `main` ends the process.
+//! `subcommand` has what the subcommands share. [`Flags`] has the values as the other modules need them; they
+//! are consistent. Environment variables are read through a function, and `main` ends the process.
 
 mod arguments;
 mod check;

@@ -1,8 +1,8 @@
 //! The HTTP server: metrics, health checks, profiles and pages.
 //!
 //! This module has the address, the connections and their limits; `routes` has the paths, `places` the
-//! limit on connections, `pprof` the profiles, `fetch` the client of subcommands. Slow or many clients can neither exhaust the process nor
-//! keep new clients out. On shutdown open requests are answered.
+//! limit on connections, `pprof` the profiles, `fetch` the client of subcommands. Slow or many clients can
+//! neither exhaust the process nor keep new clients out. On shutdown open requests are answered.
 
 mod address;
 mod answer;

@@ -23,16 +23,13 @@ use crate::{
 };
 use clap::Parser;
 
-/// The subcommand's name: the first argument.
-pub const NAME: &str = RELEASE_CLAIMS;
-
 /// The exit code if the arguments are wrong.
 const WRONG_ARGUMENTS: u8 = 2;
 
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Parser)]
 #[command(
-    name = NAME,
+    name = RELEASE_CLAIMS,
     bin_name = "csi-provisioner release-claims",
     no_binary_name = true,
     disable_version_flag = true,

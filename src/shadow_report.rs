@@ -17,16 +17,13 @@ use crate::{
     status::Status,
 };
 
-/// The subcommand's name: the first argument.
-pub const NAME: &str = SHADOW_REPORT;
-
 /// The exit code if there are no results to print, or the arguments are wrong.
 pub const FAILED: u8 = 2;
 
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
-    name = NAME,
+    name = SHADOW_REPORT,
     bin_name = "csi-provisioner shadow-report",
     no_binary_name = true,
     disable_version_flag = true,
@@ -80,7 +77,7 @@ impl Request {
 pub async fn run(request: &Request) -> Result<Output, Output> {
     let report = report(request).await.map_err(|why| Output::failure(why, FAILED))?;
     let text = text(&report, request.is_json);
-    Ok(Output { text, errors: Vec::new(), exit_code: exit_code(&report) })
+    Ok(Output::printed(text, exit_code(&report)))
 }
 
 async fn report(request: &Request) -> Result<ShadowReport, String> {

@@ -77,8 +77,13 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Counts a failure of the key, and adds the key after its back-off.
     pub fn add_rate_limited(&self, key: K) {
+        self.add_rate_limited_within(key, Duration::MAX);
+    }
+
+    /// Counts a failure of the key, and adds the key after its back-off, or after `limit` if that is less.
+    pub fn add_rate_limited_within(&self, key: K, limit: Duration) {
         let delay = self.0.core.lock().failed(&key, self.now());
-        self.add_after(key, delay);
+        self.add_after(key, delay.min(limit));
     }
 
     /// Resets the key's failures. A delay that has begun is not shortened.

@@ -3,7 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // helpers panic, as tests do
 
-use csi_provisioner::{csi::Capabilities, flags, flags::Flags, release_claims, shadow_report};
+use csi_provisioner::{
+    csi::Capabilities,
+    flags,
+    flags::{Flags, subcommand::RELEASE_CLAIMS},
+    release_claims, shadow_report,
+};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     batch::v1::Job,
@@ -225,7 +230,7 @@ fn the_job_on_the_way_back_runs_the_subcommand_of_this_version_as_the_account_wi
     let container = &pod["containers"][0];
     assert_eq!(container["image"], IMAGE);
     let mut args = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
-    assert_eq!(args.next(), Some(release_claims::NAME));
+    assert_eq!(args.next(), Some(RELEASE_CLAIMS));
     let request = release_claims::Request::parse(args).expect("the arguments are valid");
     assert!(request.release && !request.force);
 }

@@ -58,26 +58,36 @@ fn identifier(text: &str) -> String {
     text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
 }
 
-/// Every source file below a directory, with its top-level module.
-fn sources(directory: &Path, module: Option<&str>) -> Vec<(String, String)> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .flat_map(|path| {
-            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            let module = module.unwrap_or(&stem);
-            if path.is_dir() {
-                sources(&path, Some(module))
-            } else {
-                vec![(module.to_owned(), fs::read_to_string(&path).unwrap())]
-            }
-        })
+/// Every source file below a directory, as a path below it.
+fn files(directory: &Path, below: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory.join(below)).unwrap();
+    let paths = entries.map(|entry| below.join(entry.unwrap().file_name()));
+    paths
+        .flat_map(
+            |path| {
+                if directory.join(&path).is_dir() { files(directory, &path) } else { vec![path] }
+            },
+        )
         .collect()
+}
+
+/// Every source file of the library and the binary: its path below `src`, and its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = files(&directory, Path::new("")).into_iter();
+    files.map(|path| (path.clone(), fs::read_to_string(directory.join(path)).unwrap())).collect()
+}
+
+/// The names of the directories and of the file in a path, without endings.
+fn names(path: &Path) -> Vec<String> {
+    path.with_extension("").iter().map(|name| name.to_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn each_module_uses_only_modules_of_lower_layers() {
     let layers = layers();
-    for (module, source) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), None) {
+    for (path, source) in sources() {
+        let module = names(&path).remove(0);
         if module == "lib" {
             continue;
         }
@@ -114,20 +124,19 @@ fn random_selects(source: &str) -> usize {
     selects.filter(|rest| !rest.trim_start_matches([' ', '{', '\n']).starts_with("biased;")).count()
 }
 
-/// Every source file below a directory but those of tests.
-fn product_files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let entries = entries.filter(|path| {
-        !["tests", "testing", "fake"].contains(&path.file_stem().unwrap().to_str().unwrap())
-    });
-    entries.flat_map(|path| if path.is_dir() { product_files(&path) } else { vec![path] }).collect()
-}
-
 #[test]
 fn every_select_is_biased() {
-    for path in product_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
-        let code = product(&fs::read_to_string(&path).unwrap());
-        assert_eq!(random_selects(&code), 0, "{} has a select! without `biased;`", path.display());
+    let is_test = |name: &String| ["tests", "testing", "fake"].contains(&name.as_str());
+    for (path, source) in sources() {
+        if names(&path).iter().any(is_test) {
+            continue;
+        }
+        assert_eq!(
+            random_selects(&product(&source)),
+            0,
+            "{} has a select! without `biased;`",
+            path.display()
+        );
     }
 }
 

@@ -77,10 +77,10 @@ impl Provisioner for Panicking {
         Ok(())
     }
 
-    async fn create(&self, order: &ProvisionRequest, (): ()) -> Outcome {
+    async fn create(&self, request: &ProvisionRequest, (): ()) -> Outcome {
         assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         let volume = json!({
-            "metadata": {"name": order.volume_name.clone().unwrap()},
+            "metadata": {"name": request.volume_name.clone().unwrap()},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
                      "persistentVolumeReclaimPolicy": "Delete",
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},

@@ -214,7 +214,7 @@ impl CapacityIndex {
     }
 
     /// An object that exists but cannot be decoded: keeps what is known of it.
-    pub(super) fn keep_unreadable(&mut self, name: &str) {
+    pub(super) fn mark_listed(&mut self, name: &str) {
         self.objects.mark_listed(name);
     }
 

@@ -354,7 +354,7 @@ impl Inner {
             | InformerEvent::Apply(object)
             | InformerEvent::Delete(object) => index.remove_object(object.name()),
             InformerEvent::Unreadable { name, .. } => {
-                index.keep_unreadable(&name);
+                index.mark_listed(&name);
                 Vec::new()
             }
             InformerEvent::InitDone => index.finish_list(),

@@ -45,7 +45,7 @@ impl Segment {
 
     /// The segment of a node; `None` if it lacks the label of a key.
     fn of_node(keys: &Keys, labels: &Labels) -> Option<Self> {
-        keys.values(|key| labels.get(key)).map(|labels| Self(Arc::new(labels)))
+        keys.segments(|key| labels.get(key)).map(|labels| Self(Arc::new(labels)))
     }
 
     /// The segments that a volume's node affinity names. A term in another form than this program

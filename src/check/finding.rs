@@ -157,7 +157,7 @@ pub(super) fn output(checked: &[Checked], json: bool) -> Output {
         let to_do = findings.filter(|it| it.severity > Severity::Note).count();
         format!("{}\n{}\n", workloads.join("\n"), verdict(worst, to_do))
     };
-    Output { text, errors: Vec::new(), exit_code }
+    Output::printed(text, exit_code)
 }
 
 fn to_json(checked: &[Checked], exit_code: u8) -> Value {

@@ -8,10 +8,10 @@ fn parse(args: &[&str]) -> Result<Request, Output> {
 fn arguments_as_kubectl_has_them() {
     let request = parse(&["-f", "a", "--filename=-", "-n", "ns", "-o", "json"]).unwrap();
     assert_eq!(request.files, ["a", "-"]);
-    assert_eq!((request.namespace.as_str(), request.json), ("ns", true));
+    assert_eq!((request.namespace.as_str(), request.is_json), ("ns", true));
     assert!(!request.asks_cluster());
     let request = parse(&["-fa", "--kubeconfig=k", "--driver=d"]).unwrap();
-    assert_eq!((request.namespace.as_str(), request.json), ("default", false));
+    assert_eq!((request.namespace.as_str(), request.is_json), ("default", false));
     assert!(request.asks_cluster() && request.driver.as_deref() == Some("d"));
 }
 

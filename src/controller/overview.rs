@@ -1,8 +1,8 @@
 //! What the controller works on now: claims, volumes, calls and queues, as data for the status page.
 //!
 //! The data can be serialized and has a bounded size: of each kind only so many items are listed, and the
-//! others are counted. It has nothing that the events of a claim or the metrics do not show. Reading it
-//! (`read`, and for claims their index) changes nothing.
+//! others are counted. It has nothing that the events of a claim or the metrics do not show. `read`
+//! fills it in, for claims from what their index returns; that changes nothing.
 
 mod read;
 

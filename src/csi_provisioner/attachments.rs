@@ -135,7 +135,7 @@ impl Index {
                 self.insert(&attachment);
             }
             InformerEvent::Delete(gone) => self.remove(&gone),
-            InformerEvent::Unreadable { uid, .. } => self.keep_unreadable(hash(&uid)),
+            InformerEvent::Unreadable { uid, .. } => self.mark_listed(hash(&uid)),
             InformerEvent::InitDone => self.finish_list(),
         }
         std::mem::take(&mut self.detached)
@@ -197,7 +197,7 @@ impl Index {
     }
 
     /// An attachment that can't be decoded: keeps what is known of it.
-    fn keep_unreadable(&mut self, uid: u64) {
+    fn mark_listed(&mut self, uid: u64) {
         if let Some(listed) = &mut self.listed {
             listed.extend(self.attachments.iter().filter(|attachment| attachment.uid == uid));
         }

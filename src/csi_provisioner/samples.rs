@@ -54,7 +54,7 @@ fn flags() -> Provisioning {
         retry_max: Duration::from_secs(300),
         workers: 100,
         cloning_protection_workers: 1,
-        snapshot_sweep_interval: None,
+        snapshot_sweep_interval: Some(Duration::from_secs(300)),
         strict_topology: false,
         immediate_topology: true,
         extra_create_metadata: false,

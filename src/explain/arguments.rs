@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use crate::flags::{
     Flags,
-    subcommand::{EXPLAIN, Output},
+    subcommand::{self, EXPLAIN, Output},
 };
 
 /// The flags of the controller that count here, and whether each is a switch.
@@ -83,7 +83,7 @@ impl Request {
             object,
             lease_namespace: text("leader-election-namespace"),
             driver: text("driver"),
-            is_json: text("output").as_deref() == Some("json"),
+            is_json: matches.get_one::<bool>("output").copied().unwrap_or_default(),
             flags: controller_flags(&matches)?,
         })
     }
@@ -138,7 +138,7 @@ fn own_flags() -> [Arg; 3] {
     let namespace = "Namespace of the Lease [default: the pod's, else whichever has it]";
     [
         flag("driver", "name", driver),
-        output.value_parser(["text", "json"]).hide_possible_values(true).default_value("text"),
+        output.value_parser(subcommand::is_json()).hide_possible_values(true).default_value("text"),
         flag("leader-election-namespace", "name", namespace),
     ]
 }

@@ -167,7 +167,7 @@ impl Explanation {
     /// What to print.
     pub fn output(&self, is_json: bool) -> Output {
         let text = if is_json { self.to_json() } else { self.to_text() };
-        Output { text, errors: Vec::new(), exit_code: self.state.exit_code() }
+        Output::printed(text, self.state.exit_code())
     }
 
     /// The explanation for a person.

@@ -1,6 +1,7 @@
 //! What the subcommands share: their names, how their arguments are parsed, and what they print.
 //!
-//! A subcommand's module has its arguments, a [`Parser`], and what is done with them. Its result is an
+//! A subcommand's module has its arguments (a [`Parser`]; `explain` builds a command, as it takes flags of the
+//! controller too) and what is done with them. Its result is an
 //! [`Output`], which `main` prints; refused arguments and help are one as well. Each subcommand has its own
 //! exit code for wrong arguments, because small codes are its results.
 
@@ -43,6 +44,11 @@ pub struct Output {
 }
 
 impl Output {
+    /// The output if there is no error.
+    pub fn printed(text: String, exit_code: u8) -> Self {
+        Self { text, errors: Vec::new(), exit_code }
+    }
+
     /// The output if there is nothing but an error.
     pub fn failure(why: String, exit_code: u8) -> Self {
         Self { text: String::new(), errors: vec![why], exit_code }
@@ -53,7 +59,7 @@ impl Output {
         if error.use_stderr() {
             return Self::failure(error.to_string(), wrong);
         }
-        Self { text: format!("{error}\n"), errors: Vec::new(), exit_code: 0 }
+        Self::printed(format!("{error}\n"), 0)
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use csi_provisioner::{
     app::Host,
     check, explain,
-    flags::subcommand::Output,
+    flags::subcommand::{CHECK, EXPLAIN, Output, RELEASE_CLAIMS, SHADOW_REPORT},
     kube::{Client, LaneSettings, Lanes},
     metrics::Metrics,
     release_claims,
@@ -22,16 +22,13 @@ use csi_provisioner::{
 
 use super::{host, runtime, transport};
 
-/// The exit code of `check` and `release-claims` if the async runtime does not start.
-const NO_RUNTIME: u8 = 255;
-
 /// Runs the subcommand of this name and prints its output; `None` if there is none.
 pub(super) fn run(name: &OsStr) -> Option<ExitCode> {
     let output = match name.to_str()? {
-        release_claims::NAME => release_claims(),
-        check::NAME => check(),
-        explain::NAME => explain(),
-        shadow_report::NAME => shadow_report(),
+        RELEASE_CLAIMS => release_claims(),
+        CHECK => check(),
+        EXPLAIN => explain(),
+        SHADOW_REPORT => shadow_report(),
         _ => return None,
     };
     Some(print(&output.unwrap_or_else(|refused| refused)))
@@ -50,9 +47,12 @@ fn arguments() -> impl Iterator<Item = OsString> {
     env::args_os().skip(2)
 }
 
-/// Runs `work` to its end. If the async runtime does not start, the exit code is `failed`.
-fn block_on<T>(failed: u8, work: impl Future<Output = T>) -> Result<T, Output> {
-    let runtime = runtime().map_err(|why| Output::failure(why, failed))?;
+/// Runs `work` to its end.
+///
+/// # Errors
+/// Why the async runtime does not start.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = runtime()?;
     let done = runtime.block_on(work);
     // Blocking tasks that still run must not delay the exit.
     runtime.shutdown_background();
@@ -61,7 +61,7 @@ fn block_on<T>(failed: u8, work: impl Future<Output = T>) -> Result<T, Output> {
 
 fn release_claims() -> Result<Output, Output> {
     let request = release_claims::Request::parse(arguments())?;
-    let released = block_on(NO_RUNTIME, released(&request))?;
+    let released = block_on(released(&request)).flatten();
     released.map_err(|why| release_claims::failure(&why))
 }
 
@@ -77,7 +77,8 @@ async fn released(request: &release_claims::Request) -> Result<Output, String> {
 
 fn explain() -> Result<Output, Output> {
     let request = explain::Request::parse(arguments())?;
-    let explanation = block_on(explain::UNKNOWN, explanation(&request))?;
+    let explanation = block_on(explanation(&request));
+    let explanation = explanation.map_err(|why| Output::failure(why, explain::UNKNOWN))?;
     Ok(explanation.output(request.is_json))
 }
 
@@ -97,12 +98,13 @@ async fn explanation(request: &explain::Request) -> explain::Explanation {
 
 fn shadow_report() -> Result<Output, Output> {
     let request = shadow_report::Request::parse(arguments())?;
-    block_on(shadow_report::FAILED, shadow_report::run(&request))?
+    let report = block_on(shadow_report::run(&request));
+    report.map_err(|why| Output::failure(why, shadow_report::FAILED))?
 }
 
 fn check() -> Result<Output, Output> {
     let request = check::Request::parse(arguments())?;
-    let checked = block_on(NO_RUNTIME, checked(&request))?;
+    let checked = block_on(checked(&request)).flatten();
     checked.map_err(|why| check::failure(&why))
 }
 

@@ -2,10 +2,6 @@ use std::time::Duration;
 
 use super::*;
 
-fn metrics() -> Metrics {
-    Metrics::new()
-}
-
 /// Whether a scrape has each of these lines.
 fn assert_lines(metrics: &Metrics, lines: &[&str]) {
     let text = metrics.text();
@@ -16,7 +12,7 @@ fn assert_lines(metrics: &Metrics, lines: &[&str]) {
 
 #[test]
 fn families_with_labels_are_absent_until_first_used_unless_alerts_use_them() {
-    let text = metrics().text();
+    let text = Metrics::new().text();
     let alerted = [
         "provisioner_audit_found_total{",
         "provisioner_panics_total{",
@@ -57,7 +53,7 @@ fn counters_that_alerts_use_start_at_zero() {
     ]
     .concat();
     let lines: Vec<&str> = expected.iter().map(String::as_str).collect();
-    assert_lines(&metrics(), &lines);
+    assert_lines(&Metrics::new(), &lines);
 }
 
 /// The values of the label `class` that a scrape has.
@@ -69,7 +65,7 @@ fn classes(metrics: &Metrics) -> std::collections::BTreeSet<String> {
 
 #[test]
 fn classes_that_do_not_exist_have_at_most_65_values() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     let wrong = |n: usize| format!("wrong-{n}");
     for _ in 0..2 {
         (0..300).for_each(|n| metrics.controller.provision_failed(&wrong(n), ""));
@@ -85,7 +81,7 @@ fn classes_that_do_not_exist_have_at_most_65_values() {
 
 #[test]
 fn names_and_labels_are_those_of_external_provisioner() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     let create = "/csi.v1.Controller/CreateVolume";
     metrics.csi.observe("d", create, "OK", Duration::from_millis(150));
     metrics.controller.provisioned("sc", "", Duration::from_millis(1));
@@ -110,7 +106,7 @@ fn names_and_labels_are_those_of_external_provisioner() {
 
 #[test]
 fn the_work_queues_buckets_are_spelled_as_in_external_provisioner() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     metrics.workqueue.queue("claims");
     let text = metrics.text();
     let prefix = "workqueue_queue_duration_seconds_bucket{name=\"claims\",le=\"";
@@ -137,7 +133,7 @@ fn the_work_queues_buckets_are_spelled_as_in_external_provisioner() {
 
 #[test]
 fn with_migration_only_calls_with_the_label_are_served() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     metrics.csi.observe("d", "m", "OK", Duration::ZERO);
     // A driver that took over from no plugin has no migrated calls.
     metrics.csi.migrated(true).observe("d", "m", "OK", Duration::ZERO);
@@ -157,7 +153,7 @@ fn with_migration_only_calls_with_the_label_are_served() {
 
 #[test]
 fn a_call_is_in_flight_until_it_is_dropped() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     let (first, second) = (metrics.csi.begin("m"), metrics.csi.begin("m"));
     assert_lines(&metrics, &["provisioner_csi_calls_in_flight{method_name=\"m\"} 2"]);
     drop((first, second));
@@ -166,7 +162,7 @@ fn a_call_is_in_flight_until_it_is_dropped() {
 
 #[test]
 fn missing_permissions_replace_those_set_before() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     let missing = |verb| [verb, "", "secrets"];
     metrics.api.missing_permissions([missing("get"), missing("list")]);
     metrics.api.missing_permissions([missing("get")]);
@@ -179,7 +175,7 @@ fn missing_permissions_replace_those_set_before() {
 
 #[test]
 fn gauges_are_refreshed_before_each_scrape() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     let controller = metrics.controller.clone();
     let scrapes = std::sync::atomic::AtomicUsize::new(0);
     metrics.before_scrape(move || {
@@ -202,7 +198,7 @@ fn gauges_are_refreshed_before_each_scrape() {
 
 #[test]
 fn overdue_claims_are_counted_by_class_and_replace_those_set_before() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     metrics.controller.class_exists("fast", true);
     let in_work = |overdue: &[(&str, usize)]| {
         let overdue = overdue.iter().map(|(class, count)| ((*class).to_owned(), *count));
@@ -223,7 +219,7 @@ fn overdue_claims_are_counted_by_class_and_replace_those_set_before() {
 
 #[test]
 fn the_driver_is_a_label_of_the_build() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     metrics.serve("disk.example.com");
     let version = env!("CARGO_PKG_VERSION");
     let line = format!(
@@ -234,7 +230,7 @@ fn the_driver_is_a_label_of_the_build() {
 
 #[test]
 fn scrapes_are_counted_as_gos_client_counts_them() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     let scrapes = metrics.serve("disk.example.com");
     let during = scrapes.count(|| metrics.text());
     assert!(during.contains("promhttp_metric_handler_requests_in_flight 1\n"));
@@ -250,7 +246,7 @@ fn scrapes_are_counted_as_gos_client_counts_them() {
 
 #[test]
 fn our_own_names_have_a_prefix() {
-    let metrics = metrics();
+    let metrics = Metrics::new();
     metrics.serve("disk.example.com");
     let prefixes = [
         "controller_persistentvolume",

@@ -25,8 +25,8 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// The values of the keys by `label`; `None` if one is missing.
-    pub fn values<'a>(
+    /// The keys with their values by `label`; `None` if one has none.
+    pub fn segments<'a>(
         &self,
         label: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<BTreeMap<String, String>> {

@@ -181,7 +181,7 @@ fn is_of_another(volume: &serde_json::Value, claim: &Claim) -> bool {
     names_another(volume, claim) || is_older(volume, claim)
 }
 
-/// An administrator may name a claim without its UID.
+/// Whether its `claimRef` names another claim; an administrator may leave out the UID.
 fn names_another(volume: &serde_json::Value, claim: &Claim) -> bool {
     let own = [("uid", claim.uid()), ("name", claim.name()), ("namespace", claim.namespace())];
     own.iter().any(|(field, own)| {

@@ -120,7 +120,7 @@ impl Writer {
         match self.edit(source, uid, remove).await {
             Ok(edited) => {
                 let removal = Removal::of(&edited);
-                tracing::debug!(%source, result = ?removal, "the finalizer is no longer needed");
+                tracing::debug!(%source, result = ?removal, "removal of the finalizer");
                 Ok(removal)
             }
             Err(error) if self.is_missing_permission(source, &error) => Ok(Removal::Forbidden),

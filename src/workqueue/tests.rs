@@ -299,6 +299,8 @@ async fn metrics_count_as_client_go_does() {
     queue.add(1);
     queue.add_rate_limited(2);
     assert_eq!((metrics.adds.get(), metrics.depth.get(), metrics.retries.get()), (1, 1, 1));
+    queue.add_rate_limited_within(2, secs(9));
+    assert_eq!(metrics.retries.get(), 2);
     let item = queue.get().await.unwrap();
     queue.add(1);
     assert_eq!((metrics.adds.get(), metrics.depth.get()), (2, 1), "dirty again: it counts already");

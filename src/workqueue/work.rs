@@ -133,11 +133,7 @@ fn apply<K: Eq + Hash + Clone>(item: &Item<K>, action: Action) {
     match action {
         Action::Done => item.queue.forget(item),
         Action::Retry => item.queue.add_rate_limited((**item).clone()),
-        Action::RetryWithin(limit) => {
-            item.queue.add_rate_limited((**item).clone());
-            // Of several delays the earliest counts.
-            item.queue.add_after((**item).clone(), limit);
-        }
+        Action::RetryWithin(limit) => item.queue.add_rate_limited_within((**item).clone(), limit),
         Action::AwaitChange => {}
         Action::RequeueAfter(delay) => item.queue.add_after((**item).clone(), delay),
     }

@@ -163,6 +163,24 @@ async fn whatever_the_retry_interval_a_record_that_is_refused_is_reported_within
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
+/// A webhook may name a request or a time in its refusal.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_refused_in_ever_new_words_is_retried_with_back_off_and_reported_once() {
+    let simulation = Simulation::new(1);
+    for request in 0..40 {
+        let refusal = Status::bad_request(format!("admission webhook denied request {request}"));
+        let rule = Rule::on("update", "persistentvolumeclaims", Effect::Answer(refusal));
+        simulation.faults().add(rule.times(1));
+    }
+    simulation.start_with(&["--claim-protection=always"]);
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(600)).await;
+    let writes = simulation.api_requests("update", "persistentvolumeclaims");
+    assert!(writes <= 12, "{writes} writes in ten minutes");
+    let warned = warnings(&simulation);
+    assert!(warned.len() == 1 && warned[0].0.contains("denied request"), "{warned:?}");
+}
+
 /// Somebody deleted a PersistentVolume that is kept by our finalizer alone.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_reported() {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
-use support::simulation::{DRIVER, Process, Simulation, claim};
+use support::simulation::{DRIVER, Process, Simulation, claim, foreign_volume};
 
 const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
@@ -427,6 +427,25 @@ async fn a_claim_whose_class_stays_another_goes_with_a_warning_when_its_user_del
     assert_eq!(simulation.calls("CreateVolume"), calls);
     let messages = simulation.event_messages("data", "ProvisioningFailed");
     assert!(messages.iter().any(|text| text.contains("may be left at the driver")), "{messages:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_volume_name_stays_taken_goes_after_its_time_out() {
+    let take_name = |simulation: &Simulation| {
+        let uid = data(simulation).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+        simulation.api.create(&foreign_volume(&uid, "other", "handle")).unwrap();
+    };
+    let (simulation, _) = rolled_out(take_name).await;
+    simulation
+        .until("it is reported", |s| !s.event_messages("data", "ProvisioningFailed").is_empty())
+        .await;
+    let calls = simulation.calls("CreateVolume");
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(59 * 60)).await;
+    assert!(is_marked(&simulation), "the name may still become free");
+    sleep(Duration::from_secs(16 * 60)).await;
+    assert!(data(&simulation).is_none(), "the time-out is noticed within a quarter of an hour");
+    assert_eq!(simulation.calls("CreateVolume"), calls);
 }
 
 #[tokio::test(start_paused = true)]

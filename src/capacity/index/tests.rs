@@ -131,7 +131,7 @@ fn an_object_deleted_between_lists_is_created_again() {
     index.upsert_object(object("2", 0, "fast", "b"));
     index.begin_list();
     index.upsert_object(object("2", 0, "fast", "b"));
-    index.keep_unreadable("1");
+    index.mark_listed("1");
     assert_eq!(index.finish_list(), []);
     index.begin_list();
     index.upsert_object(object("2", 0, "fast", "b"));

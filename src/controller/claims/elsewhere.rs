@@ -64,7 +64,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
                 );
-                self.retry_blocked(&snapshot.claim, &why)
+                self.retry_blocked(&snapshot.claim, &why, &why)
             }
             Step::Release => {
                 let claim = &snapshot.claim;

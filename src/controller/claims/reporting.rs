@@ -26,10 +26,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(900);
 
 /// When to work again on a claim that waits for an object whose change queues it: right before its
 /// event expires.
-pub(crate) const AT_REST: Duration = EVENT_LASTS.saturating_add(PATIENCE);
+const AT_REST: Duration = EVENT_LASTS;
 
 /// When to look again at a claim with an open call, which is given up after `--claim-protection-timeout`.
-pub(crate) const OPEN_CALL_RECHECK: Duration = Duration::from_secs(15 * 60);
+const OPEN_CALL_RECHECK: Duration = Duration::from_secs(15 * 60);
 
 /// How long a claim with a lasting failure is tried again with back-off.
 pub(crate) const SETTLING: Duration = Duration::from_secs(60);
@@ -39,19 +39,32 @@ pub(crate) const SETTLING: Duration = Duration::from_secs(60);
 const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// The claim waits for something other than the driver, which is reported once it has lasted for
-    /// [`PATIENCE`]. Returns within which time the claim must be worked on again for that: zero if it has.
-    pub(crate) fn on_blocked(&self, claim: &Claim, why: &str) -> Duration {
+    /// Notes what the claim waits for, other than the driver, and reports it once that has lasted for
+    /// [`PATIENCE`]. `what` stays the same for as long as the claim waits for the same; `why` is the text
+    /// of the event, which may differ each time. Returns the time until the report is due; zero if it is
+    /// due now or was made.
+    pub(crate) fn on_blocked(&self, claim: &Claim, what: &str, why: &str) -> Duration {
         tracing::debug!(why, "the claim waits");
-        let lasted = self.index.update(claim.uid(), Change::Blocked(why)).lasted;
-        self.report_blocked(claim, why, PATIENCE);
+        let lasted = self.index.update(claim.uid(), Change::Blocked(what)).lasted;
+        if self.index.report(claim.uid(), Topic::Blocked(what, PATIENCE)) {
+            self.events.blocked(claim, why);
+        }
         PATIENCE.saturating_sub(lasted)
     }
 
-    /// [`ClaimWorker::on_blocked`] for a claim that is tried again with back-off. Returns when.
-    pub(crate) fn retry_blocked(&self, claim: &Claim, why: &str) -> Action {
-        let left = self.on_blocked(claim, why);
+    /// [`ClaimWorker::on_blocked`] for a claim that is retried with back-off. Returns the action, which
+    /// comes in time for the report.
+    pub(crate) fn retry_blocked(&self, claim: &Claim, what: &str, why: &str) -> Action {
+        let left = self.on_blocked(claim, what, why);
         if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
+    }
+
+    /// Returns when to look again at a claim that a change queues: to renew its event, or to give up a
+    /// call that has been open for too long.
+    pub(crate) fn await_change(&self, uid: &str) -> Action {
+        let has_open_call = |claim: ClaimSnapshot| claim.may_have_open_call();
+        let is_open = self.index.snapshot(uid).is_some_and(has_open_call);
+        Action::RequeueAfter(if is_open { OPEN_CALL_RECHECK } else { AT_REST })
     }
 
     /// Reports what the claim waits for, once it has waited for `patience`, and again before

@@ -16,7 +16,7 @@ use super::{
     call_record::NotProtected,
     index::{Change, ClaimSnapshot, Effects, Topic},
     plan::{Ask, Plan, plan},
-    reporting::{AT_REST, OPEN_CALL_RECHECK, PATIENCE, SETTLING, source_label},
+    reporting::{PATIENCE, SETTLING, source_label},
     save::Unsaved,
     state::{ClaimState, Next},
     worker::ClaimWorker,
@@ -38,6 +38,9 @@ use crate::{
 
 /// The waits before an open call is repeated.
 const POLLS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
+
+/// What a claim waits for while the record is refused, each time perhaps with another error.
+const RECORD: &str = "the record of its call";
 
 /// The places of a claim in the queues of both limiters.
 struct Attempts {
@@ -82,9 +85,18 @@ impl<P: Provisioner> ClaimWorker<P> {
             // The outcome may have opened or closed a call.
             let is_reconciled = self.call_records.reconcile(uid).await;
             self.release_source(uid);
-            if is_reconciled || action != Action::Done { action } else { Action::Retry }
+            if is_reconciled { action } else { self.retry_instead(action) }
         };
         work.instrument(span).await
+    }
+
+    /// The action where what comes after it has failed: none that leaves that for long.
+    fn retry_instead(&self, action: Action) -> Action {
+        match action {
+            Action::Done => Action::Retry,
+            Action::RequeueAfter(delay) if delay > self.retry_max => Action::Retry,
+            soon => soon,
+        }
     }
 
     /// The claim is not in the index any more.
@@ -111,16 +123,17 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.provisioner.forget(uid);
                 Action::Done
             }
-            Plan::Blocked { why, is_failure: true } => {
-                self.count_failure(&snapshot.claim);
-                match self.retry_blocked(&snapshot.claim, &why) {
-                    Action::Retry => self.retry_lasting(uid, &why),
-                    sooner => sooner,
+            Plan::Blocked { why, is_failure } => {
+                if is_failure {
+                    self.count_failure(&snapshot.claim);
                 }
-            }
-            Plan::Blocked { why, is_failure: false } => {
-                let left = self.on_blocked(&snapshot.claim, &why);
-                if left.is_zero() { self.rest(uid) } else { Action::RequeueAfter(left) }
+                let left = self.on_blocked(&snapshot.claim, &why, &why);
+                match (left.is_zero(), is_failure) {
+                    (true, true) => self.retry_lasting(uid, &why),
+                    (true, false) => self.await_change(uid),
+                    (false, true) => Action::RetryWithin(left),
+                    (false, false) => Action::RequeueAfter(left),
+                }
             }
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
@@ -304,7 +317,10 @@ impl<P: Provisioner> ClaimWorker<P> {
                 if matches!(error, NotProtected::Elsewhere(_)) {
                     self.index.update(uid, Change::CallElsewhere);
                 }
-                Err(self.retry_blocked(&request.claim, &error.to_string()))
+                let why = error.to_string();
+                let is_refused = matches!(error, NotProtected::Refused(_));
+                let what = if is_refused { RECORD } else { &why };
+                Err(self.retry_blocked(&request.claim, what, &why))
             }
         }
     }
@@ -339,15 +355,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// only to renew its event, or to give up a call that has been open for too long.
     fn retry_lasting(&self, uid: &Key, why: &str) -> Action {
         let settled = self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING;
-        if settled { self.rest(uid) } else { Action::Retry }
-    }
-
-    /// Returns when to look again at a claim that a change queues: to renew its event, or to give up a
-    /// call that has been open for too long.
-    fn rest(&self, uid: &Key) -> Action {
-        let has_open_call = |claim: ClaimSnapshot| claim.may_have_open_call();
-        let is_open = self.index.snapshot(uid).is_some_and(has_open_call);
-        Action::RequeueAfter(if is_open { OPEN_CALL_RECHECK } else { AT_REST })
+        if settled { self.await_change(uid) } else { Action::Retry }
     }
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for

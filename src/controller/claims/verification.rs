@@ -8,7 +8,6 @@ use std::{fmt, time::Duration};
 
 use super::{
     index::{Change, ClaimSnapshot, Verification},
-    reporting::{AT_REST, PATIENCE},
     worker::ClaimWorker,
 };
 use crate::{
@@ -22,6 +21,9 @@ use crate::{
     },
     workqueue::Action,
 };
+
+/// What a claim waits for while live reads fail, each time perhaps with another error.
+const LIVE_READ: &str = "a live read of its PersistentVolume and the claim";
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Reads live what `snapshot` requires. Returns `Ok` if the call may be made, else what to do
@@ -57,22 +59,22 @@ impl<P: Provisioner> ClaimWorker<P> {
                 let why = name_taken(&name, &owner);
                 self.report_blocked(&request.claim, &why, Duration::ZERO);
                 // The deletion of that PersistentVolume queues the claim.
-                Err(Action::RequeueAfter(AT_REST))
+                Err(self.await_change(uid))
             }
-            Err(error) => {
-                self.report_unverified(request, &error);
-                Err(Action::Retry)
-            }
+            Err(error) => Err(self.on_unverified(request, &error)),
         }
     }
 
-    /// Reports to the user that a live read failed.
-    fn report_unverified(&self, request: &ProvisionRequest, error: &ApiError) {
+    /// Reports to the user that a live read failed. Returns when to try again.
+    fn on_unverified(&self, request: &ProvisionRequest, error: &ApiError) -> Action {
         let why = unverified(error);
         tracing::warn!("{why}");
         // Missing permissions do not come by themselves; other errors often pass.
-        let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
-        self.report_blocked(&request.claim, &why, patience);
+        if error.is_forbidden() {
+            self.report_blocked(&request.claim, &why, Duration::ZERO);
+            return Action::Retry;
+        }
+        self.retry_blocked(&request.claim, LIVE_READ, &why)
     }
 
     async fn verify(

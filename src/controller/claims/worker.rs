@@ -51,6 +51,6 @@ pub struct ClaimWorker<P> {
     pub deletes: ConcurrencyLimiter,
     /// Jitter.
     pub random: Arc<dyn Random>,
-    /// `--retry-interval-max`: no wait is longer.
+    /// `--retry-interval-max`: the longest wait before an open call is repeated.
     pub retry_max: Duration,
 }

@@ -110,7 +110,7 @@ fn select<'a>(
         }
     };
     let labels = live.cloned().unwrap_or_else(|| known_labels(name, nodes));
-    let place = keys.values(|key| labels.get(key).map(String::as_str));
+    let place = keys.segments(|key| labels.get(key).map(String::as_str));
     match place {
         Some(place) => Ok(Selected { name, keys, place }),
         None => Err(Refusal::LabelsMissing { node: node(), labels, keys }),

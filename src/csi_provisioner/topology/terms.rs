@@ -22,7 +22,7 @@ pub(super) fn is_subset(part: &Segments, whole: &Segments) -> bool {
 
 /// All combinations of labels that have all `keys`, as terms.
 pub(super) fn of_nodes(keys: &Keys, labels: &[Labels]) -> Vec<Segments> {
-    labels.iter().filter_map(|labels| keys.values(|key| labels.get(key))).collect()
+    labels.iter().filter_map(|labels| keys.segments(|key| labels.get(key))).collect()
 }
 
 /// The terms that a class allows: for each alternative, all combinations of values, in

@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct Entry {
     /// What workers get.
     pub(super) known: ClaimSnapshot,
-    /// Whether the newest list of claims, or an event since, contained the claim.
+    /// Whether the newest list of claims, or an event since, contained the claim, readable or not.
     pub(super) is_listed: bool,
     pub(super) pv: PvEvents,
     pub(super) reports: Reports,

@@ -64,9 +64,14 @@ impl ClaimIndex {
         }
     }
 
-    /// Handles a claim that exists, from a list (`is_listed`) or an event. Returns the claims to
+    /// Handles a claim that exists, from a list (`is_from_list`) or an event. Returns the claims to
     /// queue.
-    pub(super) fn apply(&self, inner: &mut Inner, mut claim: Claim, is_listed: bool) -> Vec<Key> {
+    pub(super) fn apply(
+        &self,
+        inner: &mut Inner,
+        mut claim: Claim,
+        is_from_list: bool,
+    ) -> Vec<Key> {
         let uid = inner.key(&mut claim);
         let claim = Arc::new(claim);
         self.drop_unwanted_adoption(inner, &claim);
@@ -76,12 +81,12 @@ impl ClaimIndex {
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
         let was_of_interest = entry.is_some_and(Entry::is_of_interest);
         if interest != Interest::None {
-            self.keep(inner, uid, Kept { claim, interest, record_status, is_listed })
+            self.keep(inner, uid, Kept { claim, interest, record_status, is_from_list })
         } else if was_of_interest {
             inner.track_other(&claim, false);
             inner.on_lost_interest(&claim).into_iter().collect()
         } else {
-            self.ignore(inner, &claim, is_listed);
+            self.ignore(inner, &claim, is_from_list);
             Vec::new()
         }
     }
@@ -98,11 +103,11 @@ impl ClaimIndex {
     }
 
     /// Handles a claim that is not of interest and was not before.
-    fn ignore(&self, inner: &mut Inner, claim: &Claim, is_listed: bool) {
+    fn ignore(&self, inner: &mut Inner, claim: &Claim, is_from_list: bool) {
         // This process does not see all that another node or provisioner does with its claims.
         let identity = &self.0.identity;
         let is_elsewhere = identity.is_elsewhere(claim) || identity.is_for_another(claim);
-        let is_new = !is_listed && !is_elsewhere && inner.listed.is_created_since(claim);
+        let is_new = !is_from_list && !is_elsewhere && inner.listed.is_created_since(claim);
         inner.track_other(claim, is_new);
     }
 
@@ -113,7 +118,7 @@ impl ClaimIndex {
         let is_changed = before.is_none_or(|entry| kept.is_change_of(entry));
         if !inner.entries.contains_key(&*uid) {
             let is_created_since = inner.listed.is_created_since(&kept.claim);
-            let is_first_event = !kept.is_listed && !was_other && kept.record_status.is_none();
+            let is_first_event = !kept.is_from_list && !was_other && kept.record_status.is_none();
             inner.insert(
                 uid.clone(),
                 (self.0.volume_name)(&uid),
@@ -136,14 +141,14 @@ struct Kept {
     claim: Arc<Claim>,
     interest: Interest,
     record_status: Option<RecordStatus>,
-    is_listed: bool,
+    is_from_list: bool,
 }
 
 impl Kept {
     /// Whether the claim differs from its entry. A relist repeats unchanged claims, which must not
     /// shorten their back-off.
     fn is_change_of(&self, entry: &Entry) -> bool {
-        let is_repeated = self.is_listed && self.claim.is_same_version_as(&entry.known.claim);
+        let is_repeated = self.is_from_list && self.claim.is_same_version_as(&entry.known.claim);
         !is_repeated && entry.is_changed(&self.claim)
     }
 }
