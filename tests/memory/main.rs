@@ -232,18 +232,24 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, waiting", claims, 1_250, |n| ours().waiting_claim(n)),
-        Load::listed("our claims, whose class is missing", claims, 1_435, |n| {
+        Load::listed("our claims, waiting", claims, 1_010, |n| ours().waiting_claim(n)),
+        Load::listed("our claims, annotated apart", claims, 1_290, |n| {
+            let mut claim = ours().waiting_claim(n);
+            let annotations = claim.pointer_mut("/metadata/annotations").unwrap().as_object_mut();
+            annotations.unwrap().insert("example.com/number".to_owned(), n.to_string().into());
+            claim
+        }),
+        Load::listed("our claims, whose class is missing", claims, 1_220, |n| {
             ours().waiting_claim(n)
         })
         .led(),
-        Load::listed("our claims, whose secret is missing", claims, 1_745, |n| {
+        Load::listed("our claims, whose secret is missing", claims, 1_490, |n| {
             ours().waiting_claim(n)
         })
         .led()
         .of_class(class_with_a_secret())
         .without_topology(),
-        Load::listed("our claims, that lack a node", claims, 1_695, |n| ours().waiting_claim(n))
+        Load::listed("our claims, that lack a node", claims, 1_480, |n| ours().waiting_claim(n))
             .led()
             .of_class(ours().storage_class(0)),
         Load::listed("our volumes, to be deleted", volumes, 1_500, |n| {

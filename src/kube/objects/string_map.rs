@@ -1,20 +1,20 @@
-//! A map of a few texts, such as annotations and labels: all of them in one text. Four entries take 32 bytes
+//! A map of a few texts, such as annotations and labels: all of them in one text. Four entries take 64 bytes
 //! beside their texts; in a list of texts 128, in a `BTreeMap` 544.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, MapAccess, Visitor},
 };
 
-/// Texts by key.
+/// Texts by key. Clones share them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StringMap {
     /// All keys, each followed by its value, sorted by key.
-    texts: Box<str>,
+    texts: Arc<str>,
     /// Where each of them ends in `texts`.
-    ends: Box<[u32]>,
+    ends: Arc<[u32]>,
 }
 
 impl StringMap {

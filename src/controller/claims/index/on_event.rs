@@ -73,7 +73,6 @@ impl ClaimIndex {
         is_from_list: bool,
     ) -> Vec<Key> {
         let uid = inner.key(&mut claim);
-        let claim = Arc::new(claim);
         self.drop_unwanted_adoption(inner, &claim);
         let entry = inner.entries.get(claim.uid());
         let adopted = entry.and_then(|entry| entry.known.adopted.as_deref());
@@ -81,10 +80,12 @@ impl ClaimIndex {
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
         let was_of_interest = entry.is_some_and(Entry::is_of_interest);
         if interest != Interest::None {
+            inner.latest_texts.share_annotations(&mut claim);
+            let claim = Arc::new(claim);
             self.keep(inner, uid, Kept { claim, interest, record_status, is_from_list })
         } else if was_of_interest {
             inner.track_other(&claim, false);
-            inner.on_lost_interest(&claim).into_iter().collect()
+            inner.on_lost_interest(&uid, Arc::new(claim)).into_iter().collect()
         } else {
             self.ignore(inner, &claim, is_from_list);
             Vec::new()
@@ -232,8 +233,8 @@ impl Inner {
 
     /// The claim exists but is no longer of interest: it is bound, or another driver's. Returns its
     /// UID if it must be followed all the same.
-    fn on_lost_interest(&mut self, claim: &Arc<Claim>) -> Option<Key> {
-        self.drop_interest(claim.uid(), |entry| entry.known.claim = Arc::clone(claim))
+    fn on_lost_interest(&mut self, uid: &str, claim: Arc<Claim>) -> Option<Key> {
+        self.drop_interest(uid, |entry| entry.known.claim = claim)
     }
 
     /// The claim does not exist any more. Returns its UID if it must be followed all the same.
