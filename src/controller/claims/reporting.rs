@@ -46,9 +46,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) fn on_blocked(&self, claim: &Claim, what: &str, why: &str) -> Duration {
         tracing::debug!(why, "the claim waits");
         let lasted = self.index.update(claim.uid(), Change::Blocked(what)).lasted;
-        if self.index.report(claim.uid(), Topic::Blocked(what, PATIENCE)) {
-            self.events.blocked(claim, why);
-        }
+        self.report_wait(claim, what, why, PATIENCE);
         PATIENCE.saturating_sub(lasted)
     }
 
@@ -70,7 +68,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Reports what the claim waits for, once it has waited for `patience`, and again before
     /// the event expires.
     pub(in super::super) fn report_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
-        if self.index.report(claim.uid(), Topic::Blocked(why, patience)) {
+        self.report_wait(claim, why, why, patience);
+    }
+
+    /// [`ClaimWorker::report_blocked`] where the text of the event may differ each time.
+    fn report_wait(&self, claim: &Claim, what: &str, why: &str, patience: Duration) {
+        if self.index.report(claim.uid(), Topic::Blocked(what, patience)) {
             self.events.blocked(claim, why);
         }
     }

@@ -85,13 +85,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             // The outcome may have opened or closed a call.
             let is_reconciled = self.call_records.reconcile(uid).await;
             self.release_source(uid);
-            if is_reconciled { action } else { self.retry_instead(action) }
+            if is_reconciled { action } else { self.retry_soon(action) }
         };
         work.instrument(span).await
     }
 
-    /// The action where what comes after it has failed: none that leaves that for long.
-    fn retry_instead(&self, action: Action) -> Action {
+    /// The action for a claim whose record could not be reconciled: it is retried soon in any case.
+    fn retry_soon(&self, action: Action) -> Action {
         match action {
             Action::Done => Action::Retry,
             Action::RequeueAfter(delay) if delay > self.retry_max => Action::Retry,

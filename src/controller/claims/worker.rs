@@ -51,6 +51,7 @@ pub struct ClaimWorker<P> {
     pub deletes: ConcurrencyLimiter,
     /// Jitter.
     pub random: Arc<dyn Random>,
-    /// `--retry-interval-max`: the longest wait before an open call is repeated.
+    /// `--retry-interval-max`: the longest wait before an open call is repeated, or a record is reconciled
+    /// again.
     pub retry_max: Duration,
 }
