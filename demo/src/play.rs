@@ -228,7 +228,7 @@ fn invitation(kubeconfig: &Path, volumes: &Path) -> String {
         "\nThe cluster stays until Ctrl-C, and what happens in it is shown here. \
          In another terminal:\n\n  \
          export KUBECONFIG={}\n  \
-         kubectl get pvc,pv,events\n  \
+         kubectl describe pvc {CLAIM}\n  \
          ls {}\n  \
          kubectl delete pvc {CLAIM}\n",
         kubeconfig.display(),

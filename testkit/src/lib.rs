@@ -21,7 +21,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`serve`](apiserver::serve) | HTTPS, certificates, the audit file, kubectl's protobuf |
-//! | [`access`](apiserver::access), `documents`, `table` | identities and roles; what is discovered; what kubectl prints: all behind [`hooks`](apiserver::hooks) |
+//! | [`access`](apiserver::access), `documents` | identities and roles; what is discovered: all behind [`hooks`](apiserver::hooks) |
 //! | `service` | from a request to its answer: who may, which fault strikes, which verb |
 //! | [`faults`](apiserver::faults), [`audit`](apiserver::audit) | what goes wrong on purpose; what was asked |
 //! | `verbs`, [`watch`](apiserver::watch) | what each verb does; changes as a stream |

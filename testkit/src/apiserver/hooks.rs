@@ -1,18 +1,13 @@
 //! What the server asks others.
 //!
-//! Owns the seams: who may do what, what answers outside the table of kinds, how tables look,
-//! who reads the audit. Each has a default that does nothing.
+//! Owns the seams: who may do what, what answers outside the table of kinds, who reads the audit.
+//! Each has a default that does nothing.
 
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use serde_json::Value;
-
-use super::{
-    ApiServer, Body, User, audit::Recorded, object::Object, request_info::RequestInfo,
-    resources::Kind,
-};
+use super::{ApiServer, Body, User, audit::Recorded, request_info::RequestInfo};
 
 /// A request was refused by the authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,12 +58,6 @@ pub trait Extension: Send + Sync {
     ) -> Option<Response<Body>>;
 }
 
-/// Makes the tables that kubectl prints.
-pub trait Tables: Send + Sync {
-    /// A `Table` of some objects, with the metadata of a list.
-    fn table(&self, kind: &Kind, objects: &[Arc<Object>], metadata: Value) -> Value;
-}
-
 /// Reads the audit as it is written.
 pub trait AuditSink: fmt::Debug + Send + Sync {
     /// Called for each request once its answer is known.
@@ -82,8 +71,6 @@ pub struct Hooks {
     pub authorizer: Arc<dyn Authorizer>,
     /// What answers outside the table of kinds; the first that does.
     pub extensions: Vec<Arc<dyn Extension>>,
-    /// How tables look; without, a client that wants one gets plain objects.
-    pub tables: Option<Arc<dyn Tables>>,
     /// Who reads the audit.
     pub audit: Vec<Arc<dyn AuditSink>>,
 }
@@ -93,7 +80,6 @@ impl Default for Hooks {
         Self {
             authorizer: Arc::new(AllowAll),
             extensions: Vec::new(),
-            tables: None,
             audit: Vec::new(),
         }
     }

@@ -34,7 +34,6 @@ mod service;
 pub mod status;
 mod store;
 mod strategy;
-mod table;
 pub(crate) mod tree;
 mod validation;
 mod verbs;

@@ -1,15 +1,14 @@
-//! How objects are written to a client: whole, in JSON or protobuf, their metadata alone, or as a table.
+//! How objects are written to a client: whole, in JSON or protobuf, or their metadata alone.
 //!
 //! Owns reading the Accept header and writing single objects, lists and watch events that way. Promises
-//! that a long list, unless it is a table, keeps nobody waiting who asks beside it. Leaves the content of
-//! tables to [`Tables`].
+//! that a long list keeps nobody waiting who asks beside it.
 
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::{hooks::Tables, object::Object, protobuf, resources::Kind, status::Status};
+use super::{object::Object, protobuf, resources::Kind, status::Status};
 
 /// What a client wants to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +19,6 @@ pub(crate) enum Representation {
     Protobuf,
     /// `PartialObjectMetadata`.
     Metadata,
-    /// `Table`.
-    Table,
 }
 
 impl Representation {
@@ -29,20 +26,20 @@ impl Representation {
     ///
     /// # Errors
     /// 406 when none can.
-    pub(crate) fn negotiate(accept: Option<&str>, offered: Offered) -> Result<Self, Status> {
+    pub(crate) fn negotiate(accept: Option<&str>, protobuf: bool) -> Result<Self, Status> {
         let accept = accept.map(str::trim).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
         accept
             .split(',')
-            .find_map(|range| Self::of(range, offered))
+            .find_map(|range| Self::of(range, protobuf))
             .ok_or_else(Status::not_acceptable)
     }
 
-    fn of(range: &str, offered: Offered) -> Option<Self> {
+    fn of(range: &str, protobuf: bool) -> Option<Self> {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
         if media == protobuf::MEDIA_TYPE {
             let plain = parts.all(|part| !part.starts_with("as="));
-            return Some(Self::Protobuf).filter(|_| offered.protobuf && plain);
+            return Some(Self::Protobuf).filter(|_| protobuf && plain);
         }
         if !matches!(media, "application/json" | "application/*" | "*/*") {
             return None;
@@ -50,17 +47,9 @@ impl Representation {
         match parts.find_map(|part| part.strip_prefix("as=")) {
             None => Some(Self::Whole),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(Self::Metadata),
-            Some("Table") if offered.tables => Some(Self::Table),
             Some(_) => None,
         }
     }
-}
-
-/// What a server can write besides whole objects in JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Offered {
-    pub(crate) tables: bool,
-    pub(crate) protobuf: bool,
 }
 
 /// Writes objects of one kind for one client.
@@ -70,21 +59,13 @@ pub(crate) struct Writer {
     pub(crate) kind: Arc<Kind>,
     /// What the client wants.
     pub(crate) representation: Representation,
-    /// Who knows the tables.
-    pub(crate) tables: Option<Arc<dyn Tables>>,
 }
 
 impl Writer {
     /// One object.
     pub(crate) fn object(&self, object: &Arc<Object>) -> Bytes {
-        match (self.representation, &self.tables) {
-            (Representation::Metadata, _) => Bytes::from(partial(object).to_string()),
-            (Representation::Table, Some(tables)) => {
-                let metadata = json!({"resourceVersion": object.meta("resourceVersion")});
-                Bytes::from(
-                    tables.table(&self.kind, std::slice::from_ref(object), metadata).to_string(),
-                )
-            }
+        match self.representation {
+            Representation::Metadata => Bytes::from(partial(object).to_string()),
             _ => object.typed_json(&self.kind),
         }
     }
@@ -118,8 +99,8 @@ impl Writer {
 
     /// A list with its metadata.
     pub(crate) async fn list(&self, objects: &[Arc<Object>], metadata: Value) -> Bytes {
-        match (self.representation, &self.tables) {
-            (Representation::Metadata, _) => {
+        match self.representation {
+            Representation::Metadata => {
                 let mut items = Vec::with_capacity(objects.len());
                 for object in objects {
                     breathe(items.len()).await;
@@ -127,9 +108,6 @@ impl Writer {
                 }
                 let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
                 Bytes::from(list.to_string())
-            }
-            (Representation::Table, Some(tables)) => {
-                Bytes::from(tables.table(&self.kind, objects, metadata).to_string())
             }
             _ => self.plain_list(objects, &metadata).await,
         }
@@ -202,14 +180,13 @@ impl Writer {
                 json!({"k8s.io/initial-events-end": "true"}),
             );
         }
-        let object = match (self.representation, &self.tables) {
-            (Representation::Protobuf, _) => {
+        let object = match self.representation {
+            Representation::Protobuf => {
                 let bookmark =
                     protobuf::event("BOOKMARK", &self.kind.kind, &json!({"metadata": metadata}));
                 return bookmark.unwrap_or_else(|| self.error(&not_written()));
             }
-            (Representation::Table, Some(tables)) => tables.table(&self.kind, &[], metadata),
-            (Representation::Metadata, _) => {
+            Representation::Metadata => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
             _ => {
@@ -255,22 +232,18 @@ mod tests {
 
     #[test]
     fn the_first_acceptable_type_wins() {
-        let of = |accept, tables| {
-            Representation::negotiate(Some(accept), Offered { tables, protobuf: false })
-        };
+        let of = |accept| Representation::negotiate(Some(accept), false);
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        assert_eq!(of(kubectl, true), Ok(Representation::Table));
-        assert_eq!(of(kubectl, false), Ok(Representation::Whole));
+        assert_eq!(of(kubectl), Ok(Representation::Whole));
         assert_eq!(
-            of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false),
+            of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
             Ok(Representation::Metadata)
         );
         assert_eq!(
-            of("application/vnd.kubernetes.protobuf, */*", false),
+            of("application/vnd.kubernetes.protobuf, */*"),
             Ok(Representation::Whole)
         );
-        assert_eq!(of("application/vnd.kubernetes.protobuf", false).unwrap_err().code, 406);
-        let offered = Offered { tables: true, protobuf: true };
+        assert_eq!(of("application/vnd.kubernetes.protobuf").unwrap_err().code, 406);
         for (accept, wanted) in [
             (None, Representation::Whole),
             (
@@ -283,7 +256,7 @@ mod tests {
                 Representation::Whole,
             ),
         ] {
-            assert_eq!(Representation::negotiate(accept, offered), Ok(wanted), "{accept:?}");
+            assert_eq!(Representation::negotiate(accept, true), Ok(wanted), "{accept:?}");
         }
     }
 }

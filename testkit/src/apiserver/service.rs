@@ -29,7 +29,7 @@ use super::{
     parameters::{ListOptions, Query},
     patch::Patch,
     protobuf,
-    representation::{Offered, Representation, Writer},
+    representation::{Representation, Writer},
     request_info::RequestInfo,
     resources::Kind,
     status::Status,
@@ -221,17 +221,12 @@ impl ApiServer {
 
     /// A Status as an answer to this request.
     fn refuse(&self, request: &Request<Bytes>, status: &Status) -> Response<Body> {
-        let wanted = Representation::negotiate(accept(request), self.offered());
+        let wanted = Representation::negotiate(accept(request), self.speaks_protobuf());
         let written = Some(()).filter(|()| wanted == Ok(Representation::Protobuf));
         match written.and_then(|()| protobuf::status(&status.body)) {
             Some(body) => advised(status, respond_in(protobuf::MEDIA_TYPE, status.code, body)),
             None => refuse(status),
         }
-    }
-
-    /// What the server can write.
-    fn offered(&self) -> Offered {
-        Offered { tables: self.hooks().tables.is_some(), protobuf: self.speaks_protobuf() }
     }
 
     fn authorized(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
@@ -307,8 +302,7 @@ impl<'a> Call<'a> {
         request: &'a Request<Bytes>,
     ) -> Result<Self, Status> {
         let query = Query::parse(request.uri().query());
-        let tables = server.hooks().tables.clone();
-        let representation = Representation::negotiate(accept(request), server.offered())?;
+        let representation = Representation::negotiate(accept(request), server.speaks_protobuf())?;
         let namespace = if kind.namespaced { info.namespace.as_str() } else { "" };
         // A list by name is authorized like a get, but stays a list.
         let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
@@ -322,7 +316,7 @@ impl<'a> Call<'a> {
             now: server.timestamp(),
             dry_run: query.get("dryRun").is_some_and(|value| value == "All"),
         };
-        let writer = Writer { kind, representation, tables };
+        let writer = Writer { kind, representation };
         Ok(Self { server, target, status: info.subresource == "status", query, request, writer })
     }
 

@@ -51,7 +51,6 @@ use super::{
     protobuf::{self, bodies},
     refuse,
     resources::ServerVersion,
-    table::Printer,
 };
 
 /// The roles every API server begins with.
@@ -276,7 +275,6 @@ impl Door {
                 Arc::new(TokenRequests::new(Arc::clone(&tokens))),
             ],
             authorizer: rbac,
-            tables: Some(Arc::new(Printer::new(wall_clock()))),
             audit,
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{get, send, volume};
 use crate::apiserver::{
     ApiServer, Body, Options, User,
     audit::Recorded,
-    hooks::{AuditSink, Authorizer, Denied, Extension, Hooks, Tables},
-    object::Object,
+    hooks::{AuditSink, Authorizer, Denied, Extension, Hooks},
     request_info::RequestInfo,
-    resources::Kind,
     respond,
 };
 
@@ -57,14 +55,6 @@ impl Extension for Health {
     }
 }
 
-struct CountingTables;
-
-impl Tables for CountingTables {
-    fn table(&self, kind: &Kind, objects: &[Arc<Object>], _: Value) -> Value {
-        json!({"kind": "Table", "of": kind.kind, "rows": objects.len()})
-    }
-}
-
 #[derive(Debug, Default)]
 struct Log(Mutex<Vec<String>>);
 
@@ -100,21 +90,6 @@ async fn extensions_answer_what_the_kinds_do_not() {
     let path = "/api/v1/namespaces/default/serviceaccounts/s/token";
     assert_eq!(send(&server, "POST", path, "application/json", &token).await, (201, token));
     assert_eq!(get(&server, "/readyz").await.0, 404);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_client_that_wants_tables_gets_them() {
-    let server = hooked(Hooks { tables: Some(Arc::new(CountingTables)), ..Hooks::default() });
-    server.create(&volume("v")).unwrap();
-    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-    let request = Request::get("/api/v1/persistentvolumes")
-        .header("accept", accept)
-        .body(Bytes::new())
-        .unwrap();
-    let body = server.handle(&User::new("t"), request).await.into_body();
-    let bytes = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
-    let table: Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(table, json!({"kind": "Table", "of": "PersistentVolume", "rows": 1}));
 }
 
 #[tokio::test(start_paused = true)]
