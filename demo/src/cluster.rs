@@ -4,7 +4,7 @@
 //! dropped, whatever ended the demo, and that nothing of it outlives the process.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     env,
     fs::{self, DirBuilder},
     io,
@@ -14,7 +14,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api, Client, Config,
     api::{DynamicObject, Patch, PatchParams},
@@ -26,7 +26,7 @@ use testkit::{
     apiserver::{
         ApiServer,
         serve::{
-            ServeError, Served, Settings as ServerSettings,
+            ServeError, Served, Settings,
             manifests::{self, ManifestError},
         },
         status::Status,
@@ -43,9 +43,6 @@ use crate::driver::{Ability, Driver};
 
 /// The driver's name, which the classes name too.
 const DRIVER: &str = "disk.example.com";
-
-/// Class, secret and claim.
-const OBJECTS: &str = include_str!("../objects/claim.yaml");
 
 /// The name of the claim in all files of `objects/`.
 pub const CLAIM: &str = "data";
@@ -84,15 +81,6 @@ pub enum ClusterError {
     Store(Status),
 }
 
-/// How a cluster is set up.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Settings {
-    /// Bytes that the driver gives out; what the disk has, if `None`.
-    pub size: Option<i64>,
-    /// What the driver can do.
-    pub ability: Ability,
-}
-
 /// What stands around the program.
 pub struct Cluster {
     served: Served,
@@ -109,23 +97,15 @@ impl Cluster {
     ///
     /// # Errors
     /// Whatever is not to be had.
-    pub async fn start(settings: Settings) -> Result<Self, ClusterError> {
+    pub async fn start(ability: Ability) -> Result<Self, ClusterError> {
         let directory = Directory::new()?;
-        let served = Served::start(ServerSettings::new(directory.path())).await?;
+        let served = Served::start(Settings::new(directory.path())).await?;
         let client = client(&served.layout().kubeconfig("admin")).await?;
-        let driver = driver(&directory, settings)
+        let driver = driver(&directory, ability)
             .map_err(|source| ClusterError::Directory { path: directory.path().into(), source })?;
         let mut tasks = JoinSet::new();
         tasks.spawn(binder::run(client.clone(), binder::Settings::default()));
         Ok(Self { served, driver, client, _tasks: tasks, directory })
-    }
-
-    /// Creates class, secret and claim.
-    ///
-    /// # Errors
-    /// What the API server refuses.
-    pub async fn create_objects(&self) -> Result<(), ClusterError> {
-        self.create(OBJECTS).await
     }
 
     /// Creates the objects of a manifest.
@@ -276,9 +256,9 @@ pub fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-fn driver(directory: &Directory, settings: Settings) -> io::Result<Host<Driver>> {
-    let Settings { size, ability } = settings;
-    let settings = disk::Settings { name: DRIVER.to_owned(), root: directory.volumes(), size };
+fn driver(directory: &Directory, ability: Ability) -> io::Result<Host<Driver>> {
+    let root = directory.volumes();
+    let settings = disk::Settings { name: DRIVER.to_owned(), root, size: None };
     let driver = Host::new(Driver::new(DiskDriver::open(settings)?, ability));
     driver.listen(&directory.socket())?;
     Ok(driver)
@@ -295,22 +275,6 @@ async fn client(kubeconfig: &Path) -> Result<Client, ClusterError> {
 /// The kind VolumeSnapshot.
 pub fn snapshots() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("snapshot.storage.k8s.io", "v1", "VolumeSnapshot"))
-}
-
-fn objects() -> Result<Vec<Value>, ManifestError> {
-    manifests::parse(OBJECTS)
-}
-
-/// What the claim's secret holds, to be compared with what the driver gets, and never shown.
-///
-/// # Errors
-/// [`ManifestError::Malformed`], which a test of this module rules out.
-pub fn secret_content() -> Result<BTreeMap<String, String>, ManifestError> {
-    let object = objects()?.into_iter().find(|object| object.get("kind") == Some(&"Secret".into()));
-    let secret: Secret = serde_json::from_value(object.unwrap_or_default())
-        .map_err(|error| ManifestError::Malformed(error.to_string()))?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(secret.data.unwrap_or_default().into_iter().map(|(key, v)| (key, text(v.0))).collect())
 }
 
 // === Directory ===
@@ -353,16 +317,6 @@ impl Drop for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_objects_are_a_class_of_the_driver_a_secret_with_content_and_a_claim() {
-        let objects = objects().unwrap();
-        let kinds: Vec<&str> = objects.iter().map(|o| o["kind"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["StorageClass", "Secret", "PersistentVolumeClaim"]);
-        assert_eq!(objects[0]["provisioner"], DRIVER);
-        let keys: Vec<String> = secret_content().unwrap().into_keys().collect();
-        assert_eq!(keys, ["password", "user"]);
-    }
 
     #[test]
     fn each_directory_is_new_and_goes_with_its_value() {

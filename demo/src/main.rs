@@ -4,10 +4,9 @@ use std::{io, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, builder::PossibleValuesParser};
 use demo::{
-    play::{self, Demo, Failure, Settings},
+    play::{self, Failure, Player, Settings},
     program,
-    scenarios::{self, Scenario, player::Player},
-    steps::Act,
+    scenarios::{self, LIFE, Scenario},
     timeline::Timeline,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -50,86 +49,38 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { program, keep, scenario } = arguments;
     let mut interrupts = Interrupts::new()?;
-    let scenario = scenario.and_then(|name| scenarios::find(&name));
-    let running = tokio::select! {
-        running = prepare(program, scenario) => running?,
+    let scenario = scenario.and_then(|name| scenarios::find(&name)).unwrap_or(&LIFE);
+    let player = tokio::select! {
+        player = prepare(program, scenario) => player?,
         () = interrupts.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    Ok(played(running, keep, &mut interrupts).await)
+    Ok(played(player, keep, &mut interrupts).await)
 }
 
-/// What is played.
-enum Running {
-    /// A claim comes and goes.
-    Demo(Box<Demo>),
-    /// A scenario.
-    Scenario(Box<Player>),
-}
-
-impl Running {
-    async fn play(&mut self, keep: bool) -> Result<(), Failure> {
-        match self {
-            Self::Demo(demo) => play(demo, keep).await,
-            Self::Scenario(player) => player.play().await,
-        }
-    }
-
-    fn last_words(&self) -> String {
-        match self {
-            Self::Demo(demo) => demo.last_words(),
-            Self::Scenario(player) => player.last_words(),
-        }
-    }
-
-    async fn stop(self) {
-        match self {
-            Self::Demo(demo) => demo.stop().await,
-            Self::Scenario(player) => player.stop().await,
-        }
-    }
-}
-
-async fn prepare(
-    program: Option<PathBuf>,
-    scenario: Option<&'static Scenario>,
-) -> Result<Running, Failure> {
+async fn prepare(program: Option<PathBuf>, scenario: &'static Scenario) -> Result<Player, Failure> {
     let program = program::find(program).await?;
-    let timeline = Timeline::on_stdout();
-    let settings = Settings { program, limit: play::LIMIT, size: None, timeline };
-    Ok(match scenario {
-        Some(scenario) => Running::Scenario(Box::new(Player::prepare(scenario, settings).await?)),
-        None => Running::Demo(Box::new(Demo::prepare(settings).await?)),
-    })
+    let settings = Settings { program, limit: play::LIMIT, timeline: Timeline::on_stdout() };
+    Player::prepare(scenario, settings).await
 }
 
 /// Plays to the end or to Ctrl-C, and clears away.
-async fn played(mut running: Running, keep: bool, interrupts: &mut Interrupts) -> ExitCode {
+async fn played(mut player: Player, keep: bool, interrupts: &mut Interrupts) -> ExitCode {
     let outcome = tokio::select! {
-        outcome = running.play(keep) => Some(outcome),
+        outcome = player.play(keep) => Some(outcome),
         () = interrupts.next() => None,
     };
     let code = match outcome {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(failure)) => {
-            eprintln!("\ndemo: {failure}\n{}", running.last_words());
+            eprintln!("\ndemo: {failure}\n{}", player.last_words());
             ExitCode::FAILURE
         }
         // That is how a kept cluster is meant to end.
         None if keep => ExitCode::SUCCESS,
         None => ExitCode::from(INTERRUPTED),
     };
-    running.stop().await;
+    player.stop().await;
     code
-}
-
-async fn play(demo: &mut Demo, keep: bool) -> Result<(), Failure> {
-    demo.play(Act::Start).await?;
-    demo.play(Act::Create).await?;
-    if keep {
-        match demo.keep().await? {}
-    }
-    demo.play(Act::Delete).await?;
-    demo.close().await
 }
 
 /// What asks us to end: Ctrl-C, SIGTERM, a closed terminal.

@@ -1,4 +1,4 @@
-//! The text of each observation, and which steps it shows.
+//! The text of each observation.
 //!
 //! Owns the words of the timeline's lines: pure functions of an object, a call to the driver, or a
 //! listing of the disk. Promises that no secret's content gets into a line.
@@ -16,7 +16,7 @@ use kube::{ResourceExt as _, api::DynamicObject, core::PartialObjectMeta};
 use serde_json::Value;
 use testkit::driver::Record;
 
-use crate::{cluster::SELECTED_NODE, driver::ZONE_KEY, steps::Step};
+use crate::{cluster::SELECTED_NODE, driver::ZONE_KEY};
 
 /// Where something was observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,8 +50,6 @@ pub struct Observation {
     pub subject: String,
     /// Its state.
     pub text: String,
-    /// The steps that this shows.
-    pub steps: Vec<Step>,
 }
 
 /// What a watch says of an object.
@@ -64,17 +62,17 @@ pub enum Fate {
 }
 
 impl Observation {
-    fn new(source: Source, subject: String, text: impl Into<String>, steps: Vec<Step>) -> Self {
-        Self { source, subject, text: text.into(), steps }
+    fn new(source: Source, subject: String, text: impl Into<String>) -> Self {
+        Self { source, subject, text: text.into() }
     }
 
-    fn gone(source: Source, subject: String, steps: Vec<Step>) -> Self {
-        Self::new(source, subject, "gone", steps)
+    fn gone(source: Source, subject: String) -> Self {
+        Self::new(source, subject, "gone")
     }
 
     /// A watch that broke; it mends itself.
     pub fn broken(source: Source, error: &dyn std::error::Error) -> Self {
-        Self::new(source, "the watch".to_owned(), format!("broke: {error}"), Vec::new())
+        Self::new(source, "the watch".to_owned(), format!("broke: {error}"))
     }
 }
 
@@ -84,11 +82,6 @@ impl fmt::Display for Observation {
         f.write_str(&self.subject)?;
         if self.text.is_empty() { Ok(()) } else { write!(f, ": {}", self.text) }
     }
-}
-
-/// `steps` of those that hold.
-fn shown<const N: usize>(steps: [(bool, Step); N]) -> Vec<Step> {
-    steps.into_iter().filter(|(holds, _)| *holds).map(|(_, step)| step).collect()
 }
 
 // === Objects ===
@@ -101,30 +94,23 @@ const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 pub fn class(class: &StorageClass, fate: Fate) -> Observation {
     let subject = class.name_any();
     if fate == Fate::Gone {
-        return Observation::gone(Source::Class, subject, Vec::new());
+        return Observation::gone(Source::Class, subject);
     }
     let secret = "csi.storage.k8s.io/provisioner-secret-name";
     let template = class.parameters.as_ref().and_then(|parameters| parameters.get(secret));
     let template = template.map(|name| format!(", secret {name}")).unwrap_or_default();
-    Observation::new(
-        Source::Class,
-        subject,
-        format!("volumes of {}{template}", class.provisioner),
-        Vec::new(),
-    )
+    let text = format!("volumes of {}{template}", class.provisioner);
+    Observation::new(Source::Class, subject, text)
 }
 
 /// A secret: that it is there. More is not even asked for.
 pub fn secret(secret: &PartialObjectMeta<Secret>, fate: Fate) -> Observation {
     let subject = named(secret);
     match fate {
-        Fate::Present => Observation::new(
-            Source::Secret,
-            subject,
-            "stored; its content is not shown",
-            Vec::new(),
-        ),
-        Fate::Gone => Observation::gone(Source::Secret, subject, Vec::new()),
+        Fate::Present => {
+            Observation::new(Source::Secret, subject, "stored; its content is not shown")
+        }
+        Fate::Gone => Observation::gone(Source::Secret, subject),
     }
 }
 
@@ -132,10 +118,10 @@ pub fn secret(secret: &PartialObjectMeta<Secret>, fate: Fate) -> Observation {
 pub fn snapshot(snapshot: &DynamicObject, fate: Fate) -> Observation {
     let subject = named(snapshot);
     if fate == Fate::Gone {
-        return Observation::gone(Source::Snapshot, subject, Vec::new());
+        return Observation::gone(Source::Snapshot, subject);
     }
     let text = format!("ready{}", ending(snapshot));
-    Observation::new(Source::Snapshot, subject, text, Vec::new())
+    Observation::new(Source::Snapshot, subject, text)
 }
 
 /// Whether an object is being deleted, and what keeps it.
@@ -150,7 +136,7 @@ fn ending(object: &impl kube::ResourceExt) -> String {
 pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Observation {
     let subject = named(claim);
     if fate == Fate::Gone {
-        return Observation::gone(Source::Claim, subject, vec![Step::ClaimGone]);
+        return Observation::gone(Source::Claim, subject);
     }
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("new");
     let provisioner = claim.annotations().get(PROVISIONER);
@@ -162,19 +148,14 @@ pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Observation {
     };
     let node = claim.annotations().get(SELECTED_NODE).map(|node| format!(", for {node}"));
     let text = format!("{phase}{}{further}{}", node.unwrap_or_default(), ending(claim));
-    let steps = shown([
-        (phase == "Pending", Step::ClaimPending),
-        (provisioner.is_some(), Step::ClaimHandedOver),
-        (phase == "Bound", Step::ClaimBound),
-    ]);
-    Observation::new(Source::Claim, subject, text, steps)
+    Observation::new(Source::Claim, subject, text)
 }
 
 /// A PersistentVolume: its phase, its size and the driver's name for it.
 pub fn volume(volume: &PersistentVolume, fate: Fate) -> Observation {
     let subject = volume.name_any();
     if fate == Fate::Gone {
-        return Observation::gone(Source::Volume, subject, vec![Step::VolumeGone]);
+        return Observation::gone(Source::Volume, subject);
     }
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("new");
     let deleting = volume.metadata.deletion_timestamp.is_some();
@@ -183,13 +164,7 @@ pub fn volume(volume: &PersistentVolume, fate: Fate) -> Observation {
         ("Bound" | "Released", false) => phase.to_owned(),
         _ => format!("{phase}, {}", made_of(volume)),
     };
-    let steps = shown([
-        (true, Step::VolumeSaved),
-        (phase == "Bound", Step::VolumeBound),
-        (phase == "Released", Step::VolumeReleased),
-        (deleting, Step::VolumeDeleting),
-    ]);
-    Observation::new(Source::Volume, subject, text, steps)
+    Observation::new(Source::Volume, subject, text)
 }
 
 fn made_of(volume: &PersistentVolume) -> String {
@@ -215,18 +190,14 @@ pub fn event(event: &Event, fate: Fate) -> Observation {
     let namespace = about.namespace.as_ref().map(|namespace| format!("{namespace}/"));
     let subject = namespace.unwrap_or_default() + &or_empty(&about.name);
     if fate == Fate::Gone {
-        return Observation::gone(Source::Event, subject, Vec::new());
+        return Observation::gone(Source::Event, subject);
     }
     let reason = or_empty(&event.reason);
     let times = event.count.filter(|count| *count > 1);
     let times = times.map(|count| format!(", {count} times")).unwrap_or_default();
     let text =
         format!("{reason} ({}{times}): {}", or_empty(&event.type_), or_empty(&event.message));
-    let steps = shown([
-        (reason == "Provisioning", Step::BeginningTold),
-        (reason == "ProvisioningSucceeded", Step::SuccessTold),
-    ]);
-    Observation::new(Source::Event, subject, text, steps)
+    Observation::new(Source::Event, subject, text)
 }
 
 fn named(object: &impl kube::ResourceExt) -> String {
@@ -236,18 +207,9 @@ fn named(object: &impl kube::ResourceExt) -> String {
 // === Driver ===
 
 /// A call to the driver: what it is about, and which secrets came with it, by their keys alone.
-/// `expected` is what the claim's secret holds.
-pub fn call(record: &Record, expected: &BTreeMap<String, String>) -> Observation {
+pub fn call(record: &Record) -> Observation {
     let words: Vec<String> = [about(&record.request), secrets(&record.request)].concat();
-    let creates = record.method == "CreateVolume";
-    let passed = !expected.is_empty() && sent_secrets(&record.request) == *expected;
-    let steps = shown([
-        (record.method == "GetPluginInfo", Step::DriverNamed),
-        (creates, Step::CreateCalled),
-        (creates && passed, Step::SecretPassed),
-        (record.method == "DeleteVolume", Step::DeleteCalled),
-    ]);
-    Observation::new(Source::Driver, record.method.to_owned(), words.join(", "), steps)
+    Observation::new(Source::Driver, record.method.to_owned(), words.join(", "))
 }
 
 fn text<'a>(request: &'a Value, pointer: &str) -> Option<&'a str> {
@@ -268,13 +230,10 @@ fn about(request: &Value) -> Vec<String> {
 }
 
 fn secrets(request: &Value) -> Vec<String> {
-    let keys: Vec<String> = sent_secrets(request).into_keys().collect();
-    if keys.is_empty() { Vec::new() } else { vec![format!("with secret {}", keys.join(" + "))] }
-}
-
-fn sent_secrets(request: &Value) -> BTreeMap<String, String> {
     let sent = request.get("secrets").and_then(Value::as_object).into_iter().flatten();
-    sent.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+    let keys: BTreeSet<&str> = sent.map(|(key, _)| key.as_str()).collect();
+    let keys = Vec::from_iter(keys).join(" + ");
+    if keys.is_empty() { Vec::new() } else { vec![format!("with secret {keys}")] }
 }
 
 // === Disk ===
@@ -287,14 +246,10 @@ pub fn disk(before: &Listing, now: &Listing) -> Vec<Observation> {
     let changed = now.iter().filter(|(name, files)| before.get(*name) != Some(files));
     let made = changed.map(|(name, files)| {
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
-        let text = format!("holds {}", files.join(", "));
-        Observation::new(Source::Disk, name.clone(), text, vec![Step::DirectoryMade])
+        Observation::new(Source::Disk, name.clone(), format!("holds {}", files.join(", ")))
     });
     let gone = before.keys().filter(|name| !now.contains_key(*name));
-    made.chain(
-        gone.map(|name| Observation::gone(Source::Disk, name.clone(), vec![Step::DirectoryGone])),
-    )
-    .collect()
+    made.chain(gone.map(|name| Observation::gone(Source::Disk, name.clone()))).collect()
 }
 
 #[cfg(test)]

@@ -1,39 +1,32 @@
-//! The demo itself: starts, creates, deletes, and waits until each step is observed.
+//! Plays a scenario: acts, and waits for the signs.
 //!
-//! Owns the order of acts and what is said when one fails. Promises that an act which returns
-//! without an error was observed to the end, and that dropping a [`Demo`] leaves neither process nor
-//! file behind. Leaves the verdict to `steps`.
+//! Owns the order of a scenario, the clock of the lines, and what is said when it fails. Promises that
+//! [`Player::play`] succeeds only if all signs were observed and nothing is lost, and that dropping a
+//! [`Player`] leaves neither process nor file behind.
 
-use std::{
-    convert::Infallible,
-    io,
-    path::{Path, PathBuf},
-    process::ExitStatus,
-    time::Duration,
-};
+use std::{io, path::PathBuf, process::ExitStatus, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
-    cluster::{self, CLAIM, Cluster, ClusterError},
-    leftovers::{Leftovers, LookError},
+    balance::{Balance, LookError},
+    cluster::{CLAIM, Cluster, ClusterError},
+    observations::{Observation, Source},
+    observer::Observer,
     program::{Program, ProgramError},
-    scenarios::{Balance, Sign},
-    screen::Screen,
-    steps::{Act, Progress, Step, Verdict},
+    scenarios::{Act, Part, Scenario, Sign},
     timeline::Timeline,
 };
-use testkit::apiserver::serve::manifests::ManifestError;
 
-/// How long a step may take after what causes it, unless configured otherwise.
+/// How long a sign may take after the act, unless configured otherwise.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// What the demo is played with.
+/// What a scenario is played with.
 pub struct Settings {
     /// The provisioner's program.
     pub program: PathBuf,
-    /// How long a step may take after what causes it.
+    /// How long a sign may take.
     pub limit: Duration,
-    /// Bytes that the driver gives out; what the disk has, if `None`.
-    pub size: Option<i64>,
     /// Where the lines go.
     pub timeline: Timeline,
 }
@@ -47,23 +40,10 @@ pub enum Failure {
     /// The program can't be started.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The demo's own objects are wrong.
-    #[error(transparent)]
-    Objects(#[from] ManifestError),
     /// The API server does not do what the demo asks of it.
     #[error("the API server refuses what the demo does: {0}")]
     Refused(#[from] kube::Error),
-    /// A step did not come.
-    #[error("a step is missing: {step}.\nIt was waited for {limit:?}. Last seen: {last}")]
-    Missing {
-        /// Which.
-        step: Step,
-        /// How long it was waited for.
-        limit: Duration,
-        /// The last line.
-        last: String,
-    },
-    /// What a scenario must show did not come.
+    /// What must be shown did not come.
     #[error("no line of {:?} says {:?} within {limit:?}. The last line: {last}", .sign.0, .sign.1)]
     NoSign {
         /// What did not come.
@@ -73,31 +53,12 @@ pub enum Failure {
         /// The last line.
         last: String,
     },
+    /// The program ended by itself.
+    #[error("the program ended ({0})")]
+    Ended(ExitStatus),
     /// The volumes at the driver are not those of the PersistentVolumes.
     #[error("{0}")]
     Lost(Balance),
-    /// A step came without its cause.
-    #[error("a step is missing: {cause}.\nYet what should come after it was seen: {step}.")]
-    Causeless {
-        /// The observed step.
-        step: Step,
-        /// What was not.
-        cause: Step,
-    },
-    /// A step came that nobody asked for.
-    #[error("a step came unasked: {0}.")]
-    Unasked(Step),
-    /// The program ended by itself.
-    #[error("the program ended ({status}). The next step is missing: {step}.")]
-    Ended {
-        /// How.
-        status: ExitStatus,
-        /// What was waited for.
-        step: Step,
-    },
-    /// Something is left at the end.
-    #[error("{0}")]
-    LeftBehind(Leftovers),
     /// Nobody knows what is left.
     #[error(transparent)]
     Look(#[from] LookError),
@@ -106,124 +67,138 @@ pub enum Failure {
     Io(#[from] io::Error),
 }
 
-/// A running demo.
-pub struct Demo {
-    program: Program,
-    screen: Screen,
-    cluster: Cluster,
-    progress: Progress,
+/// A scenario that is played.
+pub struct Player {
+    scenario: &'static Scenario,
+    path: PathBuf,
     limit: Duration,
+    observer: Observer,
+    timeline: Timeline,
+    began: Instant,
+    last: String,
+    /// The running program.
+    program: Option<Program>,
+    cluster: Cluster,
 }
 
-impl Demo {
-    /// A cluster that is watched, with the program just started in it.
+impl Player {
+    /// A cluster with what the scenario needs, in which nothing runs yet.
     ///
     /// # Errors
-    /// What can't be started.
-    pub async fn prepare(settings: Settings) -> Result<Self, Failure> {
-        let Settings { program, limit, size, timeline } = settings;
-        let settings = cluster::Settings { size, ..cluster::Settings::default() };
-        let cluster = Cluster::start(settings).await?;
-        let screen = Screen::start(&cluster, timeline).await?;
-        let program = Program::start(&program, &cluster, &[])?;
-        Ok(Self { program, screen, cluster, progress: Progress::new(), limit })
-    }
-
-    /// Does what the act says, and waits until its steps are observed.
-    ///
-    /// # Errors
-    /// The step that is missing, or whatever else is in the way.
-    pub async fn play(&mut self, act: Act) -> Result<(), Failure> {
-        self.progress.begin(act, self.screen.now());
-        self.set_off(act).await?;
-        loop {
-            self.observe().await?;
-            let now = self.screen.now();
-            match self.progress.verdict(now, self.limit) {
-                Verdict::Complete => return Ok(()),
-                Verdict::Waiting(step) => self.still_running(step)?,
-                Verdict::Missing(step) => {
-                    let (limit, last) = (self.limit, self.screen.last().to_owned());
-                    return Err(Failure::Missing { step, limit, last });
-                }
-                Verdict::Causeless(step, cause) => return Err(Failure::Causeless { step, cause }),
-                Verdict::Unasked(step) => return Err(Failure::Unasked(step)),
-            }
+    /// What can't be started or created.
+    pub async fn prepare(scenario: &'static Scenario, settings: Settings) -> Result<Self, Failure> {
+        let Settings { program: path, limit, mut timeline } = settings;
+        let cluster = Cluster::start(scenario.ability).await?;
+        if let Some(manifest) = scenario.cluster {
+            cluster.prepare_objects(manifest)?;
         }
+        let observer = Observer::start(&cluster).await;
+        timeline.say(&format!("{}: {}", scenario.name, scenario.title))?;
+        let (began, last) = (Instant::now(), "nothing".to_owned());
+        Ok(Self { scenario, path, limit, observer, timeline, began, last, program: None, cluster })
     }
 
-    async fn set_off(&mut self, act: Act) -> Result<(), Failure> {
-        match act {
-            Act::Start => self.screen.print("starts the program")?,
-            Act::Create => {
-                self.screen.print("creates StorageClass, Secret and claim")?;
-                self.cluster.create_objects().await?;
+    /// Plays to the end; with `keep`, only up to the first deletion, and then for ever.
+    ///
+    /// # Errors
+    /// The sign that is missing, what is lost, or what is in the way.
+    pub async fn play(&mut self, keep: bool) -> Result<(), Failure> {
+        for Part { act, signs } in self.scenario.parts {
+            if keep && *act == Act::DeleteClaim {
+                return self.keep().await;
             }
-            Act::Delete => {
-                self.screen.print("deletes the claim")?;
-                self.cluster.delete_claim().await?;
+            self.timeline.say("")?;
+            self.timeline.line(self.began.elapsed(), Source::Demo, &act.says())?;
+            self.act(*act).await?;
+            self.wait_for(signs).await?;
+        }
+        let balance = Balance::read(&self.cluster, self.scenario.volumes).await?;
+        if !balance.is_even() {
+            return Err(Failure::Lost(balance));
+        }
+        Ok(self.timeline.say(&format!("\n{balance}"))?)
+    }
+
+    async fn act(&mut self, act: Act) -> Result<(), Failure> {
+        let cluster = &self.cluster;
+        match act {
+            Act::StartProgram => {
+                self.program = Some(Program::start(&self.path, cluster, self.scenario.flags)?);
+            }
+            Act::KillProgram => {
+                if let Some(program) = self.program.take() {
+                    program.kill().await;
+                }
+            }
+            Act::StartDriver => cluster.start_driver()?,
+            Act::KillDriver => cluster.kill_driver(),
+            Act::Silence => cluster.silence_driver(true),
+            Act::Answer => cluster.silence_driver(false),
+            Act::Create => cluster.create(self.scenario.objects).await?,
+            Act::DeleteClaim => cluster.delete_claim().await?,
+            Act::DeleteSnapshot => cluster.delete_snapshot().await?,
+            Act::ChooseNode(node) => cluster.choose_node(node).await?,
+            Act::WaitFor(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Prints observations until all signs were among them.
+    async fn wait_for(&mut self, signs: &[Sign]) -> Result<(), Failure> {
+        let mut missing = signs.to_vec();
+        let began = Instant::now();
+        while let Some(sign) = missing.first().copied() {
+            for observation in self.observe().await? {
+                missing.retain(|sign| !sign.is_shown_by(&observation));
+            }
+            if began.elapsed() > self.limit {
+                let (limit, last) = (self.limit, self.last.clone());
+                return Err(Failure::NoSign { sign, limit, last });
             }
         }
         Ok(())
     }
 
-    /// Says that nothing is left.
-    ///
-    /// # Errors
-    /// What is left.
-    pub async fn close(&mut self) -> Result<(), Failure> {
-        let left = Leftovers::look(&self.cluster).await?;
-        if !left.is_empty() {
-            return Err(Failure::LeftBehind(left));
-        }
-        Ok(self.screen.say(&format!("\n{left}"))?)
-    }
-
     /// Says how to play with the cluster, and goes on printing observations until the program ends.
-    ///
-    /// # Errors
-    /// Why it can't go on.
-    pub async fn keep(&mut self) -> Result<Infallible, Failure> {
-        let kubeconfig = self.cluster.kubeconfig("admin");
-        self.screen.say(&invitation(&kubeconfig, &self.cluster.volumes_directory()))?;
+    async fn keep(&mut self) -> Result<(), Failure> {
+        self.timeline.say(&invitation(&self.cluster))?;
         loop {
             self.observe().await?;
-            self.still_running(Step::ClaimGone)?;
         }
     }
 
-    /// Ends program and cluster in order. (Dropping the demo ends them at once.)
+    /// Prints what is new, and returns it.
+    async fn observe(&mut self) -> Result<Vec<Observation>, Failure> {
+        let observations = self.observer.next(&self.cluster).await?;
+        for observation in &observations {
+            self.last = observation.to_string();
+            self.timeline.line(self.began.elapsed(), observation.source, &self.last)?;
+        }
+        let ended = self.program.as_mut().and_then(Program::ended);
+        ended.map_or(Ok(observations), |status| Err(Failure::Ended(status)))
+    }
+
+    /// Ends program and cluster in order. (Dropping the player ends them at once.)
     pub async fn stop(self) {
-        self.program.stop().await;
+        if let Some(program) = self.program {
+            program.stop().await;
+        }
         self.cluster.stop().await;
     }
 
     /// The last lines of the program's log.
     pub fn last_words(&self) -> String {
-        self.program.last_words()
+        self.program.as_ref().map(Program::last_words).unwrap_or_default()
     }
 
     /// What stands around the program.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
-
-    /// Prints what is new.
-    async fn observe(&mut self) -> io::Result<()> {
-        for observation in self.screen.observe(&self.cluster).await? {
-            let now = self.screen.now();
-            observation.steps.into_iter().for_each(|step| self.progress.saw(step, now));
-        }
-        Ok(())
-    }
-
-    fn still_running(&mut self, step: Step) -> Result<(), Failure> {
-        self.program.ended().map_or(Ok(()), |status| Err(Failure::Ended { status, step }))
-    }
 }
 
 /// How to play with a cluster that is kept.
-fn invitation(kubeconfig: &Path, volumes: &Path) -> String {
+fn invitation(cluster: &Cluster) -> String {
     format!(
         "\nThe cluster stays until Ctrl-C, and what happens in it is shown here. \
          In another terminal:\n\n  \
@@ -231,7 +206,7 @@ fn invitation(kubeconfig: &Path, volumes: &Path) -> String {
          kubectl describe pvc {CLAIM}\n  \
          ls {}\n  \
          kubectl delete pvc {CLAIM}\n",
-        kubeconfig.display(),
-        volumes.display(),
+        cluster.kubeconfig("admin").display(),
+        cluster.volumes_directory().display(),
     )
 }

@@ -1,17 +1,7 @@
-//! The scenarios of `--scenario NAME`: what happens, and what must be observed then.
+//! The scenarios: what happens, and what must be observed then.
 //!
 //! Owns the table of scenarios, as data. An act is followed by its signs: lines that must appear on the
-//! screen before the next act. Leaves acting and waiting to `player`, the end to [`Balance`].
-//!
-//! | module | content |
-//! |---|---|
-//! | [`player`] | plays a scenario |
-//! | `balance` | compares the driver's volumes with the PersistentVolumes |
-
-mod balance;
-pub mod player;
-
-pub use balance::Balance;
+//! screen before the next act. Leaves acting and waiting to `play`, the end to `balance`.
 
 use crate::{
     driver::Ability,
@@ -132,7 +122,43 @@ const BOUND: &[Sign] =
 const CALLED_AND_BOUND: &[Sign] =
     &[Sign(Source::Driver, "CreateVolume"), Sign(Source::Claim, ": Bound")];
 
-/// All scenarios.
+/// A claim's life: what is played without `--scenario`.
+pub static LIFE: Scenario = Scenario {
+    name: "demo",
+    title: "A claim gets a volume, and both are deleted.",
+    flags: &[],
+    ability: Ability::None,
+    cluster: None,
+    objects: CLAIM,
+    parts: &[
+        part(Act::StartProgram, STARTED),
+        part(
+            Act::Create,
+            &[
+                Sign(Source::Event, "Provisioning (Normal)"),
+                Sign(Source::Driver, "with secret password + user"),
+                Sign(Source::Disk, ": holds"),
+                Sign(Source::Volume, ": Bound"),
+                Sign(Source::Claim, ": Bound"),
+                Sign(Source::Event, "ProvisioningSucceeded"),
+            ],
+        ),
+        part(
+            Act::DeleteClaim,
+            &[
+                Sign(Source::Claim, ": gone"),
+                Sign(Source::Volume, ": Released"),
+                Sign(Source::Driver, "DeleteVolume"),
+                Sign(Source::Disk, ": gone"),
+                Sign(Source::Volume, "being deleted, held by"),
+                Sign(Source::Volume, ": gone"),
+            ],
+        ),
+    ],
+    volumes: 0,
+};
+
+/// The scenarios of `--scenario`.
 pub const ALL: [Scenario; 6] = [
     Scenario {
         name: "slow-driver",
@@ -296,7 +322,6 @@ mod tests {
             source,
             subject: "default/data".to_owned(),
             text: text.to_owned(),
-            steps: Vec::new(),
         };
         let sign = Sign(Source::Claim, ": Bound");
         for (source, text, expected) in [

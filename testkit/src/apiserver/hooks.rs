@@ -5,9 +5,9 @@
 
 use std::{fmt, sync::Arc};
 
+use super::{ApiServer, Body, User, audit::Recorded, request_info::RequestInfo};
 use bytes::Bytes;
 use http::{Request, Response};
-use super::{ApiServer, Body, User, audit::Recorded, request_info::RequestInfo};
 
 /// A request was refused by the authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,10 +77,6 @@ pub struct Hooks {
 
 impl Default for Hooks {
     fn default() -> Self {
-        Self {
-            authorizer: Arc::new(AllowAll),
-            extensions: Vec::new(),
-            audit: Vec::new(),
-        }
+        Self { authorizer: Arc::new(AllowAll), extensions: Vec::new(), audit: Vec::new() }
     }
 }

@@ -239,10 +239,7 @@ mod tests {
             of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
             Ok(Representation::Metadata)
         );
-        assert_eq!(
-            of("application/vnd.kubernetes.protobuf, */*"),
-            Ok(Representation::Whole)
-        );
+        assert_eq!(of("application/vnd.kubernetes.protobuf, */*"), Ok(Representation::Whole));
         assert_eq!(of("application/vnd.kubernetes.protobuf").unwrap_err().code, 406);
         for (accept, wanted) in [
             (None, Representation::Whole),

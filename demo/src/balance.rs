@@ -1,11 +1,22 @@
 //! Compares the driver's volumes with the PersistentVolumes.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, io};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::{Api, api::ListParams};
 
-use crate::{cluster::Cluster, leftovers::LookError};
+use crate::cluster::Cluster;
+
+/// Why nobody knows what is left.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// The API server does not say.
+    #[error("can't list the PersistentVolumes: {0}")]
+    Api(#[from] kube::Error),
+    /// The disk does not say.
+    #[error("can't read the driver's volumes: {0}")]
+    Disk(#[from] io::Error),
+}
 
 /// The volumes at the end of a scenario, by their handles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
