@@ -68,7 +68,8 @@ impl Running {
         let logged = async {
             loop {
                 let cluster = fs::read_dir(&self.directory).unwrap().next().unwrap().unwrap();
-                let log = fs::read_to_string(cluster.path().join("program.log")).unwrap();
+                let log = cluster.path().join("program.log");
+                let log = fs::read_to_string(log).unwrap_or_default();
                 if let Some(number) = log.lines().next() {
                     return format!("/proc/{number}");
                 }
