@@ -101,9 +101,10 @@ fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
     };
     let mut summary = runtime.block_on(play_all(files, options, Cluster::of_environment, report));
     summary.failed = summary.failed.max(failed.len());
-    if !failed.is_empty() {
+    if let Some(first) = failed.first() {
         // Where only the end of the output is kept.
         println!("\nfailed: {}", failed.join(", "));
+        println!("one alone: cargo test --test conformance -- {first}");
     }
     Ok(summary)
 }

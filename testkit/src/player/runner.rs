@@ -96,6 +96,12 @@ impl Verdict {
     pub fn passed(&self) -> bool {
         matches!(self, Self::Same | Self::Ruled(_))
     }
+
+    /// Whether another process took the port between its choice and the start: that is chance, and says
+    /// nothing of the provisioner.
+    fn lost_its_port(&self) -> bool {
+        matches!(self, Self::Differs { said, .. } if said.contains("bind: address already in use"))
+    }
 }
 
 /// How many scenarios came to which verdict.
@@ -179,7 +185,10 @@ where
     let clusters = &Clusters { make: cluster, idle: Mutex::default() };
     let plays = files.iter().map(|file| async move {
         let began = Instant::now();
-        let judged = clusters.play(file, options).await;
+        let mut judged = clusters.play(file, options).await;
+        if judged.as_ref().is_ok_and(|judged| judged.verdict.lost_its_port()) {
+            judged = clusters.play(file, options).await;
+        }
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let took = began.elapsed();
         match judged {
