@@ -124,7 +124,8 @@ mod handles {
     /// Each is Released but for one thing, by which this program would not delete it.
     #[tokio::test(start_paused = true)]
     async fn one_that_is_not_due_keeps_the_volume() {
-        let changes: [(&str, fn(&mut Value)); 4] = [
+        type Change = fn(&mut Value);
+        let changes: [(&str, Change); 4] = [
             ("Bound", |_| ()),
             ("Available", |_| ()),
             ("Released", |kept| {

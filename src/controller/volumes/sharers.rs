@@ -137,10 +137,10 @@ impl<P: Provisioner> VolumeWorker<P> {
         let Some(handle) = &held.handle else { return Ok(()) };
         let key = self.provisioner.key(handle);
         let is_same = |other: &str| self.provisioner.key(other) == key;
-        match self.store.holds_as_another(is_same, volume.name()) {
-            true => Err(stands_for_it_too(handle, "a PersistentVolume that is being saved")),
-            false => Ok(()),
+        if self.store.holds_as_another(is_same, volume.name()) {
+            return Err(stands_for_it_too(handle, "a PersistentVolume that is being saved"));
         }
+        Ok(())
     }
 
     /// Records that the deletion of the sharers begins with that of the volume.
