@@ -409,15 +409,6 @@ impl CsiProvisioner {
         let Some(node) = &self.0.node else { return Ok(true) };
         node.reaches(self.0.settings.node_affinity(volume)?.as_deref())
     }
-
-    /// Fails while the volume is attached, if the driver attaches volumes.
-    fn check_detached(&self, volume: &str) -> Result<(), NotDeleted> {
-        let Some(attachments) = &self.0.attachments else { return Ok(()) };
-        match attachments.blocking_node(volume).map_err(NotDeleted::Failed)? {
-            Some(node) => Err(NotDeleted::Attached { node }),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Provisioner for CsiProvisioner {
@@ -549,13 +540,21 @@ impl Provisioner for CsiProvisioner {
         self.reaches(volume).unwrap_or(true)
     }
 
+    fn check_detached(&self, volume: &Volume) -> Result<(), NotDeleted> {
+        let Some(attachments) = &self.0.attachments else { return Ok(()) };
+        match attachments.blocking_node(volume.name()).map_err(NotDeleted::Failed)? {
+            Some(node) => Err(NotDeleted::Attached { node }),
+            None => Ok(()),
+        }
+    }
+
     /// external-provisioner reads the secret of an attached volume, too, which is not needed.
     async fn prepare_delete(&self, volume: &Volume) -> Result<PreparedDelete, NotDeleted> {
         let failed = NotDeleted::Failed;
         self.0.settings.handle(volume).map_err(failed)?;
         self.reaches(volume).map_err(failed)?;
         capabilities::check(&self.0.settings.driver.capabilities).map_err(failed)?;
-        self.check_detached(volume.name())?;
+        self.check_detached(volume)?;
         let class = || {
             let class = self.0.classes.get(class_of_volume(volume));
             self.0.settings.class_for_deletion(volume, class)
@@ -573,7 +572,7 @@ impl Provisioner for CsiProvisioner {
 
     async fn delete(&self, volume: &Volume, prepared: PreparedDelete) -> Result<(), NotDeleted> {
         let handle = self.0.settings.handle(volume).map_err(NotDeleted::Failed)?;
-        self.check_detached(volume.name())?;
+        self.check_detached(volume)?;
         let request = DeleteVolumeRequest {
             volume_id: handle.into_owned(),
             secrets: prepared.credentials.expose(),

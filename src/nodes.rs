@@ -5,8 +5,9 @@
 //! once. A heartbeat, or a label that no key names, changes nothing and wakes nobody. Registrations
 //! and labels are consistent: a registration takes effect once the labels that its keys name are
 //! kept for every node. If a driver registers a key whose labels were not kept, the Nodes are
-//! listed again. That costs one list when a driver is installed or adds a key; the alternative
-//! would be to keep all labels of all nodes. What follows from topology belongs to
+//! listed again, at most once a minute. That costs one list when a driver is installed or adds a key; the
+//! alternative would be to keep all labels of all nodes. What one kubelet writes is bounded: of its CSINode
+//! 64 keys of the driver count, of its Node 64 labels. What follows from topology belongs to
 //! `csi_provisioner::topology` and `capacity`.
 
 mod index;
@@ -20,7 +21,10 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, sleep_until},
+};
 
 use self::index::{Changed, NodeIndex};
 pub use self::{
@@ -31,6 +35,10 @@ use crate::kube::{
     EventHandler, Informer, InformerEvent,
     objects::{CsiNode, CsiNodeDriver, CsiNodeSpec, Metadata, Node, StringMap},
 };
+
+/// How long after a list of all Nodes for new keys the next one begins: any kubelet can register a new key for
+/// its node again and again.
+const LIST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The known nodes. Clones share them.
 #[derive(Debug, Clone)]
@@ -184,16 +192,26 @@ impl Nodes {
     {
         // From then on the wanted labels are known.
         self.wait_until(|progress| progress.listed >= Listed::CsiNodes).await;
+        let mut next_list = Instant::now();
         loop {
             self.begin_list();
             let handler = |event| self.on_node_event(event, &on_change);
             tokio::select! {
                 biased;
                 () = informer().run(handler) => {}
-                // A list in progress ends first, so that many new keys cost few lists.
-                () = self.wait_until(|progress| progress.complete && progress.needs_relist) => {}
+                () = self.wait_for_new_keys(next_list) => {}
             }
+            next_list = Instant::now() + LIST_INTERVAL;
         }
+    }
+
+    /// Waits until there are new keys and the time to list Nodes for them has come. A list in progress ends
+    /// first, so that many new keys cost few lists.
+    async fn wait_for_new_keys(&self, next_list: Instant) {
+        let are_new = |progress: &Progress| progress.complete && progress.needs_relist;
+        self.wait_until(are_new).await;
+        sleep_until(next_list).await;
+        self.wait_until(are_new).await;
     }
 
     async fn wait_until(&self, condition: impl FnMut(&Progress) -> bool) {

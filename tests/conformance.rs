@@ -47,7 +47,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let is_set = |name| env::var_os(name).is_some_and(|path| !path.is_empty());
     let jobs = match (is_set("KUBEBUILDER_ASSETS"), is_set("KUBECONFIG_E2E")) {
         (true, _) => JOBS_ON_BINARIES,
         // One cluster holds one scenario at a time.
@@ -75,6 +74,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether the environment names a path here.
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|path| !path.is_empty())
+}
+
 /// The files that the command line chooses.
 fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = scenario_files(conformance).map_err(|why| format!("no scenarios: {why}"))?;
@@ -84,6 +88,9 @@ fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
         wanted.is_empty() || wanted.iter().any(|part| name.contains(part))
     };
     files.retain(named);
+    // What no recording of external-provisioner shows.
+    let ours = conformance.join("ours");
+    files.retain(|file| !is_set("EXTERNAL_PROVISIONER") || !file.starts_with(&ours));
     Ok(files)
 }
 

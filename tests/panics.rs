@@ -109,6 +109,10 @@ impl Provisioner for Panicking {
         true
     }
 
+    fn check_detached(&self, _volume: &Volume) -> Result<(), NotDeleted> {
+        Ok(())
+    }
+
     async fn prepare_delete(&self, _volume: &Volume) -> Result<(), NotDeleted> {
         Ok(())
     }

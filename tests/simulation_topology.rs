@@ -214,6 +214,24 @@ async fn a_driver_that_learns_a_key_finds_the_labels_that_nodes_had_all_along() 
     assert!(simulation.event_messages("two", FAILED).is_empty());
 }
 
+/// The first new key is taken up at once, as when a driver is installed.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_registers_ever_new_keys_costs_one_list_of_nodes_a_minute() {
+    let simulation = zonal(1, &["a", "b"]);
+    simulation.start();
+    sleep(Duration::from_secs(5)).await;
+    let lists = || simulation.api_requests("list", "nodes");
+    let before = lists();
+    for number in 0..1200 {
+        register_anew(&simulation, "n1", &[&format!("disk.example.com/key-{number}")]);
+        sleep(Duration::from_millis(250)).await;
+    }
+    let made = lists() - before;
+    assert!((4..=6).contains(&made), "{made} in five minutes");
+    let uid = create_for(&simulation, "data", "n0");
+    is_served_at_once(&simulation, &uid).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn heartbeats_and_other_labels_wake_nobody_and_cost_no_request() {
     let simulation = zonal(1, &["a", "b"]);

@@ -15,6 +15,7 @@
 //! | `discard` | removes unusable volumes |
 //! | `reporting` | events, log lines and metrics of a claim |
 //! | `elsewhere` | claims with open calls of other nodes |
+//! | `other_driver` | deleted claims that the record of another driver holds |
 //! | `node` | removes the selected node from a claim, so that the scheduler chooses again |
 
 pub mod call_record;
@@ -24,6 +25,7 @@ mod elsewhere;
 pub mod fuzz;
 pub mod index;
 mod node;
+mod other_driver;
 pub(crate) mod plan;
 pub(crate) mod preview;
 pub mod record_status;

@@ -1,7 +1,7 @@
 //! Decides whether a claim or a volume belongs to this provisioner, by annotations and names alone, with
 //! exactly external-provisioner's rules. Pure functions.
 
-use crate::kube::objects::{Claim, View as _, Volume};
+use crate::kube::objects::{Claim, ClaimSpec, View, Volume};
 
 /// On a claim: its provisioner.
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -106,6 +106,11 @@ pub fn class_of_claim(claim: &Claim) -> &str {
         .annotation(BETA_STORAGE_CLASS)
         .or(claim.spec.storage_class_name.as_deref())
         .unwrap_or_default()
+}
+
+/// Whether the claim names a class, perhaps the empty one, in the annotation or the field.
+pub fn names_class(claim: &impl View, spec: &ClaimSpec) -> bool {
+    claim.annotation(BETA_STORAGE_CLASS).is_some() || spec.storage_class_name.is_some()
 }
 
 /// The name of the volume's class; empty if it has none.

@@ -120,6 +120,9 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Whether this process is the one that should delete the volume.
     fn should_delete(&self, volume: &Volume) -> bool;
 
+    /// Fails while the volume of the PersistentVolume is attached to a node under its name. Does no I/O.
+    fn check_detached(&self, volume: &Volume) -> Result<(), NotDeleted>;
+
     /// Checks whether the driver can be asked to delete the volume, and reads what that needs. This
     /// may take long: the volume is read again before [`Provisioner::delete`].
     fn prepare_delete(

@@ -7,6 +7,11 @@ use super::{
     record::{Record, micro_time},
 };
 
+/// Another's duration counts up to this or ours, whichever is longer: whoever writes a Lease must not keep
+/// candidates waiting for years. Longer than any settings that are in use, so that no leader which runs with
+/// other settings than ours loses its Lease between two renewals.
+const LONGEST_OF_OTHERS: Duration = Duration::from_secs(180);
+
 /// What a candidate knows about its Lease.
 #[derive(Debug, Clone)]
 pub(super) struct Observation<'a> {
@@ -14,6 +19,8 @@ pub(super) struct Observation<'a> {
     pub(super) settings: &'a ElectionSettings,
     /// The Lease.
     pub(super) lease: &'a ObservedLease,
+    /// Whether the Lease exists, as far as is known.
+    pub(super) exists: bool,
     /// The records that this process wrote, or tried to write with unknown result.
     pub(super) written: &'a [Record],
     /// The number of transitions at which this process leads; `None` while it does not lead.
@@ -81,7 +88,7 @@ pub(super) fn decide(observation: &Observation<'_>, now: Duration) -> Step {
             Some(transitions) if *transitions != record.transitions => {
                 Step::StopLeading(Loss::Interrupted)
             }
-            _ => Step::TakeOver(observation.new_record(record.transitions.saturating_add(1))),
+            _ => Step::TakeOver(observation.new_record(following(record.transitions))),
         },
         ObservedLease::Held { record, since } if record.holder == settings.identity.name() => {
             observation.step_under_own_name(record, *since, now)
@@ -90,6 +97,16 @@ pub(super) fn decide(observation: &Observation<'_>, now: Duration) -> Step {
             observation.step_under_other_holder(record, *since, now)
         }
     }
+}
+
+/// The number of transitions after this one. The API server takes none that is negative or has more than 31
+/// bits.
+fn following(transitions: i64) -> i64 {
+    if (0..i64::from(i32::MAX)).contains(&transitions) { transitions + 1 } else { 0 }
+}
+
+fn seconds(number: i64) -> Duration {
+    Duration::from_secs(u64::try_from(number).unwrap_or(0))
 }
 
 impl Observation<'_> {
@@ -120,13 +137,20 @@ impl Observation<'_> {
         if self.leads_at.is_some() {
             return Step::StopLeading(Loss::OtherHolder(record.holder.clone()));
         }
-        let duration = Duration::from_secs(u64::try_from(record.seconds).unwrap_or(0));
-        let ends = since.saturating_add(duration);
+        let ends = since.saturating_add(self.counted_duration(record));
         if ends <= now {
-            Step::TakeOver(self.new_record(record.transitions.saturating_add(1)))
+            Step::TakeOver(self.new_record(following(record.transitions)))
         } else {
             Step::Wait(ends)
         }
+    }
+
+    /// How long another's record counts from its last change on. After a deletion only up to our duration:
+    /// a leader that can reach the API server has created the Lease again by then.
+    fn counted_duration(&self, record: &Record) -> Duration {
+        let ours = seconds(self.settings.lease_seconds());
+        let longest = if self.exists { ours.max(LONGEST_OF_OTHERS) } else { ours };
+        seconds(record.seconds).min(longest)
     }
 
     /// Returns a record of this candidate, acquired and renewed now.

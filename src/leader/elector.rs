@@ -304,6 +304,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         Observation {
             settings: &self.settings,
             lease: &self.observed,
+            exists: self.lease.is_some(),
             written: &self.written,
             leads_at: self.term.map(|term| term.transitions),
             wall: self.deps.clock.wall(),
@@ -332,7 +333,8 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// Handles that the Lease was deleted. That does not end its holder's term: the holder notices it at
     /// its next renewal, and leads until its renew deadline if it cannot reach the API server. So this
-    /// candidate waits as if the Lease still existed. The holder may create it again meanwhile.
+    /// candidate waits until a leader with its own settings would have stopped. The holder may create the
+    /// Lease again meanwhile.
     fn on_lease_deleted(&mut self) {
         self.lease = None;
         if !self.is_held_by_other() {

@@ -149,7 +149,7 @@ impl ControllerMetrics {
             ),
             unfollowed_records: families.single_counter(
                 "provisioner_unfollowed_records_total",
-                "Records of open calls on claims that do not fit their claim, its class and the flags, and are not followed. Whoever may write a claim can raise it.",
+                "Records of open calls on claims that do not fit their claim, its class and the flags, or are another driver's on a deleted claim of ours, and are not followed. Whoever may write a claim can raise it.",
             ),
             sources_released: families.counter(
                 "provisioner_sources_released_total",

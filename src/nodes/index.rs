@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     interned::Interned,
-    terms::{Keys, Labels},
+    terms::{Keys, Labels, MOST},
 };
 use crate::kube::{
     informer::{
@@ -39,6 +39,14 @@ pub(super) struct NodeIndex {
     kept_keys: KeySet,
     /// The keys for which nodes are being listed or watched.
     watched_keys: KeySet,
+    is_warned: Warned,
+}
+
+/// Whether it was logged that there are too many.
+#[derive(Debug, Default)]
+struct Warned {
+    keys: bool,
+    labels: bool,
 }
 
 /// The driver's registration on a node.
@@ -71,6 +79,7 @@ impl NodeIndex {
             labels: Interned::default(),
             kept_keys: KeySet::new(),
             watched_keys: KeySet::new(),
+            is_warned: Warned::default(),
         }
     }
 
@@ -137,7 +146,16 @@ impl NodeIndex {
 
     fn upsert_csi_node(&mut self, node: &CsiNode) -> Vec<Box<str>> {
         let driver = node.spec.drivers.iter().find(|driver| *driver.name == *self.driver);
-        let keys = driver.map(|driver| driver.topology_keys.iter().map(String::as_str).collect());
+        if driver.is_some_and(|driver| driver.topology_keys.len() > MOST)
+            && !std::mem::replace(&mut self.is_warned.keys, true)
+        {
+            tracing::warn!(
+                node = node.name(),
+                "The CSINode has more than {MOST} topology keys of the driver: the others are ignored. Logged once"
+            );
+        }
+        let keys = driver
+            .map(|driver| driver.topology_keys.iter().take(MOST).map(String::as_str).collect());
         let before = self.csi_nodes.get(node.name()).cloned();
         let current = || before.as_ref().and_then(|before| before.current.clone());
         let now = match keys {
@@ -211,8 +229,14 @@ impl NodeIndex {
     }
 
     fn upsert_node(&mut self, node: &Node) -> Vec<Box<str>> {
-        let label = |key: &str| node.metadata.labels.get(key);
-        let labels = self.labels.acquire(Labels::named(&self.watched_keys, label));
+        let (labels, are_more) = Labels::named(&self.watched_keys, node.metadata.labels.iter());
+        if are_more && !std::mem::replace(&mut self.is_warned.labels, true) {
+            tracing::warn!(
+                node = node.name(),
+                "The Node has more than {MOST} labels that topology keys of the driver name: the others are ignored. Logged once"
+            );
+        }
+        let labels = self.labels.acquire(labels);
         let changed = self.nodes.get(node.name()) != Some(&labels);
         if let Change::Updated { old, .. } = self.nodes.apply(node.name(), Some(labels)) {
             self.labels.release(&old);

@@ -6,6 +6,10 @@ use std::{
     sync::Arc,
 };
 
+/// How many topology keys of the driver on a node count, and how many labels of a node are kept. Each kubelet
+/// writes its own; no driver has more than a few.
+pub(super) const MOST: usize = 64;
+
 /// The topology keys of the driver on a node, in its order. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keys(Arc<[Arc<str>]>);
@@ -60,7 +64,8 @@ impl fmt::Display for Keys {
 impl Labels {
     /// The value of the label `key`, if the node has it.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+        let place = self.0.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
+        self.0.get(place).map(|(_, value)| &**value)
     }
 
     /// The labels, ordered by key.
@@ -68,11 +73,15 @@ impl Labels {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// The labels that `keys` name, with the values of `label`.
+    /// Those of `labels`, which are sorted by key, that `keys` name: the first [`MOST`] of them, and whether
+    /// there are more.
     pub(super) fn named<'a>(
         keys: &BTreeSet<Arc<str>>,
-        label: impl Fn(&str) -> Option<&'a str>,
-    ) -> Self {
-        Self(keys.iter().filter_map(|key| Some((key.clone(), label(key)?.into()))).collect())
+        labels: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> (Self, bool) {
+        let mut named =
+            labels.filter_map(|(key, value)| Some((Arc::clone(keys.get(key)?), value.into())));
+        let kept = Self(named.by_ref().take(MOST).collect());
+        (kept, named.next().is_some())
     }
 }

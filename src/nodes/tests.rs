@@ -276,3 +276,24 @@ proptest! {
         prop_assert!(!fixture.needs_relist());
     }
 }
+
+/// A kubelet may write as much into its CSINode and its Node as the API server takes.
+#[test]
+fn keys_and_labels_of_a_node_are_bounded_and_cost_no_time() {
+    let names: Vec<String> =
+        (0..100_000).map(|number| format!("example.com/key-{number:06}")).collect();
+    let many: Vec<&str> = names.iter().map(String::as_str).collect();
+    let labels: Vec<(&str, &str)> = many[..60_000].iter().map(|key| (*key, "x")).collect();
+    let others: Vec<CsiNode> =
+        (0..20).map(|n| csi_node(&format!("n{n}"), Some(&many[n * 64..(n + 1) * 64]))).collect();
+    let fixture = Fixture::with(others, vec![]);
+    let (large_csi_node, large_node) = (csi_node("large", Some(&many)), node("large", &labels));
+    let start = tokio::time::Instant::now();
+    fixture.csi(InformerEvent::Apply(large_csi_node));
+    fixture.relist(vec![large_node.clone()]);
+    fixture.node(InformerEvent::Apply(large_node));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    let Registration::Driver(kept) = fixture.nodes.registration("large") else { panic!() };
+    assert_eq!(kept, keys(&many[..64]));
+    assert_eq!(fixture.nodes.labels("large").unwrap().iter().count(), 64);
+}

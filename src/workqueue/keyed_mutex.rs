@@ -34,6 +34,14 @@ impl KeyedMutex {
         held
     }
 
+    /// Holds `key` unless another task does.
+    pub fn try_hold(&self, key: &str) -> Option<Held> {
+        let lock = Arc::clone(self.locks.lock().get_or_default(key));
+        let mut held = Held { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
+        held.guard = Some(lock.try_lock_owned().ok()?);
+        Some(held)
+    }
+
     /// The number of keys that are held or waited for.
     #[cfg(test)]
     fn len(&self) -> usize {
@@ -75,6 +83,19 @@ mod tests {
         let second = second.now_or_never().expect("free");
         assert_eq!(mutex.len(), 2);
         drop((second, other));
+        assert!(mutex.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_try_does_not_wait_and_leaves_nothing_behind() {
+        let mutex = KeyedMutex::default();
+        let first = mutex.try_hold("pv").unwrap();
+        assert!(mutex.try_hold("pv").is_none());
+        drop(first);
+        assert!(mutex.is_empty());
+        let first = mutex.hold("pv").await;
+        assert!(mutex.try_hold("pv").is_none());
+        drop(first);
         assert!(mutex.is_empty());
     }
 

@@ -662,6 +662,13 @@ impl Ledger {
         let Some(volume) = inner.volumes.get(uid) else { return };
         let why = match inner.removals.get(&volume.handle) {
             Some(removal) if removal.volume.as_deref() == Some(uid) => None,
+            // It shared the volume, and was due as well.
+            Some(removal)
+                if volume.created.is_some_and(|at| at <= removal.began)
+                    && volume.kept.is_none_or(|at| at >= removal.began) =>
+            {
+                None
+            }
             Some(_) => Some("whose predecessor's volume was deleted"),
             None => old(volume.kept).then_some("which is not Released to be deleted"),
         };

@@ -587,3 +587,62 @@ async fn another_drivers_open_call_is_left_alone() {
     assert!(is_marked(&simulation));
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
+
+/// The record of a driver that is gone, on a claim that was restored into a class of ours.
+fn restored(name: &str, provisioner: &str) -> Value {
+    let mut claim = claim(name);
+    claim["metadata"]["finalizers"] = json!([FINALIZER]);
+    claim["metadata"]["annotations"] = json!({
+        "volume.kubernetes.io/storage-provisioner": provisioner,
+        RECORD: r#"{"driver":"gone.example.com","volume":"pvc-1"}"#,
+    });
+    claim
+}
+
+/// It is served as any other; deleted, it is not held for ever by a provisioner that never comes.
+#[tokio::test(start_paused = true)]
+async fn another_drivers_record_on_a_claim_of_ours_goes_after_the_time_out() {
+    let simulation = Simulation::new(1);
+    let process = simulation.start();
+    let uid = simulation.create(&restored("data", DRIVER));
+    simulation.until("it is served", |s| s.is_saved(&uid)).await;
+    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    sleep(HOUR).await;
+    assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [""; 0]);
+
+    simulation.delete_claim("data");
+    sleep(HOUR / 2).await;
+    assert!(is_marked(&simulation), "its own provisioner may still come");
+    let told = simulation.event_messages("data", "ProvisioningFailed");
+    assert_eq!(told.len(), 1, "{told:?}");
+    let command = "csi-provisioner release-claims --driver gone.example.com --release";
+    assert!(told[0].contains(command), "{told:?}");
+    assert!(process.metrics().contains("\nprovisioner_unfollowed_records_total 1\n"));
+
+    sleep(HOUR).await;
+    assert_eq!(data(&simulation), None);
+    let told = simulation.event_messages("data", "ProvisioningFailed");
+    assert!(told.len() == 2 && told[1].contains(r#"CSI driver "gone.example.com""#), "{told:?}");
+    assert!(told[1].contains("--claim-protection-timeout"), "{told:?}");
+}
+
+/// Its annotation came with it from the other cluster: the volume that it is bound to says whose it is.
+#[tokio::test(start_paused = true)]
+async fn another_drivers_record_on_a_claim_with_our_volume_goes_after_the_time_out() {
+    for (driver, goes) in [(DRIVER, true), ("other.example.com", false)] {
+        let simulation = Simulation::new(1);
+        let mut claim = restored("data", "gone.example.com");
+        claim["spec"]["volumeName"] = json!("restored");
+        let uid = simulation.create(&claim);
+        let mut volume = foreign_volume("restored", &uid, "handle");
+        volume["metadata"]["name"] = json!("restored");
+        volume["metadata"]["annotations"] = json!({});
+        volume["spec"]["csi"]["driver"] = json!(driver);
+        simulation.api.create(&volume).unwrap();
+        simulation.start();
+        simulation.delete_claim("data");
+        sleep(HOUR * 2).await;
+        assert_eq!(data(&simulation).is_none(), goes, "{driver}");
+    }
+}

@@ -83,21 +83,123 @@ mod handles {
 
     /// Both were there at the start: a list shows them as a watch does.
     #[tokio::test(start_paused = true)]
-    async fn whoever_started_first() {
+    async fn those_that_are_all_due_go_together() {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"delete_volume": [{"delay_ms": 3000}]}));
+        for name in ["one", "two", "three"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Released");
+        }
+        simulation.start();
+        let start = Instant::now();
+        simulation.until("all are gone", |s| s.volumes().is_empty()).await;
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// A driver that hands one share to several claims, which are deleted one after the other.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_one_that_is_released_takes_the_others_along() {
+        let simulation = Simulation::new(1);
+        for name in ["one", "two", "three"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Bound");
+        }
+        simulation.start();
+        for name in ["one", "two"] {
+            sleep(Duration::from_secs(600)).await;
+            simulation.phase(name, "Released");
+        }
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!((simulation.calls("DeleteVolume"), simulation.volumes().len()), (0, 3));
+        assert!(simulation.has_cluster_event("two", "VolumeFailedDelete"));
+        simulation.phase("three", "Released");
+        let start = Instant::now();
+        simulation.until("all are gone", |s| s.volumes().is_empty()).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "woken: {:?}", start.elapsed());
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// Each is Released but for one thing, by which this program would not delete it.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_not_due_keeps_the_volume() {
+        type Change = fn(&mut Value);
+        let changes: [(&str, Change); 4] = [
+            ("Bound", |_| ()),
+            ("Available", |_| ()),
+            ("Released", |kept| {
+                kept["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] =
+                    json!("other.example.com");
+            }),
+            ("Released", |kept| {
+                kept["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+                kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
+            }),
+        ];
+        for (phase, change) in changes {
+            let simulation = Simulation::new(1);
+            let mut kept = volume("kept", "shared");
+            change(&mut kept);
+            for volume in [volume("ours", "shared"), kept] {
+                simulation.api.create(&volume).unwrap();
+            }
+            simulation.phase("kept", phase);
+            simulation.start();
+            simulation.phase("ours", "Released");
+            sleep(Duration::from_secs(600)).await;
+            assert_eq!(simulation.calls("DeleteVolume"), 0, "{phase}");
+            assert!(simulation.has_cluster_event("ours", "VolumeFailedDelete"), "{phase}");
+        }
+    }
+
+    /// It is listed as due and kept by an admin right after: a live read of it decides.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_kept_at_the_last_moment_keeps_the_volume() {
         let simulation = Simulation::new(1);
         for name in ["one", "two"] {
             simulation.api.create(&volume(name, "shared")).unwrap();
             simulation.phase(name, "Released");
         }
+        let late = Effect::Delay(Duration::from_secs(1));
+        simulation.faults().add(Rule::on("get", "persistentvolumes", late).times(2));
+        simulation.start();
+        let read = |s: &Simulation| s.api_requests("get", "persistentvolumes") > 0;
+        simulation.until("it is read", read).await;
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        for name in ["one", "two"] {
+            simulation.api.merge("PersistentVolume", "", name, &retain).unwrap();
+        }
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert_eq!(simulation.volumes().len(), 2);
+    }
+
+    /// Nobody takes a volume from a node that still has it under another PersistentVolume's name.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_attached_keeps_the_volume() {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+        for name in ["one", "two"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Released");
+        }
+        let attachment = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "two-n1"},
+            "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": "two"}},
+        });
+        simulation.api.create(&attachment).unwrap();
         simulation.start();
         sleep(Duration::from_secs(600)).await;
         assert_eq!(simulation.calls("DeleteVolume"), 0);
-        for name in ["one", "two"] {
-            assert!(simulation.has_cluster_event(name, "VolumeFailedDelete"));
-        }
-        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
-        simulation.api.merge("PersistentVolume", "", "one", &retain).unwrap();
-        simulation.api.delete("PersistentVolume", "", "one").unwrap();
+        let (_, _, text, _) = events(&simulation, "one").remove(0);
+        assert!(
+            text.contains(
+                r#"PersistentVolume "two", which stands for it, too, is still attached to node n1"#
+            ),
+            "{text}"
+        );
+        simulation.api.delete("VolumeAttachment", "", "two-n1").unwrap();
         simulation.until("both are gone", |s| s.volumes().is_empty()).await;
         assert_eq!(simulation.calls("DeleteVolume"), 1);
     }

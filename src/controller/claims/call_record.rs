@@ -466,6 +466,42 @@ impl<P: Provisioner> CallRecords<P> {
         done
     }
 
+    /// Tells once what holds a deleted claim of ours: the record of another driver.
+    pub fn report_other_driver(&self, uid: &str, claim: &Claim, record: &Record) {
+        if !self.index.report(uid, Topic::OtherDriver) {
+            return;
+        }
+        let driver = record.printable_driver();
+        tracing::warn!(claim = %claim_key(claim), uid, driver, "the record of another driver's open call holds a deleted claim");
+        self.metrics.unfollowed_record();
+        let named = if driver.is_empty() { "OTHER" } else { driver };
+        let why = format!(
+            "the record of an open call of the CSI driver {driver:?} holds the deleted claim until that driver's provisioner ends its call. Where none runs any more, run csi-provisioner release-claims --driver {named} --release, or wait for --claim-protection-timeout"
+        );
+        self.events.blocked(claim, &why);
+    }
+
+    /// Releases a deleted claim of ours with the record of another driver. Returns false if that must be
+    /// tried again. The process whose write removes the record, or may have removed it, reports that.
+    pub async fn release_for_other_driver(
+        &self,
+        uid: &str,
+        claim: &Claim,
+        record: &Record,
+    ) -> bool {
+        let remove = |object: &mut Value| record_status::remove_recorded(object, record);
+        let (reports, done) = self.release(uid, claim, remove).await;
+        if reports && self.index.report(uid, Topic::Release) {
+            let (driver, volume) = (record.printable_driver(), record.printable_volume());
+            let why = format!(
+                "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
+            );
+            tracing::warn!(claim = %claim_key(claim), uid, "{why}");
+            self.events.blocked(claim, &why);
+        }
+        done
+    }
+
     fn suspect_timeout(&self, uid: &str, claim: &Claim, volume: &str) {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"

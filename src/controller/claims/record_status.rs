@@ -27,7 +27,7 @@ pub const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-prot
 pub const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
 
 /// What the finalizer and the record on a claim mean to this process. Those of another driver mean
-/// nothing and are left alone.
+/// nothing: `claims::other_driver` is about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordStatus {
     /// There is a finalizer without a record: nothing is open.
@@ -104,6 +104,18 @@ fn is_of_this_node(record: &Record, identity: &ProvisionerIdentity, is_ours: boo
 pub fn read(claim: &Claim) -> Option<Record> {
     let is_protected = claim.has_finalizer(FINALIZER);
     is_protected.then(|| claim.annotation(RECORD).and_then(Record::decode).unwrap_or_default())
+}
+
+/// Returns the record of another driver that a claim carries beside our finalizer.
+pub fn of_other_driver(identity: &ProvisionerIdentity, claim: &Claim) -> Option<Record> {
+    read(claim).filter(|it| !it.driver.is_empty() && it.driver != identity.driver)
+}
+
+/// Whether the claim is being deleted and may be held for ever by the record of another driver: that
+/// driver's provisioner does not look after a claim that asks for ours, or is bound to a volume of ours.
+pub fn may_be_held_by_other_driver(identity: &ProvisionerIdentity, claim: &Claim) -> bool {
+    let may_be_ours = identity.is_for_driver(claim) || !claim.is_unbound();
+    claim.is_terminating() && may_be_ours && of_other_driver(identity, claim).is_some()
 }
 
 /// Whether two versions of a claim differ only in finalizer and record, apart from the resource
@@ -463,6 +475,29 @@ mod tests {
         forget_topology(&mut object, here(&identity(Some("n"))));
         let left = Record { driver: "d".into(), volume: "v".into(), ..Record::default() };
         assert_eq!(read(&view(&object)), Some(left));
+    }
+
+    #[test]
+    fn another_drivers_record_may_hold_a_deleted_claim_of_ours() {
+        let other = r#"{"driver":"other"}"#;
+        for (record, provisioner, volume, deleted, may) in [
+            (other, "d", None, true, true),
+            (other, "d", Some("pv"), true, true),
+            (other, "other", Some("pv"), true, true),
+            (other, "other", None, true, false),
+            (other, "d", None, false, false),
+            (TEXT, "d", Some("pv"), true, false),
+            ("", "d", Some("pv"), true, false),
+            ("garbled", "d", Some("pv"), true, false),
+        ] {
+            let mut metadata = json!({"finalizers": [FINALIZER], "annotations": {DRIVER: provisioner, RECORD: record}});
+            if deleted {
+                metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            let may_be =
+                may_be_held_by_other_driver(&identity(None), &view(&claim(&metadata, volume)));
+            assert_eq!(may_be, may, "{record} {provisioner} {volume:?} {deleted}");
+        }
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         match self.plan(uid, &mut snapshot) {
             Plan::Drop => {
                 self.provisioner.forget(uid);
-                Action::Done
+                self.look_for_other_driver(uid, &snapshot).await
             }
             Plan::Blocked { why, is_failure } => {
                 if is_failure {

@@ -97,6 +97,11 @@ impl Record {
         dns_name_or_empty(&self.volume)
     }
 
+    /// The driver's name if it is a DNS name, else an empty text.
+    pub fn printable_driver(&self) -> &str {
+        dns_name_or_empty(&self.driver)
+    }
+
     /// The node's name if it is a DNS name, else an empty text.
     pub fn printable_node(&self) -> &str {
         self.node.as_deref().map(dns_name_or_empty).unwrap_or_default()

@@ -53,6 +53,12 @@ impl HandleIndex {
         self.0.remove(HashedVolume::new(key, uid));
     }
 
+    /// Whether the PersistentVolume of this UID, whose volume `key` identifies, is known.
+    pub(crate) fn contains(&self, key: &str, uid: &str) -> bool {
+        let volume = HashedVolume::new(key, uid);
+        self.0.range(volume..=volume).next().is_some()
+    }
+
     /// Whether a PersistentVolume of another UID may have the volume that `key` identifies.
     pub(crate) fn may_share(&self, key: &str, uid: &str) -> bool {
         let own = HashedVolume::new(key, uid);

@@ -268,6 +268,21 @@ impl VolumeIndex {
         }
     }
 
+    /// Records that the deletion of a volume begins that `key` identifies, and that this PersistentVolume
+    /// stands for, too. Does nothing if it is gone already, as the record would never be removed.
+    pub fn begin_shared_deletion(&self, key: &str, volume: &Volume) {
+        let mut inner = self.0.inner.lock();
+        if inner.handles.contains(key, volume.uid()) && inner.deletions.get(volume.uid()).is_none()
+        {
+            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
+        }
+    }
+
+    /// Whether the annotations and the driver of the volume name this provisioner.
+    pub fn is_ours(&self, volume: &Volume) -> bool {
+        self.0.identity.owns_volume(volume)
+    }
+
     /// Records the progress of a deletion that has begun. Does nothing if the PersistentVolume is gone
     /// already, as the record would never be removed.
     pub fn set_deletion(&self, volume: &Volume, deletion: Deletion) {

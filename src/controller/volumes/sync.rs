@@ -3,7 +3,7 @@
 //! It guarantees that a live read right before each DeleteVolume decides (safety rule 10), and that a driver
 //! that has deleted a volume is not called again. [`finalizer`] decides what is due.
 
-use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
@@ -12,6 +12,7 @@ use super::{
     finalizer,
     finalizer::{Due, due},
     index::{Deletion, VolumeIndex, VolumeSnapshot},
+    sharers::HeldHandle,
 };
 use crate::{
     controller::{
@@ -25,7 +26,7 @@ use crate::{
         provisioner::{Congestion, Failure, NotDeleted, Provisioner},
     },
     kube::{
-        ApiError, Client, Name, Scope,
+        ApiError, Client, Name,
         objects::{View as _, Volume},
     },
     metrics::{ControllerMetrics, Panicked},
@@ -37,6 +38,10 @@ use crate::{
 
 /// The delay before a volume that waits for its detachment is checked again without an event.
 const DETACH_RECHECK: Duration = Duration::from_secs(5 * 60);
+
+/// The delay before a volume that another worker deletes for another PersistentVolume is looked at again
+/// without an event.
+const SHARED_RECHECK: Duration = Duration::from_secs(15);
 
 /// The minimum delay for processes that cannot reach a volume, so that one that can acts first.
 const PRECEDENCE_DELAY: Duration = Duration::from_secs(2);
@@ -126,15 +131,19 @@ impl<P: Provisioner> VolumeWorker<P> {
         {
             return Action::Done;
         }
+        let Some(held) = self.hold_handle(&snapshot.volume) else {
+            return Action::RequeueAfter(SHARED_RECHECK);
+        };
         let mut permit = None;
-        if snapshot.deletion.is_pending() {
+        // Whoever held it before may have deleted the volume for this PersistentVolume as well.
+        if self.index.deletion(snapshot.volume.name()).is_pending() {
             permit = attempt.permit(class_of_volume(&snapshot.volume), snapshot.begun);
             if permit.is_none() {
                 return Action::AwaitChange;
             }
         }
         let started = Instant::now();
-        let deleted = self.try_delete(&snapshot, permit).await;
+        let deleted = self.try_delete(&snapshot, permit, &held).await;
         if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
             self.index.clear_attached(&snapshot.volume);
         }
@@ -157,16 +166,22 @@ impl<P: Provisioner> VolumeWorker<P> {
         &self,
         snapshot: &VolumeSnapshot,
         permit: Option<Permit>,
+        held: &HeldHandle,
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
         let mut volume = Arc::clone(&snapshot.volume);
         if let Some(permit) = permit {
             self.index.begin_deletion(&volume);
             let removal = self.provisioner.prepare_delete(&volume).await?;
-            self.check_handle(&volume).await?;
-            // The last thing awaited before the call, so that the read is recent.
-            let Some(live) = self.read_if_due(&volume).await? else { return Ok(None) };
+            let sharers = self.list_sharers(&volume, held).await?;
+            // The last thing awaited before the call, so that the reads are recent.
+            let Some((live, sharers)) = self.read_if_due(&volume, sharers, held).await? else {
+                return Ok(None);
+            };
             volume = live;
+            self.check_sharers(&volume, &sharers, held)?;
+            self.begin_with(&sharers, held);
             self.delete_at_driver(&volume, permit, removal).await?;
+            self.deleted_with(&sharers);
         }
         self.remove(&volume).await?;
         Ok(Some(volume))
@@ -189,22 +204,30 @@ impl<P: Provisioner> VolumeWorker<P> {
         Ok(())
     }
 
-    /// Reads the PersistentVolume live, and returns it if its deletion is due and the read is recent
-    /// (safety rule 10).
+    /// Reads the PersistentVolume and its sharers live, and returns those that are there if the deletion is
+    /// due and the reads are recent (safety rule 10).
     ///
     /// # Errors
-    /// The PersistentVolume could not be read, or not recently enough.
-    async fn read_if_due(&self, volume: &Arc<Volume>) -> Result<Option<Arc<Volume>>, NotDeleted> {
+    /// A PersistentVolume could not be read, or not recently enough, or a sharer is not due.
+    async fn read_if_due(
+        &self,
+        volume: &Arc<Volume>,
+        mut sharers: Vec<Volume>,
+        held: &HeldHandle,
+    ) -> Result<Option<(Arc<Volume>, Vec<Volume>)>, NotDeleted> {
         if mutations::is_on(Mutation::DeleteUnseen) {
-            return Ok(Some(Arc::clone(volume)));
+            return Ok(Some((Arc::clone(volume), sharers)));
         }
         for _ in 0..MAX_READS {
+            let since;
+            (sharers, since) = self.read_sharers(sharers, held).await?;
             let Some((live, at)) = self.read_live_with_time(volume).await? else { return Ok(None) };
             if due(&live) != Due::Delete {
                 return Ok(None);
             }
-            if self.live.is_recent(at) {
-                return Ok(Some(Arc::new(live)));
+            let is_recent = sharers.is_empty() || self.live.is_recent(since);
+            if is_recent && self.live.is_recent(at) {
+                return Ok(Some((Arc::new(live), sharers)));
             }
         }
         Err(NotDeleted::Failed(Failure::new(READ_TOO_OLD)))
@@ -224,48 +247,6 @@ impl<P: Provisioner> VolumeWorker<P> {
             Err(error) if error.is_not_found() => Ok(None),
             found => found.map(|found| Some(found).filter(|(live, _)| live.uid() == volume.uid())),
         }
-    }
-
-    /// Fails if another PersistentVolume has the same volume at the driver (safety rule 10).
-    async fn check_handle(&self, volume: &Volume) -> Result<(), NotDeleted> {
-        let Some(handle) = self.provisioner.handle(volume) else { return Ok(()) };
-        let refuse = |other: &str| {
-            NotDeleted::Failed(Failure::new(format!(
-                "the volume {handle:?} is not deleted: {other} stands for it, too. To keep it, set this PersistentVolume's reclaim policy to Retain and delete it"
-            )))
-        };
-        let key = self.provisioner.key(&handle);
-        let is_same = |other: &str| self.provisioner.key(other) == key;
-        if self.store.holds_as_another(is_same, volume.name()) {
-            return Err(refuse("a PersistentVolume that is being saved"));
-        }
-        if !self.index.may_share_handle(key, volume) {
-            return Ok(());
-        }
-        match self.find_same_handle(volume, is_same).await? {
-            Some(name) => Err(refuse(&format!("PersistentVolume {name:?}"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Lists PersistentVolumes live, and returns the name of another one whose handle satisfies
-    /// `is_same`.
-    async fn find_same_handle(
-        &self,
-        volume: &Volume,
-        is_same: impl Fn(&str) -> bool + Send,
-    ) -> Result<Option<String>, ApiError> {
-        let mut found = None;
-        let check = |other: Volume| {
-            let has_same = self.provisioner.handle(&other).is_some_and(|handle| is_same(&handle));
-            if !has_same || other.uid() == volume.uid() {
-                return ControlFlow::Continue(());
-            }
-            found = Some(other.name().to_owned());
-            ControlFlow::Break(())
-        };
-        self.client.list(&Scope::all(), check).await?;
-        Ok(found)
     }
 
     /// Requeues a volume that is attached; its detachment queues it earlier. Each event about it counts

@@ -10,6 +10,7 @@ use crate::{
     controller::{
         dependencies::index::Dependency,
         model::source::{NamedSource, Source, SourceKind},
+        ownership,
         provisioner::Failure,
     },
     kube::{
@@ -120,10 +121,10 @@ fn check_claim(query: &SourceQuery<'_>, source: &CloneSource) -> Result<(), Unus
     if source.is_terminating() && !is_held_for(claim, source) {
         return Err(Unusable::Deleting(name()));
     }
-    if source.spec.storage_class_name.is_none() {
+    if !ownership::names_class(source, &source.spec) {
         return Err(Unusable::SourceWithoutClass(name()));
     }
-    if claim.spec.storage_class_name.is_none() {
+    if !ownership::names_class(&**claim, &claim.spec) {
         return Err(Unusable::ClaimWithoutClass(claim.name().to_owned()));
     }
     let (requested, least) = (bytes(query.size), bytes(&size(source)?));

@@ -63,10 +63,14 @@ pub(super) fn show_all(terms: &[Segments]) -> String {
     format!("[{}]", terms.join(" "))
 }
 
+/// How many labels a message shows. A kubelet may give its Node tens of thousands.
+const MOST_SHOWN: usize = 128;
+
 /// Prints labels for messages: `map[key:value key:value]`.
 pub(super) fn show_labels(labels: &Segments) -> String {
-    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}:{value}")).collect();
-    format!("map[{}]", labels.join(" "))
+    let more = (labels.len() > MOST_SHOWN).then(|| "...".to_owned());
+    let shown = labels.iter().take(MOST_SHOWN).map(|(key, value)| format!("{key}:{value}"));
+    format!("map[{}]", shown.chain(more).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -139,5 +143,8 @@ mod tests {
     fn labels_and_keys_print_as_in_go() {
         assert_eq!(show_labels(&term(&[])), "map[]");
         assert_eq!(show_labels(&term(&[("b", ""), ("a", "x")])), "map[a:x b:]");
+        let many = (0..60_000).map(|number| (number.to_string(), String::new())).collect();
+        let shown = show_labels(&many);
+        assert!(shown.len() < 2000 && shown.ends_with(" ...]"), "{shown}");
     }
 }

@@ -53,7 +53,15 @@ fn step(
     now: Duration,
 ) -> Step {
     let wall = jiff::Timestamp::from_second(1).unwrap();
-    decide(&Observation { settings, lease, written, leads_at, wall }, now)
+    decide(&Observation { settings, lease, exists: true, written, leads_at, wall }, now)
+}
+
+/// The step of a candidate once the Lease is deleted.
+fn after_deletion(settings: &ElectionSettings, lease: &ObservedLease, now: Duration) -> Step {
+    let wall = jiff::Timestamp::from_second(1).unwrap();
+    let observed =
+        Observation { settings, lease, exists: false, written: &[], leads_at: None, wall };
+    decide(&observed, now)
 }
 
 fn candidate(lease: &ObservedLease, now: Duration) -> Step {
@@ -82,13 +90,39 @@ fn a_lease_of_another_is_taken_once_its_record_is_unchanged_for_its_own_duration
         (15, Duration::new(114, 999_999_999), Step::Wait(at(115))),
         (15, at(115), Step::TakeOver(own(NOW, 8))),
         (15, at(9999), Step::TakeOver(own(NOW, 8))),
-        (3600, at(115), Step::Wait(at(3700))),
+        (137, at(115), Step::Wait(at(237))),
         (0, at(100), Step::TakeOver(own(NOW, 8))),
         (-5, at(100), Step::TakeOver(own(NOW, 8))),
-        (i64::MAX, at(9999), Step::Wait(Duration::from_secs(i64::MAX as u64 + 100))),
+        // No settings are as long as that: it counts up to three minutes.
+        (i64::from(i32::MAX), at(279), Step::Wait(at(280))),
+        (i64::MAX, at(280), Step::TakeOver(own(NOW, 8))),
     ] {
         let record = Record { seconds, ..record("other", 7) };
         assert_eq!(candidate(&held(record), now), expected, "{seconds} at {now:?}");
+    }
+}
+
+#[test]
+fn a_long_duration_counts_as_far_as_ours_is_long() {
+    let ours = |seconds| ElectionSettings { lease_duration: at(seconds), ..settings(None) };
+    for (theirs, ours_is, until) in [(600, 300, 400), (600, 900, 700), (i64::MAX, 900, 1000)] {
+        let lease = held(Record { seconds: theirs, ..record("other", 7) });
+        let step = step(&ours(ours_is), &lease, &[], None, at(101));
+        assert_eq!(step, Step::Wait(at(until)), "{theirs} {ours_is}");
+    }
+}
+
+/// Who leads by other settings has made it anew by then.
+#[test]
+fn after_a_deletion_a_duration_counts_as_far_as_ours() {
+    for (seconds, now, expected) in [
+        (15, at(114), Step::Wait(at(115))),
+        (10, at(110), Step::TakeOver(own(NOW, 8))),
+        (137, at(114), Step::Wait(at(115))),
+        (i64::MAX, at(115), Step::TakeOver(own(NOW, 8))),
+    ] {
+        let lease = held(Record { seconds, ..record("other", 7) });
+        assert_eq!(after_deletion(&settings(None), &lease, now), expected, "{seconds} {now:?}");
     }
 }
 
@@ -103,8 +137,18 @@ fn times_in_the_record_are_ignored() {
 
 #[test]
 fn transitions_do_not_overflow() {
-    let record = Record { seconds: 0, ..record("other", i64::MAX) };
-    assert_eq!(candidate(&held(record), at(100)), Step::TakeOver(own(NOW, i64::MAX)));
+    for (before, after) in
+        [(i32::MAX.into(), 0), (i64::MAX, 0), (-1, 0), (i64::from(i32::MAX) - 1, i32::MAX.into())]
+    {
+        for holder in ["other", ""] {
+            let record = Record { seconds: 0, ..record(holder, before) };
+            assert_eq!(
+                candidate(&held(record), at(100)),
+                Step::TakeOver(own(NOW, after)),
+                "{before}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -252,7 +296,8 @@ mod properties {
             if !record.holder.is_empty() {
                 prop_assert_ne!(&record.holder, case.me());
                 prop_assert_eq!(case.leads_at, None);
-                let stands_until = since.saturating_add(at(u64::try_from(record.seconds).unwrap_or(0)));
+                let counted = u64::try_from(record.seconds).unwrap_or(0).min(180);
+                let stands_until = since.saturating_add(at(counted));
                 prop_assert!(stands_until <= case.now);
             }
         }
@@ -275,7 +320,11 @@ mod properties {
             let before = case.held().map_or(-1, |(record, _)| record.transitions);
             let (record, transitions) = match case.step() {
                 Step::Create(record) => (record, 0),
-                Step::TakeOver(record) => (record, before.saturating_add(1)),
+                Step::TakeOver(record) => {
+                    prop_assert!((0..=i64::from(i32::MAX)).contains(&record.transitions));
+                    let follows = before >= 0 && before < i64::from(i32::MAX);
+                    (record, if follows { before + 1 } else { 0 })
+                }
                 Step::Renew(record) => (record, before),
                 Step::Wait(_) | Step::StopLeading(_) => return Ok(()),
             };

@@ -551,3 +551,29 @@ async fn a_stuck_election_is_unhealthy_only_while_it_leads() {
     assert_eq!(election.await, Ended::Lost(Loss::Deadline));
     assert!(health.check().is_ok());
 }
+
+/// Somebody wrote numbers that no candidate can wait for or count on from, and then deletes the Lease.
+#[tokio::test(start_paused = true)]
+async fn a_lease_with_huge_numbers_is_taken_at_once_when_it_is_deleted_and_once_it_is_silent() {
+    for is_deleted in [true, false] {
+        let store = store();
+        let one = start(&store, settings("one", None));
+        one.until_it_leads().await;
+        store.lock().edit(|lease| {
+            lease["spec"]["holderIdentity"] = json!("nobody");
+            lease["spec"]["leaseDurationSeconds"] = json!(i32::MAX);
+            lease["spec"]["leaseTransitions"] = json!(i32::MAX);
+        });
+        one.until_it_stops().await;
+        let two = start(&store, settings("two", None));
+        secs(60).await;
+        assert!(!two.leads());
+        if is_deleted {
+            store.lock().delete();
+        }
+        let waited = two.until_it_leads().await;
+        let most = if is_deleted { 2 } else { 125 };
+        assert!(waited < Duration::from_secs(most), "{is_deleted}: {waited:?}");
+        assert_eq!(store.lock().transitions(), Some(0));
+    }
+}

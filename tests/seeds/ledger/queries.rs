@@ -218,14 +218,12 @@ impl Inner {
         let mut why = Vec::new();
         let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
         let owner = self.owner(handle);
-        // The one that is deleted was read; others of its handle are known only by a watch.
+        // The one that is deleted was read; others of its handle are known only by a watch. All that are
+        // known must be due.
         let read = owner.as_ref().and_then(|uid| self.volumes.get(uid)).map(|it| &it.name);
         let is_reported = |volume: &&&VolumeTruth| read == Some(&volume.name) || known(volume);
         for volume in standing.iter().filter(is_reported).filter(|volume| old(volume.kept)) {
             why.push(format!("{} is not Released with the policy Delete", volume.name));
-        }
-        if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
-            why.push("several PersistentVolumes have it".to_owned());
         }
         let sole = self.sole_claim(image_of(handle)).is_some();
         // Of claims whose names are cut to the same text, one's volume can be made when another's has

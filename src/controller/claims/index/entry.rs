@@ -152,6 +152,7 @@ impl Entry {
                 self.repeats.get_or_insert_default().unknown_outcomes.insert(kind)
             }
             Topic::VoidRecord => self.report_void_record(),
+            Topic::OtherDriver => !std::mem::replace(&mut self.reports.other_driver, true),
             Topic::Release => !std::mem::replace(&mut self.reports.release, true),
             Topic::Superseded => self.known.superseded.take().is_some(),
         }

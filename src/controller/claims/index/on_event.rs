@@ -269,6 +269,7 @@ fn interest(
         // The process of that node follows the call while the claim is not being deleted.
         Some(RecordStatus::Elsewhere(_)) if !claim.is_terminating() => Interest::None,
         Some(_) => Interest::Protected,
+        None if record_status::may_be_held_by_other_driver(identity, claim) => Interest::Protected,
         None => Interest::None,
     }
 }

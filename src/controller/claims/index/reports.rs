@@ -19,6 +19,8 @@ pub enum Topic<'a> {
     UnknownOutcome(&'static str),
     /// The record on the claim is void. Reported once.
     VoidRecord,
+    /// The record of another driver holds the deleted claim. Reported once.
+    OtherDriver,
     /// The claim was released, or may have been, while its call was open. Reported once.
     Release,
     /// Another volume has closed a call of unknown outcome. Reported once for each call.
@@ -39,6 +41,8 @@ pub(super) struct Reports {
     obstacle: Option<Box<Obstacle>>,
     /// Whether the void record was reported.
     pub(super) void_record: bool,
+    /// Whether it was reported that the record of another driver holds the claim.
+    pub(super) other_driver: bool,
     /// Whether the release was reported.
     pub(super) release: bool,
 }

@@ -62,6 +62,26 @@ async fn a_good_claim_is_cloned_by_its_volumes_handle() {
     assert_eq!(found, expected);
 }
 
+/// Provisioning reads the old annotation first, so a clone does as well.
+#[tokio::test]
+async fn a_class_that_only_the_old_annotation_names_is_a_class() {
+    let by_annotation = json!({
+        "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "fast"}},
+        "spec": {"storageClassName": null},
+    });
+    assert!(found(&by_annotation, &json!({}), &json!({})).await.is_ok(), "the source's");
+
+    let mut request = request(
+        &changed(spec(), &json!({"storageClassName": null})),
+        &json!({"provisioner": DRIVER}),
+    );
+    let claim = Arc::make_mut(&mut request.claim);
+    claim.metadata.annotations =
+        serde_json::from_value(json!({"volume.beta.kubernetes.io/storage-class": "fast"})).unwrap();
+    let found = find_for(&cluster(objects(source(), volume())), &gated(), &request).await;
+    assert!(found.is_ok(), "the claim's: {found:?}");
+}
+
 #[tokio::test]
 async fn errors_have_external_provisioners_texts_and_order() {
     let nothing = || json!({});

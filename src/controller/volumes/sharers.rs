@@ -1,0 +1,182 @@
+//! The part of the volume worker that looks at other PersistentVolumes of the same volume at the driver
+//! (safety rule 10).
+//!
+//! A volume is deleted only when each PersistentVolume that stands for it is due for deletion by this
+//! process, by a live read. Then one DeleteVolume serves all of them.
+
+use std::ops::ControlFlow;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::time::Duration;
+
+use super::{
+    finalizer::{Due, due},
+    index::Deletion,
+    sync::VolumeWorker,
+};
+use crate::{
+    controller::provisioner::{Failure, NotDeleted, Provisioner},
+    kube::{
+        Scope,
+        objects::{View as _, Volume},
+    },
+    workqueue::Held,
+};
+
+/// How many sharers are read at once.
+const READS_AT_ONCE: usize = 16;
+
+/// The volume at the driver that a PersistentVolume stands for, while no other worker deletes it.
+pub(super) struct HeldHandle {
+    handle: Option<String>,
+    _held: Option<Held>,
+}
+
+impl<P: Provisioner> VolumeWorker<P> {
+    /// Holds the volume at the driver. `None` if another worker deletes it now for another
+    /// PersistentVolume.
+    pub(super) fn hold_handle(&self, volume: &Volume) -> Option<HeldHandle> {
+        // Without one, preparing the deletion fails with the reason.
+        let Some(handle) = self.provisioner.handle(volume) else {
+            return Some(HeldHandle { handle: None, _held: None });
+        };
+        // No PersistentVolume has a name with a space.
+        let held =
+            self.volume_keys.try_hold(&format!("handle {}", self.provisioner.key(&handle)))?;
+        Some(HeldHandle { handle: Some(handle.into_owned()), _held: Some(held) })
+    }
+
+    /// Lists the other PersistentVolumes of the volume.
+    ///
+    /// # Errors
+    /// One of them is not due for deletion, or is being saved.
+    pub(super) async fn list_sharers(
+        &self,
+        volume: &Volume,
+        held: &HeldHandle,
+    ) -> Result<Vec<Volume>, NotDeleted> {
+        let Some(handle) = &held.handle else { return Ok(Vec::new()) };
+        self.check_unsaved(volume, held)?;
+        let key = self.provisioner.key(handle);
+        if !self.index.may_share_handle(key, volume) {
+            return Ok(Vec::new());
+        }
+        let mut sharers = Vec::new();
+        let mut blocking = None;
+        let collect = |other: Volume| {
+            let of_other = self.provisioner.handle(&other);
+            let has_same = of_other.is_some_and(|handle| self.provisioner.key(&handle) == key);
+            if !has_same || other.uid() == volume.uid() {
+                return ControlFlow::Continue(());
+            }
+            if self.is_due(&other) {
+                sharers.push(other);
+                return ControlFlow::Continue(());
+            }
+            blocking = Some(other.name().to_owned());
+            ControlFlow::Break(())
+        };
+        self.client.list(&Scope::all(), collect).await?;
+        match blocking {
+            Some(name) => Err(stands_for_it_too(handle, &format!("PersistentVolume {name:?}"))),
+            None => Ok(sharers),
+        }
+    }
+
+    /// Whether this process deletes the volume because of this PersistentVolume as well.
+    fn is_due(&self, volume: &Volume) -> bool {
+        let is_ours = self.index.is_ours(volume) && self.provisioner.should_delete(volume);
+        is_ours && due(volume) == Due::Delete
+    }
+
+    /// Reads the sharers live, and returns those that are still there, and when the first of the requests
+    /// was sent.
+    ///
+    /// # Errors
+    /// One of them is not due for deletion any more, or could not be read.
+    pub(super) async fn read_sharers(
+        &self,
+        sharers: Vec<Volume>,
+        held: &HeldHandle,
+    ) -> Result<(Vec<Volume>, Duration), NotDeleted> {
+        let began = self.live.now();
+        let reads = stream::iter(sharers).map(|sharer| async move {
+            let live = self.read_live(&sharer).await.map_err(NotDeleted::from)?;
+            match live {
+                Some(live) if !self.is_due(&live) => Err(held.refused_for(&live)),
+                live => Ok(live),
+            }
+        });
+        let live: Vec<Option<Volume>> = reads.buffered(READS_AT_ONCE).try_collect().await?;
+        Ok((live.into_iter().flatten().collect(), began))
+    }
+
+    /// The last look at the other PersistentVolumes of the volume, by what this process knows, without a
+    /// wait before the call.
+    ///
+    /// # Errors
+    /// One of them is attached, or is being saved.
+    pub(super) fn check_sharers(
+        &self,
+        volume: &Volume,
+        sharers: &[Volume],
+        held: &HeldHandle,
+    ) -> Result<(), NotDeleted> {
+        self.check_unsaved(volume, held)?;
+        for sharer in sharers {
+            self.provisioner.check_detached(sharer).map_err(|why| match why {
+                NotDeleted::Attached { node } => held.refused_for_attached(sharer, &node),
+                failed @ NotDeleted::Failed(_) => failed,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Fails if a PersistentVolume of another name is being saved for the volume.
+    fn check_unsaved(&self, volume: &Volume, held: &HeldHandle) -> Result<(), NotDeleted> {
+        let Some(handle) = &held.handle else { return Ok(()) };
+        let key = self.provisioner.key(handle);
+        let is_same = |other: &str| self.provisioner.key(other) == key;
+        if self.store.holds_as_another(is_same, volume.name()) {
+            return Err(stands_for_it_too(handle, "a PersistentVolume that is being saved"));
+        }
+        Ok(())
+    }
+
+    /// Records that the deletion of the sharers begins with that of the volume.
+    pub(super) fn begin_with(&self, sharers: &[Volume], held: &HeldHandle) {
+        let Some(handle) = &held.handle else { return };
+        for sharer in sharers {
+            self.index.begin_shared_deletion(self.provisioner.key(handle), sharer);
+        }
+    }
+
+    /// Records that the driver has deleted the volume of the sharers. The end of the PersistentVolume that
+    /// was deleted wakes them.
+    pub(super) fn deleted_with(&self, sharers: &[Volume]) {
+        for sharer in sharers {
+            self.index.set_deletion(sharer, Deletion::DeletedAtDriver);
+        }
+    }
+}
+
+impl HeldHandle {
+    fn refused_for(&self, sharer: &Volume) -> NotDeleted {
+        let handle = self.handle.as_deref().unwrap_or_default();
+        stands_for_it_too(handle, &format!("PersistentVolume {:?}", sharer.name()))
+    }
+
+    fn refused_for_attached(&self, sharer: &Volume, node: &str) -> NotDeleted {
+        let handle = self.handle.as_deref().unwrap_or_default();
+        let sharer = sharer.name();
+        NotDeleted::Failed(Failure::new(format!(
+            "the volume {handle:?} is not deleted: PersistentVolume {sharer:?}, which stands for it, too, is still attached to node {node}"
+        )))
+    }
+}
+
+fn stands_for_it_too(handle: &str, other: &str) -> NotDeleted {
+    NotDeleted::Failed(Failure::new(format!(
+        "the volume {handle:?} is not deleted: {other} stands for it, too. To keep it, set this PersistentVolume's reclaim policy to Retain and delete it"
+    )))
+}
