@@ -9,7 +9,7 @@ use crate::{
         },
         model::unusable_volume::UnusableVolume,
         ownership::{ProvisionerIdentity, SELECTED_NODE},
-        provisioner::{Congestion, Failure},
+        provisioner::Failure,
     },
     kube::Edit,
 };
@@ -266,7 +266,6 @@ fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
         (Outcome::Infeasible(failure()), true),
         (Outcome::Background(failure()), true),
         (Outcome::Unsent(failure()), true),
-        (Outcome::Background(failure().with_congestion(Congestion::Locked)), true),
         (Outcome::Reschedule(failure()), false),
         (Outcome::Unusable(Box::new(unusable)), false),
         (Outcome::Provisioned(Box::default()), false),
