@@ -7,10 +7,11 @@
 //! another driver answers. What to request, and what follows from a response, is decided elsewhere.
 //!
 //! The layers of a call: [`Driver`] (which call) → `calls` (log, metrics) → tonic's generated client
-//! (encodes the messages) → `wire` (gate, deadline, the status that the driver itself sent) → `link`
-//! (one HTTP/2 connection) → [`Connector`] (the socket).
+//! (encodes the messages) → `wire` (gate, deadline, the status that the driver itself sent;
+//! `answer`: memory) → `link` (one HTTP/2 connection) → [`Connector`] (the socket).
 
 mod address;
+mod answer;
 mod calls;
 mod connector;
 mod driver;

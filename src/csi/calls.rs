@@ -18,6 +18,7 @@ use tonic::{Code, Request, Response, Status};
 use tower::{Layer, Service, ServiceExt as _, service_fn};
 
 use super::{
+    answer::AnswerMemory,
     link::Link,
     status::{CallError, code_name},
     wire::Wire,
@@ -37,6 +38,8 @@ pub(super) struct Calls {
     pub(super) driver: Arc<str>,
     /// Which drivers' calls are counted with the label `migrated`.
     pub(super) migrates: Migrates,
+    /// What answers may take.
+    pub(super) memory: AnswerMemory,
 }
 
 /// Whether the driver of this name took over from an in-tree plugin.
@@ -85,8 +88,7 @@ impl Calls {
     {
         // A call that is not begun is neither logged nor counted.
         self.gate.check().map_err(CallError::gate_shut)?;
-        let wire = Wire { link, timeout: self.timeout, gate: Some(self.gate.clone()) };
-        self.send(method, wire, request, send).await
+        self.send(method, self.wire(link, Some(self.gate.clone())), request, send).await
     }
 
     /// Makes a call over `link`.
@@ -102,8 +104,7 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
     {
-        let wire = Wire { link: Ok(link.clone()), timeout: self.timeout, gate: None };
-        self.send(method, wire, request, send).await
+        self.send(method, self.wire(Ok(link.clone()), None), request, send).await
     }
 
     async fn send<Q, A, F>(
@@ -123,6 +124,10 @@ impl Calls {
         request.set_timeout(self.timeout);
         let client = service_fn(|request| send(wire.clone(), request));
         self.observe(method).layer(client).oneshot(request).await
+    }
+
+    fn wire(&self, link: Result<Link, CallError>, gate: Option<Gate>) -> Wire {
+        Wire { link, timeout: self.timeout, gate, memory: self.memory.clone() }
     }
 
     fn observe(&self, method: &'static str) -> Observe {

@@ -8,6 +8,7 @@ use tonic::Code;
 
 use super::{
     Address, Connector,
+    answer::AnswerMemory,
     calls::{Calls, Migrates},
     identity::{self, Capabilities, NodeInfo, controller},
     link::{Dialer, Link, LogThrottle},
@@ -151,6 +152,7 @@ impl Driver {
             metrics: metrics.csi.clone(),
             driver: UNKNOWN_DRIVER.into(),
             migrates,
+            memory: AnswerMemory::default(),
         };
         let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
             .await

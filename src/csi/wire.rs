@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use tonic::{Code, body::Body};
 
 use super::{
+    answer::{self, AnswerMemory, Taken},
     link::{Link, MAX_HEADERS},
     status::CallError,
 };
@@ -46,6 +47,8 @@ pub(super) struct Wire {
     pub(super) timeout: Duration,
     /// Checked right before a call is sent; calls are cut when it closes.
     pub(super) gate: Option<Gate>,
+    /// What answers may take.
+    pub(super) memory: AnswerMemory,
 }
 
 impl tower::Service<Request<Body>> for Wire {
@@ -59,9 +62,9 @@ impl tower::Service<Request<Body>> for Wire {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { link, timeout: within, gate } = self.clone();
+        let Self { link, timeout: within, gate, memory } = self.clone();
         async move {
-            let exchange = timeout(within, exchange(link?, request));
+            let exchange = timeout(within, exchange(link?, memory, request));
             let ended = match gate {
                 Some(gate) => gate.through(exchange).await.map_err(CallError::gate_shut)?,
                 None => exchange.await,
@@ -73,9 +76,14 @@ impl tower::Service<Request<Body>> for Wire {
 }
 
 /// Sends the request, and reads the whole answer.
-async fn exchange(mut link: Link, request: Request<Body>) -> Result<Response<Answer>, CallError> {
+async fn exchange(
+    mut link: Link,
+    memory: AnswerMemory,
+    request: Request<Body>,
+) -> Result<Response<Answer>, CallError> {
+    let method = request.uri().path().to_owned();
     match link.sender.try_send_request(request).await {
-        Ok(answer) => read(answer).await,
+        Ok(answer) => read(&method, &memory, answer).await,
         Err(mut refused) => {
             // hyper returns the request if it has not begun to write it.
             let is_unsent = refused.take_message().is_some();
@@ -85,23 +93,36 @@ async fn exchange(mut link: Link, request: Request<Body>) -> Result<Response<Ans
     }
 }
 
-async fn read(answer: Response<Incoming>) -> Result<Response<Answer>, CallError> {
+async fn read(
+    method: &str,
+    memory: &AnswerMemory,
+    answer: Response<Incoming>,
+) -> Result<Response<Answer>, CallError> {
     let (mut head, body) = answer.into_parts();
     let has_status = check_status(&mut head.headers)?;
     // tonic makes a status of an HTTP status other than 200.
     let needs_status = head.status == StatusCode::OK && !has_status;
-    let (message, trailers) = read_body(body).await?;
+    let mut taken = None;
+    let (message, trailers) = read_body(body, memory, &mut taken).await?;
     if needs_status && trailers.is_none() {
         // hyper reports a stream that was reset with NO_ERROR as one that ended.
         let text = "server closed the stream without sending trailers";
         return Err(CallError::local(Code::Unavailable, text));
     }
+    answer::check(method, message.get(PREFIX..).unwrap_or_default())?;
+    // Given back when tonic has decoded the message, and drops the response.
+    head.extensions.insert(taken);
     let trailers = ready(trailers.map(Ok));
     Ok(Response::from_parts(head, Full::new(message).with_trailers(trailers)))
 }
 
-/// Reads the first message with its prefix, and the trailers, if they have a status.
-async fn read_body(mut body: Incoming) -> Result<(Bytes, Option<HeaderMap>), CallError> {
+/// Reads the first message with its prefix, once its memory is taken, and the trailers, if they have a
+/// status.
+async fn read_body(
+    mut body: Incoming,
+    memory: &AnswerMemory,
+    taken: &mut Option<Taken>,
+) -> Result<(Bytes, Option<HeaderMap>), CallError> {
     let mut message = BytesMut::new();
     let mut whole = PREFIX;
     while let Some(frame) = body.frame().await {
@@ -109,8 +130,12 @@ async fn read_body(mut body: Incoming) -> Result<(Bytes, Option<HeaderMap>), Cal
             Ok(mut data) => {
                 if message.len() < PREFIX {
                     take(&mut message, &mut data, PREFIX);
-                    whole = PREFIX + length(&message)?;
-                    message.reserve(whole - message.len());
+                    let length = length(&message)?;
+                    whole = PREFIX + length;
+                    if message.len() == PREFIX {
+                        *taken = memory.take(length).await;
+                        message.reserve(length);
+                    }
                 }
                 take(&mut message, &mut data, whole);
             }

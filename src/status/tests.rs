@@ -88,7 +88,6 @@ fn texts_are_escaped_and_nothing_is_loaded() {
     status.leader.lease = odd.to_owned();
     status.not_ready = Some(odd.to_owned());
     status.missing_rights = vec![odd.to_owned()];
-    status.work.calls[0].classes[0].class = odd.into();
     let page = status.to_html();
     assert!(!page.contains("<script") && !page.contains("onload='"), "{page}");
     assert!(!page.chars().any(|c| c != '\n' && crate::plain_text::is_odd(c)), "{page}");

@@ -38,15 +38,25 @@ use crate::{
 /// The waits before an open call is repeated.
 const POLLS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
 
+/// The longest of them after calls that the driver did not answer in time: calls that wait in an overloaded
+/// driver keep it from finishing others.
+const LONGEST_AFTER_TIME_OUT: Duration = Duration::from_secs(60);
+
 /// What a claim waits for while the record is refused, each time perhaps with another error.
 const RECORD: &str = "the record of its call";
 
 /// How long to wait before the call is repeated for the `polls`th time in a row: grows from half a
-/// second to fifteen, with jitter, and never exceeds the longest retry interval.
-fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
-    let delay = POLLS.delay(polls.saturating_sub(1));
+/// second to fifteen, after time-outs to sixty, with jitter, and never exceeds the longest retry interval.
+fn poll_delay(polls: u32, timed_out: bool, unit: f64, retry_max: Duration) -> Duration {
+    let polling = if timed_out { Backoff { max: LONGEST_AFTER_TIME_OUT, ..POLLS } } else { POLLS };
+    let delay = polling.delay(polls.saturating_sub(1));
     // Jitter only shortens, so that a volume which is ready does not wait longer than this.
     delay.mul_f64(0.75 + unit / 4.0).min(retry_max)
+}
+
+/// Whether the driver did not answer in time.
+fn is_time_out(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Background(failure) if failure.kind() == "DeadlineExceeded")
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
@@ -259,7 +269,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.call_records.suspect_closed_by_errors(uid, &request);
                 Action::Done
             }
-            later => self.action_after(later, polls),
+            later => self.action_after(later, polls, is_time_out(&outcome)),
         }
     }
 
@@ -306,7 +316,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 }
                 _ => Action::Retry,
             },
-            later => self.action_after(later, polls),
+            later => self.action_after(later, polls, false),
         }
     }
 
@@ -332,12 +342,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// When to work on the claim again, given what to do next.
-    fn action_after(&self, next: Next, polls: u32) -> Action {
+    /// When to work on the claim again, given what to do next, and whether the driver did not answer in
+    /// time.
+    fn action_after(&self, next: Next, polls: u32, timed_out: bool) -> Action {
         match next {
             Next::Retry => Action::Retry,
             Next::Poll => {
-                Action::RequeueAfter(poll_delay(polls, self.random.unit(), self.retry_max))
+                let unit = self.random.unit();
+                Action::RequeueAfter(poll_delay(polls, timed_out, unit, self.retry_max))
             }
             Next::Rest => Action::RequeueAfter(self.retry_max),
             Next::Drop | Next::Save | Next::Discard | Next::GiveNodeBack | Next::ClosedByErrors => {
