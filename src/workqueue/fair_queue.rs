@@ -267,9 +267,10 @@ mod tests {
                 assert!(repeats <= workers.div_ceil(2), "seed {seed}");
                 assert_eq!(queue.ready() + running.len(), pushed, "seed {seed}");
             }
-            while let Some(ended) = running.pop() {
-                queue.end(ended);
+            loop {
                 running.extend(queue.pop());
+                let Some(ended) = running.pop() else { break };
+                queue.end(ended);
             }
             assert_eq!(queue.ready(), 0, "seed {seed}");
         }

@@ -249,7 +249,7 @@ async fn an_overloaded_driver_does_what_it_does_with_a_plain_loop() {
         (Beyond::Wait, ms(500), 10, 2000),
         (Beyond::Wait, ms(500), 3, 2000),
         (Beyond::Wait, secs(5), 10, 200),
-        (Beyond::Refuse, ms(500), 10, 2000),
+        (Beyond::Refuse, ms(500), 10, 200),
     ] {
         let flag = format!("--timeout={deadline}s");
         let took = time_to_make(Busy::new(4, takes, beyond), &[&flag], count).await;
