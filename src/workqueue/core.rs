@@ -105,7 +105,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
             return Next::Shut;
         }
         let Some(key) = self.ready.pop() else { return Next::Wait(self.retried.earliest()) };
-        let (added, flow) = self.dirty.remove(&key).unwrap_or((now, Flow::default()));
+        let (added, flow) = self.dirty.remove(&key).unwrap_or_else(|| (now, Flow::default()));
         self.processing.insert(key.clone(), (now, flow));
         Next::Key(key, now.saturating_sub(added))
     }

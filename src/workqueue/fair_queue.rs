@@ -30,11 +30,23 @@ pub(super) struct FairQueue<K> {
     workers: usize,
     /// The flows with keys that are ready or in progress.
     flows: BTreeMap<u64, State<K>>,
-    /// The lines with ready keys: by their flow's keys in progress, its last turn, and its identifier.
-    order: BTreeSet<(Line, usize, u64, u64)>,
+    /// The lines with ready keys, the next first.
+    order: BTreeSet<Place>,
     ready: usize,
     repeats_in_progress: usize,
     turns: u64,
+}
+
+/// The place of a flow's line in the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    line: Line,
+    in_progress: usize,
+    /// When the flow was last served, counted in turns.
+    served: u64,
+    /// When the flow came.
+    came: u64,
+    id: u64,
 }
 
 /// The keys of one flow.
@@ -43,8 +55,8 @@ struct State<K> {
     first: VecDeque<K>,
     repeats: VecDeque<K>,
     in_progress: usize,
-    /// When it was last served, counted in turns.
-    turn: u64,
+    served: u64,
+    came: u64,
 }
 
 impl<K> FairQueue<K> {
@@ -80,7 +92,7 @@ impl<K> FairQueue<K> {
         let turn = self.turns;
         self.change(id, |state| {
             state.in_progress += 1;
-            state.turn = turn;
+            state.served = turn;
             state.line(line).pop_front()
         })
     }
@@ -109,14 +121,15 @@ impl<K> FairQueue<K> {
         let most =
             if self.flows.len() > 1 { self.workers - self.workers / 4 } else { self.workers };
         let may_repeat = self.repeats_in_progress < most_repeats;
-        let lines = self.order.iter().take_while(|(line, ..)| may_repeat || *line == Line::First);
-        let mut free = lines.filter(|(_, in_progress, ..)| *in_progress < most);
-        free.next().map(|(line, _, _, id)| (*line, *id))
+        let lines = self.order.iter().take_while(|place| may_repeat || place.line == Line::First);
+        let mut free = lines.filter(|place| place.in_progress < most);
+        free.next().map(|place| (place.line, place.id))
     }
 
     /// Changes a flow's state, and keeps the order.
     fn change<T>(&mut self, id: u64, change: impl FnOnce(&mut State<K>) -> T) -> T {
-        let state = self.flows.entry(id).or_default();
+        self.turns += 1;
+        let state = self.flows.entry(id).or_insert_with(|| State::new(self.turns));
         for place in state.places(id) {
             self.order.remove(&place);
         }
@@ -136,6 +149,11 @@ impl Line {
 }
 
 impl<K> State<K> {
+    fn new(came: u64) -> Self {
+        let (first, repeats) = (VecDeque::new(), VecDeque::new());
+        Self { first, repeats, in_progress: 0, served: 0, came }
+    }
+
     fn line(&mut self, line: Line) -> &mut VecDeque<K> {
         match line {
             Line::First => &mut self.first,
@@ -143,18 +161,18 @@ impl<K> State<K> {
         }
     }
 
-    /// The places in the order of its lines that have keys.
-    fn places(&self, id: u64) -> impl Iterator<Item = (Line, usize, u64, u64)> + use<K> {
-        let (in_progress, turn) = (self.in_progress, self.turn);
+    /// The places of its lines that have keys.
+    fn places(&self, id: u64) -> impl Iterator<Item = Place> + use<K> {
+        let Self { in_progress, served, came, .. } = *self;
         let first = (!self.first.is_empty()).then_some(Line::First);
         let repeats = (!self.repeats.is_empty()).then_some(Line::Repeat);
-        [first, repeats].into_iter().flatten().map(move |line| (line, in_progress, turn, id))
-    }
-}
-
-impl<K> Default for State<K> {
-    fn default() -> Self {
-        Self { first: VecDeque::new(), repeats: VecDeque::new(), in_progress: 0, turn: 0 }
+        [first, repeats].into_iter().flatten().map(move |line| Place {
+            line,
+            in_progress,
+            served,
+            came,
+            id,
+        })
     }
 }
 
