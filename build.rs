@@ -1,4 +1,4 @@
-//! Turns `proto/csi.proto` into the messages that `src/csi` includes, and lists the fields that
+//! Turns `proto/csi.proto` into the messages and clients that `src/csi` includes, and lists the fields that
 //! the CSI spec marks secret, so that no log line can print them.
 
 use std::{env, error::Error, fmt::Write as _, fs, path::PathBuf};
@@ -13,8 +13,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = compiler.file_descriptor_set();
 
     tonic_prost_build::configure()
-        // Calls are made by their methods' paths (src/csi/calls.rs).
-        .build_client(false)
+        // Over a connection of our own (src/csi/link.rs), not over tonic's `Channel`.
+        .build_client(true)
+        .build_transport(false)
         .build_server(false)
         // Sorted maps: the same request has the same bytes, whatever the hasher's seed.
         .btree_map(".")

@@ -6,13 +6,12 @@
 //! |---|---|
 //! | `assembly` | creates the workers with the state that they share |
 //! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
-//! | `queues`, [`item`] | the three work queues and their keys |
+//! | `queues`, [`item`] | the three work queues, their keys, and whose those are |
 //! | `workers` | runs the workers of the three queues |
 //! | `resync` | the periodic resync, and adding the protection finalizer to existing volumes |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
 //! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
-//! | [`limiter`] | the adaptive limit of concurrent calls to the driver |
 //! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
 //! | [`classes`] | the cache of StorageClasses |
 //! | [`events`] | the events about claims and volumes |
@@ -39,7 +38,6 @@ pub mod classes;
 pub mod dependencies;
 pub mod events;
 pub mod item;
-pub mod limiter;
 mod listed_set;
 mod live;
 pub mod model;

@@ -6,11 +6,12 @@
 //! while the [`Gate`](crate::runtime::Gate) is open. A lost connection is re-established, unless
 //! another driver answers. What to request, and what follows from a response, is decided elsewhere.
 //!
-//! The layers of a call: [`Driver`] (which call) → `calls` (gate, log, metrics, deadline) → tonic
-//! (encodes the messages) → `wire` (records the status that the driver itself sent) → `link` (one
-//! HTTP/2 connection) → [`Connector`] (the socket).
+//! The layers of a call: [`Driver`] (which call) → `calls` (log, metrics) → tonic's generated client
+//! (encodes the messages) → `wire` (gate, deadline, the status that the driver itself sent;
+//! `answer`: memory) → `link` (one HTTP/2 connection) → [`Connector`] (the socket).
 
 mod address;
+mod answer;
 mod calls;
 mod connector;
 mod driver;

@@ -16,7 +16,6 @@ mod csi;
 mod families;
 mod known;
 mod leader;
-mod limiter;
 mod node;
 mod process;
 mod scrapes;
@@ -37,7 +36,6 @@ pub use self::{
     families::Definition,
     known::{Panicked, ResyncQueue, SuspectedLeak},
     leader::LeaderMetrics,
-    limiter::{LimiterMetrics, LimitersMetrics},
     node::NodeMetrics,
     scrapes::ScrapeMetrics,
     shadow::ShadowMetrics,
@@ -56,8 +54,6 @@ pub struct Metrics {
     pub controller: ControllerMetrics,
     /// The work queues, by name.
     pub workqueue: WorkqueueMetrics,
-    /// The concurrency of driver calls.
-    pub limiter: LimitersMetrics,
     /// Leader election.
     pub leader: LeaderMetrics,
     /// Node deployment.
@@ -78,7 +74,6 @@ impl Metrics {
             csi: CsiMetrics::new(&families),
             controller: ControllerMetrics::new(&families),
             workqueue: WorkqueueMetrics::new(&families),
-            limiter: LimitersMetrics::new(&families),
             leader: LeaderMetrics::new(&families),
             node: NodeMetrics::new(&families),
             api: ApiMetrics::new(&families),

@@ -12,12 +12,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::page::duration;
-pub use crate::controller::{
-    limiter::ClassLoad,
-    overview::{
-        Blocked, Calls, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, Query,
-        QueueState,
-    },
+pub use crate::controller::overview::{
+    Blocked, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, Query, QueueState,
 };
 use crate::{
     csi::{Capabilities, Driver},

@@ -1,7 +1,7 @@
 //! client-go's rate-limiting work queue.
 //!
-//! [`Queue`] contains keys that need work, with their back-off; [`work()`] is the loop that processes them.
-//! The semantics are in `core`. No wake-up is lost: every key that is added is handed out once more.
+//! [`Queue`] contains keys that need work, with their back-off; [`work()`] runs the workers that process them.
+//! The semantics are in `core`; which key is next, in `fair_queue`. No wake-up is lost: every key that is added is handed out once more.
 //! [`KeyedMutex`] keeps workers of different queues from working on the same key.
 //!
 //! There are two deliberate differences to client-go: [`Queue::shut_down`] hands out nothing more, while
@@ -9,6 +9,7 @@
 //! key is being processed.
 
 mod core;
+mod fair_queue;
 mod keyed_mutex;
 mod limiter;
 mod work;
@@ -21,6 +22,7 @@ use tokio::{sync::Notify, time::Instant};
 use self::core::{Core, Next};
 pub use self::{
     core::{Counts, Place},
+    fair_queue::Flow,
     keyed_mutex::{Held, KeyedMutex},
     limiter::Limiter,
     work::{Action, work},
@@ -30,8 +32,13 @@ use crate::metrics::QueueMetrics;
 /// A work queue. Clones are the same queue.
 pub struct Queue<K: Eq + Hash + Clone>(Arc<SharedQueue<K>>);
 
+/// Says whose key it is.
+type FlowOf<K> = Box<dyn Fn(&K) -> Flow + Send + Sync>;
+
 struct SharedQueue<K> {
     core: Mutex<Core<K>>,
+    /// `None`: all keys are of one flow.
+    flow_of: Option<FlowOf<K>>,
     /// Notified when [`Queue::get`] may have a new result: a ready key, an earlier time, or shutdown.
     /// Notifies all waiting getters, so that none depends on another.
     changed: Notify,
@@ -48,16 +55,37 @@ impl<K: Eq + Hash + Clone> Clone for Queue<K> {
 impl<K: Eq + Hash + Clone> Queue<K> {
     /// Creates an empty queue. `limiter` determines the back-off of failed keys.
     pub fn new(limiter: Limiter, metrics: QueueMetrics) -> Self {
-        let core = Mutex::new(Core::new(limiter));
-        let created = Instant::now();
-        Self(Arc::new(SharedQueue { core, changed: Notify::new(), metrics, created }))
+        Self::shared(Core::new(limiter, usize::MAX), None, metrics)
+    }
+
+    /// Creates an empty queue that shares so many workers fairly among flows. `flow_of` says whose key it is;
+    /// a key that has failed is a repeat in any case.
+    pub fn fair(
+        limiter: Limiter,
+        metrics: QueueMetrics,
+        workers: usize,
+        flow_of: impl Fn(&K) -> Flow + Send + Sync + 'static,
+    ) -> Self {
+        Self::shared(Core::new(limiter, workers), Some(Box::new(flow_of)), metrics)
+    }
+
+    fn shared(core: Core<K>, flow_of: Option<FlowOf<K>>, metrics: QueueMetrics) -> Self {
+        let (core, created) = (Mutex::new(core), Instant::now());
+        Self(Arc::new(SharedQueue { core, flow_of, changed: Notify::new(), metrics, created }))
+    }
+
+    /// Whose key it is. Asked without the lock, as the answer may take others.
+    fn flow(&self, key: &K) -> Flow {
+        let Some(flow_of) = &self.0.flow_of else { return Flow::default() };
+        let flow = flow_of(key);
+        Flow { is_repeat: flow.is_repeat || self.failures(key) > 0, ..flow }
     }
 
     /// Adds a key. Does nothing if the key is ready already. A key that is being processed is handed out
     /// again afterwards.
     pub fn add(&self, key: K) {
-        let now = self.now();
-        self.change(|core| u64::from(core.add(key, now)));
+        let (now, flow) = (self.now(), self.flow(&key));
+        self.change(|core| u64::from(core.add(key, flow, now)));
     }
 
     /// Adds a key after `delay`, or earlier if it is already due to be added earlier.
@@ -67,12 +95,14 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             if !core.is_shut() {
                 self.0.metrics.retries.inc();
             }
-            if delay.is_zero() {
-                return u64::from(core.add(key, now));
+            if !delay.is_zero() {
+                core.add_at(key.clone(), now.saturating_add(delay));
             }
-            core.add_at(key, now.saturating_add(delay));
             0
         });
+        if delay.is_zero() {
+            self.add(key);
+        }
     }
 
     /// Counts a failure of the key, and adds the key after its back-off.
@@ -163,10 +193,13 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     fn next(&self) -> Next<K> {
         let now = self.now();
+        while let Some(key) = self.take_due(now) {
+            let flow = self.flow(&key);
+            self.change(|core| u64::from(core.add(key, flow, now)));
+        }
         let mut core = self.0.core.lock();
-        let added = core.advance(now);
         let next = core.next(now);
-        self.count(&core, added);
+        self.count(&core, 0);
         drop(core);
         if let Next::Key(_, waited) = &next {
             self.0.metrics.queue_seconds.observe(waited.as_secs_f64());
@@ -174,10 +207,15 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         next
     }
 
+    fn take_due(&self, now: Duration) -> Option<K> {
+        self.0.core.lock().take_due(now)
+    }
+
     fn done(&self, key: &K) {
-        let now = self.now();
+        // What it did may have made a repeat of the next attempt.
+        let (now, flow) = (self.now(), self.flow(key));
         self.change(|core| {
-            if let Some(took) = core.done(key, now) {
+            if let Some(took) = core.done(key, flow, now) {
                 self.0.metrics.work_seconds.observe(took.as_secs_f64());
             }
             0

@@ -74,6 +74,7 @@ fn merge(into: &mut Value, change: &Value) {
 /// What the driver answers to claims of the class that has this parameter; to all others as it should.
 fn answers() -> Vec<Rule> {
     let context = |size| [("context".to_owned(), "x".repeat(size))].into();
+    let entries = (0..400_000).map(|number| (number.to_string(), String::new())).collect();
     let error = Failure::new(Code::Internal, &"\u{1b}".repeat(16 << 20));
     let volume = |volume| Rule { volume, ..Rule::default() };
     let rules = [
@@ -89,6 +90,7 @@ fn answers() -> Vec<Rule> {
             "message",
             volume(VolumeSpec { volume_context: context(5 << 20), ..VolumeSpec::default() }),
         ),
+        ("entries", volume(VolumeSpec { volume_context: entries, ..VolumeSpec::default() })),
         ("headers", Rule { error: Some(error), ..Rule::default() }),
     ];
     let answers = rules.map(|(name, rule)| {
@@ -99,7 +101,7 @@ fn answers() -> Vec<Rule> {
 }
 
 /// The names of the classes whose volumes the driver answers so, each with its own kind of answer.
-const LARGE: [&str; 4] = ["id", "context", "message", "headers"];
+const LARGE: [&str; 5] = ["id", "context", "message", "entries", "headers"];
 
 /// A cluster, a driver and the program.
 struct Cluster {

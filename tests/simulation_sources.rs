@@ -113,6 +113,37 @@ async fn a_clone_is_made_within_a_second_of_its_source_being_bound() {
     }
 }
 
+/// A claim whose labels leave no room for our finalizer, and a thousand clones of it, which wait for each
+/// other's slow refusal. A claim of another namespace waits for the next of them at most.
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_source_that_takes_no_finalizer_do_not_hold_up_others() {
+    let simulation = cluster();
+    sources::create_origin(&simulation, "origin");
+    let refusal = Status::new(422, "Invalid", "too long");
+    for verb in ["update", "patch"] {
+        for effect in [Effect::Delay(Duration::from_secs(1)), Effect::Answer(refusal.clone())] {
+            let rule = Rule::on(verb, "persistentvolumeclaims", effect).named("origin");
+            simulation.faults().add(rule);
+        }
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
+    simulation.api.create(&namespace).unwrap();
+    simulation.start();
+    sleep(Duration::from_secs(1)).await;
+    for number in 0..1000 {
+        sources::create_clone(&simulation, &format!("clone-{number}"), "origin");
+    }
+    for number in 0..10 {
+        sleep(Duration::from_secs(20)).await;
+        let mut other = support::simulation::claim(&format!("other-{number}"));
+        other["metadata"]["namespace"] = json!("other");
+        let (uid, start) = (simulation.create(&other), Instant::now());
+        simulation.until("the other is served", |s| s.is_saved(&uid)).await;
+        assert!(start.elapsed() <= Duration::from_secs(2), "{number}: {:?}", start.elapsed());
+    }
+    assert!(simulation.requests("CreateVolume").len() <= 10, "no clone was asked for");
+}
+
 /// It was read before it was bound, and bound before anybody waited for that.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_is_bound_while_it_is_read_is_not_missed() {

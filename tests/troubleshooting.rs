@@ -14,11 +14,13 @@ const PAGE: &str = include_str!("../docs/troubleshooting.md");
 const RULES: &str = include_str!("../deploy/monitoring/rules.yaml");
 
 /// Where texts of events, and of the ends of the process, are made.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 17] = [
     "src/app/error.rs",
     "src/controller",
+    "src/csi/answer.rs",
     "src/csi/driver.rs",
     "src/csi/status.rs",
+    "src/csi/wire.rs",
     "src/csi_provisioner",
     "src/csi_provisioner.rs",
     "src/kube/error.rs",

@@ -1,4 +1,4 @@
-//! Creates the controller's workers and the state that they share: queues, indexes, limiters.
+//! Creates the controller's workers and the state that they share: queues and indexes.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -10,7 +10,6 @@ use super::{
     claims::{call_record::CallRecords, index::ClaimIndex, save::PvStore, worker::ClaimWorker},
     dependencies::index::DependencyIndex,
     events::{ClaimEvents, VolumeEvents},
-    limiter::ConcurrencyLimiter,
     live::Live,
     ownership::ProvisionerIdentity,
     provisioner::Provisioner,
@@ -25,9 +24,8 @@ pub(super) struct Assembly<P> {
     pub(super) queues: Queues,
     identity: ProvisionerIdentity,
     claim_index: ClaimIndex,
+    volume_index: VolumeIndex,
     volume_keys: KeyedMutex,
-    creates: ConcurrencyLimiter,
-    deletes: ConcurrencyLimiter,
     dependencies: DependencyIndex,
     live: Live,
 }
@@ -42,19 +40,17 @@ impl<P: Provisioner> Assembly<P> {
             node: provisioner.node().map(str::to_owned),
         };
         let claim_index = Self::claim_index(provisioner, &identity);
-        let queues = Queues::new(settings, &deps.metrics);
-        let limiter = |kind| queues.limiter(settings.workers, deps.metrics.limiter.of(kind));
-        let creates = limiter("create");
-        let deletes = limiter("delete");
+        let volume_index = Self::volume_index(provisioner, &identity, &claim_index);
+        let queues =
+            Queues::new(settings, &deps.metrics, claim_index.clone(), volume_index.clone());
         let live = Live::new(Arc::clone(&deps.clock));
         Self {
             deps,
             queues,
             identity,
             claim_index,
+            volume_index,
             volume_keys: KeyedMutex::default(),
-            creates,
-            deletes,
             dependencies: DependencyIndex::default(),
             live,
         }
@@ -76,12 +72,9 @@ impl<P: Provisioner> Assembly<P> {
         let index = self.claim_index.clone();
         let gauges = metrics.controller.clone();
         metrics.before_scrape(move || gauges.in_work(&index.census()));
-        let limiters = [self.creates.clone(), self.deletes.clone()];
-        let gauges = metrics.limiter.clone();
-        metrics.before_scrape(move || {
-            gauges.clear();
-            limiters.iter().for_each(ConcurrencyLimiter::update_metrics);
-        });
+        let volumes = self.volume_index.clone();
+        let gauges = metrics.controller.clone();
+        metrics.before_scrape(move || gauges.attached(volumes.attached_count()));
         let dependencies = self.dependencies.clone();
         let gauges = metrics.controller.clone();
         metrics.before_scrape(move || gauges.dependencies(&dependencies.count_by_resource()));
@@ -107,12 +100,11 @@ impl<P: Provisioner> Assembly<P> {
     pub(super) fn volumes(&self, store: PvStore) -> VolumeWorker<P> {
         VolumeWorker {
             provisioner: Arc::clone(&self.deps.provisioner),
-            index: self.volume_index(),
+            index: self.volume_index.clone(),
             client: self.deps.client.clone(),
             events: VolumeEvents::new(self.deps.events.clone()),
             metrics: self.metrics(),
             volume_keys: self.volume_keys.clone(),
-            limiter: self.deletes.clone(),
             store,
             live: self.live.clone(),
             dependencies: self.dependencies.clone(),
@@ -135,28 +127,24 @@ impl<P: Provisioner> Assembly<P> {
             events: self.claim_events(),
             metrics: self.metrics(),
             exclusive: self.volume_keys.clone(),
-            creates: self.creates.clone(),
-            deletes: self.deletes.clone(),
             random: Arc::clone(&self.deps.random),
             retry_max: self.deps.settings.retry.max,
         }
     }
 
-    fn volume_index(&self) -> VolumeIndex {
-        let provisioner = Arc::clone(&self.deps.provisioner);
-        let in_reach = move |volume: &Volume| provisioner.should_delete(volume);
-        let provisioner = Arc::clone(&self.deps.provisioner);
+    fn volume_index(
+        provisioner: &Arc<P>,
+        identity: &ProvisionerIdentity,
+        claims: &ClaimIndex,
+    ) -> VolumeIndex {
+        let reaching = Arc::clone(provisioner);
+        let in_reach = move |volume: &Volume| reaching.should_delete(volume);
+        let handling = Arc::clone(provisioner);
         let handle_key = move |volume: &Volume| {
-            let handle = provisioner.handle(volume)?;
-            Some(provisioner.key(&handle).to_owned())
+            let handle = handling.handle(volume)?;
+            Some(handling.key(&handle).to_owned())
         };
-        let identity = self.identity.clone();
-        let index = VolumeIndex::new(identity, self.claim_index.clone(), in_reach, handle_key);
-        let metrics = &self.deps.metrics;
-        let volumes = index.clone();
-        let gauges = metrics.controller.clone();
-        metrics.before_scrape(move || gauges.attached(volumes.attached_count()));
-        index
+        VolumeIndex::new(identity.clone(), claims.clone(), in_reach, handle_key)
     }
 
     fn call_records(&self) -> CallRecords<P> {

@@ -59,7 +59,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A claim or a volume that may wait for a permit or for a dependency.
+/// A claim or a volume that may wait for a dependency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
     /// The claim with this UID.

@@ -1,4 +1,4 @@
-//! What the controller works on now: claims, volumes, calls and queues, as data for the status page.
+//! What the controller works on now: claims, volumes and queues, as data for the status page.
 //!
 //! The data can be serialized and has a bounded size: of each kind only so many items are listed, and the
 //! others are counted. It has nothing that the events of a claim or the metrics do not show. `read`
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{claims::state::Stage, limiter::ClassLoad};
+use super::claims::state::Stage;
 
 /// The most claims, volumes and classes that are listed.
 const MAX_LISTED: usize = 200;
@@ -32,8 +32,6 @@ pub struct Overview {
     pub claims: Claims,
     /// The volumes to delete.
     pub volumes: Volumes,
-    /// The calls to the driver.
-    pub calls: Vec<Calls>,
     /// The work queues.
     pub queues: Vec<QueueState>,
 }
@@ -114,8 +112,6 @@ pub enum Next {
     },
     /// As soon as a worker is free.
     Queued,
-    /// As soon as the limits allow a call.
-    AwaitsPermit,
     /// Now, since so many seconds.
     Now {
         /// The seconds.
@@ -158,20 +154,6 @@ pub enum Progress {
     Attached,
     /// The driver has deleted it; the PersistentVolume is next.
     DeletedAtDriver,
-}
-
-/// The calls of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Calls {
-    /// `CreateVolume` or `DeleteVolume`.
-    pub method: String,
-    /// How many may run at once, for all classes.
-    pub limit: usize,
-    /// The classes with calls or with a lowered limit.
-    pub classes: Vec<ClassLoad>,
-    /// The number of classes that are not listed.
-    pub more: usize,
 }
 
 /// A work queue.

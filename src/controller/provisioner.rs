@@ -7,7 +7,7 @@ use std::{borrow::Cow, future::Future, time::Duration};
 
 use super::model::unusable_volume::UnusableVolume;
 pub use super::model::{
-    failure::{Congestion, Failure},
+    failure::Failure,
     outcome::{NotDeleted, NotSent, Outcome, ProvisionedVolume},
     request::{ProvisionRequest, Turn},
 };

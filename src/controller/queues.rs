@@ -1,19 +1,23 @@
 //! The controller's work queues. Nothing enters them before this process works; `workers` empties them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::sync::Notify;
 
 use super::{
     ControllerSettings,
+    claims::index::ClaimIndex,
     item::{Item, Key},
-    limiter::ConcurrencyLimiter,
+    volumes::index::VolumeIndex,
 };
 use crate::{
-    metrics::{LimiterMetrics, Metrics},
+    metrics::Metrics,
     workqueue::{Limiter, Queue},
 };
 
@@ -34,27 +38,27 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(settings: &ControllerSettings, metrics: &Metrics) -> Self {
-        let queue = |name, limiter| Queue::new(limiter, metrics.workqueue.queue(name));
+    /// Creates the queues. The workers of claims and of volumes are shared fairly among classes and
+    /// namespaces.
+    pub(super) fn new(
+        settings: &ControllerSettings,
+        metrics: &Metrics,
+        claims: ClaimIndex,
+        volumes: VolumeIndex,
+    ) -> Self {
+        let (workers, hasher) = (settings.workers, RandomState::new());
         let per_item = || Limiter::per_item(settings.retry);
+        let metrics = |name| metrics.workqueue.queue(name);
+        let by_class = hasher.clone();
+        let claim = move |uid: &Key| claims.flow(uid, &|of| by_class.hash_one(of));
+        let volume = move |name: &Key| volumes.flow(name, &|of| hasher.hash_one(of));
         Self {
-            claims: queue("claims", per_item()),
-            volumes: queue("volumes", per_item()),
-            unsaved: queue("unsavedpvs", Limiter::controller_default()),
+            claims: Queue::fair(per_item(), metrics("claims"), workers, claim),
+            volumes: Queue::fair(per_item(), metrics("volumes"), workers, volume),
+            unsaved: Queue::new(Limiter::controller_default(), metrics("unsavedpvs")),
             unprotected: Arc::default(),
             working: Arc::default(),
         }
-    }
-
-    /// Creates the limiter for one kind of calls. It adds an item to its queue when a permit is reserved
-    /// for it.
-    pub(super) fn limiter(&self, workers: usize, metrics: LimiterMetrics) -> ConcurrencyLimiter {
-        let Self { claims, volumes, .. } = self.clone();
-        let wake = move |item| match item {
-            Item::Claim(uid) => claims.add(uid),
-            Item::Volume(name) => volumes.add(name),
-        };
-        ConcurrencyLimiter::new(workers, wake, metrics)
     }
 
     /// Whether no claim and no volume is ready.

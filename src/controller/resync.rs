@@ -5,11 +5,7 @@
 use std::time::Duration;
 
 use super::{
-    Controller,
-    claims::index::Change,
-    item::{Item, Key},
-    provisioner::Provisioner,
-    queues::Queues,
+    Controller, claims::index::Change, item::Key, provisioner::Provisioner, queues::Queues,
 };
 use crate::metrics::ResyncQueue;
 
@@ -47,21 +43,17 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// Queues everything in the indexes, except claims that are queued already or wait for a permit, and
+    /// Queues everything in the indexes, except claims that are queued already, and
     /// counts what should have been queued and was not.
     fn resync_once(&self) {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
         let mut unqueued = self.claims.index.uids(|_| true);
-        unqueued.retain(|uid| !claims.holds(uid) && !self.claims.waits_for_a_call(uid));
+        unqueued.retain(|uid| !claims.holds(uid));
         // Whether a claim should have been queued is found out when it is synced.
         for uid in &unqueued {
             self.claims.index.update(uid, Change::Resynced);
         }
-        let forgotten = |name: &Key| {
-            !volumes.holds(name)
-                && !self.volumes.limiter.holds(&Item::volume(name))
-                && !self.volumes.index.is_removed(name)
-        };
+        let forgotten = |name: &Key| !volumes.holds(name) && !self.volumes.index.is_removed(name);
         for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
             self.metrics.controller.resync_found(ResyncQueue::Volumes);
         }

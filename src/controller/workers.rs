@@ -21,14 +21,8 @@ impl<P: Provisioner> Controller<P> {
         let on_panic = move |uid: &Key, panic: &str| panic_worker.panicked(uid, panic);
         let queue = self.queues.claims.clone();
         let tasks = self.tasks.clone();
-        // The limiter bounds the calls. The additional workers prepare requests and save volumes.
-        let workers = self.settings.workers.saturating_mul(2);
-        let work = workqueue::work(queue, workers, tasks, "claim", handler, on_panic);
-        tokio::select! {
-            biased;
-            () = work => {}
-            () = self.claims.creates.run_timers() => {}
-        }
+        let workers = self.settings.workers;
+        workqueue::work(queue, workers, tasks, "claim", handler, on_panic).await;
     }
 
     pub(super) async fn work_volumes(&self, stop: &CancellationToken) {
@@ -47,12 +41,7 @@ impl<P: Provisioner> Controller<P> {
         let queue = self.queues.volumes.clone();
         let tasks = self.tasks.clone();
         let workers = self.settings.workers;
-        let work = workqueue::work(queue, workers, tasks, "volume", handler, on_panic);
-        tokio::select! {
-            biased;
-            () = work => {}
-            () = self.volumes.limiter.run_timers() => {}
-        }
+        workqueue::work(queue, workers, tasks, "volume", handler, on_panic).await;
     }
 
     pub(super) async fn work_unsaved(&self) {

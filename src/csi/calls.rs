@@ -1,27 +1,29 @@
-//! One call: gate, deadline, log, metrics.
+//! One call through a generated client, logged and counted.
 //!
 //! At `-v=5` each call is logged with the fields `method` and `request`, and its end with `method`
 //! and `response` or `error`; secrets are stripped. The status code is recorded in the field `code`
 //! of the surrounding span, if that has one.
 
-use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use http::uri::{PathAndQuery, Uri};
-use prost::Message;
-use tokio::time::{Instant, timeout};
-use tonic::{Code, client::Grpc};
-use tonic_prost::ProstCodec;
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
+use tonic::{Code, Request, Response, Status};
+use tower::{Layer, Service, ServiceExt as _, service_fn};
 
 use super::{
+    answer::AnswerMemory,
     link::Link,
     status::{CallError, code_name},
-    wire::{CallTrace, Wire},
+    wire::Wire,
 };
-use crate::{
-    logging::CALLS,
-    metrics::CsiMetrics,
-    runtime::{Gate, GateShut},
-};
+use crate::{logging::CALLS, metrics::CsiMetrics, runtime::Gate};
 
 /// What all calls to one driver share.
 #[derive(Clone)]
@@ -36,13 +38,12 @@ pub(super) struct Calls {
     pub(super) driver: Arc<str>,
     /// Which drivers' calls are counted with the label `migrated`.
     pub(super) migrates: Migrates,
+    /// What answers may take.
+    pub(super) memory: AnswerMemory,
 }
 
 /// Whether the driver of this name took over from an in-tree plugin.
 pub type Migrates = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-
-/// The `:authority` of every request: grpc-go's for unix sockets.
-const ORIGIN: &str = "http://localhost";
 
 impl Calls {
     /// Returns calls that are counted under the driver's name, and with the label `migrated` if the
@@ -67,120 +68,138 @@ impl Calls {
     /// Counts and logs a call that cannot be sent because a string in it is not UTF-8.
     pub(super) fn record_unsendable(&self, method: &'static str) -> CallError {
         let error = CallError::not_utf8();
-        self.metrics.observe(&self.driver, method, code_name(error.code()), Duration::ZERO);
-        tracing::trace!(method, %error, "GRPC response");
+        self.observe(method).end::<()>(Err(&error), Duration::ZERO);
         error
     }
 
     /// Makes a call that changes something, or is expensive for the driver. Checks the gate right
     /// before sending, and cancels the call when the gate closes.
-    pub(super) async fn gated<Q, A>(
+    pub(super) async fn gated<Q, A, F>(
         &self,
         method: &'static str,
         link: Result<Link, CallError>,
         request: Q,
-    ) -> Result<A, CallError>
-    where
-        Q: Message + Debug + 'static,
-        A: Message + Debug + Default + 'static,
-    {
-        // A call that is not begun is neither logged nor counted.
-        self.gate.check().map_err(|error| gate_error(error, &CallTrace::default()))?;
-        self.instrumented(method, request, |request| async {
-            let trace = CallTrace::default();
-            // Boxed, because the large future would otherwise be moved twice.
-            let exchange = Box::pin(self.exchange(method, link, trace.clone(), request));
-            self.gate.through(exchange).await.map_err(|error| gate_error(error, &trace))?
-        })
-        .await
-    }
-
-    /// Makes a call over `link`.
-    pub(super) async fn call<Q, A>(
-        &self,
-        method: &'static str,
-        link: Result<Link, CallError>,
-        request: Q,
-    ) -> Result<A, CallError>
-    where
-        Q: Message + Debug + 'static,
-        A: Message + Debug + Default + 'static,
-    {
-        let exchange = |request| self.exchange(method, link, CallTrace::default(), request);
-        self.instrumented(method, request, exchange).await
-    }
-
-    /// Logs and counts the call that `exchange` makes.
-    async fn instrumented<Q, A, F>(
-        &self,
-        method: &'static str,
-        request: Q,
-        exchange: impl FnOnce(Q) -> F,
+        send: impl FnMut(Wire, Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
         Q: Debug,
         A: Debug,
-        F: Future<Output = Result<A, CallError>>,
+        F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
     {
-        tracing::trace!(target: CALLS, method, ?request, "GRPC call");
-        let start = Instant::now();
-        let _in_flight = self.metrics.begin(method);
-        let answer = exchange(request).await;
-        let code = answer.as_ref().err().map_or(Code::Ok, CallError::code);
-        self.metrics.observe(&self.driver, method, code_name(code), start.elapsed());
-        tracing::Span::current().record("code", code_name(code));
-        match &answer {
+        // A call that is not begun is neither logged nor counted.
+        self.gate.check().map_err(CallError::gate_shut)?;
+        self.send(method, self.wire(link, Some(self.gate.clone())), request, send).await
+    }
+
+    /// Makes a call over `link`.
+    pub(super) async fn call<Q, A, F>(
+        &self,
+        method: &'static str,
+        link: &Link,
+        request: Q,
+        send: impl FnMut(Wire, Request<Q>) -> F,
+    ) -> Result<A, CallError>
+    where
+        Q: Debug,
+        A: Debug,
+        F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+    {
+        self.send(method, self.wire(Ok(link.clone()), None), request, send).await
+    }
+
+    async fn send<Q, A, F>(
+        &self,
+        method: &'static str,
+        wire: Wire,
+        request: Q,
+        mut send: impl FnMut(Wire, Request<Q>) -> F,
+    ) -> Result<A, CallError>
+    where
+        Q: Debug,
+        A: Debug,
+        F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+    {
+        let mut request = Request::new(request);
+        // For the driver; this side enforces the deadline itself.
+        request.set_timeout(self.timeout);
+        let client = service_fn(|request| send(wire.clone(), request));
+        self.observe(method).layer(client).oneshot(request).await
+    }
+
+    fn wire(&self, link: Result<Link, CallError>, gate: Option<Gate>) -> Wire {
+        Wire { link, timeout: self.timeout, gate, memory: self.memory.clone() }
+    }
+
+    fn observe(&self, method: &'static str) -> Observe {
+        Observe { method, metrics: self.metrics.clone(), driver: Arc::clone(&self.driver) }
+    }
+}
+
+/// Logs and counts the calls of a method.
+#[derive(Clone)]
+struct Observe {
+    method: &'static str,
+    metrics: CsiMetrics,
+    driver: Arc<str>,
+}
+
+impl Observe {
+    /// A call has ended.
+    fn end<A: Debug>(&self, answer: Result<&A, &CallError>, took: Duration) {
+        let method = self.method;
+        let code = code_name(answer.err().map_or(Code::Ok, CallError::code));
+        self.metrics.observe(&self.driver, method, code, took);
+        tracing::Span::current().record("code", code);
+        match answer {
             Ok(response) => tracing::trace!(target: CALLS, method, ?response, "GRPC response"),
             Err(error) => tracing::trace!(target: CALLS, method, %error, "GRPC response"),
         }
-        answer
-    }
-
-    async fn exchange<Q, A>(
-        &self,
-        method: &'static str,
-        link: Result<Link, CallError>,
-        trace: CallTrace,
-        request: Q,
-    ) -> Result<A, CallError>
-    where
-        Q: Message + 'static,
-        A: Message + Default + 'static,
-    {
-        let wire = Wire { link: link?, trace: trace.clone() };
-        let mut request = tonic::Request::new(request);
-        // For the driver; this side enforces the deadline itself.
-        request.set_timeout(self.timeout);
-        let error = match timeout(self.timeout, send(wire, method, request)).await {
-            Ok(Ok(response)) => return Ok(response.into_inner()),
-            Ok(Err(status)) => CallError::from_status(&status, trace.end()),
-            Err(_) => CallError::deadline(),
-        };
-        Err(with_sent_state(error, &trace))
     }
 }
 
-/// Sends the request over `wire`, and receives the response.
-async fn send<Q, A>(
-    wire: Wire,
-    method: &'static str,
-    request: tonic::Request<Q>,
-) -> Result<tonic::Response<A>, tonic::Status>
+impl<S> Layer<S> for Observe {
+    type Service = Observed<S>;
+
+    fn layer(&self, client: S) -> Observed<S> {
+        Observed { client, observe: self.clone() }
+    }
+}
+
+/// A client's method whose calls are logged and counted.
+struct Observed<S> {
+    client: S,
+    observe: Observe,
+}
+
+impl<S, Q, A> Service<Request<Q>> for Observed<S>
 where
-    Q: Message + 'static,
-    A: Message + Default + 'static,
+    S: Service<Request<Q>, Response = Response<A>, Error = Status>,
+    S::Future: Send + 'static,
+    Q: Debug,
+    A: Debug,
 {
-    let mut client = Grpc::with_origin(wire, Uri::from_static(ORIGIN));
-    client.ready().await.map_err(|error| tonic::Status::from_error(error.into()))?;
-    client.unary(request, PathAndQuery::from_static(method), ProstCodec::default()).await
-}
+    type Response = A;
+    type Error = CallError;
+    type Future = BoxFuture<'static, Result<A, CallError>>;
 
-/// Marks the error as unsent if the request was not sent.
-fn with_sent_state(error: CallError, trace: &CallTrace) -> CallError {
-    if trace.was_sent() { error } else { error.unsent() }
-}
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        self.client.poll_ready(cx).map_err(|status| CallError::from_status(&status))
+    }
 
-/// The error of a call that was refused or cancelled because the gate is closed.
-fn gate_error(error: GateShut, trace: &CallTrace) -> CallError {
-    with_sent_state(CallError::local(Code::Unavailable, error.to_string()), trace)
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let observe = self.observe.clone();
+        let method = observe.method;
+        tracing::trace!(target: CALLS, method, request = ?request.get_ref(), "GRPC call");
+        let start = Instant::now();
+        let in_flight = observe.metrics.begin(method);
+        let call = self.client.call(request);
+        async move {
+            let _in_flight = in_flight;
+            let answer = call.await.map(Response::into_inner);
+            let answer = answer.map_err(|status| CallError::from_status(&status));
+            observe.end(answer.as_ref(), start.elapsed());
+            answer
+        }
+        .boxed()
+    }
 }

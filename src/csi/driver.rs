@@ -8,8 +8,9 @@ use tonic::Code;
 
 use super::{
     Address, Connector,
+    answer::AnswerMemory,
     calls::{Calls, Migrates},
-    identity::{self, Capabilities, NodeInfo},
+    identity::{self, Capabilities, NodeInfo, controller},
     link::{Dialer, Link, LogThrottle},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
@@ -32,6 +33,9 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 pub const CREATE_VOLUME: &str = "/csi.v1.Controller/CreateVolume";
 /// The full method name of `DeleteVolume`.
 pub const DELETE_VOLUME: &str = "/csi.v1.Controller/DeleteVolume";
+
+/// The full method name of `GetCapacity`.
+const GET_CAPACITY: &str = "/csi.v1.Controller/GetCapacity";
 
 /// How to connect to and call the driver.
 #[derive(Clone)]
@@ -148,6 +152,7 @@ impl Driver {
             metrics: metrics.csi.clone(),
             driver: UNKNOWN_DRIVER.into(),
             migrates,
+            memory: AnswerMemory::default(),
         };
         let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
             .await
@@ -203,7 +208,8 @@ impl Driver {
         migrated: bool,
     ) -> Result<CreateVolumeResponse, CallError> {
         let calls = self.0.calls.for_migrated(migrated);
-        calls.gated(CREATE_VOLUME, connection.0, request).await
+        let create = |wire, request| async { controller(wire).create_volume(request).await };
+        calls.gated(CREATE_VOLUME, connection.0, request, create).await
     }
 
     /// Calls `DeleteVolume`. `migrated`: for an in-tree volume. Sent only while the gate is open.
@@ -236,7 +242,8 @@ impl Driver {
         calls: Calls,
         request: DeleteVolumeRequest,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        calls.gated(DELETE_VOLUME, self.link(), request).await
+        let delete = |wire, request| async { controller(wire).delete_volume(request).await };
+        calls.gated(DELETE_VOLUME, self.link(), request, delete).await
     }
 
     /// Calls `GetCapacity`. Sent only while the gate is open.
@@ -247,7 +254,8 @@ impl Driver {
         &self,
         request: GetCapacityRequest,
     ) -> Result<GetCapacityResponse, CallError> {
-        self.0.calls.gated("/csi.v1.Controller/GetCapacity", self.link(), request).await
+        let get = |wire, request| async { controller(wire).get_capacity(request).await };
+        self.0.calls.gated(GET_CAPACITY, self.link(), request, get).await
     }
 
     /// Keeps the connection up. After a loss, also of an idle connection, it reconnects, waits

@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::Uri;
+
 use super::{
     calls::Calls,
     link::Link,
     proto::{
-        self, ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse,
-        GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
-        GetPluginInfoResponse, NodeGetInfoRequest, NodeGetInfoResponse, ProbeRequest,
-        ProbeResponse, controller_service_capability, plugin_capability,
+        ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest, GetPluginInfoRequest,
+        NodeGetInfoRequest, ProbeRequest, controller_client::ControllerClient,
+        controller_service_capability, identity_client::IdentityClient, node_client::NodeClient,
+        plugin_capability,
     },
     status::CallError,
+    wire::Wire,
 };
 
 /// What a driver can do.
@@ -56,19 +59,30 @@ pub struct NodeInfo {
     pub topology: Option<BTreeMap<String, String>>,
 }
 
+/// The `:authority` of every request: grpc-go's for unix sockets.
+const ORIGIN: &str = "http://localhost";
+
+fn identity(wire: Wire) -> IdentityClient<Wire> {
+    IdentityClient::with_origin(wire, Uri::from_static(ORIGIN))
+}
+
+pub(super) fn controller(wire: Wire) -> ControllerClient<Wire> {
+    ControllerClient::with_origin(wire, Uri::from_static(ORIGIN))
+}
+
 /// Calls `Probe`. A driver that does not set `ready` is ready.
 pub(super) async fn probe(calls: &Calls, link: &Link) -> Result<bool, CallError> {
     const METHOD: &str = "/csi.v1.Identity/Probe";
-    let answer: ProbeResponse = calls.call(METHOD, Ok(link.clone()), ProbeRequest {}).await?;
+    let send = |wire, request| async { identity(wire).probe(request).await };
+    let answer = calls.call(METHOD, link, ProbeRequest {}, send).await?;
     Ok(answer.ready.unwrap_or(true))
 }
 
 /// Calls `GetPluginInfo` and returns the name, which may be empty.
 pub(super) async fn name(calls: &Calls, link: &Link) -> Result<String, CallError> {
     const METHOD: &str = "/csi.v1.Identity/GetPluginInfo";
-    let answer: GetPluginInfoResponse =
-        calls.call(METHOD, Ok(link.clone()), GetPluginInfoRequest {}).await?;
-    Ok(answer.name)
+    let send = |wire, request| async { identity(wire).get_plugin_info(request).await };
+    Ok(calls.call(METHOD, link, GetPluginInfoRequest {}, send).await?.name)
 }
 
 /// Reads the capabilities. The controller's are read only if the driver has a controller service.
@@ -83,8 +97,11 @@ pub(super) async fn capabilities(calls: &Calls, link: &Link) -> Result<Capabilit
 /// Calls `NodeGetInfo`.
 pub(super) async fn node_info(calls: &Calls, link: &Link) -> Result<NodeInfo, CallError> {
     const METHOD: &str = "/csi.v1.Node/NodeGetInfo";
-    let answer: NodeGetInfoResponse =
-        calls.call(METHOD, Ok(link.clone()), NodeGetInfoRequest {}).await?;
+    let send = |wire, request| async {
+        let mut node = NodeClient::with_origin(wire, Uri::from_static(ORIGIN));
+        node.node_get_info(request).await
+    };
+    let answer = calls.call(METHOD, link, NodeGetInfoRequest {}, send).await?;
     let topology = answer.accessible_topology.map(|topology| topology.segments);
     Ok(NodeInfo { topology })
 }
@@ -94,8 +111,8 @@ async fn plugin_capabilities(
     link: &Link,
 ) -> Result<BTreeSet<plugin_capability::service::Type>, CallError> {
     const METHOD: &str = "/csi.v1.Identity/GetPluginCapabilities";
-    let answer: GetPluginCapabilitiesResponse =
-        calls.call(METHOD, Ok(link.clone()), GetPluginCapabilitiesRequest {}).await?;
+    let send = |wire, request| async { identity(wire).get_plugin_capabilities(request).await };
+    let answer = calls.call(METHOD, link, GetPluginCapabilitiesRequest {}, send).await?;
     let services =
         answer.capabilities.into_iter().filter_map(|capability| match capability.r#type {
             // Ignore capabilities that are newer than this program.
@@ -110,10 +127,11 @@ async fn controller_capabilities(
     link: &Link,
 ) -> Result<BTreeSet<controller_service_capability::rpc::Type>, CallError> {
     const METHOD: &str = "/csi.v1.Controller/ControllerGetCapabilities";
-    let answer: ControllerGetCapabilitiesResponse =
-        calls.call(METHOD, Ok(link.clone()), ControllerGetCapabilitiesRequest {}).await?;
+    let send =
+        |wire, request| async { controller(wire).controller_get_capabilities(request).await };
+    let answer = calls.call(METHOD, link, ControllerGetCapabilitiesRequest {}, send).await?;
     let rpcs = answer.capabilities.into_iter().filter_map(|capability| {
-        let proto::controller_service_capability::Type::Rpc(rpc) = capability.r#type?;
+        let controller_service_capability::Type::Rpc(rpc) = capability.r#type?;
         rpc.r#type.try_into().ok()
     });
     Ok(rpcs.collect())

@@ -21,6 +21,9 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// a pod's memory.
 pub(super) const MAX_HEADERS: u32 = 1 << 20;
 
+/// How much of an answer the driver may send ahead, in bytes: HTTP/2's default.
+const WINDOW: u32 = (1 << 16) - 1;
+
 /// The pauses between attempts to connect.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
@@ -104,6 +107,9 @@ impl Dialer {
         let executor = Executor(self.tasks.clone());
         let (sender, connection) = http2::Builder::new(executor)
             .max_header_list_size(MAX_HEADERS)
+            // Of an answer that waits for memory no more than this is read; and it keeps no other waiting.
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(i32::MAX.unsigned_abs())
             .handshake(TokioIo::new(io))
             .await
             .map_err(io::Error::other)?;

@@ -1,14 +1,14 @@
 //! Errors of calls, and where they come from.
 
-use std::fmt;
+use std::{error::Error as _, fmt};
 
 pub use tonic::Code;
 
-use super::{
-    proto::{CreateVolumeResponse, Volume},
-    wire::{End, MAX_ANSWER},
+use super::proto::{CreateVolumeResponse, Volume};
+use crate::{
+    mutations::{self, Mutation},
+    runtime::GateShut,
 };
-use crate::mutations::{self, Mutation};
 
 /// Where the error of a call comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,26 +65,20 @@ impl CallError {
         Self::local(Code::Unavailable, format!("connection error: desc = \"transport: {why}\""))
     }
 
-    /// Converts tonic's `status`, given the end that was recorded below tonic.
-    pub(super) fn from_status(status: &tonic::Status, trace: Option<End>) -> Self {
-        match trace {
-            Some(End::Status { code, message }) if code != Code::Ok => Self::driver(code, message),
-            Some(End::Malformed(status)) => {
-                Self::local(Code::Unknown, format!("transport: malformed grpc-status: {status:?}"))
-            }
-            Some(End::Broken(why)) => {
-                Self::unavailable(&format!("error reading from server: {why}"))
-            }
-            Some(End::NoStatus) => {
-                // hyper reports a stream that was reset with NO_ERROR as one that ended.
-                Self::local(Code::Unavailable, "server closed the stream without sending trailers")
-            }
-            Some(End::Oversize(length)) => Self::local(
-                Code::ResourceExhausted,
-                format!("grpc: received message larger than max ({length} vs. {MAX_ANSWER})"),
-            ),
-            Some(End::Status { .. }) | None => Self::local(status.code(), status.message()),
+    /// The call was refused or cancelled because the gate is closed.
+    pub(super) fn gate_shut(error: GateShut) -> Self {
+        let shut = Self::local(Code::Unavailable, error.to_string());
+        match error {
+            GateShut::NotStarted => shut.unsent(),
+            GateShut::Cut => shut,
         }
+    }
+
+    /// The error of a call that ended for tonic with `status`: what `wire` returned to it. A status without
+    /// that is one that tonic made itself, which the driver never sent.
+    pub(super) fn from_status(status: &tonic::Status) -> Self {
+        let noted = status.source().and_then(|error| error.downcast_ref::<Self>());
+        noted.cloned().unwrap_or_else(|| Self::local(status.code(), status.message()))
     }
 
     /// The status code: the driver's, or what grpc-go reports in this case.

@@ -131,6 +131,8 @@ async fn an_unknown_status_is_still_the_drivers() {
 #[tokio::test(start_paused = true)]
 async fn local_errors_are_never_final() {
     let oversize = framed(&vec![0; 5 << 20]);
+    // A volume of a million empty topologies.
+    let elements = framed(&[&[0x0a, 0x80, 0x89, 0x7a][..], &[0x2a, 0].repeat(1_000_000)].concat());
     let garbage = framed(&[0xff; 8]);
     for (play, code, text) in [
         (Play::Reset(Reason::INTERNAL_ERROR), Code::Unavailable, "error reading from server"),
@@ -154,6 +156,7 @@ async fn local_errors_are_never_final() {
             Code::ResourceExhausted,
             "grpc: received message larger than max (5242880 vs. 4194304)",
         ),
+        (Play::Raw(elements, status("0", "")), Code::ResourceExhausted, "too many elements"),
         (Play::Raw(garbage, status("0", "")), Code::Internal, ""),
         (Play::Raw(vec![7, 0, 0, 0, 0], status("0", "")), Code::Internal, ""),
         (Play::Raw(Vec::new(), status("0", "")), Code::Internal, ""),

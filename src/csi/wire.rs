@@ -1,28 +1,35 @@
-//! The layer below tonic that records the status that the driver itself sent.
+//! The service under the generated clients. It notes what the driver itself sent.
 //!
-//! tonic creates statuses for resets, end of file, oversized messages and more, and returns them as
-//! if the driver had sent them. This layer sees headers, body and trailers, and records in
-//! [`CallTrace`] how the call really ended; `status` evaluates it.
+//! tonic makes statuses of its own for resets, end of file, oversized messages and more, and returns them
+//! as if the driver had sent them. So a call ends here: its answer is read whole, and passed on to tonic
+//! only if the driver says that the call succeeded. Every other end is a [`CallError`], which tonic hands
+//! through as its status's source ([`CallError::from_status`]).
 
 use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+    convert::Infallible,
+    future::{Ready, ready},
+    task::{Context, Poll},
+    time::Duration,
 };
 
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, Bytes, BytesMut};
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body::{Body, Frame};
+use http_body_util::{BodyExt as _, Full, combinators::WithTrailers};
 use hyper::body::Incoming;
-use parking_lot::Mutex;
 use percent_encoding::percent_decode;
-use tonic::Code;
+use tokio::time::timeout;
+use tonic::{Code, body::Body};
 
-use super::link::{Link, MAX_HEADERS};
+use super::{
+    answer::{self, AnswerMemory, Taken},
+    link::{Link, MAX_HEADERS},
+    status::CallError,
+};
+use crate::runtime::Gate;
 
 /// The maximum size of a response message, in bytes: the default of grpc-go and tonic.
-pub(super) const MAX_ANSWER: u32 = 4 << 20;
+const MAX_ANSWER: u32 = 4 << 20;
 
 /// The length of the prefix of each message: a flag and the message's length.
 const PREFIX: usize = 5;
@@ -30,67 +37,155 @@ const PREFIX: usize = 5;
 /// What h2 says when it refuses headers for their size. It closes the connection.
 const HEADERS_TOO_LARGE: [&str; 2] = ["too_many_continuations", "header_list_way_too_large"];
 
-/// How a call ended on the wire.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
-    /// The driver sent this status, in the trailers or in a response without a body.
-    Status { code: Code, message: String },
-    /// The driver sent a `grpc-status` that is not a number.
-    Malformed(String),
-    /// The connection or the stream broke.
-    Broken(String),
-    /// The stream ended without a status.
-    NoStatus,
-    /// The answer announced more than [`MAX_ANSWER`] bytes.
-    Oversize(u32),
+/// A whole answer.
+type Answer = WithTrailers<Full<Bytes>, Ready<Option<Result<HeaderMap, Infallible>>>>;
+
+/// Sends calls over one connection, each within the deadline.
+#[derive(Clone)]
+pub(super) struct Wire {
+    pub(super) link: Result<Link, CallError>,
+    pub(super) timeout: Duration,
+    /// Checked right before a call is sent; calls are cut when it closes.
+    pub(super) gate: Option<Gate>,
+    /// What answers may take.
+    pub(super) memory: AnswerMemory,
 }
 
-/// What was recorded of one call. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct CallTrace(Arc<Mutex<TraceState>>);
+impl tower::Service<Request<Body>> for Wire {
+    type Response = Response<Answer>;
+    type Error = CallError;
+    type Future = BoxFuture<'static, Result<Response<Answer>, CallError>>;
 
-#[derive(Debug, Default)]
-struct TraceState {
-    /// Whether the request was passed to the connection, which has not returned it.
-    sent: bool,
-    end: Option<End>,
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        // A lost link is reported in `call`.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { link, timeout: within, gate, memory } = self.clone();
+        async move {
+            let exchange = timeout(within, exchange(link?, memory, request));
+            let ended = match gate {
+                Some(gate) => gate.through(exchange).await.map_err(CallError::gate_shut)?,
+                None => exchange.await,
+            };
+            ended.unwrap_or_else(|_| Err(CallError::deadline()))
+        }
+        .boxed()
+    }
 }
 
-impl CallTrace {
-    /// The recorded end, once the call is over.
-    pub(super) fn end(&self) -> Option<End> {
-        self.0.lock().end.clone()
-    }
-
-    /// Whether the request may have reached the driver.
-    pub(super) fn was_sent(&self) -> bool {
-        self.0.lock().sent
-    }
-
-    fn set_sent(&self, sent: bool) {
-        self.0.lock().sent = sent;
-    }
-
-    /// Records an end. Only the first counts; later ones are consequences of it.
-    fn record_end(&self, end: End) {
-        self.0.lock().end.get_or_insert(end);
-    }
-
-    /// Records the status in headers or trailers, if there is one.
-    fn record_status(&self, headers: &mut HeaderMap) {
-        // tonic panics on details that are not base64; this program does not use them.
-        headers.remove("grpc-status-details-bin");
-        if let Some(end) = status_of(headers) {
-            self.record_end(end);
+/// Sends the request, and reads the whole answer.
+async fn exchange(
+    mut link: Link,
+    memory: AnswerMemory,
+    request: Request<Body>,
+) -> Result<Response<Answer>, CallError> {
+    let method = request.uri().path().to_owned();
+    match link.sender.try_send_request(request).await {
+        Ok(answer) => read(&method, &memory, answer).await,
+        Err(mut refused) => {
+            // hyper returns the request if it has not begun to write it.
+            let is_unsent = refused.take_message().is_some();
+            let error = broken(&refused.into_error());
+            Err(if is_unsent { error.unsent() } else { error })
         }
     }
 }
 
-fn status_of(headers: &HeaderMap) -> Option<End> {
-    let status = String::from_utf8_lossy(headers.get("grpc-status")?.as_bytes());
-    let Ok(code) = status.parse::<i32>() else { return Some(End::Malformed(status.into_owned())) };
+async fn read(
+    method: &str,
+    memory: &AnswerMemory,
+    answer: Response<Incoming>,
+) -> Result<Response<Answer>, CallError> {
+    let (mut head, body) = answer.into_parts();
+    let has_status = check_status(&mut head.headers)?;
+    // tonic makes a status of an HTTP status other than 200.
+    let needs_status = head.status == StatusCode::OK && !has_status;
+    let mut taken = None;
+    let (message, trailers) = read_body(body, memory, &mut taken).await?;
+    if needs_status && trailers.is_none() {
+        // hyper reports a stream that was reset with NO_ERROR as one that ended.
+        let text = "server closed the stream without sending trailers";
+        return Err(CallError::local(Code::Unavailable, text));
+    }
+    answer::check(method, message.get(PREFIX..).unwrap_or_default())?;
+    // Given back when tonic has decoded the message, and drops the response.
+    head.extensions.insert(taken);
+    let trailers = ready(trailers.map(Ok));
+    Ok(Response::from_parts(head, Full::new(message).with_trailers(trailers)))
+}
+
+/// Reads the first message with its prefix, once its memory is taken, and the trailers, if they have a
+/// status.
+async fn read_body(
+    mut body: Incoming,
+    memory: &AnswerMemory,
+    taken: &mut Option<Taken>,
+) -> Result<(Bytes, Option<HeaderMap>), CallError> {
+    let mut message = BytesMut::new();
+    let mut whole = PREFIX;
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(|error| broken(&error))?.into_data() {
+            Ok(mut data) => {
+                if message.len() < PREFIX {
+                    take(&mut message, &mut data, PREFIX);
+                    let length = length(&message)?;
+                    whole = PREFIX + length;
+                    if message.len() == PREFIX {
+                        *taken = memory.take(length).await;
+                        message.reserve(length);
+                    }
+                }
+                take(&mut message, &mut data, whole);
+            }
+            Err(frame) => {
+                let Ok(mut trailers) = frame.into_trailers() else { continue };
+                let has_status = check_status(&mut trailers)?;
+                return Ok((message.freeze(), has_status.then_some(trailers)));
+            }
+        }
+    }
+    Ok((message.freeze(), None))
+}
+
+/// Moves `data` to the message until that has `whole` bytes. A second message is not kept.
+fn take(message: &mut BytesMut, data: &mut Bytes, whole: usize) {
+    let missing = whole.saturating_sub(message.len()).min(data.len());
+    message.extend_from_slice(&data.split_to(missing));
+}
+
+/// The length of the message, as its prefix says; zero while that is not there.
+fn length(prefix: &[u8]) -> Result<usize, CallError> {
+    let Some(mut length) = prefix.get(1..PREFIX) else { return Ok(0) };
+    match length.get_u32() {
+        length @ 0..=MAX_ANSWER => Ok(length as usize),
+        length => {
+            let text =
+                format!("grpc: received message larger than max ({length} vs. {MAX_ANSWER})");
+            Err(CallError::local(Code::ResourceExhausted, text))
+        }
+    }
+}
+
+/// Whether headers or trailers have the status of a call that succeeded.
+///
+/// # Errors
+/// They have another status: the driver's, or one that can't be read.
+fn check_status(headers: &mut HeaderMap) -> Result<bool, CallError> {
+    // tonic panics on details that are not base64; this program does not use them.
+    headers.remove("grpc-status-details-bin");
+    let Some(status) = headers.get("grpc-status") else { return Ok(false) };
+    let status = String::from_utf8_lossy(status.as_bytes());
+    let Ok(code) = status.parse() else {
+        let text = format!("transport: malformed grpc-status: {status:?}");
+        return Err(CallError::local(Code::Unknown, text));
+    };
+    if code == 0 {
+        return Ok(true);
+    }
     let message = headers.get("grpc-message").map(|text| percent_decoded(text.as_bytes()));
-    Some(End::Status { code: Code::from_i32(code), message: message.unwrap_or_default() })
+    Err(CallError::driver(Code::from_i32(code), message.unwrap_or_default()))
 }
 
 /// Decodes gRPC's percent-encoding; invalid sequences stay unchanged.
@@ -98,58 +193,14 @@ fn percent_decoded(text: &[u8]) -> String {
     percent_decode(text).decode_utf8_lossy().into_owned()
 }
 
-/// The service through which tonic sends one call.
-#[derive(Clone)]
-pub(super) struct Wire {
-    pub(super) link: Link,
-    pub(super) trace: CallTrace,
-}
-
-impl tower::Service<Request<tonic::body::Body>> for Wire {
-    type Response = Response<ObservedBody>;
-    type Error = hyper::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, hyper::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        // A lost link is reported and recorded in `call`.
-        Poll::Ready(Ok(()))
+/// The connection or the stream broke. What h2 says of headers that are too large is replaced by words for
+/// the driver's author.
+fn broken(error: &hyper::Error) -> CallError {
+    let mut why = error_chain(error);
+    if HEADERS_TOO_LARGE.iter().any(|text| why.contains(text)) {
+        why = format!("the response's headers are larger than {MAX_HEADERS} bytes");
     }
-
-    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
-        let trace = self.trace.clone();
-        trace.set_sent(true);
-        let answer = self.link.sender.try_send_request(request);
-        async move {
-            match answer.await {
-                Ok(answer) => Ok(observe_body(answer, trace)),
-                Err(mut refused) => {
-                    // hyper returns the request if it has not begun to write it.
-                    trace.set_sent(refused.take_message().is_none());
-                    let error = refused.into_error();
-                    trace.record_end(End::Broken(reason(&error)));
-                    Err(error)
-                }
-            }
-        }
-        .boxed()
-    }
-}
-
-/// Why a call broke; what h2 says of headers that are too large is replaced by words for the driver's author.
-fn reason(error: &hyper::Error) -> String {
-    let chain = error_chain(error);
-    if HEADERS_TOO_LARGE.iter().any(|text| chain.contains(text)) {
-        return format!("the response's headers are larger than {MAX_HEADERS} bytes");
-    }
-    chain
-}
-
-fn observe_body(answer: Response<Incoming>, trace: CallTrace) -> Response<ObservedBody> {
-    let (mut parts, body) = answer.into_parts();
-    trace.record_status(&mut parts.headers);
-    // tonic maps HTTP statuses other than 200 itself.
-    let requires_status = parts.status == StatusCode::OK;
-    Response::from_parts(parts, ObservedBody { body, trace, requires_status, prefix: Vec::new() })
+    CallError::unavailable(&format!("error reading from server: {why}"))
 }
 
 /// The error with all its causes.
@@ -161,62 +212,6 @@ fn error_chain(error: &hyper::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// A response body that is observed on its way to tonic.
-#[derive(Debug)]
-pub(super) struct ObservedBody {
-    body: Incoming,
-    trace: CallTrace,
-    /// Whether an end without a status is an error of the stream.
-    requires_status: bool,
-    /// The first bytes of the first message.
-    prefix: Vec<u8>,
-}
-
-impl ObservedBody {
-    fn record_frame(&mut self, frame: &mut Frame<Bytes>) {
-        if let Some(data) = frame.data_ref() {
-            self.record_size(data.clone());
-        } else if let Some(trailers) = frame.trailers_mut() {
-            self.trace.record_status(trailers);
-        }
-    }
-
-    /// Reads the length prefix of the first message.
-    fn record_size(&mut self, mut data: Bytes) {
-        let missing = PREFIX.saturating_sub(self.prefix.len()).min(data.len());
-        if missing == 0 {
-            return;
-        }
-        self.prefix.extend_from_slice(&data.split_to(missing));
-        if self.prefix.len() == PREFIX {
-            let mut length = self.prefix.get(1..).unwrap_or_default();
-            match length.try_get_u32() {
-                Ok(length) if length > MAX_ANSWER => self.trace.record_end(End::Oversize(length)),
-                _ => {}
-            }
-        }
-    }
-}
-
-impl Body for ObservedBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &mut frame {
-            Some(Ok(frame)) => self.record_frame(frame),
-            Some(Err(error)) => self.trace.record_end(End::Broken(reason(error))),
-            None if self.requires_status => self.trace.record_end(End::NoStatus),
-            None => {}
-        }
-        Poll::Ready(frame)
-    }
 }
 
 #[cfg(test)]

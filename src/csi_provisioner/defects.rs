@@ -79,8 +79,10 @@ pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
 
 /// The size of the volume's topology in a PersistentVolume.
 fn topology(volume: &Volume) -> usize {
-    let segments = volume.accessible_topology.iter().flat_map(|place| &place.segments);
-    segments.map(|(key, value)| SEGMENT + key.len() + value.len()).sum()
+    let size = |(key, value): (&String, &String)| SEGMENT + key.len() + value.len();
+    let places = volume.accessible_topology.iter();
+    // A place without segments is one as well.
+    places.map(|place| place.segments.iter().map(size).sum::<usize>().max(SEGMENT)).sum()
 }
 
 fn too_large(volume: &Volume) -> Option<Defect> {

@@ -6,7 +6,7 @@
 use tonic::Code;
 
 use crate::{
-    controller::provisioner::{Congestion, Failure, Outcome},
+    controller::provisioner::{Failure, Outcome},
     csi::CallError,
 };
 
@@ -40,20 +40,9 @@ pub fn is_infeasible(code: &str) -> bool {
     code == INFEASIBLE
 }
 
-/// The error for the claim's user, with what it says about the driver's load.
+/// The error for the claim's user.
 pub(super) fn call_failure(error: &CallError) -> Failure {
-    Failure::new(error).with_congestion(congestion(error.code())).of_kind(error.code_name())
-}
-
-/// What a status code says about the driver's load. Drivers return Aborted if an operation on the
-/// volume is pending (CSI spec, "Operation pending for volume").
-fn congestion(code: Code) -> Congestion {
-    match code {
-        Code::DeadlineExceeded | Code::Cancelled => Congestion::TimedOut,
-        Code::Unavailable => Congestion::Refused,
-        Code::Aborted => Congestion::Locked,
-        _ => Congestion::Bearable,
-    }
+    Failure::new(error).of_kind(error.code_name())
 }
 
 #[cfg(test)]

@@ -268,11 +268,6 @@ fn known_to_leader(observed: &ObservedClaim) -> Option<Cause> {
             let text = format!("CreateVolume has been running for {}.", age(seconds));
             Cause::new(State::Waiting, text).see("provisioning-begun")
         }
-        (_, Next::AwaitsPermit) => Cause::new(
-            State::Waiting,
-            "As many calls run as the limits allow, and it waits for its turn.",
-        )
-        .advise("The status page shows the limits and the running calls."),
         _ => return None,
     })
 }
@@ -324,7 +319,6 @@ fn describe_attempts(observed: &ObservedClaim, explanation: &mut Explanation) {
         Next::OnChange => "The next one comes when something changes that it waits for".to_owned(),
         Next::Later { seconds } => format!("The next one comes in {}", age(seconds)),
         Next::Queued => "The next one comes as soon as a worker is free".to_owned(),
-        Next::AwaitsPermit => "The next one comes as soon as the limits allow a call".to_owned(),
         Next::Now { seconds } => format!("The next one began {} ago", age(seconds)),
     };
     let attempts = claim.attempts;

@@ -110,7 +110,6 @@ fn describe_attempts(observed: &ObservedVolume, explanation: &mut Explanation) {
         Next::OnChange => "when something changes".to_owned(),
         Next::Later { seconds } => format!("in {}", age(*seconds)),
         Next::Queued => "as soon as a worker is free".to_owned(),
-        Next::AwaitsPermit => "as soon as the limits allow a call".to_owned(),
         Next::Now { .. } => "now".to_owned(),
     };
     explanation.say(format!("Attempt {attempt} of the leader comes {when}."));

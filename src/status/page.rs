@@ -5,8 +5,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Blocked, Calls, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, QueueState,
-    Status,
+    Blocked, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, QueueState, Status,
 };
 use crate::{
     controller::claims::state::Stage,
@@ -30,7 +29,7 @@ pub(super) fn page(status: &Status) -> String {
     if let Some(report) = &status.shadow {
         return shadow(status, report);
     }
-    let Overview { claims, volumes, calls, queues } = &status.work;
+    let Overview { claims, volumes, queues } = &status.work;
     let mut page = head(status);
     page += &summary(status);
     page += &missing_rights(&status.missing_rights);
@@ -47,9 +46,6 @@ pub(super) fn page(status: &Status) -> String {
         volumes.listed.iter().map(volume),
         volumes.more,
     );
-    for calls in calls {
-        page += &calls_of(calls);
-    }
     page += &list("Queues", &["queue", "ready", "in work", "later"], queues.iter().map(queue), 0);
     page += FOOT;
     page
@@ -224,20 +220,6 @@ fn volume(volume: &ListedVolume) -> [String; 4] {
     [volume.name.clone(), progress.to_owned(), attempt, next(volume.next)]
 }
 
-fn calls_of(calls: &Calls) -> String {
-    let Calls { method, limit, classes, more } = calls;
-    let row = |class: &super::ClassLoad| {
-        let numbers = [class.running, class.limit, class.waiting].map(|it| it.to_string());
-        let [running, limit, waiting] = numbers;
-        [class.class.to_string(), running, limit, waiting]
-    };
-    let heading = format!("Calls of {method}, at most {limit} at once");
-    if classes.is_empty() {
-        return format!("<h2>{}</h2>\n<p>No call runs or waits.</p>\n", text(&heading));
-    }
-    list(&heading, &["class", "running", "limit", "waiting"], classes.iter().map(row), *more)
-}
-
 fn queue(queue: &QueueState) -> [String; 4] {
     let QueueState { name, ready, processing, delayed } = queue;
     [name.clone(), ready.to_string(), processing.to_string(), delayed.to_string()]
@@ -249,7 +231,6 @@ fn next(next: Next) -> String {
         Next::OnChange => "when something changes".to_owned(),
         Next::Later { seconds } => format!("in {}", duration(seconds)),
         Next::Queued => "as soon as a worker is free".to_owned(),
-        Next::AwaitsPermit => "as soon as the limits allow a call".to_owned(),
         Next::Now { seconds } => format!("now, since {}", duration(seconds)),
     }
 }

@@ -26,8 +26,6 @@ fn status() -> Status {
         listed: vec![claim],
         more: 4,
     };
-    let class = ClassLoad { class: "fast".into(), limit: 10, running: 2, waiting: 1 };
-    let calls = Calls { method: "CreateVolume".into(), limit: 100, classes: vec![class], more: 0 };
     let queue = QueueState { name: "claims".into(), ready: 1, processing: 2, delayed: 3 };
     Status {
         version: "v0".into(),
@@ -38,7 +36,7 @@ fn status() -> Status {
         },
         leader: LeaderStatus { leads: true, identity: "pod".into(), lease: "csi/d".into() },
         missing_rights: vec!["lacks <this>".into()],
-        work: Overview { claims, calls: vec![calls], queues: vec![queue], ..Overview::default() },
+        work: Overview { claims, queues: vec![queue], ..Overview::default() },
         ..Status::default()
     }
 }
@@ -70,7 +68,6 @@ fn the_page_shows_what_there_is() {
         "(5s ago)",
         "in 1m30s",
         "4 more are not listed.",
-        "Calls of CreateVolume, at most 100 at once",
         "lacks &lt;this&gt;",
     ] {
         assert!(page.contains(part), "{part} is missing in {page}");
@@ -91,7 +88,6 @@ fn texts_are_escaped_and_nothing_is_loaded() {
     status.leader.lease = odd.to_owned();
     status.not_ready = Some(odd.to_owned());
     status.missing_rights = vec![odd.to_owned()];
-    status.work.calls[0].classes[0].class = odd.into();
     let page = status.to_html();
     assert!(!page.contains("<script") && !page.contains("onload='"), "{page}");
     assert!(!page.chars().any(|c| c != '\n' && crate::plain_text::is_odd(c)), "{page}");

@@ -1,34 +1,30 @@
 //! The state of a queue, with client-go's semantics, without a clock, tasks or locks.
 //!
-//! A key is processed by one worker at a time. Keys are handed out in the order in which they were added.
+//! A key is processed by one worker at a time. Keys are handed out as `fair_queue` says, those of one flow in
+//! the order in which they were added.
 //! A key that is added while it is processed is handed out again afterwards. Of several delays the earliest
 //! counts. [`Queue`](super::Queue) adds delayed and waking.
 //!
 //! Times are durations since the queue was created. Callers pass `now`, which must not decrease.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    hash::Hash,
-    num::NonZeroU64,
-    time::Duration,
+use std::{collections::BTreeMap, hash::Hash, num::NonZeroU64, time::Duration};
+
+use super::{
+    fair_queue::{FairQueue, Flow},
+    limiter::Limiter,
 };
-
-use super::limiter::Limiter;
 use crate::table::Table;
-
-/// The capacity of `ready` that is kept when it becomes empty. What a burst needed beyond that is freed.
-const KEPT_SLOTS: usize = 64;
 
 /// The state of a queue of keys `K`.
 #[derive(Debug)]
 pub(super) struct Core<K> {
     limiter: Limiter,
-    /// Keys to hand out, first in first out. Each is dirty and not processing.
-    ready: VecDeque<K>,
+    /// Keys to hand out. Each is dirty and not processing.
+    ready: FairQueue<K>,
     /// Keys that need work, with the time when they were added.
-    dirty: Table<K, Duration>,
+    dirty: Table<K, (Duration, Flow)>,
     /// Keys that are being processed, with the time when they were handed out.
-    processing: Table<K, Duration>,
+    processing: Table<K, (Duration, Flow)>,
     retried: RetriedKeys<K>,
     shut: bool,
 }
@@ -67,11 +63,11 @@ pub struct Counts {
 }
 
 impl<K: Eq + Hash + Clone> Core<K> {
-    /// Creates an empty queue.
-    pub(super) fn new(limiter: Limiter) -> Self {
+    /// Creates an empty queue for so many workers.
+    pub(super) fn new(limiter: Limiter, workers: usize) -> Self {
         Self {
             limiter,
-            ready: VecDeque::new(),
+            ready: FairQueue::new(workers),
             dirty: Table::default(),
             processing: Table::default(),
             retried: RetriedKeys::default(),
@@ -80,13 +76,13 @@ impl<K: Eq + Hash + Clone> Core<K> {
     }
 
     /// Adds a key. Returns `false` if it was dirty already or the queue is shut down.
-    pub(super) fn add(&mut self, key: K, now: Duration) -> bool {
+    pub(super) fn add(&mut self, key: K, flow: Flow, now: Duration) -> bool {
         if self.shut || self.dirty.contains_key(&key) {
             return false;
         }
-        self.dirty.insert(key.clone(), now);
+        self.dirty.insert(key.clone(), (now, flow));
         if !self.processing.contains_key(&key) {
-            self.ready.push_back(key);
+            self.ready.push(key, flow);
         }
         true
     }
@@ -98,13 +94,9 @@ impl<K: Eq + Hash + Clone> Core<K> {
         }
     }
 
-    /// Adds the delayed keys that are due. Returns how many of them were not dirty already.
-    pub(super) fn advance(&mut self, now: Duration) -> u64 {
-        let mut added = 0;
-        while let Some(key) = self.retried.pop_due(now) {
-            added += u64::from(self.add(key, now));
-        }
-        added
+    /// Takes the next delayed key that is due. The caller adds it.
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<K> {
+        self.retried.pop_due(now)
     }
 
     /// Hands out the next ready key. It is being processed until [`Core::done`].
@@ -112,21 +104,20 @@ impl<K: Eq + Hash + Clone> Core<K> {
         if self.shut {
             return Next::Shut;
         }
-        let Some(key) = self.ready.pop_front() else {
-            self.ready.shrink_to(KEPT_SLOTS);
-            return Next::Wait(self.retried.earliest());
-        };
-        let added = self.dirty.remove(&key).unwrap_or(now);
-        self.processing.insert(key.clone(), now);
+        let Some(key) = self.ready.pop() else { return Next::Wait(self.retried.earliest()) };
+        let (added, flow) = self.dirty.remove(&key).unwrap_or_else(|| (now, Flow::default()));
+        self.processing.insert(key.clone(), (now, flow));
         Next::Key(key, now.saturating_sub(added))
     }
 
     /// Ends the processing of a key, which becomes ready if it was added meanwhile. Returns how long the
     /// processing took, or `None` for a key that was not handed out.
-    pub(super) fn done(&mut self, key: &K, now: Duration) -> Option<Duration> {
-        let started = self.processing.remove(key)?;
-        if self.dirty.contains_key(key) {
-            self.ready.push_back(key.clone());
+    pub(super) fn done(&mut self, key: &K, flow: Flow, now: Duration) -> Option<Duration> {
+        let (started, began_as) = self.processing.remove(key)?;
+        self.ready.end(began_as);
+        if let Some(dirty) = self.dirty.get_mut(key) {
+            dirty.1 = flow;
+            self.ready.push(key.clone(), flow);
         }
         Some(now.saturating_sub(started))
     }
@@ -156,7 +147,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
 
     /// Where the key is; `None` if the queue does not have it.
     pub(super) fn place(&self, key: &K, now: Duration) -> Option<Place> {
-        let processing = self.processing.get(key).map(|began| now.saturating_sub(*began));
+        let processing = self.processing.get(key).map(|(began, _)| now.saturating_sub(*began));
         let delayed = self.retried.due(key).map(|due| due.at().saturating_sub(now));
         match (processing, self.dirty.contains_key(key)) {
             (Some(since), _) => Some(Place::Processing(since)),
@@ -168,7 +159,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
     /// The numbers of keys that are ready, being processed, and delayed.
     pub(super) fn counts(&self) -> Counts {
         Counts {
-            ready: self.ready.len(),
+            ready: self.ready.ready(),
             processing: self.processing.len(),
             delayed: self.retried.by_time.len(),
         }
@@ -176,7 +167,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
 
     /// The number of ready keys.
     pub(super) fn ready(&self) -> usize {
-        self.ready.len()
+        self.ready.ready()
     }
 
     /// The number of dirty keys: ready, or added while being processed (client-go's `depth`).
@@ -186,7 +177,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
 
     /// For how long keys have been processed: the sum, and the longest.
     pub(super) fn processing_times(&self, now: Duration) -> (Duration, Duration) {
-        let ages = self.processing.values().map(|started| now.saturating_sub(*started));
+        let ages = self.processing.values().map(|(started, _)| now.saturating_sub(*started));
         ages.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), age| {
             (sum.saturating_add(age), longest.max(age))
         })
@@ -205,7 +196,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
     /// Shuts the queue down: it accepts and hands out nothing more, and drops ready and delayed keys.
     pub(super) fn shut_down(&mut self) {
         self.shut = true;
-        self.ready = VecDeque::new();
+        self.ready.clear();
         self.dirty.clear();
         self.retried.drop_delays();
     }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     Action, Counts, Limiter, Place, Queue,
     core::{Core, Next},
+    fair_queue::Flow,
     limiter::Bucket,
     work,
 };
@@ -131,7 +132,7 @@ impl Model {
 fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
     match *op {
         Op::Add(key) => {
-            core.add(key, secs(*now));
+            core.add(key, Flow::default(), secs(*now));
             model.add(key);
         }
         Op::AddAt(key, delay) => {
@@ -139,7 +140,9 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
             model.add_at(key, *now + delay);
         }
         Op::Next => {
-            core.advance(secs(*now));
+            while let Some(key) = core.take_due(secs(*now)) {
+                core.add(key, Flow::default(), secs(*now));
+            }
             model.pass(*now);
             let expected = model.next();
             match core.next(secs(*now)) {
@@ -153,7 +156,7 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
         }
         Op::Done(nth) => {
             if let Some(key) = model.working.get(nth).copied() {
-                assert!(core.done(&key, secs(*now)).is_some());
+                assert!(core.done(&key, Flow::default(), secs(*now)).is_some());
                 model.done(key);
             }
         }
@@ -189,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn the_core_does_what_the_model_does(ops in prop::collection::vec(op(), 0..80)) {
-        let (mut core, mut model) = (Core::new(Limiter::per_item(BACKOFF)), Model::default());
+        let (mut core, mut model) = (Core::new(Limiter::per_item(BACKOFF), usize::MAX), Model::default());
         let mut now = 0;
         for op in &ops {
             play(op, &mut core, &mut model, &mut now);
@@ -199,15 +202,15 @@ proptest! {
 
 #[test]
 fn queue_and_processing_times_are_returned() {
-    let mut core = Core::new(Limiter::per_item(BACKOFF));
-    core.add('a', secs(1));
-    core.add('a', secs(2));
+    let mut core = Core::new(Limiter::per_item(BACKOFF), usize::MAX);
+    core.add('a', Flow::default(), secs(1));
+    core.add('a', Flow::default(), secs(2));
     assert_eq!(core.next(secs(5)), Next::Key('a', secs(4)));
-    core.add('b', secs(5));
+    core.add('b', Flow::default(), secs(5));
     assert_eq!(core.next(secs(6)), Next::Key('b', secs(1)));
     assert_eq!(core.processing_times(secs(8)), (secs(5), secs(3)));
-    assert_eq!(core.done(&'a', secs(9)), Some(secs(4)));
-    assert_eq!(core.done(&'a', secs(9)), None, "done twice is done once");
+    assert_eq!(core.done(&'a', Flow::default(), secs(9)), Some(secs(4)));
+    assert_eq!(core.done(&'a', Flow::default(), secs(9)), None, "done twice is done once");
     assert_eq!(core.processing_times(secs(9)), (secs(3), secs(3)));
 }
 

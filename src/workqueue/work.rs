@@ -1,11 +1,11 @@
-//! The loop that processes a queue's keys.
+//! The workers that process a queue's keys.
 
-use std::{hash::Hash, sync::Arc, time::Duration};
+use std::{convert::Infallible, hash::Hash, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
+    sync::{Mutex, Notify, mpsc},
+    time::sleep,
 };
 use tracing::Instrument as _;
 
@@ -30,14 +30,25 @@ pub enum Action {
     RequeueAfter(Duration),
 }
 
-/// Calls `handler` for the queue's keys, at most `limit` at once, each in a task of its own called `name`.
-/// Returns when the queue is shut down and all tasks have ended.
+/// What the workers of a queue share.
+struct Shared<K: Eq + Hash + Clone, H, P> {
+    queue: Queue<K>,
+    handler: H,
+    on_panic: P,
+    /// Held by the one worker that waits for a key, so that a key wakes only one.
+    waits: Mutex<()>,
+    /// Notified when a key begins to be processed.
+    began: Notify,
+}
+
+/// Runs so many workers, tasks called `name`, each of which calls `handler` for one of the queue's keys at a
+/// time. Returns when the queue is shut down and all workers have ended.
 ///
 /// If `handler` panics, the key is not processed again until it is added, and `on_panic` is called with the
 /// key and the panic's message.
 pub async fn work<K, F, P>(
     queue: Queue<K>,
-    limit: usize,
+    workers: usize,
     tasks: Tasks,
     name: &'static str,
     handler: impl Fn(K) -> F + Send + Sync + 'static,
@@ -47,67 +58,48 @@ pub async fn work<K, F, P>(
     F: Future<Output = Action> + Send + 'static,
     P: Fn(&K, &str) + Send + Sync + 'static,
 {
-    let handlers = Arc::new((handler, on_panic));
-    let limit = limit.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-    let free = Arc::new(Semaphore::new(limit));
-    let mut gauges = GaugeUpdater::new(&queue);
-    while let Some((item, permit)) = gauges.update_until(take(&queue, &free)).await {
-        let handlers = Arc::clone(&handlers);
+    let (waits, began) = (Mutex::default(), Notify::new());
+    let shared = Arc::new(Shared { queue, handler, on_panic, waits, began });
+    let (working, ended) = mpsc::channel::<Infallible>(1);
+    for _ in 0..workers.max(1) {
+        let (shared, working) = (Arc::clone(&shared), working.clone());
         tasks.spawn(name, async move {
-            let (handler, on_panic) = &*handlers;
-            process(item, handler, on_panic).await;
-            drop(permit);
+            let _working = working;
+            while let Some(item) = shared.take().await {
+                process(item, &shared.handler, &shared.on_panic).await;
+            }
         });
     }
-    let all = u32::try_from(limit).unwrap_or(u32::MAX);
-    // Cannot fail, as the semaphore is never closed.
-    let _ = gauges.update_until(free.acquire_many(all)).await;
-    queue.update_unfinished();
+    drop(working);
+    update_gauges(&shared.queue, &shared.began, ended).await;
 }
 
-/// Waits for a free permit and then for a key, so that no key is held without being processed.
-async fn take<K: Eq + Hash + Clone>(
+impl<K: Eq + Hash + Clone, H, P> Shared<K, H, P> {
+    /// Waits for a key; `None` once the queue is shut down.
+    async fn take(&self) -> Option<Item<K>> {
+        let _waits = self.waits.lock().await;
+        let item = self.queue.get().await?;
+        self.began.notify_one();
+        Some(item)
+    }
+}
+
+/// Updates the gauges of unfinished work while any key is being processed, until the workers have ended.
+async fn update_gauges<K: Eq + Hash + Clone>(
     queue: &Queue<K>,
-    free: &Arc<Semaphore>,
-) -> Option<(Item<K>, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(free).acquire_owned().await.ok()?;
-    Some((queue.get().await?, permit))
-}
-
-/// Updates the gauges of unfinished work while any key is being processed.
-struct GaugeUpdater<'a, K: Eq + Hash + Clone> {
-    queue: &'a Queue<K>,
-    /// When they are updated next. Not at each key, as that iterates over all keys being processed.
-    due: Instant,
-}
-
-impl<'a, K: Eq + Hash + Clone> GaugeUpdater<'a, K> {
-    fn new(queue: &'a Queue<K>) -> Self {
-        Self { queue, due: Instant::now() }
-    }
-
-    /// Waits for `event`, and updates the gauges meanwhile.
-    async fn update_until<T>(&mut self, event: impl Future<Output = T>) -> T {
-        tokio::pin!(event);
-        loop {
-            let busy = self.update_if_due();
-            tokio::select! {
-                biased;
-                happened = &mut event => return happened,
-                () = tokio::time::sleep_until(self.due), if busy => {}
-            }
+    began: &Notify,
+    mut ended: mpsc::Receiver<Infallible>,
+) {
+    let mut is_busy = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = ended.recv() => break,
+            () = sleep(UPDATE_INTERVAL), if is_busy => is_busy = queue.update_unfinished(),
+            () = began.notified(), if !is_busy => is_busy = true,
         }
     }
-
-    /// Updates the gauges if that is due. Returns whether it will be due again.
-    fn update_if_due(&mut self) -> bool {
-        let now = Instant::now();
-        if now < self.due {
-            return true;
-        }
-        self.due = now + UPDATE_INTERVAL;
-        self.queue.update_unfinished()
-    }
+    queue.update_unfinished();
 }
 
 /// Processes one key and requeues it as its action says.

@@ -21,9 +21,8 @@ use super::{
 use crate::{
     controller::{
         events::claim_key,
-        limiter::Attempt,
         model::unusable_volume::UnusableVolume,
-        provisioner::{Congestion, Failure, ProvisionRequest, Provisioner},
+        provisioner::{Failure, ProvisionRequest, Provisioner},
     },
     kube::{
         ApiError, Client, Name, Scope,
@@ -48,18 +47,13 @@ struct LiveReads {
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Removes the unusable volume that the call with `request` made, or reports why it stays. The
-    /// caller holds the lock of the volume. Like every DeleteVolume, it waits for its turn without
-    /// holding anything.
+    /// caller holds the lock of the volume.
     pub(crate) async fn discard(
         &self,
         uid: &str,
         request: &ProvisionRequest,
         unusable: &UnusableVolume,
-        attempt: &mut Attempt,
     ) -> Action {
-        let Some(permit) = attempt.permit(request.class.name(), false) else {
-            return Action::AwaitChange;
-        };
         let reads = match self.read_objection(uid, request, unusable).await {
             Ok(reads) => reads,
             Err(error) => return self.retry_discard(request, unusable, &Failure::new(error)),
@@ -69,12 +63,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         self.call_records.protect(uid, request).await;
         if !self.live.is_recent(reads.began) {
-            // The limiter and the record are ready now, so the next attempt is faster.
+            // The record is written now, so the next attempt is faster.
             return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
         }
         let is_safe = || self.live.is_recent(reads.began);
         let discarded = self.provisioner.discard(unusable, is_safe).await;
-        permit.ended(discarded.as_ref().err().map_or(Congestion::Bearable, Failure::congestion));
         match discarded {
             Ok(()) => {
                 self.report_failure(request, &unusable.defect);
@@ -190,8 +183,7 @@ async fn objection_among_all(
 ) -> Result<Option<String>, ApiError> {
     // The index of handles (`volumes::handles`) cannot answer this: its watch may be behind, and a
     // missing entry would cost somebody's data. Nor does it know the claims of other handles. The
-    // list is read page by page and not kept, and the limiter of deletions bounds how many run at
-    // once.
+    // list is read page by page and not kept.
     let mut owner = None;
     let visit = |volume: Volume| {
         let what = if is_of_volume(&volume) {

@@ -59,6 +59,7 @@ use crate::{
     },
     metrics::Census,
     table::Table,
+    workqueue::Flow,
 };
 
 /// The index of claims. Clones share its content.
@@ -209,6 +210,14 @@ impl ClaimIndex {
     /// Returns what is known of the claim. `None`: the claim is not in the index.
     pub fn snapshot(&self, uid: &str) -> Option<ClaimSnapshot> {
         self.0.inner.lock().entries.get(uid).map(|entry| entry.known.clone())
+    }
+
+    /// Whose claim it is, by class and namespace, and whether a call was made for it.
+    pub fn flow(&self, uid: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
+        let inner = self.0.inner.lock();
+        let Some(Entry { known, .. }) = inner.entries.get(uid) else { return Flow::default() };
+        let is_repeat = known.request.is_some() || known.recorded().is_some();
+        Flow { id: id((known.class(), known.claim.namespace())), is_repeat }
     }
 
     /// Applies what a worker has learned about the claim or has done for it. A claim that is not in

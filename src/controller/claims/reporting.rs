@@ -9,7 +9,7 @@ use super::{
     super::{
         events::EVENT_LASTS,
         model::source::SourceKind,
-        provisioner::{Congestion, Failure, Outcome, ProvisionRequest, Provisioner},
+        provisioner::{Failure, Outcome, ProvisionRequest, Provisioner},
     },
     index::{Change, ClaimSnapshot, Topic},
     worker::ClaimWorker,
@@ -154,9 +154,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 fn still_open(failure: &Failure) -> String {
     match failure.kind() {
         "DeadlineExceeded" => "the driver does not answer in time".to_owned(),
-        _ if failure.congestion() == Congestion::Locked => {
-            "the driver still works on it".to_owned()
-        }
+        // "Operation pending for volume" (CSI spec).
+        "Aborted" => "the driver still works on it".to_owned(),
         _ => failure.to_string(),
     }
 }

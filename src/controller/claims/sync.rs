@@ -25,7 +25,6 @@ use crate::{
     controller::{
         events::{PANICKED, claim_key},
         item::{Item, Key},
-        limiter::{Attempt, Permit},
         model::record::Record,
         ownership,
         provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
@@ -39,30 +38,30 @@ use crate::{
 /// The waits before an open call is repeated.
 const POLLS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
 
+/// The longest of them after calls that the driver did not answer in time: calls that wait in an overloaded
+/// driver keep it from finishing others.
+const LONGEST_AFTER_TIME_OUT: Duration = Duration::from_secs(60);
+
 /// What a claim waits for while the record is refused, each time perhaps with another error.
 const RECORD: &str = "the record of its call";
 
-/// The places of a claim in the queues of both limiters.
-struct Attempts {
-    create: Attempt,
-    delete: Attempt,
-}
-
 /// How long to wait before the call is repeated for the `polls`th time in a row: grows from half a
-/// second to fifteen, with jitter, and never exceeds the longest retry interval.
-fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
-    let delay = POLLS.delay(polls.saturating_sub(1));
+/// second to fifteen, after time-outs to sixty, with jitter, and never exceeds the longest retry interval.
+fn poll_delay(polls: u32, timed_out: bool, unit: f64, retry_max: Duration) -> Duration {
+    let polling = if timed_out { Backoff { max: LONGEST_AFTER_TIME_OUT, ..POLLS } } else { POLLS };
+    let delay = polling.delay(polls.saturating_sub(1));
     // Jitter only shortens, so that a volume which is ready does not wait longer than this.
     delay.mul_f64(0.75 + unit / 4.0).min(retry_max)
+}
+
+/// Whether the driver did not answer in time.
+fn is_time_out(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Background(failure) if failure.kind() == "DeadlineExceeded")
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Works on the claim with this UID. Returns when to work on it again.
     pub async fn sync(&self, uid: &Key) -> Action {
-        let attempts = Attempts {
-            create: self.creates.attempt(Item::Claim(uid.clone())),
-            delete: self.deletes.attempt(Item::Claim(uid.clone())),
-        };
         let Some(queued) = self.index.snapshot(uid) else { return self.forget(uid) };
         let _held = self.exclusive.hold(queued.key()).await;
         // Taken under the lock, so that the snapshot contains what the previous holder did.
@@ -76,7 +75,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             code = field::Empty
         );
         let work = async {
-            let action = self.step(uid, snapshot, attempts).await;
+            let action = self.step(uid, snapshot).await;
             self.report_void_record(uid);
             self.report_superseded(uid);
             if action == Action::Done {
@@ -117,7 +116,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn step(&self, uid: &Key, mut snapshot: ClaimSnapshot, mut attempts: Attempts) -> Action {
+    async fn step(&self, uid: &Key, mut snapshot: ClaimSnapshot) -> Action {
         match self.plan(uid, &mut snapshot) {
             Plan::Drop => {
                 self.provisioner.forget(uid);
@@ -137,11 +136,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Provision(ask) => {
                 let request = self.request(uid, &snapshot.claim, ask);
-                self.provision_in_turn(uid, snapshot, request, &mut attempts).await
+                self.provision_in_turn(uid, snapshot, request).await
             }
             Plan::Discard(request, unusable) => {
                 self.count_resync(&snapshot);
-                self.discard(uid, &request, &unusable, &mut attempts.delete).await
+                self.discard(uid, &request, &unusable).await
             }
             Plan::SuspectedLeak(handle) => {
                 self.store.suspect_leak(uid, &snapshot.claim, &handle);
@@ -153,13 +152,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Provisions for the claim if it is this process's turn and the limiter permits a call.
+    /// Provisions for the claim if it is this process's turn: reads live what must be verified first.
     async fn provision_in_turn(
         &self,
         uid: &Key,
         snapshot: ClaimSnapshot,
         request: ProvisionRequest,
-        attempts: &mut Attempts,
     ) -> Action {
         let repeats = snapshot.request.is_some() || snapshot.recorded().is_some();
         // An open call belongs to the process that made it.
@@ -167,11 +165,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             return action;
         }
         self.count_resync(&snapshot);
-        // The limiter queues the claim again when it is its turn.
-        let Some(permit) = attempts.create.permit(request.class.name(), repeats) else {
-            return Action::AwaitChange;
-        };
-        self.verify_and_provision(uid, snapshot, request, permit, &mut attempts.delete).await
+        match self.verify_live(uid, &snapshot, &request).await {
+            Ok(()) => {
+                self.report_void_record(uid);
+                self.provision(uid, request, repeats).await
+            }
+            Err(action) => action,
+        }
     }
 
     /// Returns what to do with a claim that other processes may provision for as well, if it is not
@@ -188,12 +188,6 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Some(Action::Retry)
             }
         }
-    }
-
-    /// Whether a limiter holds a place or a permit for the claim.
-    pub fn waits_for_a_call(&self, uid: &Key) -> bool {
-        let claim = Item::Claim(uid.clone());
-        self.creates.holds(&claim) || self.deletes.holds(&claim)
     }
 
     /// Decides what to do with the claim now. If the class of a recorded call is another
@@ -233,24 +227,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Reads live what must be verified, and provisions if nothing objects.
-    async fn verify_and_provision(
-        &self,
-        uid: &Key,
-        snapshot: ClaimSnapshot,
-        request: ProvisionRequest,
-        permit: Permit,
-        delete: &mut Attempt,
-    ) -> Action {
-        match self.verify_live(uid, &snapshot, &request).await {
-            Ok(()) => {
-                self.report_void_record(uid);
-                self.provision(uid, request, permit, delete).await
-            }
-            Err(action) => action,
-        }
-    }
-
     /// Makes the request for the claim.
     fn request(&self, uid: &Key, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
         let volume_name = || self.provisioner.volume_name(claim.uid());
@@ -259,15 +235,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         ask.request(&self.identity, claim, withdrawn, volume_name)
     }
 
-    /// Prepares the request, calls the driver, and acts on the outcome.
-    async fn provision(
-        &self,
-        uid: &Key,
-        mut request: ProvisionRequest,
-        permit: Permit,
-        delete: &mut Attempt,
-    ) -> Action {
-        if !permit.repeats() {
+    /// Prepares the request, calls the driver, and acts on the outcome. `repeats`: an earlier call may
+    /// still be open.
+    async fn provision(&self, uid: &Key, mut request: ProvisionRequest, repeats: bool) -> Action {
+        if !repeats {
             self.events.provisioning(&request.claim);
         }
         let started = Instant::now();
@@ -286,20 +257,19 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         tracing::trace!("asking the provisioner");
         let outcome = self.call_driver(uid, &request, prepared).await;
-        permit.ended(outcome.congestion());
         let Effects { next, polls, .. } = self.index.update(uid, Change::CallEnded(&outcome));
         self.dependencies.wait(&Item::Claim(uid.clone()), outcome.dependencies());
         self.report(&request, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
             Next::Save => self.save(request, outcome, started).await,
-            Next::Discard => self.discard_unusable(uid, &request, &outcome, delete).await,
+            Next::Discard => self.discard_unusable(uid, &request, &outcome).await,
             Next::GiveNodeBack => self.give_node_back(&request).await,
             Next::ClosedByErrors => {
                 self.call_records.suspect_closed_by_errors(uid, &request);
                 Action::Done
             }
-            later => self.action_after(later, polls),
+            later => self.action_after(later, polls, is_time_out(&outcome)),
         }
     }
 
@@ -346,7 +316,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 }
                 _ => Action::Retry,
             },
-            later => self.action_after(later, polls),
+            later => self.action_after(later, polls, false),
         }
     }
 
@@ -372,12 +342,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// When to work on the claim again, given what to do next.
-    fn action_after(&self, next: Next, polls: u32) -> Action {
+    /// When to work on the claim again, given what to do next, and whether the driver did not answer in
+    /// time.
+    fn action_after(&self, next: Next, polls: u32, timed_out: bool) -> Action {
         match next {
             Next::Retry => Action::Retry,
             Next::Poll => {
-                Action::RequeueAfter(poll_delay(polls, self.random.unit(), self.retry_max))
+                let unit = self.random.unit();
+                Action::RequeueAfter(poll_delay(polls, timed_out, unit, self.retry_max))
             }
             Next::Rest => Action::RequeueAfter(self.retry_max),
             Next::Drop | Next::Save | Next::Discard | Next::GiveNodeBack | Next::ClosedByErrors => {
@@ -410,10 +382,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         uid: &Key,
         request: &ProvisionRequest,
         outcome: &Outcome,
-        attempt: &mut Attempt,
     ) -> Action {
         match outcome {
-            Outcome::Unusable(unusable) => self.discard(uid, request, unusable, attempt).await,
+            Outcome::Unusable(unusable) => self.discard(uid, request, unusable).await,
             _ => Action::Done,
         }
     }

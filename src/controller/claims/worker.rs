@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::{call_record::CallRecords, index::ClaimIndex, save::PvStore};
 use crate::{
     controller::{
-        classes::Classes, dependencies::index::DependencyIndex, events::ClaimEvents,
-        limiter::ConcurrencyLimiter, live::Live, ownership::ProvisionerIdentity,
+        classes::Classes, dependencies::index::DependencyIndex, events::ClaimEvents, live::Live,
+        ownership::ProvisionerIdentity,
     },
     kube::Client,
     metrics::ControllerMetrics,
@@ -45,10 +45,6 @@ pub struct ClaimWorker<P> {
     pub metrics: ControllerMetrics,
     /// Lets one worker at a time work for a volume.
     pub exclusive: KeyedMutex,
-    /// Limits CreateVolume calls.
-    pub creates: ConcurrencyLimiter,
-    /// Limits DeleteVolume calls, those for released volumes included.
-    pub deletes: ConcurrencyLimiter,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// `--retry-interval-max`: the longest wait before an open call is repeated, or a record is reconciled

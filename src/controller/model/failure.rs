@@ -4,22 +4,6 @@ use std::fmt;
 
 use crate::controller::dependencies::index::Dependency;
 
-/// What the end of an attempt says about the load of the driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Congestion {
-    /// Nothing: no call was made.
-    #[default]
-    Unknown,
-    /// The driver had time to decide.
-    Bearable,
-    /// The driver already works on this volume, or on as many as it can.
-    Locked,
-    /// The driver could not serve the call.
-    Refused,
-    /// The driver did not answer in time.
-    TimedOut,
-}
-
 /// A failure, with the message that the user reads in an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -28,7 +12,6 @@ pub struct Failure {
     /// Whether the failure says nothing about an earlier call, so that it never closes one (safety
     /// rule 3).
     inconclusive: bool,
-    congestion: Congestion,
     kind: &'static str,
     finished: bool,
     lasting: bool,
@@ -55,7 +38,6 @@ impl Failure {
         Self {
             message: bounded(message.to_string()),
             inconclusive: false,
-            congestion: Congestion::Unknown,
             kind: "",
             finished: false,
             lasting: false,
@@ -97,12 +79,6 @@ impl Failure {
         }
     }
 
-    /// The failed call says this about the load of the driver.
-    #[must_use]
-    pub fn with_congestion(self, congestion: Congestion) -> Self {
-        Self { congestion, ..self }
-    }
-
     /// The failure is of the kind with this name.
     #[must_use]
     pub fn of_kind(self, kind: &'static str) -> Self {
@@ -131,11 +107,6 @@ impl Failure {
     /// changes.
     pub fn is_lasting(&self) -> bool {
         self.lasting
-    }
-
-    /// What the failed call says about the load of the driver.
-    pub fn congestion(&self) -> Congestion {
-        self.congestion
     }
 
     /// The name of the failure's kind; empty if it has none.

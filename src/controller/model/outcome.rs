@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::{
-    failure::{Congestion, Failure},
+    failure::Failure,
     unusable_volume::{Credentials, UnusableVolume},
 };
 use crate::controller::dependencies::index::Dependency;
@@ -54,11 +54,6 @@ impl Outcome {
             Self::Infeasible(failure) => Self::Infeasible(awaiting(failure)),
             other => other,
         }
-    }
-
-    /// What the outcome says about the load of the driver.
-    pub fn congestion(&self) -> Congestion {
-        self.failure().map_or(Congestion::Bearable, Failure::congestion)
     }
 }
 
@@ -152,14 +147,4 @@ pub enum NotDeleted {
     },
     /// The attempt failed.
     Failed(Failure),
-}
-
-impl NotDeleted {
-    /// What the attempt says about the load of the driver.
-    pub fn congestion(&self) -> Congestion {
-        match self {
-            Self::Attached { .. } => Congestion::Unknown,
-            Self::Failed(failure) => failure.congestion(),
-        }
-    }
 }

@@ -1,16 +1,15 @@
-//! Reads what the controller works on: from the indexes, the queues and the limiters.
+//! Reads what the controller works on: from the indexes and the queues.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Calls, Claims, ListedVolume, MAX_LISTED, Next, Overview, Progress, Query, QueueState, Volumes,
+    Claims, ListedVolume, MAX_LISTED, Next, Overview, Progress, Query, QueueState, Volumes,
 };
 use crate::{
     controller::{
         Controller,
         claims::worker::ClaimWorker,
-        item::{Item, Key},
-        limiter::ConcurrencyLimiter,
+        item::Key,
         provisioner::Provisioner,
         queues::Queues,
         volumes::{finalizer::Due, index::Deletion, sync::VolumeWorker},
@@ -27,10 +26,6 @@ impl<P: Provisioner> Controller<P> {
         move |query| Overview {
             claims: claims_in_work(&claims, &queues, query),
             volumes: volumes_to_delete(&volumes, &queues, query),
-            calls: vec![
-                calls("CreateVolume", &claims.creates),
-                calls("DeleteVolume", &volumes.limiter),
-            ],
             queues: vec![
                 queue("claims", &queues.claims),
                 queue("volumes", &queues.volumes),
@@ -56,18 +51,17 @@ fn claims_in_work<P: Provisioner>(
             // Its volume may be created, and only its PersistentVolume be missing.
             queues.unsaved.place(&uid)
         });
-        claim.next = Next::of(place, worker.waits_for_a_call(&uid));
+        claim.next = Next::of(place);
     }
     claims
 }
 
 impl Next {
-    /// By the item's place in its queue, and whether a limiter holds a place or a permit for it.
-    fn of(place: Option<Place>, awaits_permit: bool) -> Self {
+    /// By the item's place in its queue.
+    fn of(place: Option<Place>) -> Self {
         match place {
             Some(Place::Processing(since)) => Self::Now { seconds: since.as_secs() },
             Some(Place::Ready) => Self::Queued,
-            _ if awaits_permit => Self::AwaitsPermit,
             Some(Place::Delayed(left)) => Self::Later { seconds: whole_seconds(left) },
             None => Self::OnChange,
         }
@@ -89,10 +83,7 @@ fn volumes_to_delete<P>(worker: &VolumeWorker<P>, queues: &Queues, query: &Query
     let state = |name: Key| ListedVolume {
         progress: Progress::of(&worker.index.deletion(&name)),
         attempt: queues.volumes.failures(&name).saturating_add(1),
-        next: Next::of(
-            queues.volumes.place(&name),
-            worker.limiter.holds(&Item::Volume(name.clone())),
-        ),
+        next: Next::of(queues.volumes.place(&name)),
         name: name.to_string(),
     };
     Volumes { listed: names.into_iter().map(state).collect(), more }
@@ -108,13 +99,6 @@ impl Progress {
     }
 }
 
-fn calls(method: &str, limiter: &ConcurrencyLimiter) -> Calls {
-    let (limit, mut classes) = limiter.load();
-    let more = classes.len().saturating_sub(MAX_LISTED);
-    classes.truncate(MAX_LISTED);
-    Calls { method: method.to_owned(), limit, classes, more }
-}
-
 fn queue(name: &str, queue: &Queue<Key>) -> QueueState {
     let Counts { ready, processing, delayed } = queue.counts();
     QueueState { name: name.to_owned(), ready, processing, delayed }
@@ -127,15 +111,13 @@ mod tests {
     #[test]
     fn when_an_item_is_worked_on_next() {
         let second = Duration::from_secs(1);
-        for (place, awaits_permit, next) in [
-            (Some(Place::Processing(second)), true, Next::Now { seconds: 1 }),
-            (Some(Place::Ready), true, Next::Queued),
-            (Some(Place::Delayed(second)), true, Next::AwaitsPermit),
-            (None, true, Next::AwaitsPermit),
-            (Some(Place::Delayed(second / 2)), false, Next::Later { seconds: 1 }),
-            (None, false, Next::OnChange),
+        for (place, next) in [
+            (Some(Place::Processing(second)), Next::Now { seconds: 1 }),
+            (Some(Place::Ready), Next::Queued),
+            (Some(Place::Delayed(second / 2)), Next::Later { seconds: 1 }),
+            (None, Next::OnChange),
         ] {
-            assert_eq!(Next::of(place, awaits_permit), next, "{place:?}");
+            assert_eq!(Next::of(place), next, "{place:?}");
         }
     }
 }

@@ -15,7 +15,11 @@ use super::{
     handles::HandleIndex,
 };
 use crate::{
-    controller::{claims::index::ClaimIndex, item::Key, ownership::ProvisionerIdentity},
+    controller::{
+        claims::index::ClaimIndex,
+        item::Key,
+        ownership::{ProvisionerIdentity, class_of_volume},
+    },
     kube::{
         informer::{
             InformerEvent,
@@ -24,6 +28,7 @@ use crate::{
         objects::{View as _, Volume},
     },
     table::Table,
+    workqueue::Flow,
 };
 
 /// After this time the event about a volume that is still attached is emitted and counted again.
@@ -253,6 +258,16 @@ impl VolumeIndex {
         let deletion = inner.deletions.get(volume.uid()).cloned();
         let begun = deletion.is_some();
         Some(VolumeSnapshot { volume, arrived, deletion: deletion.unwrap_or_default(), begun })
+    }
+
+    /// Whose volume it is, by class and namespace, and whether its deletion was begun before.
+    pub fn flow(&self, name: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
+        let inner = self.0.inner.lock();
+        let Some(volume) = inner.volumes.get(name) else { return Flow::default() };
+        let claim = volume.spec.claim_ref.as_ref();
+        let namespace = claim.map_or("", |claim| &*claim.namespace);
+        let is_repeat = inner.deletions.get(volume.uid()).is_some();
+        Flow { id: id((class_of_volume(volume), namespace)), is_repeat }
     }
 
     /// Whether another PersistentVolume may have the same volume at the driver, which `key` identifies.

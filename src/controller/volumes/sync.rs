@@ -20,10 +20,8 @@ use crate::{
         dependencies::index::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
-        limiter::{Attempt, ConcurrencyLimiter, Permit},
         live::Live,
-        ownership::class_of_volume,
-        provisioner::{Congestion, Failure, NotDeleted, Provisioner},
+        provisioner::{Failure, NotDeleted, Provisioner},
     },
     kube::{
         ApiError, Client, Name,
@@ -66,8 +64,6 @@ pub struct VolumeWorker<P> {
     pub metrics: ControllerMetrics,
     /// One worker per volume at a time, including the claim worker (safety rule 5).
     pub volume_keys: KeyedMutex,
-    /// Limits the DeleteVolume calls.
-    pub limiter: ConcurrencyLimiter,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
     /// Measures the age of live reads.
@@ -87,7 +83,6 @@ impl From<ApiError> for NotDeleted {
 impl<P: Provisioner> VolumeWorker<P> {
     /// Does what is due for the volume of this name. Returns when to do so again.
     pub async fn sync(&self, name: &str) -> Action {
-        let attempt = self.limiter.attempt(Item::volume(name));
         let _held = self.volume_keys.hold(&key(name)).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(snapshot) = self.index.snapshot(name) else {
@@ -97,14 +92,14 @@ impl<P: Provisioner> VolumeWorker<P> {
         let claim = snapshot.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
-        let action = self.do_what_is_due(snapshot, attempt).instrument(span).await;
+        let action = self.do_what_is_due(snapshot).instrument(span).await;
         if action == Action::Done {
             self.dependencies.forget(&Item::volume(name));
         }
         action
     }
 
-    async fn do_what_is_due(&self, snapshot: VolumeSnapshot, attempt: Attempt) -> Action {
+    async fn do_what_is_due(&self, snapshot: VolumeSnapshot) -> Action {
         let volume = Arc::clone(&snapshot.volume);
         tracing::debug!(due = ?due(&volume), deletion = ?snapshot.deletion, "syncing the volume");
         match due(&volume) {
@@ -116,7 +111,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
             Due::Unprotect => self.unprotect(&volume).await,
             Due::UnprotectUnbound => self.unprotect_unbound(&volume).await,
-            Due::Delete => self.delete(snapshot, attempt).await,
+            Due::Delete => self.delete(snapshot).await,
         }
     }
 
@@ -125,7 +120,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         self.read_live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, snapshot: VolumeSnapshot, mut attempt: Attempt) -> Action {
+    async fn delete(&self, snapshot: VolumeSnapshot) -> Action {
         if snapshot.deletion == Deletion::Removed
             || !self.provisioner.should_delete(&snapshot.volume)
         {
@@ -134,16 +129,8 @@ impl<P: Provisioner> VolumeWorker<P> {
         let Some(held) = self.hold_handle(&snapshot.volume) else {
             return Action::RequeueAfter(SHARED_RECHECK);
         };
-        let mut permit = None;
-        // Whoever held it before may have deleted the volume for this PersistentVolume as well.
-        if self.index.deletion(snapshot.volume.name()).is_pending() {
-            permit = attempt.permit(class_of_volume(&snapshot.volume), snapshot.begun);
-            if permit.is_none() {
-                return Action::AwaitChange;
-            }
-        }
         let started = Instant::now();
-        let deleted = self.try_delete(&snapshot, permit, &held).await;
+        let deleted = self.try_delete(&snapshot, &held).await;
         if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
             self.index.clear_attached(&snapshot.volume);
         }
@@ -160,16 +147,16 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    /// Deletes the volume and then its PersistentVolume. Without a permit the driver has deleted the volume
-    /// already. Returns `None` if the deletion is not due any more.
+    /// Deletes the volume, unless the driver has deleted it already, and then its PersistentVolume. Returns
+    /// `None` if the deletion is not due any more.
     async fn try_delete(
         &self,
         snapshot: &VolumeSnapshot,
-        permit: Option<Permit>,
         held: &HeldHandle,
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
         let mut volume = Arc::clone(&snapshot.volume);
-        if let Some(permit) = permit {
+        // Whoever held the handle before may have deleted the volume for this PersistentVolume as well.
+        if self.index.deletion(volume.name()).is_pending() {
             self.index.begin_deletion(&volume);
             let removal = self.provisioner.prepare_delete(&volume).await?;
             let sharers = self.list_sharers(&volume, held).await?;
@@ -180,7 +167,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             volume = live;
             self.check_sharers(&volume, &sharers, held)?;
             self.begin_with(&sharers, held);
-            self.delete_at_driver(&volume, permit, removal).await?;
+            self.delete_at_driver(&volume, removal).await?;
             self.deleted_with(&sharers);
         }
         self.remove(&volume).await?;
@@ -190,14 +177,11 @@ impl<P: Provisioner> VolumeWorker<P> {
     async fn delete_at_driver(
         &self,
         volume: &Volume,
-        permit: Permit,
         removal: P::Removal,
     ) -> Result<(), NotDeleted> {
         self.store.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
-        let deleted = self.provisioner.delete(volume, removal).await;
-        permit.ended(deleted.as_ref().err().map_or(Congestion::Bearable, NotDeleted::congestion));
-        deleted?;
+        self.provisioner.delete(volume, removal).await?;
         if !mutations::is_on(Mutation::DeleteTwice) {
             self.index.set_deletion(volume, Deletion::DeletedAtDriver);
         }

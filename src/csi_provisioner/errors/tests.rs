@@ -47,23 +47,6 @@ fn driver_codes_have_external_provisioners_outcomes() {
 }
 
 #[test]
-fn only_timeouts_and_aborted_indicate_load() {
-    for code in (1..=16).map(Code::from) {
-        let expected = match code {
-            Code::DeadlineExceeded | Code::Cancelled => Congestion::TimedOut,
-            Code::Unavailable => Congestion::Refused,
-            Code::Aborted => Congestion::Locked,
-            _ => Congestion::Bearable,
-        };
-        for error in [CallError::driver(code, "m"), CallError::local(code, "m")] {
-            for node in [false, true] {
-                assert_eq!(create_outcome(&error, node).congestion(), expected, "{code:?}");
-            }
-        }
-    }
-}
-
-#[test]
 fn a_call_of_which_nothing_was_sent_opens_nothing() {
     for code in (1..=16).map(Code::from) {
         let outcome = create_outcome(&CallError::local(code, "m").unsent(), true);

@@ -74,12 +74,6 @@ async fn the_leader_knows_attempts_and_the_next_one() {
             "began 7s ago",
         ),
         (
-            ListedClaim { next: Next::AwaitsPermit, ..listed() },
-            Waiting,
-            "as the limits allow",
-            "as soon as the limits allow",
-        ),
-        (
             ListedClaim { next: Next::Queued, ..listed() },
             Waiting,
             "All that can be checked",

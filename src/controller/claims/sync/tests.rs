@@ -9,7 +9,7 @@ use crate::{
         },
         model::unusable_volume::UnusableVolume,
         ownership::{ProvisionerIdentity, SELECTED_NODE},
-        provisioner::{Congestion, Failure},
+        provisioner::Failure,
     },
     kube::Edit,
 };
@@ -216,14 +216,20 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
 #[test]
 fn the_poll_interval_grows_up_to_the_longest_retry_interval() {
     let max = Duration::from_secs(300);
-    let milliseconds = |polls| poll_delay(polls, 0.5, max).as_millis();
+    let milliseconds = |polls| poll_delay(polls, false, 0.5, max).as_millis();
     let grown = [1, 2, 3, 5, 6, 7, 1000].map(milliseconds);
     assert_eq!(grown, [437, 875, 1750, 7000, 13125, 13125, 13125]);
-    assert_eq!(poll_delay(9, 0.99, Duration::from_secs(2)), Duration::from_secs(2));
+    let after_time_outs =
+        [1, 5, 7, 8, 1000].map(|polls| poll_delay(polls, true, 0.5, max).as_millis());
+    assert_eq!(after_time_outs, [437, 7000, 28000, 52500, 52500]);
+    for timed_out in [false, true] {
+        let short = Duration::from_secs(2);
+        assert_eq!(poll_delay(9, timed_out, 0.99, short), short);
+    }
     for unit in [0.0, 0.999] {
-        let delay = poll_delay(4, unit, max).as_secs_f64();
+        let delay = poll_delay(4, false, unit, max).as_secs_f64();
         assert!((3.0..4.0).contains(&delay), "{delay}");
-        assert!(poll_delay(9, unit, max) <= Duration::from_secs(15));
+        assert!(poll_delay(9, false, unit, max) <= Duration::from_secs(15));
     }
 }
 
@@ -266,7 +272,6 @@ fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
         (Outcome::Infeasible(failure()), true),
         (Outcome::Background(failure()), true),
         (Outcome::Unsent(failure()), true),
-        (Outcome::Background(failure().with_congestion(Congestion::Locked)), true),
         (Outcome::Reschedule(failure()), false),
         (Outcome::Unusable(Box::new(unusable)), false),
         (Outcome::Provisioned(Box::default()), false),
