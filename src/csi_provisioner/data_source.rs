@@ -15,7 +15,7 @@ mod status_text;
 use super::ProvisionerSettings;
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{NamedSource, Source, SourceKind},
         provisioner::{Failure, NotSent, ProvisionRequest},
     },

@@ -5,7 +5,7 @@
 //! is dropped, so that the next one reads again.
 
 use crate::{
-    controller::dependencies::index::Dependency,
+    controller::dependencies::Dependency,
     kube::{
         Client, CoalescedReads, Kind,
         objects::{Secret, VolumeAttributesClass},

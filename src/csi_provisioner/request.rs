@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{Source, SourceKind},
         provisioner::{Failure, NotSent, ProvisionRequest},
     },
@@ -127,7 +127,7 @@ async fn add_mutable_parameters(
     let Some(name) = settings.attributes_class(&request.claim) else { return Ok(()) };
     let class = attributes_class(reads, settings, name).await?;
     let dependency = Dependency::object::<VolumeAttributesClass>(None, name);
-    prepared.read.push(dependency.observed_as(&class.metadata));
+    prepared.read.push(dependency);
     prepared.request.mutable_parameters.clone_from(&class.parameters);
     Ok(())
 }
@@ -251,7 +251,7 @@ async fn attributes_class(
         class.driver_name,
         settings.driver.name
     ));
-    Err(foreign.finished().lasting().awaiting([dependency.observed_as(&class.metadata)]))
+    Err(foreign.finished().lasting().awaiting([dependency]))
 }
 
 #[cfg(test)]

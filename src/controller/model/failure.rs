@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::controller::dependencies::index::Dependency;
+use crate::controller::dependencies::Dependency;
 
 /// What the end of an attempt says about the load of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -90,11 +90,7 @@ impl Failure {
     /// exists.
     #[must_use]
     pub fn unread(self, object: Dependency, is_missing: bool) -> Self {
-        if is_missing {
-            self.awaiting([object.missing()]).lasting()
-        } else {
-            self.awaiting([object])
-        }
+        if is_missing { self.awaiting([object]).lasting() } else { self.awaiting([object]) }
     }
 
     /// The failed call says this about the load of the driver.

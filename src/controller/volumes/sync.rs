@@ -16,7 +16,7 @@ use super::{
 use crate::{
     controller::{
         claims::save::PvStore,
-        dependencies::index::DependencyIndex,
+        dependencies::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
         limiter::{Attempt, ConcurrencyLimiter, Permit},
@@ -316,10 +316,11 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
         tracing::warn!(error = %why, "deleting the volume failed");
-        self.dependencies.wait(&Item::volume(volume.name()), why.dependencies());
+        let item = Item::volume(volume.name());
+        self.dependencies.wait(&item, "", why.dependencies());
         self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
-        Action::Retry
+        self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)
     }
 }
 

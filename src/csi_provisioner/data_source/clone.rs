@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::{SourceQuery, bytes, status_text::ClaimStatusText};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{NamedSource, Source, SourceKind},
         provisioner::Failure,
     },
@@ -71,7 +71,7 @@ pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Sou
     let found = find_volume(client, query, &source).await;
     found.map_err(|unusable| {
         let is_lasting = !matches!(unusable, Unusable::BadVolume);
-        let failure = Failure::new(unusable).awaiting([dependency.observed_as(&source.metadata)]);
+        let failure = Failure::new(unusable).awaiting([dependency]);
         if is_lasting { failure.lasting() } else { failure }
     })
 }

@@ -6,7 +6,7 @@
 use super::{SourceQuery, bytes};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{NamedSource, Source, SourceKind},
         provisioner::Failure,
     },
@@ -71,7 +71,6 @@ pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Sou
     let snapshot = read_snapshot(client, namespace, name)
         .await
         .map_err(|unread| Failure::new(&unread).unread(dependency.clone(), unread.is_missing()))?;
-    let dependency = dependency.observed_as(&snapshot.metadata);
     let content = bound_content(&snapshot)
         .map_err(|unusable| Failure::new(&unusable).awaiting([dependency.clone()]).lasting())?;
     let usable = find_content(client, query, &snapshot, content).await;

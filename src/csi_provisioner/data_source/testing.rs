@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Source, identify, resolve};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         provisioner::{Failure, NotSent, ProvisionRequest},
     },
     csi_provisioner::{
