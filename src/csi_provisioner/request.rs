@@ -81,8 +81,7 @@ pub(super) async fn prepare(
         .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
         let source =
-            data_source::resolve(&reads.client, settings, request, &prepared.size, &named.source)
-                .await?;
+            data_source::resolve(reads, settings, request, &prepared.size, &named.source).await?;
         prepared.request.volume_content_source = Some(data_source::content_source(&source));
         prepared.source = Some(source);
         prepared.access_revoked = named.access_revoked;
