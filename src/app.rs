@@ -31,9 +31,7 @@ use self::{
 use crate::{
     capacity::Publisher,
     controller,
-    controller::{
-        Controller, classes::Classes, dependencies::index::Dependency, events::ClaimEvents,
-    },
+    controller::{Controller, classes::Classes, dependencies::Dependency, events::ClaimEvents},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner,
     csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology},
@@ -227,11 +225,7 @@ impl<'a> Program<'a> {
             events: ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
         });
-        let mut controller = base.controller(provisioner, &classes, &recorder);
-        if nodes.is_some() {
-            controller.add_watched_kind::<CsiNode>();
-            controller.add_watched_kind::<Node>();
-        }
+        let controller = base.controller(provisioner, &classes, &recorder);
         let Base { metrics, gate, lanes, attributes_classes, driver, .. } = base;
         Ok(Self {
             flags,

@@ -56,16 +56,11 @@ use std::sync::{Arc, atomic::Ordering};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    assembly::Assembly, claims::worker::ClaimWorker, classes::Classes,
-    dependencies::index::Dependency, provisioner::Provisioner, queues::Queues,
-    volumes::sync::VolumeWorker, watches::Lists,
+    assembly::Assembly, claims::worker::ClaimWorker, classes::Classes, dependencies::Dependency,
+    provisioner::Provisioner, queues::Queues, volumes::sync::VolumeWorker, watches::Lists,
 };
 use crate::{
-    kube::{
-        Client, Kind, View,
-        events::Source,
-        objects::{Claim, StorageClass, Volume},
-    },
+    kube::{Client, events::Source},
     metrics::Metrics,
     runtime::{Backoff, Clock, Random, Tasks},
 };
@@ -115,8 +110,6 @@ pub struct Controller<P> {
     tasks: Tasks,
     settings: ControllerSettings,
     lists: Lists,
-    /// Kinds that are watched as a whole, so that the `DependencyWatcher` need not watch their objects.
-    watched_kinds: Vec<Kind>,
 }
 
 impl<P: Provisioner> Controller<P> {
@@ -140,18 +133,7 @@ impl<P: Provisioner> Controller<P> {
             tasks,
             settings,
             lists: Lists::default(),
-            watched_kinds: vec![
-                Kind::of::<StorageClass>(),
-                Kind::of::<Claim>(),
-                Kind::of::<Volume>(),
-            ],
         }
-    }
-
-    /// Declares that the caller watches all objects of the kind that `V` reads and reports their changes
-    /// to [`Controller::claim_waker`]. The controller then does not watch such objects by name.
-    pub fn add_watched_kind<V: View>(&mut self) {
-        self.watched_kinds.push(Kind::of::<V>());
     }
 
     /// Returns a function that queues the volume of a given name, for when it was detached.

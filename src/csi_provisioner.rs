@@ -61,7 +61,7 @@ use crate::{
     capacity::Publisher,
     controller::{
         classes::Classes,
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         events::ClaimEvents,
         model::{
             source::Source,
@@ -320,8 +320,7 @@ impl CsiProvisioner {
             Ok(volume) => volume,
             Err(error) => {
                 self.0.reads.failed(&create.prepared.read);
-                let outcome = errors::create_outcome(&error, self.may_reschedule(request));
-                return outcome.awaiting(&create.prepared.read);
+                return errors::create_outcome(&error, self.may_reschedule(request));
             }
         };
         let PreparedCreate { prepared, credentials, .. } = create;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Deps,
     claims::{call_record::CallRecords, index::ClaimIndex, save::PvStore, worker::ClaimWorker},
-    dependencies::index::DependencyIndex,
+    dependencies::DependencyIndex,
     events::{ClaimEvents, VolumeEvents},
     live::Live,
     ownership::ProvisionerIdentity,

@@ -1,7 +1,332 @@
-//! The API objects that claims and volumes depend on, such as a missing Secret or VolumeSnapshot.
+//! Which items wait for which API objects, such as a missing Secret or a VolumeSnapshot that is not ready.
 //!
-//! [`index`] records which item waits for which object. `watcher` watches those objects, for as long as
-//! an item waits for them, and wakes the items when an object changes.
+//! An attempt that fails before its call because of an object registers that object as a [`Dependency`] of
+//! its item. Objects of kinds that are watched as a whole wake their items. For all others the item's own
+//! retry is the poll: its back-off is limited by [`DependencyIndex::poll_within`] while its wait is young.
+//!
+//! Nothing is read, watched or queued here. What a namespace's user can change costs at most one attempt of
+//! that namespace in [`NAMESPACE_INTERVAL`], however often he changes it and however many of his claims
+//! wait, and never resets a back-off.
 
-pub mod index;
-pub(crate) mod watcher;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::item::Item;
+use crate::kube::{
+    InformerEvent, Kind, View,
+    objects::{Claim, CsiNode, Node, StorageClass, Volume},
+};
+
+/// For this long after an item began to wait, it is tried again every [`YOUNG_POLL`].
+const YOUNG: Duration = Duration::from_secs(600);
+
+/// The longest time between two attempts of an item whose wait is young.
+const YOUNG_POLL: Duration = Duration::from_secs(15);
+
+/// The longest time between two attempts of an item that has waited for long.
+const OLD_POLL: Duration = Duration::from_secs(300);
+
+/// The waiting items of one namespace together are tried no more often than this.
+const NAMESPACE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// An object that an attempt did not find, or found not ready: one by name, or any of a kind, optionally in
+/// one namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dependency {
+    /// The object's kind.
+    pub kind: Kind,
+    /// The object's namespace, for namespaced kinds.
+    pub namespace: Option<String>,
+    /// The object's name. Without one, any object of the kind counts, in `namespace` if that is set.
+    pub name: Option<String>,
+}
+
+impl Dependency {
+    /// The object `name` of the kind that `V` reads; `namespace` is set for namespaced kinds.
+    pub fn object<V: View>(namespace: Option<&str>, name: &str) -> Self {
+        let namespace = namespace.map(str::to_owned);
+        Self { kind: Kind::of::<V>(), namespace, name: Some(name.to_owned()) }
+    }
+
+    /// Any object of the kind that `V` reads.
+    pub fn any<V: View>() -> Self {
+        Self { kind: Kind::of::<V>(), namespace: None, name: None }
+    }
+
+    /// Any object of the kind that `V` reads, in `namespace`.
+    pub fn any_in<V: View>(namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..Self::any::<V>() }
+    }
+
+    /// Whether each change of the object wakes the items that wait for it: it is watched, and only
+    /// administrators and controllers write it.
+    fn wakes_at_once(&self) -> bool {
+        let kind = &self.kind;
+        *kind == Kind::of::<StorageClass>()
+            || *kind == Kind::of::<Volume>()
+            || *kind == Kind::of::<Node>()
+            || *kind == Kind::of::<CsiNode>()
+    }
+}
+
+/// Which items wait for which objects. Clones share one index.
+#[derive(Debug, Clone, Default)]
+pub struct DependencyIndex(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    items: BTreeMap<Item, Wait>,
+    by_object: BTreeMap<Arc<Dependency>, BTreeSet<Item>>,
+    /// How many items of a namespace wait; its keys are shared by them.
+    namespaces: BTreeMap<Arc<str>, u32>,
+}
+
+/// What one item waits for.
+#[derive(Debug)]
+struct Wait {
+    /// The keys of [`Waiting::by_object`].
+    objects: Box<[Arc<Dependency>]>,
+    /// The item's namespace; empty for volumes.
+    namespace: Arc<str>,
+    since: Instant,
+    /// When a change that a user can make last woke the item.
+    woken: Option<Instant>,
+}
+
+impl DependencyIndex {
+    /// Registers that `item` of `namespace` waits for these objects, and for no others.
+    pub fn wait(&self, item: &Item, namespace: &str, dependencies: &[Dependency]) {
+        self.0.lock().wait(item, namespace, dependencies);
+    }
+
+    /// Removes `item`: it waits for nothing any more.
+    pub fn forget(&self, item: &Item) {
+        self.0.lock().forget(item);
+    }
+
+    /// Within which time the item is to be tried again, although its back-off may be longer; `None` if no
+    /// attempt is due before an event wakes it.
+    pub fn poll_within(&self, item: &Item) -> Option<Duration> {
+        let waiting = self.0.lock();
+        let wait = waiting.items.get(item)?;
+        if wait.objects.iter().all(|object| object.wakes_at_once()) {
+            return None;
+        }
+        let poll = if wait.since.elapsed() < YOUNG { YOUNG_POLL } else { OLD_POLL };
+        Some(poll.max(waiting.share_of(wait)))
+    }
+
+    /// Returns the items that wait for this object by name, or for any object of its kind in any
+    /// namespace. If users can change the object, those items are left out that such a change woke not
+    /// long ago.
+    pub fn waiting_for(&self, object: &Dependency) -> Vec<Item> {
+        let mut waiting = self.0.lock();
+        let any = Dependency { namespace: None, name: None, ..object.clone() };
+        let both = [object, &any].map(|key| waiting.by_object.get(key));
+        let items: BTreeSet<Item> = both.into_iter().flatten().flatten().cloned().collect();
+        if object.wakes_at_once() {
+            return items.into_iter().collect();
+        }
+        items.into_iter().filter(|item| waiting.may_wake(item)).collect()
+    }
+
+    /// Returns the items that wait for the claim that `event` adds or changes, as
+    /// [`DependencyIndex::waiting_for`].
+    pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<Item> {
+        let (InformerEvent::InitApply(claim) | InformerEvent::Apply(claim)) = event else {
+            return Vec::new();
+        };
+        // Saves work for each object of a large list: usually no item waits for anything.
+        if self.0.lock().by_object.is_empty() {
+            return Vec::new();
+        }
+        self.waiting_for(&Dependency::object::<Claim>(Some(claim.namespace()), claim.name()))
+    }
+
+    /// The number of objects that items wait for, by resource.
+    pub fn count_by_resource(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for object in self.0.lock().by_object.keys() {
+            *counts.entry(object.kind.resource()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+impl Waiting {
+    fn wait(&mut self, item: &Item, namespace: &str, dependencies: &[Dependency]) {
+        let before = self.remove(item);
+        if dependencies.is_empty() {
+            return;
+        }
+        let objects = dependencies.iter().map(|object| self.join(item, object)).collect();
+        let namespace = self.count(namespace);
+        let (since, woken) = before.unwrap_or_else(|| (Instant::now(), None));
+        self.items.insert(item.clone(), Wait { objects, namespace, since, woken });
+    }
+
+    fn forget(&mut self, item: &Item) {
+        self.remove(item);
+    }
+
+    /// Adds the item to those that wait for the object. Returns the key, of which there is one for all.
+    fn join(&mut self, item: &Item, object: &Dependency) -> Arc<Dependency> {
+        let key = match self.by_object.get_key_value(object) {
+            Some((key, _)) => Arc::clone(key),
+            None => Arc::new(object.clone()),
+        };
+        self.by_object.entry(Arc::clone(&key)).or_default().insert(item.clone());
+        key
+    }
+
+    /// Counts one more item of the namespace. Returns its shared name.
+    fn count(&mut self, namespace: &str) -> Arc<str> {
+        let name = match self.namespaces.get_key_value(namespace) {
+            Some((name, _)) => Arc::clone(name),
+            None => namespace.into(),
+        };
+        *self.namespaces.entry(Arc::clone(&name)).or_default() += 1;
+        name
+    }
+
+    /// Removes the item. Returns since when it has waited, and when it was last woken.
+    fn remove(&mut self, item: &Item) -> Option<(Instant, Option<Instant>)> {
+        let Wait { objects, namespace, since, woken } = self.items.remove(item)?;
+        for object in &objects {
+            let Some(items) = self.by_object.get_mut(object) else { continue };
+            items.remove(item);
+            if items.is_empty() {
+                self.by_object.remove(object);
+            }
+        }
+        if let Some(count) = self.namespaces.get_mut(&namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.namespaces.remove(&namespace);
+            }
+        }
+        Some((since, woken))
+    }
+
+    /// The time between two attempts of the item, if all of its namespace are tried in turn.
+    fn share_of(&self, wait: &Wait) -> Duration {
+        let count = self.namespaces.get(&wait.namespace).copied().unwrap_or_default();
+        NAMESPACE_INTERVAL.saturating_mul(count)
+    }
+
+    /// Whether a change that a user can make wakes the item now; notes that it does.
+    fn may_wake(&mut self, item: &Item) -> bool {
+        let now = Instant::now();
+        let Some(wait) = self.items.get(item) else { return false };
+        let least = self.share_of(wait).max(YOUNG_POLL);
+        if wait.woken.is_some_and(|woken| now < woken + least) {
+            return false;
+        }
+        if let Some(wait) = self.items.get_mut(item) {
+            wait.woken = Some(now);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::kube::objects::{Secret, VolumeSnapshot};
+
+    fn secret(name: &str) -> Dependency {
+        Dependency::object::<Secret>(Some("ns"), name)
+    }
+
+    fn source() -> Dependency {
+        Dependency::object::<Claim>(Some("ns"), "source")
+    }
+
+    fn claims(names: &[&str]) -> Vec<Item> {
+        names.iter().map(|name| Item::claim(name)).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn items_wait_for_what_they_registered_last() {
+        let index = DependencyIndex::default();
+        let [a, b] = [Item::claim("a"), Item::claim("b")];
+        let class = Dependency::object::<StorageClass>(None, "class");
+        index.wait(&a, "ns", &[class.clone(), secret("s")]);
+        index.wait(&b, "ns", &[Dependency::any::<StorageClass>()]);
+        assert_eq!(index.waiting_for(&class), claims(&["a", "b"]));
+        let counts = index.count_by_resource();
+        assert_eq!(counts.values().sum::<usize>(), 3, "{counts:?}");
+        index.wait(&a, "ns", &[secret("s")]);
+        assert_eq!(index.waiting_for(&class), claims(&["b"]));
+        index.forget(&a);
+        index.wait(&b, "ns", &[]);
+        assert!(index.waiting_for(&class).is_empty() && index.count_by_resource().is_empty());
+        let Waiting { items, by_object, namespaces } = &*index.0.lock();
+        assert!(items.is_empty() && by_object.is_empty() && namespaces.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_young_wait_is_polled_often_and_an_old_one_seldom() {
+        let index = DependencyIndex::default();
+        let item = Item::claim("a");
+        assert_eq!(index.poll_within(&item), None);
+        index.wait(&item, "ns", &[Dependency::any::<CsiNode>()]);
+        assert_eq!(index.poll_within(&item), None, "a watch wakes it");
+        index.wait(&item, "ns", &[Dependency::any::<CsiNode>(), secret("s")]);
+        assert_eq!(index.poll_within(&item), Some(YOUNG_POLL));
+        advance(YOUNG).await;
+        index.wait(&item, "ns", &[secret("other")]);
+        assert_eq!(index.poll_within(&item), Some(OLD_POLL), "it has waited all the time");
+        index.forget(&item);
+        index.wait(&item, "ns", &[secret("s")]);
+        assert_eq!(index.poll_within(&item), Some(YOUNG_POLL));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_of_many_waits_is_polled_seldom_and_others_are_not() {
+        let index = DependencyIndex::default();
+        for number in 0..5000 {
+            index.wait(&Item::claim(&number.to_string()), "many", &[secret("s")]);
+        }
+        index.wait(&Item::claim("other"), "one", &[secret("s")]);
+        let of = |name| index.poll_within(&Item::claim(name));
+        assert_eq!(of("17"), Some(Duration::from_secs(500)));
+        assert_eq!(of("other"), Some(YOUNG_POLL));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_changes_all_the_time_wakes_each_claim_in_its_turn() {
+        let index = DependencyIndex::default();
+        for number in 0..1000 {
+            index.wait(&Item::claim(&number.to_string()), "ns", &[source()]);
+        }
+        let mut woken = 0;
+        // 50 changes a second for 300 seconds.
+        for _ in 0..15_000 {
+            let now = index.waiting_for(&source());
+            woken += now.len();
+            for item in now {
+                // Its attempt fails, and it waits again.
+                index.wait(&item, "ns", &[source()]);
+            }
+            advance(Duration::from_millis(20)).await;
+        }
+        assert_eq!(woken, 3000, "each of them once in 100 seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_is_polled() {
+        let index = DependencyIndex::default();
+        let snapshot = Dependency::object::<VolumeSnapshot>(Some("ns"), "snap");
+        index.wait(&Item::volume("pv"), "", &[snapshot]);
+        assert_eq!(index.poll_within(&Item::volume("pv")), Some(YOUNG_POLL));
+    }
+}

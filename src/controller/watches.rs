@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Controller,
     claims::index::{ClaimSnapshot, Verification},
-    dependencies::watcher::DependencyWatcher,
     item::Item,
     ownership::class_of_claim,
     provisioner::Provisioner,
@@ -157,18 +156,6 @@ impl<P: Provisioner> Controller<P> {
         self.watch_classes();
         self.watch_claims(on_claim_event);
         self.watch_volumes();
-        self.watch_dependencies();
-    }
-
-    /// Watches the objects that claims and volumes wait for and that no informer covers.
-    fn watch_dependencies(&self) {
-        let queues = self.queues.clone();
-        let wake = Box::new(move |item| queues.wake_items(vec![item]));
-        let client = self.client.clone();
-        let dependencies = self.claims.dependencies.clone();
-        let watched_kinds = self.watched_kinds.clone();
-        let watcher = DependencyWatcher::new(client, dependencies, wake, watched_kinds);
-        self.tasks.spawn_critical("watch of dependencies", watcher.run());
     }
 
     fn watch_classes(&self) {
@@ -215,7 +202,7 @@ impl<P: Provisioner> Controller<P> {
                 dependencies.forget(&Item::claim(claim.uid()));
             }
             // Includes items that wait for a claim of another provisioner, to clone it.
-            let waiting = dependencies.waiting_for_event(&event);
+            let waiting = dependencies.waiting_for_claim(&event);
             let claims = index.on_event(event);
             queues.wake_items(waiting);
             // For a deleted claim no later event can clear what prevents the save, so it is decided now.

@@ -12,10 +12,10 @@ mod clone;
 mod snapshot;
 mod status_text;
 
-use super::ProvisionerSettings;
+use super::{ProvisionerSettings, reads::Reads};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{NamedSource, Source, SourceKind},
         provisioner::{Failure, NotSent, ProvisionRequest},
     },
@@ -152,7 +152,7 @@ fn left_to_populator(kind: &str) -> NotSent {
 /// # Errors
 /// In external-provisioner's words.
 pub(super) async fn resolve(
-    client: &Client,
+    reads: &Reads,
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
     size: &Quantity,
@@ -163,8 +163,8 @@ pub(super) async fn resolve(
     }
     let query = SourceQuery { settings, request, size, named };
     let found = match named.kind {
-        SourceKind::Snapshot => snapshot::find(client, &query).await,
-        SourceKind::Claim => clone::find(client, &query).await,
+        SourceKind::Snapshot => snapshot::find(reads, &query).await,
+        SourceKind::Claim => clone::find(reads, &query).await,
     };
     found.map_err(|failure| user_error(named, failure))
 }

@@ -1,14 +1,14 @@
 //! Reads of the cluster that calls need.
 //!
-//! Reads of secrets and VolumeAttributesClasses, which many volumes name, are shared among calls
-//! ([`CoalescedReads`]). Sources are read for each claim. After a failed attempt the shared result
-//! is dropped, so that the next one reads again.
+//! Reads of secrets, VolumeAttributesClasses and sources, which many claims name, are shared among calls
+//! ([`CoalescedReads`]). After a failed attempt the shared result is dropped, so that the next one reads
+//! again.
 
 use crate::{
-    controller::dependencies::index::Dependency,
+    controller::dependencies::Dependency,
     kube::{
         Client, CoalescedReads, Kind,
-        objects::{Secret, VolumeAttributesClass},
+        objects::{Claim, CloneSource, Secret, VolumeAttributesClass, VolumeSnapshot},
     },
     runtime::Tasks,
 };
@@ -20,6 +20,8 @@ pub struct Reads {
     pub(super) client: Client,
     pub(super) secrets: CoalescedReads<Secret>,
     pub(super) attributes_classes: CoalescedReads<VolumeAttributesClass>,
+    pub(super) claims: CoalescedReads<CloneSource>,
+    pub(super) snapshots: CoalescedReads<VolumeSnapshot>,
 }
 
 impl Reads {
@@ -27,18 +29,25 @@ impl Reads {
     pub fn new(client: Client, tasks: &Tasks) -> Self {
         let secrets = CoalescedReads::new(client.clone(), tasks.clone());
         let attributes_classes = CoalescedReads::new(client.clone(), tasks.clone());
-        Self { client, secrets, attributes_classes }
+        let claims = CoalescedReads::new(client.clone(), tasks.clone());
+        let snapshots = CoalescedReads::new(client.clone(), tasks.clone());
+        Self { client, secrets, attributes_classes, claims, snapshots }
     }
 
     /// An attempt with these objects failed: drops their shared results.
     pub(crate) fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
         let (secret, class) = (Kind::of::<Secret>(), Kind::of::<VolumeAttributesClass>());
-        for Dependency { kind, namespace, name, .. } in read {
+        let (claim, snapshot) = (Kind::of::<Claim>(), Kind::of::<VolumeSnapshot>());
+        for Dependency { kind, namespace, name } in read {
             let (namespace, name) = (namespace.as_deref(), name.as_deref().unwrap_or_default());
             if *kind == secret {
                 self.secrets.forget(namespace, name);
             } else if *kind == class {
                 self.attributes_classes.forget(namespace, name);
+            } else if *kind == claim {
+                self.claims.forget(namespace, name);
+            } else if *kind == snapshot {
+                self.snapshots.forget(namespace, name);
             }
         }
     }

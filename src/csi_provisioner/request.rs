@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{Source, SourceKind},
         provisioner::{Failure, NotSent, ProvisionRequest},
     },
@@ -81,8 +81,7 @@ pub(super) async fn prepare(
         .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
         let source =
-            data_source::resolve(&reads.client, settings, request, &prepared.size, &named.source)
-                .await?;
+            data_source::resolve(reads, settings, request, &prepared.size, &named.source).await?;
         prepared.request.volume_content_source = Some(data_source::content_source(&source));
         prepared.source = Some(source);
         prepared.access_revoked = named.access_revoked;
@@ -127,7 +126,7 @@ async fn add_mutable_parameters(
     let Some(name) = settings.attributes_class(&request.claim) else { return Ok(()) };
     let class = attributes_class(reads, settings, name).await?;
     let dependency = Dependency::object::<VolumeAttributesClass>(None, name);
-    prepared.read.push(dependency.observed_as(&class.metadata));
+    prepared.read.push(dependency);
     prepared.request.mutable_parameters.clone_from(&class.parameters);
     Ok(())
 }
@@ -251,7 +250,7 @@ async fn attributes_class(
         class.driver_name,
         settings.driver.name
     ));
-    Err(foreign.finished().lasting().awaiting([dependency.observed_as(&class.metadata)]))
+    Err(foreign.finished().lasting().awaiting([dependency]))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     controller::{
-        dependencies::index::Dependency, model::unusable_volume::Credentials, provisioner::Failure,
+        dependencies::Dependency, model::unusable_volume::Credentials, provisioner::Failure,
     },
     go_fmt::{quote, quote_list},
     kube::{
@@ -243,7 +243,7 @@ pub(super) async fn read(
     let unreadable = |source| Unreadable { reference: reference.clone(), source };
     let (namespace, name) = (&reference.namespace, &reference.name);
     let secret = secrets.get(Some(namespace), name).await.map_err(unreadable)?;
-    let source = Some(dependency_on(reference).observed_as(&secret.metadata));
+    let source = Some(dependency_on(reference));
     Ok(SecretValues { values: secret.data.clone(), source })
 }
 

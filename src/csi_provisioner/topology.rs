@@ -22,7 +22,7 @@ pub(super) use self::affinity::affinity;
 use self::requirement::{Constraints, Refusal, decide};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::topology::{Pinned, Recorded, Requirement, Segments},
         provisioner::{Failure, NotSent, ProvisionRequest},
     },

@@ -6,6 +6,7 @@
 //! `watch`, watches of a kind are in [`super::informer`].
 
 pub mod access;
+mod bodies;
 mod coalesced_reads;
 mod discovery;
 mod edits;
@@ -30,9 +31,12 @@ use http::{HeaderValue, Method, header, response::Parts};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use self::name::check_namespace;
+use self::{
+    bodies::{Bodies, Permit},
+    name::check_namespace,
+};
 use super::{
-    connection::transport::{BodyError, Request, ResponseBody, Service, Transport, read},
+    connection::transport::{BodyError, Request, ResponseBody, Service, Transport},
     encoding,
     encoding::{Encoding, JSON},
     error::{ApiError, Refusal, fault},
@@ -49,6 +53,7 @@ pub(super) const MAX_ANSWER: usize = 32 << 20;
 #[derive(Clone)]
 pub struct Client {
     service: Transport,
+    bodies: Bodies,
     pub(super) random: Arc<dyn Random>,
 }
 
@@ -80,7 +85,7 @@ impl Patch {
 impl Client {
     /// A client on `service`, the transport wrapped in the lane's layers.
     pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
-        Self { service, random }
+        Self { service, bodies: Bodies::default(), random }
     }
 
     /// Reads one object.
@@ -106,7 +111,18 @@ impl Client {
 
     /// Reads one object with all its fields.
     pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
-        self.read(kind.object(name)).await
+        self.get_raw_held(kind, name).await.map(|(object, _)| object)
+    }
+
+    /// Like [`Self::get_raw`]; also returns the permit of a large object, which is kept as long as that.
+    async fn get_raw_held(
+        &self,
+        kind: &Kind,
+        name: Name<'_>,
+    ) -> Result<(Value, Option<Permit>), ApiError> {
+        let (object, answer) =
+            self.send(request(Method::GET, kind.object(name))?, MAX_ANSWER).await?;
+        Ok((object, answer.permit))
     }
 
     /// Reads the metadata of one object of any kind.
@@ -120,7 +136,7 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<V, ApiError> {
-        self.write(creation::<V>(namespace, body)?).await
+        self.write(creation::<V>(namespace, body)?, None).await
     }
 
     /// Creates an object like [`Self::create`], and does not parse the answer.
@@ -131,25 +147,38 @@ impl Client {
     ) -> Result<(), ApiError> {
         let mut request = creation::<V>(namespace, body)?;
         encoding::accept(&mut request, true);
-        self.exchange(&mut request, MAX_ANSWER).await.map(drop)
+        self.exchange(&mut request, MAX_ANSWER, None).await.map(drop)
     }
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.write(request_with_body(
-            Method::PUT,
-            path::<V>(name)? + NO_FIELD_VALIDATION,
-            JSON,
-            body,
-        )?)
-        .await
+        self.replace_raw_held(name, body, None).await
+    }
+
+    async fn replace_raw_held<V: View>(
+        &self,
+        name: Name<'_>,
+        body: &Value,
+        held: Option<Permit>,
+    ) -> Result<V, ApiError> {
+        let url = path::<V>(name)? + NO_FIELD_VALIDATION;
+        self.write(request_with_body(Method::PUT, url, JSON, body)?, held).await
     }
 
     /// Patches an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
+        self.patch_held(name, patch, None).await
+    }
+
+    async fn patch_held<V: View>(
+        &self,
+        name: Name<'_>,
+        patch: &Patch,
+        held: Option<Permit>,
+    ) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
         let url = path::<V>(name)? + NO_FIELD_VALIDATION;
-        self.write(request_with_body(Method::PATCH, url, media_type, body)?).await
+        self.write(request_with_body(Method::PATCH, url, media_type, body)?, held).await
     }
 
     /// Deletes an object; with `uid` only if it has this UID, otherwise the error is a conflict.
@@ -165,7 +194,7 @@ impl Client {
         }
         let mut request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
         encoding::accept(&mut request, V::from_protobuf().is_some());
-        let answer = self.exchange(&mut request, MAX_ANSWER).await?;
+        let answer = self.exchange(&mut request, MAX_ANSWER, None).await?;
         Ok(remaining_finalizers::<V>(&answer))
     }
 
@@ -196,9 +225,13 @@ impl Client {
     }
 
     /// Sends a write and reads the object in the answer, in protobuf if the kind has a table for it.
-    async fn write<V: View>(&self, mut request: Request) -> Result<V, ApiError> {
+    async fn write<V: View>(
+        &self,
+        mut request: Request,
+        held: Option<Permit>,
+    ) -> Result<V, ApiError> {
         encoding::accept(&mut request, V::from_protobuf().is_some());
-        let answer = self.exchange(&mut request, MAX_ANSWER).await?;
+        let answer = self.exchange(&mut request, MAX_ANSWER, held).await?;
         let object = answer.encoding.read(&answer.body);
         object.map_err(|fault| ApiError::Unreadable { about: Target::of(&request).about(), fault })
     }
@@ -209,7 +242,7 @@ impl Client {
         mut request: Request,
         max: usize,
     ) -> Result<(T, Answer), ApiError> {
-        let answer = self.exchange(&mut request, max).await?;
+        let answer = self.exchange(&mut request, max, None).await?;
         let object = serde_json::from_slice(&answer.body).map_err(|error| {
             ApiError::Unreadable { about: Target::of(&request).about(), fault: fault(&error) }
         })?;
@@ -217,12 +250,17 @@ impl Client {
     }
 
     /// Sends a request and reads the body of a successful answer, at most `max` bytes.
-    async fn exchange(&self, request: &mut Request, max: usize) -> Result<Answer, ApiError> {
+    async fn exchange(
+        &self,
+        request: &mut Request,
+        max: usize,
+        held: Option<Permit>,
+    ) -> Result<Answer, ApiError> {
         let (parts, body) = self.open(request).await?;
         let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
-        let body = read(body, max).await;
-        let body = body.map_err(|error| body_error(error, &Target::of(request), max))?;
-        Ok(Answer { encoding: Encoding::of(&parts.headers), body, sent })
+        let body = self.bodies.read(body, max, held).await;
+        let (body, permit) = body.map_err(|error| body_error(error, &Target::of(request), max))?;
+        Ok(Answer { encoding: Encoding::of(&parts.headers), body, sent, permit })
     }
 
     /// Sends a request; returns the head of a successful answer, and its body as it is received.
@@ -236,7 +274,8 @@ impl Client {
             return Ok((parts, body));
         }
         // The status code counts even if the body cannot be read.
-        let body = read(body, MAX_ANSWER).await.unwrap_or_default();
+        let body = self.bodies.read(body, MAX_ANSWER, None).await;
+        let body = body.map(|(body, _)| body).unwrap_or_default();
         let target = Target::of(request);
         let refusal = Refusal::read(request.method(), &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
@@ -249,6 +288,8 @@ struct Answer {
     body: Bytes,
     /// When a read was sent, by the boot clock; zero if unknown, as for a write.
     sent: Duration,
+    /// That of a large body.
+    permit: Option<Permit>,
 }
 
 /// The finalizers in the answer to a DELETE. The server answers with the object while finalizers keep it,

@@ -16,7 +16,6 @@ mod backoff;
 pub mod cache;
 mod failure;
 mod first_list;
-mod follow;
 mod list;
 mod list_watch;
 mod pages;

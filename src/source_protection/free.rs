@@ -47,6 +47,11 @@ impl Protection {
             Due::Remove(uid) => {
                 self.remove_finalizer_if_due(source, &uid).await.map(|_| Action::Done)
             }
+            // Anybody can set our finalizer on his own snapshots. A list of all claims for each of them
+            // would be his to order: one for all is the sweep's.
+            Due::RemoveUnlessNamed(_) if self.0.settings.sweep_interval.is_some() => {
+                Ok(Action::Done)
+            }
             Due::RemoveUnlessNamed(uid) => self.free_unless_named(source, &uid).await,
             Due::RemoveUnlessGranted(uid, from) => {
                 self.free_unless_granted(source, &uid, &from).await

@@ -258,7 +258,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::trace!("asking the provisioner");
         let outcome = self.call_driver(uid, &request, prepared).await;
         let Effects { next, polls, .. } = self.index.update(uid, Change::CallEnded(&outcome));
-        self.dependencies.wait(&Item::Claim(uid.clone()), outcome.dependencies());
+        self.dependencies.forget(&Item::Claim(uid.clone()));
         self.report(&request, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
@@ -299,7 +299,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn on_not_sent(&self, uid: &Key, request: &ProvisionRequest, why: &NotSent) -> Action {
         self.give_up_unrepeatable(uid, request, why);
         let Effects { next, polls, .. } = self.index.update(uid, Change::NotSent(why));
-        self.dependencies.wait(&Item::Claim(uid.clone()), why.dependencies());
+        let item = Item::Claim(uid.clone());
+        self.dependencies.wait(&item, request.claim.namespace(), why.dependencies());
         match why {
             NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
             NotSent::Failed(failure) => self.report_failure(request, failure),
@@ -310,8 +311,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         match next {
             Next::GiveNodeBack => self.give_node_back(request).await,
-            Next::Retry => match why {
-                NotSent::Failed(why) if why.is_lasting() => {
+            Next::Retry => match (why, self.dependencies.poll_within(&item)) {
+                (_, Some(poll)) => Action::RetryWithin(poll),
+                (NotSent::Failed(why), None) if why.is_lasting() => {
                     self.retry_lasting(uid, &why.to_string())
                 }
                 _ => Action::Retry,

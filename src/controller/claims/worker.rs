@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{call_record::CallRecords, index::ClaimIndex, save::PvStore};
 use crate::{
     controller::{
-        classes::Classes, dependencies::index::DependencyIndex, events::ClaimEvents, live::Live,
+        classes::Classes, dependencies::DependencyIndex, events::ClaimEvents, live::Live,
         ownership::ProvisionerIdentity,
     },
     kube::Client,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::controller::dependencies::index::Dependency;
+use crate::controller::dependencies::Dependency;
 
 /// A failure, with the message that the user reads in an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,11 +72,7 @@ impl Failure {
     /// exists.
     #[must_use]
     pub fn unread(self, object: Dependency, is_missing: bool) -> Self {
-        if is_missing {
-            self.awaiting([object.missing()]).lasting()
-        } else {
-            self.awaiting([object])
-        }
+        if is_missing { self.awaiting([object]).lasting() } else { self.awaiting([object]) }
     }
 
     /// The failure is of the kind with this name.

@@ -6,7 +6,7 @@ use super::{
     failure::Failure,
     unusable_volume::{Credentials, UnusableVolume},
 };
-use crate::controller::dependencies::index::Dependency;
+use crate::controller::dependencies::Dependency;
 
 /// How a call ended.
 #[derive(Debug)]
@@ -37,22 +37,6 @@ impl Outcome {
             | Self::Background(failure)
             | Self::Unsent(failure)
             | Self::Reschedule(failure) => Some(failure),
-        }
-    }
-
-    /// The objects whose change may let the next attempt succeed.
-    pub fn dependencies(&self) -> &[Dependency] {
-        self.failure().map(Failure::dependencies).unwrap_or_default()
-    }
-
-    /// Sets the objects whose change may reverse a refusal.
-    #[must_use]
-    pub fn awaiting(self, objects: &[Dependency]) -> Self {
-        let awaiting = |failure: Failure| failure.awaiting(objects.iter().cloned());
-        match self {
-            Self::Final(failure) => Self::Final(awaiting(failure)),
-            Self::Infeasible(failure) => Self::Infeasible(awaiting(failure)),
-            other => other,
         }
     }
 }

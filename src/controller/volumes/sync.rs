@@ -17,7 +17,7 @@ use super::{
 use crate::{
     controller::{
         claims::save::PvStore,
-        dependencies::index::DependencyIndex,
+        dependencies::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
         live::Live,
@@ -281,10 +281,11 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
         tracing::warn!(error = %why, "deleting the volume failed");
-        self.dependencies.wait(&Item::volume(volume.name()), why.dependencies());
+        let item = Item::volume(volume.name());
+        self.dependencies.wait(&item, "", why.dependencies());
         self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
-        Action::Retry
+        self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)
     }
 }
 

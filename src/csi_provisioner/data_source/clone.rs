@@ -1,18 +1,19 @@
 //! Volumes cloned from the volume of another claim.
 //!
 //! Finds the source claim and its volume and checks both, in external-provisioner's order and
-//! words. Both are read live at each attempt. Protecting the source belongs to `source_protection`.
+//! words. The source was read at most a second ago, its volume at each attempt. Protecting the source belongs to `source_protection`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{SourceQuery, bytes, status_text::ClaimStatusText};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{NamedSource, Source, SourceKind},
         ownership,
         provisioner::Failure,
     },
+    csi_provisioner::reads::Reads,
     kube::{
         ApiError, Client, Name,
         objects::{Claim, CloneSource, View as _, Volume},
@@ -58,10 +59,10 @@ enum Unusable {
 ///
 /// # Errors
 /// Why this claim cannot be cloned.
-pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Source, Failure> {
+pub(super) async fn find(reads: &Reads, query: &SourceQuery<'_>) -> Result<Source, Failure> {
     let NamedSource { namespace, name, .. } = query.named;
     let dependency = Dependency::object::<Claim>(Some(namespace), name);
-    let source = match read_claim(client, query).await {
+    let source = match reads.claims.get(Some(namespace), name).await {
         Ok(source) => source,
         Err(error) => {
             return Err(
@@ -69,10 +70,10 @@ pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Sou
             );
         }
     };
-    let found = find_volume(client, query, &source).await;
+    let found = find_volume(&reads.client, query, &source).await;
     found.map_err(|unusable| {
         let is_lasting = !matches!(unusable, Unusable::BadVolume);
-        let failure = Failure::new(unusable).awaiting([dependency.observed_as(&source.metadata)]);
+        let failure = Failure::new(unusable).awaiting([dependency]);
         if is_lasting { failure.lasting() } else { failure }
     })
 }
@@ -90,15 +91,11 @@ async fn find_volume(
     Ok(Source { named: query.named.clone(), uid, handle })
 }
 
-async fn read_claim(client: &Client, query: &SourceQuery<'_>) -> Result<CloneSource, ApiError> {
-    client.get(Name::namespaced(&query.named.namespace, &query.named.name)?).await
-}
-
 /// external-provisioner reads the source from its cache, whose error for a missing claim differs
 /// from the API server's, and which does not validate names.
-fn unread(query: &SourceQuery<'_>, error: &ApiError) -> Unusable {
+fn unread(query: &SourceQuery<'_>, error: &Arc<ApiError>) -> Unusable {
     let name = &query.named.name;
-    let absent = error.is_not_found() || matches!(error, ApiError::BadName(_));
+    let absent = error.is_not_found() || matches!(**error, ApiError::BadName(_));
     Unusable::Unread {
         name: name.clone(),
         namespace: query.request.claim.namespace().to_owned(),

@@ -1,15 +1,18 @@
 //! Volumes restored from snapshots.
 //!
 //! Finds a VolumeSnapshot and its content and checks both, in external-provisioner's order and
-//! words. Both are read live at each attempt. Making snapshots ready belongs to the snapshotter.
+//! words. The snapshot was read at most a second ago, its content at each attempt. Making snapshots ready belongs to the snapshotter.
+
+use std::sync::Arc;
 
 use super::{SourceQuery, bytes};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         model::source::{NamedSource, Source, SourceKind},
         provisioner::Failure,
     },
+    csi_provisioner::reads::Reads,
     go_fmt::parse_bool,
     kube::{
         ApiError, Client, Name,
@@ -28,7 +31,7 @@ const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mod
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("error getting snapshot {name} from api server: {error}")]
-    Unread { name: String, error: ApiError },
+    Unread { name: String, error: Arc<ApiError> },
     /// And it has no finalizer of ours.
     #[error("snapshot {0} is being deleted")]
     Deleting(String),
@@ -65,16 +68,18 @@ enum Unusable {
 ///
 /// # Errors
 /// Why it cannot be restored for this claim.
-pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Source, Failure> {
+pub(super) async fn find(reads: &Reads, query: &SourceQuery<'_>) -> Result<Source, Failure> {
     let NamedSource { namespace, name, .. } = query.named;
     let dependency = Dependency::object::<VolumeSnapshot>(Some(namespace), name);
-    let snapshot = read_snapshot(client, namespace, name)
+    let snapshot = reads
+        .snapshots
+        .get(Some(namespace), name)
         .await
+        .map_err(|error| Unusable::Unread { name: name.clone(), error })
         .map_err(|unread| Failure::new(&unread).unread(dependency.clone(), unread.is_missing()))?;
-    let dependency = dependency.observed_as(&snapshot.metadata);
     let content = bound_content(&snapshot)
         .map_err(|unusable| Failure::new(&unusable).awaiting([dependency.clone()]).lasting())?;
-    let usable = find_content(client, query, &snapshot, content).await;
+    let usable = find_content(&reads.client, query, &snapshot, content).await;
     let handle = usable.map_err(|unusable| {
         let content = unusable.blames_content().then_some(content);
         let content = content.map(|name| Dependency::object::<VolumeSnapshotContent>(None, name));
@@ -84,15 +89,6 @@ pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Sou
         if may_pass { failure } else { failure.lasting() }
     })?;
     Ok(Source { named: query.named.clone(), uid: snapshot.uid().to_owned(), handle })
-}
-
-async fn read_snapshot(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-) -> Result<VolumeSnapshot, Unusable> {
-    let read = async { client.get(Name::namespaced(namespace, name)?).await };
-    read.await.map_err(|error| Unusable::Unread { name: name.to_owned(), error })
 }
 
 /// The handle of the snapshot's content, after all checks.

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::{Source, identify, resolve};
 use crate::{
     controller::{
-        dependencies::index::Dependency,
+        dependencies::Dependency,
         provisioner::{Failure, NotSent, ProvisionRequest},
     },
     csi_provisioner::{
         ProvisionerSettings,
-        testing::{DRIVER, request, settings_with},
+        testing::{DRIVER, reads, request, settings_with},
     },
     kube::{
         quantity::Quantity,
@@ -57,7 +57,7 @@ pub(super) async fn find_for(
     };
     let requested = request.claim.spec.resources.requests.storage.as_deref();
     let size = Quantity::parse(requested.unwrap_or("0")).unwrap();
-    resolve(&client, settings, request, &size, &named.source).await
+    resolve(&reads(server), settings, request, &size, &named.source).await
 }
 
 /// The kinds of the failure's dependencies.

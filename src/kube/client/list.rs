@@ -14,7 +14,7 @@ use super::{Client, MAX_ANSWER};
 use crate::kube::{
     connection::url::query,
     error::ApiError,
-    objects::{AnyObject, View, kind::Kind},
+    objects::{View, kind::Kind},
     scope::Scope,
 };
 
@@ -54,18 +54,6 @@ impl Client {
         visit: impl FnMut(V) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
         self.list_kind(&Kind::of::<V>(), scope, visit).await
-    }
-
-    /// Returns the versions of all objects of `kind` in `scope` as one text, which differs once any
-    /// of them is created, changed or deleted; `None` if there are no objects.
-    pub async fn versions(&self, kind: &Kind, scope: &Scope) -> Result<Option<String>, ApiError> {
-        let mut versions = Vec::new();
-        let note = |object: AnyObject| {
-            versions.extend(object.metadata.resource_version);
-            ControlFlow::Continue(())
-        };
-        self.list_kind(kind, scope, note).await?;
-        Ok((!versions.is_empty()).then(|| versions.join(",")))
     }
 
     async fn list_kind<V: DeserializeOwned>(
@@ -138,25 +126,6 @@ mod tests {
                 "/api/v1/persistentvolumes?limit=500&continue=x%2Fy%3D"
             ]
         );
-    }
-
-    #[tokio::test]
-    async fn the_versions_of_all_objects_are_joined() {
-        let items = |versions: &[&str]| {
-            let item = |version: &&str| json!({"metadata": {"resourceVersion": version}});
-            json!({"items": versions.iter().map(item).collect::<Vec<_>>()})
-        };
-        for (versions, expected) in [(vec![], None), (vec!["7", "5"], Some("7,5"))] {
-            let answer = items(&versions);
-            let server = Server::new(move |_, _| Answer::json(200, &answer));
-            let scope = Scope::namespace("ns").unwrap();
-            let joined = client(&server).versions(&Kind::of::<Claim>(), &scope).await.unwrap();
-            assert_eq!(joined.as_deref(), expected);
-            assert_eq!(
-                server.requests()[0].url,
-                "/api/v1/namespaces/ns/persistentvolumeclaims?limit=500"
-            );
-        }
     }
 
     #[tokio::test]
