@@ -302,8 +302,9 @@ impl CsiProvisioner {
         if let Some(source) = source.filter(|_| !create.prepared.access_revoked) {
             match self.protect_source(request, source).await {
                 Err(went @ (Unprotected::Gone(_) | Unprotected::Terminating(_))) => {
-                    // Protection fails if the source has changed since the check. Checking again
+                    // Protection fails if the source has changed since it was read. Checking again
                     // produces the usual error.
+                    self.0.reads.forget_source(&source.named);
                     self.check(request).await?;
                     return Err(Failure::new(went).into());
                 }

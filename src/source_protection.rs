@@ -48,7 +48,7 @@ pub use self::{
     source::{NamedSource, SNAPSHOT_GROUP, SourceKind},
     writer::Unprotected,
 };
-use self::{holders::Holders, writer::Writer};
+use self::{free::ReferenceLists, holders::Holders, writer::Writer};
 use crate::{
     kube::{Client, InformerEvent, events::Source as EventSource, objects::Claim},
     metrics::{Metrics, Panicked},
@@ -115,6 +115,7 @@ struct Shared {
     client: Client,
     writer: Writer,
     holders: Mutex<Holders>,
+    reference_lists: Mutex<ReferenceLists>,
     /// One actor at a time for each source.
     locks: KeyedMutex,
     /// Snapshots that may be due to be freed.
@@ -147,6 +148,7 @@ impl Protection {
             writer: Writer::new(client.clone()),
             client,
             holders: Mutex::new(Holders::new(settings.peers)),
+            reference_lists: Mutex::default(),
             locks: KeyedMutex::default(),
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),

@@ -275,8 +275,7 @@ async fn a_claims_attributes_class_must_be_readable() {
     let lacking = without(parsed(OURS), "volumeattributesclasses", "get");
     for (roles, expected) in [
         (parsed(OURS), BTreeSet::new()),
-        // What can't be read is waited for, by a watch where that is granted.
-        (lacking, missing(&["get volumeattributesclasses", "watch volumeattributesclasses"])),
+        (lacking, missing(&["get volumeattributesclasses"])),
     ] {
         let simulation = Simulation::with_roles(36, &roles, "csi-provisioner");
         simulation
@@ -341,21 +340,8 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
             &["patch volumesnapshots", "update volumesnapshots"],
         ),
         (lacking("volumesnapshots", "list"), true, &["list volumesnapshots"]),
-        // What can't be read is waited for, by a watch where that is granted.
-        (
-            lacking("volumesnapshots", "get"),
-            false,
-            &["get volumesnapshots", "watch volumesnapshots"],
-        ),
-        (
-            lacking("volumesnapshotcontents", "get"),
-            false,
-            &[
-                "get volumesnapshotcontents",
-                "watch volumesnapshotcontents",
-                "watch volumesnapshots",
-            ],
-        ),
+        (lacking("volumesnapshots", "get"), false, &["get volumesnapshots"]),
+        (lacking("volumesnapshotcontents", "get"), false, &["get volumesnapshotcontents"]),
     ] {
         let account =
             if roles == parsed(CEPH_CSI) { "ceph-csi-provisioner" } else { "csi-provisioner" };

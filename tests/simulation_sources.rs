@@ -144,7 +144,7 @@ async fn clones_of_a_source_that_takes_no_finalizer_do_not_hold_up_others() {
     assert!(simulation.requests("CreateVolume").len() <= 10, "no clone was asked for");
 }
 
-/// It was read before it was bound, and bound before anybody waited for that.
+/// It was read before it was bound, and bound before anybody waited for that: the next poll sees it.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_is_bound_while_it_is_read_is_not_missed() {
     let simulation = cluster();
@@ -159,7 +159,7 @@ async fn a_source_that_is_bound_while_it_is_read_is_not_missed() {
     simulation.faults().clear();
     sources::bind_origin(&simulation, "origin", &origin);
     let took = until_saved(&simulation, &cloned).await;
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_secs(17), "{took:?}");
     assert!(simulation.has_event("cloned", "ProvisioningFailed"), "it was not bound when read");
 }
 
@@ -173,14 +173,6 @@ async fn a_clone_is_made_within_a_second_of_its_source_being_made_anew() {
     let made = Instant::now();
     simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
     assert!(made.elapsed() < Duration::from_secs(1), "{:?}", made.elapsed());
-}
-
-/// The API server refuses this verb on these kinds.
-fn refuse(simulation: &Simulation, verb: &str, plurals: &[&str]) {
-    for kind in simulation.api.kinds().iter().filter(|kind| plurals.contains(&&*kind.plural)) {
-        let forbidden = Effect::Answer(Status::forbidden(kind, "it", "no"));
-        simulation.faults().add(Rule::on(verb, &kind.plural, forbidden));
-    }
 }
 
 /// How long it takes until the claim has its volume.
@@ -215,26 +207,20 @@ fn ways_to_become_usable() -> [(Act, Act); 3] {
     ]
 }
 
-/// However far the back-off has grown; within five seconds, for a minute, where nothing but `get`
-/// is granted, as in ceph-csi's chart.
+/// Polled, as nothing but `get` is granted in ceph-csi's chart: within 15 s for ten minutes.
 #[tokio::test(start_paused = true)]
-async fn a_restore_goes_on_as_soon_as_its_snapshot_is_usable() {
+async fn a_restore_goes_on_soon_after_its_snapshot_is_usable() {
     for (lacking, mend) in ways_to_become_usable() {
-        for (waits, refused, most) in
-            [(3, false, 1), (600, false, 1), (3, true, 5), (50, true, 5), (600, true, 16)]
-        {
+        for (waits, most) in [(3, 5), (50, 16), (500, 16), (1000, 301)] {
             let simulation = cluster();
             lacking(&simulation);
-            if refused {
-                refuse(&simulation, "watch", &["volumesnapshots", "volumesnapshotcontents"]);
-            }
             simulation.start_with(&["--snapshot-orphan-sweep-interval=0"]);
             let restored = sources::create_restore(&simulation, "restored", "snap");
             sleep(Duration::from_secs(waits)).await;
             assert!(simulation.has_event("restored", "ProvisioningFailed"));
             mend(&simulation);
             let took = until_saved(&simulation, &restored).await;
-            assert!(took <= Duration::from_secs(most), "{took:?} after {waits}, {refused}");
+            assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
         }
     }
 }
@@ -274,7 +260,7 @@ async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
     sources::install_kinds(&simulation);
     sources::create_snapshot(&simulation, "snap");
     let took = until_saved(&simulation, &restored).await;
-    assert!(took <= Duration::from_secs(16), "{took:?}");
+    assert!(took <= Duration::from_secs(301), "{took:?}");
     assert_eq!(snapshot_of(&simulation.requests("CreateVolume")[1]), "handle-snap");
 }
 
@@ -401,7 +387,7 @@ async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
 /// The right to list grants is all that is asked for: they are looked for gently.
 #[tokio::test(start_paused = true)]
 async fn a_claim_goes_on_soon_after_its_source_is_granted() {
-    for (waits, most) in [(3, 5), (50, 5), (600, 16)] {
+    for (waits, most) in [(3, 5), (50, 16), (500, 16), (1000, 301)] {
         let simulation = cluster();
         let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
         simulation.api.create(&other).unwrap();

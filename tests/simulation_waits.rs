@@ -43,16 +43,6 @@ fn refuse_secrets(simulation: &Simulation, verb: &str) {
     simulation.faults().add(Rule::on(verb, "secrets", forbidden));
 }
 
-fn change_secret(simulation: &Simulation, value: &str) {
-    let change = json!({"stringData": {"key": value}});
-    simulation.api.merge("Secret", "sc", "s", &change).unwrap();
-}
-
-/// Waits until the driver was asked so often for a volume.
-async fn until_asked(simulation: &Simulation, times: usize) {
-    simulation.until("it is asked", |s| s.calls("CreateVolume") >= times).await;
-}
-
 /// How long it takes until the claim has its volume.
 async fn until_saved(simulation: &Simulation, uid: &str) -> Duration {
     let start = Instant::now();
@@ -60,58 +50,26 @@ async fn until_saved(simulation: &Simulation, uid: &str) -> Duration {
     start.elapsed()
 }
 
-/// How many watches of Secrets are open.
-fn watches(simulation: &Simulation) -> usize {
-    simulation.api.watches().count("secrets")
-}
-
 mod secrets {
     use super::*;
 
+    /// Polled, as roles for secrets have no `watch`: soon at first, then every 15 s, and in the end every
+    /// five minutes.
     #[tokio::test(start_paused = true)]
-    async fn a_claim_goes_on_within_a_second_of_its_secret() {
-        let simulation = with_secret();
-        simulation.start();
-        let uids = ["one", "two"].map(|name| simulation.create_claim(name));
-        simulation.until("it is reported", |s| s.has_event("one", "ProvisioningFailed")).await;
-        sleep(Duration::from_secs(100)).await;
-        assert_eq!(watches(&simulation), 1, "one for all who wait for it");
-        simulation.api.create(&secret("s", "k")).unwrap();
-        for uid in &uids {
-            assert!(until_saved(&simulation, uid).await < ONE_SECOND);
-        }
-        sleep(ONE_SECOND).await;
-        assert_eq!(watches(&simulation), 0, "nobody waits any more");
-    }
-
-    /// Somebody else's secret comes, or the claim goes: nothing is left of the wait.
-    #[tokio::test(start_paused = true)]
-    async fn nothing_is_kept_of_a_claim_that_is_gone() {
-        let simulation = with_secret();
-        simulation.start();
-        simulation.create_claim("data");
-        sleep(Duration::from_secs(10)).await;
-        simulation.api.create(&secret("other", "k")).unwrap();
-        sleep(Duration::from_secs(10)).await;
-        assert_eq!(simulation.calls("CreateVolume"), 0);
-        assert_eq!(watches(&simulation), 1);
-        simulation.delete_claim("data");
-        sleep(ONE_SECOND).await;
-        assert_eq!(watches(&simulation), 0);
-    }
-
-    /// ceph-csi's roles for secrets have no `watch`.
-    #[tokio::test(start_paused = true)]
-    async fn with_the_right_to_read_alone_it_takes_five_seconds() {
-        for waits in [10, 55] {
+    async fn a_claim_goes_on_soon_after_its_secret_has_come() {
+        for (waits, most) in [(2, 4), (10, 16), (500, 16), (1000, 301)] {
             let simulation = with_secret();
-            refuse_secrets(&simulation, "watch");
             simulation.start();
-            let uid = simulation.create_claim("data");
+            let uids = ["one", "two"].map(|name| simulation.create_claim(name));
+            simulation.until("it is reported", |s| s.has_event("one", "ProvisioningFailed")).await;
             sleep(Duration::from_secs(waits)).await;
             simulation.api.create(&secret("s", "k")).unwrap();
-            let took = until_saved(&simulation, &uid).await;
-            assert!(took <= Duration::from_secs(5), "{took:?} after {waits} s");
+            let start = Instant::now();
+            for uid in &uids {
+                simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
+            }
+            assert!(start.elapsed() <= Duration::from_secs(most), "{:?} after {waits} s", start.elapsed());
+            assert_eq!(simulation.api_requests("watch", "secrets"), 0);
         }
     }
 
@@ -119,14 +77,13 @@ mod secrets {
     async fn a_right_that_is_granted_later_is_noticed() {
         let simulation = with_secret();
         simulation.api.create(&secret("s", "k")).unwrap();
-        refuse_secrets(&simulation, "watch");
         refuse_secrets(&simulation, "get");
         simulation.start();
         let uid = simulation.create_claim("data");
         sleep(Duration::from_secs(40)).await;
         simulation.faults().clear();
         let took = until_saved(&simulation, &uid).await;
-        assert!(took <= Duration::from_secs(5), "{took:?}");
+        assert!(took <= Duration::from_secs(16), "{took:?}");
     }
 
     /// The secret is there, but cannot be read for a moment: no storm of tries.
@@ -139,38 +96,9 @@ mod secrets {
         simulation.start();
         let uid = simulation.create_claim("data");
         sleep(Duration::from_secs(300)).await;
-        assert!(simulation.api_requests("get", "secrets") < 20);
+        assert!(simulation.api_requests("get", "secrets") < 30);
         simulation.faults().clear();
         until_saved(&simulation, &uid).await;
-    }
-
-    /// The driver refuses whatever the secret holds, and an attempt meets what the last read has not
-    /// shown yet: no storm of calls until the next read.
-    #[tokio::test(start_paused = true)]
-    async fn one_that_changes_between_two_reads_is_not_tried_in_a_frenzy() {
-        let simulation = with_secret();
-        simulation.api.create(&secret("s", "first")).unwrap();
-        refuse_secrets(&simulation, "watch");
-        let refusal = json!({"delay_ms": 10, "error": {"code": "INTERNAL", "message": "no"}});
-        simulation.script(json!({"create_volume": [refusal]}));
-        simulation.start();
-        simulation.create_claim("data");
-        // Its back-off lets it be asked for after 1, 3, 7 and 15 seconds; the secret is read after
-        // 1, 3, 7, 12 and 17.
-        until_asked(&simulation, 4).await;
-        sleep(ONE_SECOND).await;
-        change_secret(&simulation, "second");
-        until_asked(&simulation, 5).await;
-        change_secret(&simulation, "third");
-        let start = Instant::now();
-        until_asked(&simulation, 6).await;
-        let took = start.elapsed();
-        assert!(took < Duration::from_secs(4), "before the secret is read again: {took:?}");
-        sleep(Duration::from_secs(60)).await;
-        let asked = simulation.requests("CreateVolume");
-        let keys: Vec<&Value> = asked.iter().map(|request| &request["secrets"]["key"]).collect();
-        assert_eq!(keys[3..6], ["first", "second", "third"]);
-        assert!(keys.len() <= 10, "{}", keys.len());
     }
 
     /// Deleted with its credentials as soon as they are there to be read.
@@ -184,7 +112,6 @@ mod secrets {
         // What was read for the first call serves others for a second.
         sleep(Duration::from_secs(1)).await;
         simulation.delete_claim("data");
-        refuse_secrets(&simulation, "watch");
         refuse_secrets(&simulation, "get");
         simulation.release(&uid);
         sleep(Duration::from_secs(50)).await;
@@ -192,7 +119,7 @@ mod secrets {
         simulation.faults().clear();
         let start = Instant::now();
         simulation.until("it is gone", |s| s.volumes().is_empty()).await;
-        assert!(start.elapsed() <= Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() <= Duration::from_secs(16), "{:?}", start.elapsed());
         assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"]["key"], "k");
     }
 }
@@ -209,12 +136,13 @@ mod attributes_classes {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claim_goes_on_within_a_second_of_its_class() {
+    async fn a_claim_goes_on_soon_after_its_class_has_come() {
         let simulation = modifies();
         let uid = simulation.create_claim_of("data", "gold");
         sleep(Duration::from_secs(100)).await;
         simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
-        assert!(until_saved(&simulation, &uid).await < ONE_SECOND);
+        let took = until_saved(&simulation, &uid).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -226,7 +154,8 @@ mod attributes_classes {
         simulation.api.delete("VolumeAttributesClass", "", "gold").unwrap();
         sleep(Duration::from_secs(100)).await;
         simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
-        assert!(until_saved(&simulation, &uid).await < ONE_SECOND);
+        let took = until_saved(&simulation, &uid).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
     }
 }
 
@@ -260,14 +189,6 @@ mod infeasible {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn they_go_on_when_the_secret_changes() {
-        let (simulation, uid) = refused(&[]).await;
-        let right = json!({"stringData": {"key": "right"}});
-        simulation.api.merge("Secret", "sc", "s", &right).unwrap();
-        assert!(until_saved(&simulation, &uid).await < ONE_SECOND);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn they_go_on_when_the_class_changes() {
         let (simulation, uid) = refused(&[]).await;
         let labels = json!({"metadata": {"labels": {"touched": "yes"}}});
@@ -281,21 +202,6 @@ mod infeasible {
         let annotations = json!({"metadata": {"annotations": {"touched": "yes"}}});
         simulation.api.merge("PersistentVolumeClaim", "sc", "data", &annotations).unwrap();
         assert!(until_saved(&simulation, &uid).await < ONE_SECOND);
-    }
-
-    /// The secret is put right while the driver still thinks about the first request.
-    #[tokio::test(start_paused = true)]
-    async fn a_change_in_mid_call_is_not_missed() {
-        let simulation = with_secret();
-        simulation.api.create(&secret("s", "wrong")).unwrap();
-        simulation.script(json!({"create_volume": [refusal(5000), {}]}));
-        simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("it is asked", |s| s.calls_under_way("CreateVolume") == 1).await;
-        let right = json!({"stringData": {"key": "right"}});
-        simulation.api.merge("Secret", "sc", "s", &right).unwrap();
-        let took = until_saved(&simulation, &uid).await;
-        assert!(took < Duration::from_secs(6), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -80,7 +80,6 @@ const OTHERS: [&str; 42] = [
     "watch of PersistentVolumeClaims",
     "watch of PersistentVolumes",
     "watch of StorageClasses",
-    "watch of dependencies",
     "{apiGroups: […], resources: […], verbs: […]}",
     "… (at line … column …)",
     "… to be deleted",

@@ -5,7 +5,10 @@
 //! again.
 
 use crate::{
-    controller::dependencies::Dependency,
+    controller::{
+        dependencies::Dependency,
+        model::source::{NamedSource, SourceKind},
+    },
     kube::{
         Client, CoalescedReads, Kind,
         objects::{Claim, CloneSource, Secret, VolumeAttributesClass, VolumeSnapshot},
@@ -32,6 +35,15 @@ impl Reads {
         let claims = CoalescedReads::new(client.clone(), tasks.clone());
         let snapshots = CoalescedReads::new(client.clone(), tasks.clone());
         Self { client, secrets, attributes_classes, claims, snapshots }
+    }
+
+    /// The source has changed: drops its shared result.
+    pub(super) fn forget_source(&self, source: &NamedSource) {
+        let NamedSource { kind, namespace, name } = source;
+        match kind {
+            SourceKind::Claim => self.claims.forget(Some(namespace), name),
+            SourceKind::Snapshot => self.snapshots.forget(Some(namespace), name),
+        }
     }
 
     /// An attempt with these objects failed: drops their shared results.

@@ -27,6 +27,28 @@ use crate::{
 /// When a snapshot is checked again that a claim holds which the watch has not delivered yet.
 const RECHECK: Duration = Duration::from_secs(10);
 
+/// The least time between two lists of all claims for single snapshots.
+const LIST_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a list of all claims says of a source.
+enum Shared {
+    /// The namespaces of the claims that need it.
+    Of(BTreeSet<String>),
+    /// The next list is due after this time.
+    Later(Duration),
+}
+
+/// The lists of all claims for single snapshots.
+#[derive(Debug, Default)]
+pub(super) struct ReferenceLists {
+    /// What the next list is for.
+    wanted: BTreeSet<NamedSource>,
+    /// When the next one may begin.
+    next: Option<Instant>,
+    /// What the last one found for others than its caller.
+    results: Namespaces,
+}
+
 /// The namespaces of the pending claims that need each source.
 pub(super) type Namespaces = BTreeMap<NamedSource, BTreeSet<String>>;
 
@@ -47,11 +69,6 @@ impl Protection {
             Due::Remove(uid) => {
                 self.remove_finalizer_if_due(source, &uid).await.map(|_| Action::Done)
             }
-            // Anybody can set our finalizer on his own snapshots. A list of all claims for each of them
-            // would be his to order: one for all is the sweep's.
-            Due::RemoveUnlessNamed(_) if self.0.settings.sweep_interval.is_some() => {
-                Ok(Action::Done)
-            }
             Due::RemoveUnlessNamed(uid) => self.free_unless_named(source, &uid).await,
             Due::RemoveUnlessGranted(uid, from) => {
                 self.free_unless_granted(source, &uid, &from).await
@@ -61,8 +78,11 @@ impl Protection {
     }
 
     async fn free_unless_named(&self, source: &NamedSource, uid: &str) -> Result<Action, ApiError> {
-        let mut named = self.read_references(&BTreeSet::from([source.clone()])).await?;
-        match NamedBy::of(named.remove(source).unwrap_or_default(), source) {
+        let namespaces = match self.references_of(source).await? {
+            Shared::Of(namespaces) => namespaces,
+            Shared::Later(wait) => return Ok(Action::RequeueAfter(wait)),
+        };
+        match NamedBy::of(namespaces, source) {
             NamedBy::OwnNamespace => return Ok(Action::RequeueAfter(RECHECK)),
             NamedBy::OtherNamespaces(from)
                 if self.is_held_by_others(source, uid, &from).await? =>
@@ -144,6 +164,35 @@ impl Protection {
             self.0.holders.lock().finalizer_removed(source);
         }
         Ok(removal == Removal::Removed)
+    }
+
+    /// The namespaces of the pending claims that need the source, by a list of all claims. Anybody can set
+    /// our finalizer on snapshots of his own, and so order such a list: one serves all that wait for one,
+    /// and the next comes [`LIST_INTERVAL`] later.
+    async fn references_of(&self, source: &NamedSource) -> Result<Shared, ApiError> {
+        let wanted = {
+            let mut lists = self.0.reference_lists.lock();
+            if let Some(namespaces) = lists.results.remove(source) {
+                return Ok(Shared::Of(namespaces));
+            }
+            lists.wanted.insert(source.clone());
+            let now = Instant::now();
+            if let Some(next) = lists.next.filter(|next| now < *next) {
+                return Ok(Shared::Later(next - now));
+            }
+            lists.next = Some(now + LIST_INTERVAL);
+            // What the list before found, and nobody came for, is too old.
+            lists.results.clear();
+            std::mem::take(&mut lists.wanted)
+        };
+        let mut named = self.read_references(&wanted).await?;
+        let own = named.remove(source).unwrap_or_default();
+        let mut lists = self.0.reference_lists.lock();
+        for other in wanted.into_iter().filter(|other| other != source) {
+            let namespaces = named.remove(&other).unwrap_or_default();
+            lists.results.insert(other, namespaces);
+        }
+        Ok(Shared::Of(own))
     }
 
     /// Reads live which of the sources pending claims need, and the namespaces of these claims.

@@ -337,7 +337,8 @@ async fn held(load: &Load, objects: usize) -> u64 {
     tokio::time::timeout(SETTLES, &mut program).await.expect_err("the program goes on");
     // What is left of tasks that have ended is not the program's.
     while tasks.0.lock().try_join_next().is_some() {}
-    let held = live() - before;
+    // What the program before had shared may have gone meanwhile.
+    let held = live().saturating_sub(before);
     drop(program);
     tasks.0.lock().abort_all();
     while tasks.0.lock().join_next().now_or_never().flatten().is_some() {
