@@ -33,8 +33,6 @@ use serde_json::{Value, json};
 use self::name::check_namespace;
 use super::{
     connection::transport::{BodyError, Request, ResponseBody, Service, Transport, read},
-    encoding,
-    encoding::{Encoding, JSON},
     error::{ApiError, Refusal, fault},
     objects::{AnyObject, Metadata, View, kind::Kind},
     stack::{gate::SentAt, target::Target},
@@ -44,6 +42,9 @@ use crate::runtime::Random;
 /// The most that is read of one answer, in bytes: ten times the largest request that the server
 /// accepts. A page of 500 volumes is about one MiB.
 pub(super) const MAX_ANSWER: usize = 32 << 20;
+
+/// The media type of objects.
+const JSON: &str = "application/json";
 
 /// A client of the API server on one lane. Clones share the lane.
 #[derive(Clone)]
@@ -130,7 +131,6 @@ impl Client {
         body: &(impl Serialize + Sync),
     ) -> Result<(), ApiError> {
         let mut request = creation::<V>(namespace, body)?;
-        encoding::accept(&mut request, true);
         self.exchange(&mut request, MAX_ANSWER).await.map(drop)
     }
 
@@ -164,7 +164,6 @@ impl Client {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let mut request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        encoding::accept(&mut request, V::from_protobuf().is_some());
         let answer = self.exchange(&mut request, MAX_ANSWER).await?;
         Ok(remaining_finalizers::<V>(&answer))
     }
@@ -195,12 +194,9 @@ impl Client {
         Ok(self.send(request(Method::GET, url)?, max).await?.0)
     }
 
-    /// Sends a write and reads the object in the answer, in protobuf if the kind has a table for it.
-    async fn write<V: View>(&self, mut request: Request) -> Result<V, ApiError> {
-        encoding::accept(&mut request, V::from_protobuf().is_some());
-        let answer = self.exchange(&mut request, MAX_ANSWER).await?;
-        let object = answer.encoding.read(&answer.body);
-        object.map_err(|fault| ApiError::Unreadable { about: Target::of(&request).about(), fault })
+    /// Sends a write and reads the object in the answer.
+    async fn write<V: View>(&self, request: Request) -> Result<V, ApiError> {
+        Ok(self.send(request, MAX_ANSWER).await?.0)
     }
 
     /// Sends a request and parses the JSON of the answer, at most `max` bytes; returns both.
@@ -222,7 +218,7 @@ impl Client {
         let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
         let body = read(body, max).await;
         let body = body.map_err(|error| body_error(error, &Target::of(request), max))?;
-        Ok(Answer { encoding: Encoding::of(&parts.headers), body, sent })
+        Ok(Answer { body, sent })
     }
 
     /// Sends a request; returns the head of a successful answer, and its body as it is received.
@@ -245,7 +241,6 @@ impl Client {
 
 /// The answer to a successful request.
 struct Answer {
-    encoding: Encoding,
     body: Bytes,
     /// When a read was sent, by the boot clock; zero if unknown, as for a write.
     sent: Duration,
@@ -254,7 +249,7 @@ struct Answer {
 /// The finalizers in the answer to a DELETE. The server answers with the object while finalizers keep it,
 /// otherwise with the object or a Status.
 fn remaining_finalizers<V: View>(answer: &Answer) -> Vec<String> {
-    match answer.encoding.read::<V>(&answer.body) {
+    match serde_json::from_slice::<V>(&answer.body) {
         Ok(object) => object.meta().finalizers.iter().map(ToString::to_string).collect(),
         Err(_) => Vec::new(),
     }
