@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kube::{
-    objects::{Claim, Event, StorageClass, Volume},
+    objects::{Claim, StorageClass, Volume},
     testing::{Answer, End, Server, client},
 };
 
@@ -77,7 +77,7 @@ async fn a_created_object_that_cannot_be_read_may_exist() {
     let error = client(&server).create::<Volume>(None, &json!({})).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot read the API server's answer about persistentvolumes: not the expected fields"
+        "cannot read the API server's answer about persistentvolumes: not the expected fields (at line 1 column 13)"
     );
     assert!(error.is_unclear());
 }

@@ -6,7 +6,6 @@ mod lists;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tracing::instrument::WithSubscriber as _;
 
 use super::*;
 use crate::{
