@@ -5,9 +5,8 @@
 //! | [`connection`] | configuration, credentials, proxies, TLS, connections |
 //! | `stack` | the layers that every request passes |
 //! | [`client`] | lanes ([`Lanes`]), requests ([`Client`]), checked names ([`Name`]), edits ([`Client::edit`]), shared reads ([`CoalescedReads`]), reviews of our rights ([`access`]) |
-//! | `encoding` | JSON and protobuf in answers |
 //! | [`informer`] | lists, watches and caches |
-//! | [`objects`] | slim views of objects, in JSON and protobuf |
+//! | [`objects`] | slim views of objects |
 //! | [`events`] | recording of events |
 //! | [`quantity`] | quantities |
 //!
@@ -17,7 +16,6 @@
 
 pub mod client;
 pub mod connection;
-mod encoding;
 mod error;
 pub mod events;
 pub mod informer;
@@ -45,4 +43,4 @@ pub use objects::{Kind, View};
 pub use scope::Scope;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub use self::{connection::proxy_fuzz, objects::protobuf::fuzz as protobuf_fuzz};
+pub use self::connection::proxy_fuzz;

@@ -43,12 +43,12 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
+use self::{free::ReferenceLists, holders::Holders, writer::Writer};
 pub use self::{
     grants::{GrantTarget, is_granted},
     source::{NamedSource, SNAPSHOT_GROUP, SourceKind},
     writer::Unprotected,
 };
-use self::{free::ReferenceLists, holders::Holders, writer::Writer};
 use crate::{
     kube::{Client, InformerEvent, events::Source as EventSource, objects::Claim},
     metrics::{Metrics, Panicked},

@@ -273,10 +273,9 @@ fn missing(rights: &[&str]) -> BTreeSet<String> {
 #[tokio::test(start_paused = true)]
 async fn a_claims_attributes_class_must_be_readable() {
     let lacking = without(parsed(OURS), "volumeattributesclasses", "get");
-    for (roles, expected) in [
-        (parsed(OURS), BTreeSet::new()),
-        (lacking, missing(&["get volumeattributesclasses"])),
-    ] {
+    for (roles, expected) in
+        [(parsed(OURS), BTreeSet::new()), (lacking, missing(&["get volumeattributesclasses"]))]
+    {
         let simulation = Simulation::with_roles(36, &roles, "csi-provisioner");
         simulation
             .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"]}));

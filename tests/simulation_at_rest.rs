@@ -347,7 +347,11 @@ async fn costs_little(reason: &Reason) {
 
     sleep(HOUR).await;
     let more = (requests(&simulation) - asked).saturating_sub(without);
-    assert!(more <= reason.looks() * reason.requests, "{what}: {more} requests: {}", simulation.trace());
+    assert!(
+        more <= reason.looks() * reason.requests,
+        "{what}: {more} requests: {}",
+        simulation.trace()
+    );
     let more = failures(&process.metrics()) - counted;
     let most = if reason.is_failure { reason.looks() } else { 0 };
     assert!(more <= f64::from(u32::try_from(most).unwrap()), "{what}: counted {more} times");

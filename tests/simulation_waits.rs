@@ -68,7 +68,11 @@ mod secrets {
             for uid in &uids {
                 simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
             }
-            assert!(start.elapsed() <= Duration::from_secs(most), "{:?} after {waits} s", start.elapsed());
+            assert!(
+                start.elapsed() <= Duration::from_secs(most),
+                "{:?} after {waits} s",
+                start.elapsed()
+            );
             assert_eq!(simulation.api_requests("watch", "secrets"), 0);
         }
     }

@@ -37,8 +37,6 @@ use self::{
 };
 use super::{
     connection::transport::{BodyError, Request, ResponseBody, Service, Transport},
-    encoding,
-    encoding::{Encoding, JSON},
     error::{ApiError, Refusal, fault},
     objects::{AnyObject, Metadata, View, kind::Kind},
     stack::{gate::SentAt, target::Target},
@@ -48,6 +46,9 @@ use crate::runtime::Random;
 /// The most that is read of one answer, in bytes: ten times the largest request that the server
 /// accepts. A page of 500 volumes is about one MiB.
 pub(super) const MAX_ANSWER: usize = 32 << 20;
+
+/// The media type of objects.
+const JSON: &str = "application/json";
 
 /// A client of the API server on one lane. Clones share the lane.
 #[derive(Clone)]
@@ -146,7 +147,6 @@ impl Client {
         body: &(impl Serialize + Sync),
     ) -> Result<(), ApiError> {
         let mut request = creation::<V>(namespace, body)?;
-        encoding::accept(&mut request, true);
         self.exchange(&mut request, MAX_ANSWER, None).await.map(drop)
     }
 
@@ -193,7 +193,6 @@ impl Client {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let mut request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        encoding::accept(&mut request, V::from_protobuf().is_some());
         let answer = self.exchange(&mut request, MAX_ANSWER, None).await?;
         Ok(remaining_finalizers::<V>(&answer))
     }
@@ -224,25 +223,28 @@ impl Client {
         Ok(self.send(request(Method::GET, url)?, max).await?.0)
     }
 
-    /// Sends a write and reads the object in the answer, in protobuf if the kind has a table for it.
-    async fn write<V: View>(
-        &self,
-        mut request: Request,
-        held: Option<Permit>,
-    ) -> Result<V, ApiError> {
-        encoding::accept(&mut request, V::from_protobuf().is_some());
-        let answer = self.exchange(&mut request, MAX_ANSWER, held).await?;
-        let object = answer.encoding.read(&answer.body);
-        object.map_err(|fault| ApiError::Unreadable { about: Target::of(&request).about(), fault })
+    /// Sends a write and reads the object in the answer.
+    async fn write<V: View>(&self, request: Request, held: Option<Permit>) -> Result<V, ApiError> {
+        Ok(self.send_held(request, MAX_ANSWER, held).await?.0)
     }
 
     /// Sends a request and parses the JSON of the answer, at most `max` bytes; returns both.
     async fn send<T: DeserializeOwned>(
         &self,
-        mut request: Request,
+        request: Request,
         max: usize,
     ) -> Result<(T, Answer), ApiError> {
-        let answer = self.exchange(&mut request, max, None).await?;
+        self.send_held(request, max, None).await
+    }
+
+    /// Like [`Self::send`], with the permit of an earlier body.
+    async fn send_held<T: DeserializeOwned>(
+        &self,
+        mut request: Request,
+        max: usize,
+        held: Option<Permit>,
+    ) -> Result<(T, Answer), ApiError> {
+        let answer = self.exchange(&mut request, max, held).await?;
         let object = serde_json::from_slice(&answer.body).map_err(|error| {
             ApiError::Unreadable { about: Target::of(&request).about(), fault: fault(&error) }
         })?;
@@ -260,7 +262,7 @@ impl Client {
         let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
         let body = self.bodies.read(body, max, held).await;
         let (body, permit) = body.map_err(|error| body_error(error, &Target::of(request), max))?;
-        Ok(Answer { encoding: Encoding::of(&parts.headers), body, sent, permit })
+        Ok(Answer { body, sent, permit })
     }
 
     /// Sends a request; returns the head of a successful answer, and its body as it is received.
@@ -284,7 +286,6 @@ impl Client {
 
 /// The answer to a successful request.
 struct Answer {
-    encoding: Encoding,
     body: Bytes,
     /// When a read was sent, by the boot clock; zero if unknown, as for a write.
     sent: Duration,
@@ -295,7 +296,7 @@ struct Answer {
 /// The finalizers in the answer to a DELETE. The server answers with the object while finalizers keep it,
 /// otherwise with the object or a Status.
 fn remaining_finalizers<V: View>(answer: &Answer) -> Vec<String> {
-    match answer.encoding.read::<V>(&answer.body) {
+    match serde_json::from_slice::<V>(&answer.body) {
         Ok(object) => object.meta().finalizers.iter().map(ToString::to_string).collect(),
         Err(_) => Vec::new(),
     }

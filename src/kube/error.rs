@@ -10,7 +10,7 @@ use http::{Method, StatusCode, header};
 use serde::Deserialize;
 use tower::BoxError;
 
-use super::{client::name::BadName, encoding::Encoding, stack::target::Target};
+use super::{client::name::BadName, stack::target::Target};
 use crate::runtime::GateShut;
 
 /// The most that is kept of an answer that is no `Status`, in bytes.
@@ -201,7 +201,7 @@ impl Refusal {
         headers: &http::HeaderMap,
         body: &Bytes,
     ) -> Self {
-        let status = Encoding::of(headers).read_status::<Self>(body);
+        let status = serde_json::from_slice::<Self>(body).ok();
         let status = status.filter(|status| !status.message.is_empty());
         match status {
             Some(status) if status.code < 400 => Self { code: code.as_u16(), ..status },

@@ -7,7 +7,6 @@
 mod in_tree;
 pub(crate) mod kind;
 mod metadata;
-pub(crate) mod protobuf;
 mod string_map;
 
 pub use kind::Kind;
@@ -20,7 +19,6 @@ use k8s_openapi::{
 };
 use serde::{Deserialize, Deserializer};
 
-use self::protobuf::Fault;
 pub use self::{in_tree::InTreeSource, metadata::Metadata, string_map::StringMap};
 
 /// A view of one kind, with what requests for the kind need.
@@ -40,11 +38,6 @@ pub trait View:
 
     /// The object's metadata.
     fn meta(&self) -> &Metadata;
-
-    /// The function that reads an object from protobuf, if there is one for the kind.
-    fn from_protobuf() -> Option<FromProtobuf<Self>> {
-        None
-    }
 
     /// Group and version, such as `storage.k8s.io/v1`.
     fn api_version() -> Cow<'static, str> {
@@ -97,12 +90,8 @@ pub(crate) fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result
     serde_json::from_slice(&serde_json::to_vec(object)?)
 }
 
-/// Reads an object from its protobuf message.
-pub type FromProtobuf<V> = fn(&[u8]) -> Result<V, Fault>;
-
 /// Declares a view: the names of its kind, and a struct with `metadata` and the given fields. After
-/// the scope, `+ labels` makes it read labels. After the fields, `protobuf TABLE` makes it readable
-/// from protobuf.
+/// the scope, `+ labels` makes it read labels.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
         view! { @as "Metadata::deserialize" $(#[$doc])* $name: $scope $group $($rest)* }
@@ -112,7 +101,7 @@ macro_rules! view {
     };
     (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
-    } $(protobuf $table:ident)?) => {
+    }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
@@ -133,11 +122,6 @@ macro_rules! view {
             fn meta(&self) -> &Metadata {
                 &self.metadata
             }
-            $(
-                fn from_protobuf() -> Option<FromProtobuf<Self>> {
-                    Some(|message| protobuf::read(message, protobuf::$table))
-                }
-            )?
         }
     };
     (@namespaced Namespaced) => { true };
@@ -170,7 +154,7 @@ view! {
         spec: ClaimSpec,
         /// The current state.
         status: ClaimStatus,
-    } protobuf CLAIM
+    }
 }
 
 impl Claim {
@@ -261,7 +245,7 @@ view! {
         spec: VolumeSpec,
         /// The current state.
         status: VolumeStatus,
-    } protobuf VOLUME
+    }
 }
 
 impl Volume {

@@ -121,14 +121,6 @@ impl Answer {
         self.chunk(seconds, format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
     }
 
-    /// Changes the parts of the body by `change`; none if that has none for a part.
-    pub(crate) fn with_body(mut self, change: impl Fn(&[u8]) -> Option<Bytes>) -> Option<Self> {
-        for (_, part) in &mut self.chunks {
-            *part = change(part)?;
-        }
-        Some(self)
-    }
-
     pub(crate) fn end(self, end: End) -> Self {
         Self { end, ..self }
     }

@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{
     Protection, grants,
     holders::{Due, NamedBy},

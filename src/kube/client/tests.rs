@@ -1,10 +1,8 @@
 //! Tests of single requests against a scripted API server.
 
-use testkit::apiserver::protobuf;
-
 use super::*;
 use crate::kube::{
-    objects::{Claim, Event, StorageClass, Volume},
+    objects::{Claim, StorageClass, Volume},
     testing::{Answer, End, Server, client},
 };
 
@@ -73,59 +71,13 @@ async fn writes_have_the_methods_urls_and_media_types_of_the_api() {
     assert!(requests.iter().all(|request| request.json() == body));
 }
 
-/// An answer in protobuf.
-fn in_protobuf(code: u16, kind: &str, body: &Value) -> Answer {
-    let body = protobuf::answer("v1", kind, body).unwrap();
-    Answer::status(code)
-        .header("content-type", "application/vnd.kubernetes.protobuf")
-        .chunk(0, body)
-}
-
-#[tokio::test]
-async fn writes_accept_an_answer_in_protobuf_if_it_can_be_read() {
-    let pv = json!({"metadata": {"name": "pv", "uid": "u", "finalizers": ["a"]}});
-    let server = Server::new(move |number, _| match number {
-        0 => in_protobuf(201, "PersistentVolume", &pv),
-        1 => in_protobuf(200, "PersistentVolume", &pv),
-        2 => in_protobuf(200, "Status", &json!({"status": "Success"})),
-        _ => Answer::json(200, &json!({"metadata": {"name": "sc"}})),
-    });
-    let (client, name) = (client(&server), Name::cluster("pv").unwrap());
-    let created: Volume = client.create(None, &json!({})).await.unwrap();
-    assert_eq!((created.name(), created.uid()), ("pv", "u"));
-    assert_eq!(client.delete::<Volume>(name, Some("u")).await.unwrap(), ["a"]);
-    assert!(client.delete::<Volume>(name, Some("u")).await.unwrap().is_empty());
-    let _: StorageClass = client.create(None, &json!({})).await.unwrap();
-    client.create_unread::<Event>(Some("ns"), &json!({})).await.unwrap();
-    let both = "application/vnd.kubernetes.protobuf, application/json";
-    let accepted: Vec<_> =
-        server.requests().iter().map(|request| request.header("accept").to_owned()).collect();
-    assert_eq!(accepted, [both, both, both, "application/json", both]);
-}
-
-#[tokio::test]
-async fn a_refusal_in_protobuf_prints_as_one_in_json() {
-    let status =
-        json!({"status": "Failure", "code": 409, "reason": "AlreadyExists", "message": "m"});
-    let server = Server::new(move |_, _| in_protobuf(409, "Status", &status));
-    let error = client(&server).create::<Volume>(None, &json!({})).await.unwrap_err();
-    assert!(error.is_already_exists() && error.to_string() == "m", "{error}");
-    let odd = Answer::status(503)
-        .header("content-type", "application/vnd.kubernetes.protobuf")
-        .chunk(0, "k8s");
-    let server = Server::new(move |_, _| odd.clone());
-    let error = client(&server).create::<Volume>(None, &json!({})).await.unwrap_err();
-    assert_eq!((error.code(), error.reason()), (Some(503), Some("ServiceUnavailable")));
-}
-
 #[tokio::test]
 async fn a_created_object_that_cannot_be_read_may_exist() {
-    let claim = json!({"metadata": {"name": "pv"}});
-    let server = Server::new(move |_, _| in_protobuf(201, "PersistentVolumeClaim", &claim));
+    let server = Server::new(|_, _| Answer::json(201, &json!({"metadata": 7})));
     let error = client(&server).create::<Volume>(None, &json!({})).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot read the API server's answer about persistentvolumes: not the expected fields"
+        "cannot read the API server's answer about persistentvolumes: not the expected fields (at line 1 column 13)"
     );
     assert!(error.is_unclear());
 }

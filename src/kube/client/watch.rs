@@ -1,8 +1,8 @@
 //! Watches in JSON: each event is a line, read while it is received.
 //!
 //! A line that is longer than any answer is an error. A connection that breaks in the middle of an
-//! event ends the watch without one: the next watch goes on where this one ended. Watches in protobuf,
-//! and what becomes of the events of a kind, are in [`crate::kube::informer`].
+//! event ends the watch without one: the next watch goes on where this one ended. What becomes of the
+//! events of a kind is in [`crate::kube::informer`].
 
 use std::{error::Error, io};
 

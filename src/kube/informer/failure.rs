@@ -1,9 +1,6 @@
 //! Why a list or a watch failed, and what that means for the version it went on from.
 
-use crate::kube::{
-    error::{ApiError, Refusal, fault},
-    objects::protobuf::Fault,
-};
+use crate::kube::error::{ApiError, Refusal, fault};
 
 /// Why a step of [`super::list_watch`] failed.
 #[derive(Debug)]
@@ -22,15 +19,9 @@ pub(super) enum AnswerError {
     /// It was refused, there was none, or it broke off.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// Its content type is not protobuf, and it is no JSON.
+    /// It is no JSON.
     #[error("{}", fault(.0))]
     Json(#[from] serde_json::Error),
-    /// Its content type is protobuf, and it is no protobuf as expected.
-    #[error("the answer is no protobuf as expected: {0}")]
-    Protobuf(#[from] Fault),
-    /// It is protobuf of another kind.
-    #[error("the answer is about another kind than the one asked for")]
-    OtherKind,
     /// It ended early.
     #[error("the answer ends in the middle")]
     Ends,
@@ -61,16 +52,6 @@ impl Failure {
             Self::Watch(_) => self.refusal().is_some_and(|refusal| refusal.code == 410),
             Self::NoVersion => true,
             Self::List(_) => false,
-        }
-    }
-
-    /// Whether what was requested in protobuf is to be requested in JSON: the server refused protobuf
-    /// (406), or what it sent cannot be read.
-    pub(super) fn asks_for_json(&self) -> bool {
-        match self {
-            Self::List(AnswerError::Protobuf(_) | AnswerError::OtherKind)
-            | Self::Watch(AnswerError::Protobuf(_) | AnswerError::OtherKind) => true,
-            _ => self.refusal().is_some_and(|refusal| refusal.code == 406),
         }
     }
 }

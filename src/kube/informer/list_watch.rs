@@ -185,7 +185,7 @@ impl<V: View> ListWatch<V> {
         let keeps_version = !failure.loses_version() && self.refusals < MAX_REFUSALS;
         let is_past_first_page =
             matches!(&self.state, State::Listing(list) if list.is_past_first_page());
-        self.source.adapt(failure, is_past_first_page);
+        self.source.adapt(is_past_first_page);
         self.state = match std::mem::replace(&mut self.state, State::Unlisted) {
             State::Listed(version) | State::Watching(version, _) if keeps_version => {
                 State::Listed(version)

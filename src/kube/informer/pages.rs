@@ -9,21 +9,18 @@ pub mod fuzz;
 
 mod buffer;
 mod json;
-mod protobuf;
 
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 
 use super::{failure::AnswerError, tolerant::Tolerant};
-use crate::kube::{
-    connection::transport::ResponseBody, encoding::Encoding, error::ApiError, objects::View,
-};
+use crate::kube::{connection::transport::ResponseBody, error::ApiError, objects::View};
 
 /// A page whose answer is being received.
 pub(super) struct Page {
     body: ResponseBody,
-    reader: Reader,
+    reader: json::Reader,
 }
 
 /// A part of a page.
@@ -36,15 +33,10 @@ pub(super) enum Part<V> {
     End,
 }
 
-enum Reader {
-    Json(json::Reader),
-    Protobuf(protobuf::Reader),
-}
-
 impl Page {
     /// The page in this body.
-    pub(super) fn new(encoding: Encoding, body: ResponseBody) -> Self {
-        Self { body, reader: Reader::new(encoding) }
+    pub(super) fn new(body: ResponseBody) -> Self {
+        Self { body, reader: json::Reader::default() }
     }
 
     /// Waits for the next part.
@@ -60,31 +52,6 @@ impl Page {
                 Some(_) => {}
                 None => self.reader.push(&[])?,
             }
-        }
-    }
-}
-
-impl Reader {
-    fn new(encoding: Encoding) -> Self {
-        match encoding {
-            Encoding::Json => Self::Json(json::Reader::default()),
-            Encoding::Protobuf => Self::Protobuf(protobuf::Reader::default()),
-        }
-    }
-
-    /// Appends received bytes; an empty slice means the end of the answer.
-    fn push(&mut self, bytes: &[u8]) -> Result<(), AnswerError> {
-        match self {
-            Self::Json(reader) => reader.push(bytes),
-            Self::Protobuf(reader) => reader.push(bytes),
-        }
-    }
-
-    /// Reads the next part; returns none if more bytes are needed for it.
-    fn next<V: View>(&mut self) -> Result<Option<Part<V>>, AnswerError> {
-        match self {
-            Self::Json(reader) => reader.next(),
-            Self::Protobuf(reader) => reader.next(),
         }
     }
 }

@@ -4,14 +4,12 @@ use http::Method;
 
 use super::{
     InformerSettings,
-    failure::Failure,
     pages::Page,
     watch::{self, Events},
 };
 use crate::kube::{
     client::{self, Client},
     connection::{transport::ResponseBody, url::query},
-    encoding::{self, Encoding},
     error::ApiError,
     objects::{View, kind::Kind},
     scope::Scope,
@@ -36,12 +34,10 @@ pub(super) struct Source {
     settings: InformerSettings,
     /// Whether what follows the first page is requested at once, and not in pages.
     rest_at_once: bool,
-    /// Whether lists and watches are requested in protobuf.
-    in_protobuf: bool,
 }
 
 impl Source {
-    /// Requests the objects in `scope` that `V` reads, in protobuf where `V` can be read from it.
+    /// Requests the objects in `scope` that `V` reads.
     pub(super) fn new<V: View>(client: Client, scope: Scope, settings: InformerSettings) -> Self {
         Self {
             client,
@@ -49,7 +45,6 @@ impl Source {
             scope,
             settings,
             rest_at_once: settings.first_page.is_some(),
-            in_protobuf: V::from_protobuf().is_some(),
         }
     }
 
@@ -58,11 +53,9 @@ impl Source {
         self.rest_at_once
     }
 
-    /// Adapts the next requests to why one failed: they are in JSON where protobuf was refused, and the
-    /// next list is the other way round where what follows the first page could not be had at once, or
-    /// in pages.
-    pub(super) fn adapt(&mut self, failure: &Failure, is_past_first_page: bool) {
-        self.in_protobuf &= !failure.asks_for_json();
+    /// Adapts the next list to one that failed: it is the other way round where what follows the first
+    /// page could not be had at once, or in pages.
+    pub(super) fn adapt(&mut self, is_past_first_page: bool) {
         if is_past_first_page && self.settings.first_page.is_some() {
             self.rest_at_once = !self.rest_at_once;
         }
@@ -71,7 +64,7 @@ impl Source {
     /// Requests a page; returns once the answer has begun.
     pub(super) async fn request_page(&self, page: &PageRequest) -> Result<Page, ApiError> {
         let InformerSettings { first_page, page_size, .. } = self.settings;
-        let (encoding, body) = self
+        let body = self
             .open(match page {
                 PageRequest::First => {
                     let limit = first_page.filter(|_| self.rest_at_once).unwrap_or(page_size);
@@ -83,7 +76,7 @@ impl Source {
                 }
             })
             .await?;
-        Ok(Page::new(encoding, body))
+        Ok(Page::new(body))
     }
 
     /// Opens a watch that yields what has changed since `version`.
@@ -92,17 +85,15 @@ impl Source {
         let parameters = format!(
             "watch=true&timeoutSeconds={seconds}&allowWatchBookmarks=true&resourceVersion={version}"
         );
-        let (encoding, body) = self.open(parameters).await?;
-        Ok(watch::events::<V>(encoding, body))
+        Ok(watch::events::<V>(self.open(parameters).await?))
     }
 
-    /// Sends a request with these parameters for the objects in the scope. Returns how the answer is
-    /// encoded, and its body as it is received.
-    async fn open(&self, parameters: String) -> Result<(Encoding, ResponseBody), ApiError> {
+    /// Sends a request with these parameters for the objects in the scope. Returns the body of the answer
+    /// as it is received.
+    async fn open(&self, parameters: String) -> Result<ResponseBody, ApiError> {
         let url = format!("{}?{parameters}{}", self.path, self.scope.query());
         let mut request = client::request(Method::GET, url)?;
-        encoding::accept(&mut request, self.in_protobuf);
-        let (parts, body) = self.client.open(&mut request).await?;
-        Ok((Encoding::of(&parts.headers), body))
+        let (_, body) = self.client.open(&mut request).await?;
+        Ok(body)
     }
 }

@@ -2,12 +2,10 @@
 
 mod comparison;
 mod lists;
-mod protobuf;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tracing::instrument::WithSubscriber as _;
 
 use super::*;
 use crate::{
@@ -65,47 +63,8 @@ async fn run(
     run_with(Rest::Pages, seconds, script).await
 }
 
-/// Runs it with the script's watches in JSON and in protobuf, which must come to the same.
+/// Runs an informer against `script` for so many seconds.
 async fn run_with(
-    rest: Rest,
-    seconds: u64,
-    script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
-) -> Run {
-    let script = Arc::new(script);
-    let watched = Arc::clone(&script);
-    let in_protobuf = move |number: usize, seen: &RecordedRequest| {
-        let answer = watched(number, seen);
-        if query(&seen.url, "watch") == "true" { watch_in_protobuf(answer) } else { answer }
-    };
-    // Logged is the other run alone.
-    let silent = tracing::subscriber::NoSubscriber::default();
-    let in_protobuf = run_once(rest, seconds, in_protobuf).with_subscriber(silent).await;
-    let in_json = run_once(rest, seconds, move |number, seen| script(number, seen)).await;
-    assert_eq!(in_protobuf.events, in_json.events);
-    assert_eq!(in_protobuf.requests(), in_json.requests());
-    in_json
-}
-
-/// The answer with its events in protobuf; as it is if it has other parts.
-fn watch_in_protobuf(answer: Answer) -> Answer {
-    let in_protobuf = |part: &[u8]| match part {
-        b"" => Some(bytes::Bytes::new()),
-        part => {
-            let event: Value = serde_json::from_slice(part).ok()?;
-            let name = event["type"].as_str()?;
-            let kind = if name == "ERROR" { "Status" } else { "PersistentVolumeClaim" };
-            testkit::apiserver::protobuf::event(name, kind, &event["object"])
-        }
-    };
-    match answer.clone().with_body(in_protobuf) {
-        Some(answer) => {
-            answer.header("content-type", "application/vnd.kubernetes.protobuf;stream=watch")
-        }
-        None => answer,
-    }
-}
-
-async fn run_once(
     rest: Rest,
     seconds: u64,
     script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,

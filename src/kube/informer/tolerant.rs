@@ -12,10 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::kube::{
     error::fault,
-    objects::{
-        Metadata, View,
-        protobuf::{self, Fault, NAMES},
-    },
+    objects::{Metadata, View},
 };
 
 /// A `V`, or the name of an object that should have been one.
@@ -34,18 +31,6 @@ impl<V: View> Tolerant<V> {
             |error| {
                 let names = serde_json::from_slice(object).unwrap_or_default();
                 Self::unreadable(names, fault(&error))
-            },
-            Self::Read,
-        )
-    }
-
-    /// Reads an object from its message in protobuf.
-    pub(super) fn read_protobuf(message: &[u8]) -> Self {
-        let object = V::from_protobuf().ok_or(Fault::Unexpected).and_then(|read| read(message));
-        object.map_or_else(
-            |fault| {
-                let names = protobuf::read(message, NAMES).unwrap_or_default();
-                Self::unreadable(names, fault.to_string())
             },
             Self::Read,
         )

@@ -11,7 +11,6 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
-use http::{HeaderMap, HeaderValue, header::CONTENT_TYPE};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
@@ -24,10 +23,7 @@ use super::{
     target::{Target, Verb},
 };
 use crate::{
-    kube::{
-        connection::transport::{Request, Response, ResponseBody, Service},
-        objects::protobuf,
-    },
+    kube::connection::transport::{Request, Response, ResponseBody, Service},
     logging::{BODIES, REQUESTS},
 };
 
@@ -85,7 +81,7 @@ impl RequestInfo {
 
     /// Wraps the body of `response`, so that it is logged as it is read.
     fn with_logged_body(self, response: Response) -> Response {
-        let parts = Parts::of(self.verb, response.headers());
+        let parts = Parts::of(self.verb);
         response.map(|body| {
             let buffer = Buffer { bytes: BytesMut::new(), length: 0 };
             LoggedBody { body, request: self, parts, buffer, span: Span::current() }.boxed_unsync()
@@ -106,15 +102,11 @@ enum Parts {
     Whole,
     /// A watch in JSON: event by event.
     Lines,
-    /// A watch in protobuf: as it is received.
-    Received,
 }
 
 impl Parts {
-    fn of(verb: Verb, headers: &HeaderMap) -> Self {
-        let media = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    fn of(verb: Verb) -> Self {
         match verb {
-            Verb::Watch if media.starts_with(protobuf::MEDIA_TYPE.as_bytes()) => Self::Received,
             Verb::Watch => Self::Lines,
             _ => Self::Whole,
         }
@@ -157,9 +149,6 @@ impl LoggedBody {
             rest = tail.get(1..).unwrap_or_default();
         }
         self.buffer.add(rest);
-        if self.parts == Parts::Received {
-            self.flush();
-        }
     }
 
     /// Logs the buffer and empties it.
@@ -253,22 +242,6 @@ mod tests {
                 "{text}"
             );
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_in_protobuf_is_logged_by_its_length() {
-        // Each line feed is the tag of a field.
-        let frame = &b"\0\0\0\x0a\x0a\x05ADDED\x12\x01\0"[..];
-        let answer = Answer::status(200)
-            .header("content-type", "application/vnd.kubernetes.protobuf;stream=watch")
-            .chunk(0, frame)
-            .chunk(0, frame);
-        let (log, _guard) = logged_down_to(Level::TRACE);
-        let server = Server::new(move |_, _| answer.clone());
-        let request = request(Method::GET, "/api/v1/persistentvolumes?watch=true");
-        let answer = send(&layer(RequestLog, server.transport.clone()), request).await.unwrap();
-        read(answer.into_body(), 1 << 20).await.unwrap();
-        assert_eq!(log.text().matches("(14 bytes that are not JSON)").count(), 2, "{}", log.text());
     }
 
     #[tokio::test(start_paused = true)]

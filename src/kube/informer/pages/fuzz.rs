@@ -1,11 +1,11 @@
 //! The fuzz target of lists: any answer, received in any pieces.
 
-use super::{AnswerError, Encoding, Part, Reader};
+use super::{AnswerError, Part, json::Reader};
 use crate::{
     fuzzing::same_in_pieces,
     kube::{
         informer::tolerant::Tolerant,
-        objects::{Claim, View, Volume, protobuf::MAGIC},
+        objects::{Claim, View, Volume},
     },
 };
 
@@ -28,10 +28,8 @@ fn lists_of<V: View>(data: &[u8]) {
 
 /// Reads an answer in these pieces; returns a text for each part, and how it ends.
 fn read<V: View>(pieces: &[&[u8]]) -> (Vec<String>, &'static str) {
-    let mut pieces = pieces.iter().copied().filter(|piece| !piece.is_empty()).peekable();
-    let in_protobuf = pieces.peek().is_some_and(|piece| piece.first() == MAGIC.first());
-    let encoding = if in_protobuf { Encoding::Protobuf } else { Encoding::Json };
-    let (mut reader, mut parts) = (Reader::new(encoding), Vec::new());
+    let pieces = pieces.iter().copied().filter(|piece| !piece.is_empty());
+    let (mut reader, mut parts) = (Reader::default(), Vec::new());
     for piece in pieces.chain([&b""[..]]) {
         if let Err(error) = reader.push(piece) {
             return (parts, kind(&error));
@@ -62,8 +60,6 @@ fn kind(error: &AnswerError) -> &'static str {
     match error {
         AnswerError::Api(_) => "no answer",
         AnswerError::Json(_) => "no JSON",
-        AnswerError::Protobuf(_) => "no protobuf",
-        AnswerError::OtherKind => "another kind",
         AnswerError::Ends => "ends early",
         AnswerError::TooLarge => "too large",
     }

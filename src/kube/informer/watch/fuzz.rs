@@ -6,7 +6,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use tower::BoxError;
 
-use super::{Encoding, events};
+use super::events;
 use crate::{
     fuzzing::same_in_pieces,
     kube::objects::{Claim, View, Volume},
@@ -25,18 +25,16 @@ pub fn watch(data: &[u8]) {
 }
 
 fn watch_of<V: View>(data: &[u8]) {
-    // A frame begins with its length, and no event has 16 MiB here. No JSON begins with a zero byte.
-    let encoding = if data.starts_with(&[0]) { Encoding::Protobuf } else { Encoding::Json };
-    let events = same_in_pieces(data, CUTS, |pieces| read::<V>(encoding, pieces));
+    let events = same_in_pieces(data, CUTS, read::<V>);
     let count = events.map(|events| events.len());
     assert!(count.is_some_and(|count| count <= data.len()), "{count:?} events");
 }
 
 /// Reads an answer in these pieces. Returns a text for each event; none if it waits for more than there is.
-fn read<V: View>(encoding: Encoding, pieces: &[&[u8]]) -> Option<Vec<String>> {
+fn read<V: View>(pieces: &[&[u8]]) -> Option<Vec<String>> {
     let pieces: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
     let frames = pieces.into_iter().map(|piece| Ok::<_, BoxError>(Frame::data(piece)));
-    let events = events::<V>(encoding, StreamBody::new(stream::iter(frames)).boxed_unsync());
+    let events = events::<V>(StreamBody::new(stream::iter(frames)).boxed_unsync());
     events.map(|event| format!("{event:?}")).collect().now_or_never()
 }
 
