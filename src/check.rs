@@ -26,7 +26,7 @@ use self::{
     differences::Facts,
     finding::{Checked, Finding, NOT_CHECKED, Section, Severity},
     flags::CommandLine,
-    manifest::{Manifest, Workload},
+    manifest::{Manifest, Unreadable, Workload},
     rights::Uses,
 };
 use crate::{
@@ -122,10 +122,9 @@ impl Request {
 
 /// Checks the manifests, whose texts are given; with a client also the cluster.
 pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String]) -> Output {
-    let read = Manifest::parse(manifests, &request.namespace)
-        .and_then(|manifest| manifest.workloads().map(|workloads| (manifest, workloads)));
-    let (manifest, workloads) = match read {
-        Ok(read) => read,
+    let manifest = Manifest::parse(manifests, &request.namespace);
+    let workloads = match manifest.workloads() {
+        Ok(workloads) => workloads,
         Err(error) => return failure(&error.to_string()),
     };
     let cluster = match client {
@@ -138,6 +137,13 @@ pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String
         },
     };
     let mut checked = Vec::new();
+    let unread = |it: &Unreadable| {
+        Finding::new(Section::Manifest, Severity::Unchecked, "a document", &it.to_string())
+    };
+    let unread: Vec<Finding> = manifest.unreadable().iter().map(unread).collect();
+    if !unread.is_empty() {
+        checked.push(Checked { title: "The files".to_owned(), findings: unread });
+    }
     for workload in &workloads {
         let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
         checked.push(Checked { title: workload.title(), findings: check.findings().await });

@@ -51,6 +51,7 @@ pub(super) const NOT_CHECKED: u8 = 3;
 /// What was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
+    Manifest,
     Flags,
     Rights,
     Lease,
@@ -61,6 +62,7 @@ pub(super) enum Section {
 impl Section {
     fn name(self) -> &'static str {
         match self {
+            Self::Manifest => "manifest",
             Self::Flags => "flags",
             Self::Rights => "rights",
             Self::Lease => "lease",

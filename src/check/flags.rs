@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::{
     finding::{Finding, Section, Severity},
-    manifest::{Argument, Container, EnvValue},
+    manifest::{Argument, Container, EnvValue, MAX_LENGTH},
 };
 use crate::flags::{Fate, Flags, Parsed, Refusal, ReviewedFlag, review};
 
@@ -132,16 +132,27 @@ fn changed_defaults(
 }
 
 fn unknown(arg: &Argument) -> Option<Finding> {
-    let Argument::Unknown { spelled, variable } = arg else { return None };
-    let text = format!("the manifest has no value of {variable}: write the value in its place");
-    Some(finding(Severity::Unchecked, spelled, &text))
+    match arg {
+        Argument::Known(_) => None,
+        Argument::Unknown { spelled, variable } => {
+            let text =
+                format!("the manifest has no value of {variable}: write the value in its place");
+            Some(finding(Severity::Unchecked, spelled, &text))
+        }
+        Argument::TooLong { spelled } => {
+            let text = format!(
+                "its variables make it longer than {MAX_LENGTH} bytes, and no process starts with that: shorten them"
+            );
+            Some(finding(Severity::Fatal, spelled, &text))
+        }
+    }
 }
 
 fn parse(provisioner: &Container, args: Vec<String>) -> Result<Parsed, Refusal> {
     let args = ["csi-provisioner".to_owned()].into_iter().chain(args).map(OsString::from);
     let env = |name: &str| match provisioner.env.get(name)? {
         EnvValue::Known(value) => Some(OsString::from(value)),
-        EnvValue::Unknown => Some(OsString::from("unknown")),
+        EnvValue::Unknown | EnvValue::TooLong => Some(OsString::from("unknown")),
     };
     Flags::parse(args, env)
 }

@@ -1,45 +1,65 @@
 //! The manifest: which of its containers run the provisioner, and how.
 //!
-//! Reads YAML or JSON of one or several objects, as `kubectl get`, `helm template` and files have it.
+//! Reads YAML or JSON of one or several objects, as `kubectl get`, `helm template` and files have it, with
+//! the grammar that kubectl takes. A document that cannot be read is reported, and the others are read.
 //! Arguments are expanded as by the kubelet. Of Secrets nothing is read.
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 /// Why a manifest cannot be read. Without its content, which may hold secrets.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ManifestError {
-    #[error("the manifest is not valid YAML at line {line}, column {column}: correct it there")]
-    Yaml { line: u64, column: u64 },
+    #[error("{0}")]
+    Unreadable(Unreadable),
     #[error(
         "no container in the manifest runs the provisioner: give the Deployment with a container or an image named csi-provisioner or external-provisioner"
     )]
     NoProvisioner,
 }
 
+/// A document that is not valid YAML, by its place in its file, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the manifest is not valid YAML at line {line}, column {column}: correct it there")]
+pub(super) struct Unreadable {
+    line: usize,
+    column: usize,
+}
+
 /// The objects of the manifests.
 #[derive(Debug)]
 pub(super) struct Manifest {
     objects: Vec<Value>,
+    /// What could not be read.
+    unreadable: Vec<Unreadable>,
     /// The namespace of objects that name none.
     namespace: String,
 }
 
 impl Manifest {
-    pub(super) fn parse(texts: &[String], namespace: &str) -> Result<Self, ManifestError> {
-        let mut objects = Vec::new();
-        for text in texts {
-            let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
-                let at = error.location();
-                ManifestError::Yaml {
-                    line: at.map_or(0, |at| at.line()),
-                    column: at.map_or(0, |at| at.column()),
+    pub(super) fn parse(texts: &[String], namespace: &str) -> Self {
+        let (mut objects, mut unreadable) = (Vec::new(), Vec::new());
+        for (line, text) in texts.iter().flat_map(|text| documents(text)) {
+            for document in serde_yaml_ng::Deserializer::from_str(&text) {
+                match Value::deserialize(document) {
+                    Ok(object) => objects.extend(flattened(object)),
+                    Err(error) => {
+                        let at = error.location();
+                        let line = line + at.as_ref().map_or(0, |at| at.line().saturating_sub(1));
+                        let column = at.map_or(1, |at| at.column());
+                        unreadable.push(Unreadable { line, column });
+                    }
                 }
-            })?;
-            objects.extend(documents.into_iter().flat_map(flattened));
+            }
         }
-        Ok(Self { objects, namespace: namespace.to_owned() })
+        Self { objects, unreadable, namespace: namespace.to_owned() }
+    }
+
+    /// The documents that could not be read.
+    pub(super) fn unreadable(&self) -> &[Unreadable] {
+        &self.unreadable
     }
 
     pub(super) fn of_kind(&self, kind: &str) -> impl Iterator<Item = &Value> {
@@ -61,8 +81,32 @@ impl Manifest {
             Workload::read(object, object.pointer(pod)?, self.namespace(object))
         });
         let workloads: Vec<Workload> = workloads.collect();
-        if workloads.is_empty() { Err(ManifestError::NoProvisioner) } else { Ok(workloads) }
+        match self.unreadable.first() {
+            _ if !workloads.is_empty() => Ok(workloads),
+            Some(unreadable) => Err(ManifestError::Unreadable(*unreadable)),
+            None => Err(ManifestError::NoProvisioner),
+        }
     }
+}
+
+/// The documents of a file, each with the number of its first line. They are separated by lines that begin
+/// with `---`, as kubectl separates them, so that one that cannot be read does not hide the next.
+fn documents(text: &str) -> Vec<(usize, String)> {
+    let mut documents = vec![(1, String::new())];
+    for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let content = match line.strip_prefix("---") {
+            Some(rest) if rest.is_empty() || rest.starts_with([' ', '\t']) => {
+                documents.push((number + 1, String::new()));
+                rest
+            }
+            _ => line,
+        };
+        if let Some((_, document)) = documents.last_mut() {
+            document.push_str(content);
+            document.push('\n');
+        }
+    }
+    documents
 }
 
 /// The object, or the objects of a list.
@@ -176,7 +220,14 @@ pub(super) enum Argument {
         spelled: String,
         variable: String,
     },
+    /// Its variables make it longer than [`MAX_LENGTH`].
+    TooLong {
+        spelled: String,
+    },
 }
+
+/// The longest argument or variable that Linux starts a process with, in bytes (`MAX_ARG_STRLEN`).
+pub(super) const MAX_LENGTH: usize = 128 << 10;
 
 /// The value of an environment variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,6 +235,17 @@ pub(super) enum EnvValue {
     Known(String),
     /// The manifest does not have it: it is in a ConfigMap or a Secret.
     Unknown,
+    /// It is longer than [`MAX_LENGTH`].
+    TooLong,
+}
+
+/// Why a text cannot be expanded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NotExpanded {
+    /// The value of this variable is not known.
+    Unknown(String),
+    /// It would be longer than [`MAX_LENGTH`].
+    TooLong,
 }
 
 impl Container {
@@ -198,7 +260,10 @@ impl Container {
         let args = command.chain(list(container, "/args")).filter_map(Value::as_str);
         let args = args.map(|arg| match expand(arg, &env) {
             Ok(arg) => Argument::Known(arg),
-            Err(variable) => Argument::Unknown { spelled: arg.to_owned(), variable },
+            Err(NotExpanded::Unknown(variable)) => {
+                Argument::Unknown { spelled: arg.to_owned(), variable }
+            }
+            Err(NotExpanded::TooLong) => Argument::TooLong { spelled: arg.to_owned() },
         });
         Self {
             name: text(container, "/name").to_owned(),
@@ -237,7 +302,7 @@ impl Container {
     pub(super) fn known_args(&self) -> impl Iterator<Item = &str> {
         self.args.iter().filter_map(|arg| match arg {
             Argument::Known(arg) => Some(arg.as_str()),
-            Argument::Unknown { .. } => None,
+            Argument::Unknown { .. } | Argument::TooLong { .. } => None,
         })
     }
 }
@@ -246,7 +311,11 @@ impl Container {
 fn env_value(variable: &Value, namespace: &str, env: &BTreeMap<String, EnvValue>) -> EnvValue {
     let known = |text: &str| EnvValue::Known(text.to_owned());
     let Some(source) = variable.get("valueFrom") else {
-        return expand(text(variable, "/value"), env).map_or(EnvValue::Unknown, EnvValue::Known);
+        return match expand(text(variable, "/value"), env) {
+            Ok(value) => EnvValue::Known(value),
+            Err(NotExpanded::Unknown(_)) => EnvValue::Unknown,
+            Err(NotExpanded::TooLong) => EnvValue::TooLong,
+        };
     };
     match text(source, "/fieldRef/fieldPath") {
         "" => EnvValue::Unknown,
@@ -258,8 +327,9 @@ fn env_value(variable: &Value, namespace: &str, env: &BTreeMap<String, EnvValue>
 /// Replaces `$(NAME)` as the kubelet does: `$$` stands for `$`, and a name that is not set stays.
 ///
 /// # Errors
-/// The name of a variable whose value is unknown.
-fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, String> {
+/// It names a variable whose value is unknown, or it becomes too long: variables may name others, each
+/// several times.
+fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, NotExpanded> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -273,7 +343,8 @@ fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, String
             (None, Some((name, after))) => {
                 match env.get(name) {
                     Some(EnvValue::Known(value)) => expanded += value,
-                    Some(EnvValue::Unknown) => return Err(name.to_owned()),
+                    Some(EnvValue::Unknown) => return Err(NotExpanded::Unknown(name.to_owned())),
+                    Some(EnvValue::TooLong) => return Err(NotExpanded::TooLong),
                     None => expanded += &["$(", name, ")"].concat(),
                 }
                 after
@@ -283,6 +354,9 @@ fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, String
                 after
             }
         };
+        if expanded.len() > MAX_LENGTH {
+            return Err(NotExpanded::TooLong);
+        }
     }
     Ok(expanded + rest)
 }
@@ -375,7 +449,7 @@ kind: Secret
 
     #[test]
     fn lists_and_several_documents_are_read() {
-        let manifest = Manifest::parse(&[DEPLOYMENT.to_owned()], "ns").unwrap();
+        let manifest = Manifest::parse(&[DEPLOYMENT.to_owned()], "ns");
         let workload = manifest.workloads().unwrap().remove(0);
         assert_eq!(workload.title(), "Deployment ns/a, container csi-provisioner, image ");
         assert_eq!(workload.service_account, "default");
@@ -396,17 +470,48 @@ kind: Secret
             let pod = format!(
                 "{{kind: Pod, metadata: {{name: a}}, spec: {{{field}, containers: [{{name: csi-provisioner}}]}}}}"
             );
-            let manifest = Manifest::parse(&[pod], "ns").unwrap();
+            let manifest = Manifest::parse(&[pod], "ns");
             assert_eq!(manifest.workloads().unwrap()[0].service_account, expected, "{field}");
         }
     }
 
     #[test]
     fn an_error_names_the_place_and_no_content() {
-        let error = Manifest::parse(&["a: b\npassword: [s3cret".to_owned()], "ns").unwrap_err();
-        let text = error.to_string();
+        let broken = Manifest::parse(&["a: b\npassword: {s3cret]".to_owned()], "ns");
+        let text = broken.workloads().unwrap_err().to_string();
         assert!(text.contains("line 2") && !text.contains("s3cret"), "{text}");
-        let none = Manifest::parse(&["kind: Secret".to_owned()], "ns").unwrap();
+        let none = Manifest::parse(&["kind: Secret".to_owned()], "ns");
         assert!(matches!(none.workloads(), Err(ManifestError::NoProvisioner)));
+    }
+
+    #[test]
+    fn a_document_that_cannot_be_read_does_not_hide_the_others() {
+        let text = format!("kind: Secret\n--- # broken\na: [b\nc: }}\n---{DEPLOYMENT}");
+        let manifest = Manifest::parse(&[text], "ns");
+        assert_eq!(manifest.workloads().unwrap().len(), 1);
+        let places: Vec<usize> = manifest.unreadable().iter().map(|it| it.line).collect();
+        assert!(matches!(places[..], [3 | 4]), "{places:?}");
+    }
+
+    #[test]
+    fn a_quoted_text_may_go_on_at_the_column_of_its_key() {
+        let text = "kind: ConfigMap\ndata:\n  text: 'long\n  and wrapped'\n---\n{kind: Pod, spec: {containers: [{name: csi-provisioner}]}}\n";
+        let manifest = Manifest::parse(&[text.to_owned()], "ns");
+        assert!(manifest.unreadable().is_empty() && manifest.workloads().is_ok());
+        let map = manifest.of_kind("ConfigMap").next().unwrap();
+        assert_eq!(super::text(map, "/data/text"), "long and wrapped");
+    }
+
+    #[test]
+    fn variables_that_expand_each_other_have_an_end() {
+        let mut env = vec![json!({"name": "V0", "value": "x".repeat(100)})];
+        for number in 1..40 {
+            let value = format!("$(V{})", number - 1).repeat(10);
+            env.push(json!({"name": format!("V{number}"), "value": value}));
+        }
+        let container = container(&json!({"env": env, "args": ["--a=$(V2)", "--b=$(V39)"]}));
+        assert!(matches!(&container.args[0], Argument::Known(arg) if arg.len() == 10_004));
+        assert_eq!(container.args[1], Argument::TooLong { spelled: "--b=$(V39)".to_owned() });
+        assert_eq!(container.env["V39"], EnvValue::TooLong);
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn manifest(text: &str) -> Manifest {
-        Manifest::parse(&[text.to_owned()], "ns").unwrap()
+        Manifest::parse(&[text.to_owned()], "ns")
     }
 
     const ROLES: &str = r#"

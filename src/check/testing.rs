@@ -20,6 +20,6 @@ pub(super) fn workload(kind: &str, args: &[&str]) -> Workload {
         "metadata": {"name": "w", "namespace": "ns"},
         "spec": {"template": {"spec": spec}},
     });
-    let manifest = Manifest::parse(&[object.to_string()], "default").unwrap();
+    let manifest = Manifest::parse(&[object.to_string()], "default");
     manifest.workloads().unwrap().remove(0)
 }

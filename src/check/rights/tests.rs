@@ -12,7 +12,7 @@ fn manifest(rules: &str) -> Manifest {
 ---
 {{kind: ClusterRoleBinding, roleRef: {{kind: ClusterRole, name: c}}, subjects: [{{kind: ServiceAccount, name: p, namespace: ns}}]}}"
     );
-    Manifest::parse(&[text], "ns").unwrap()
+    Manifest::parse(&[text], "ns")
 }
 
 fn check_rules(rules: &str, args: &[&str], reads_secrets: Option<bool>) -> Vec<Finding> {
@@ -103,7 +103,7 @@ fn without_the_bindings_or_roles_nothing_is_called_missing() {
             "the manifest lacks its ClusterRole c",
         ),
     ] {
-        let manifest = Manifest::parse(&[text.to_owned()], "ns").unwrap();
+        let manifest = Manifest::parse(&[text.to_owned()], "ns");
         let found = by_roles(&manifest, uses, &namespaces());
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].severity, Severity::Unchecked);
