@@ -50,6 +50,8 @@ impl Manifest {
                         let line = line + at.as_ref().map_or(0, |at| at.line().saturating_sub(1));
                         let column = at.map_or(1, |at| at.column());
                         unreadable.push(Unreadable { line, column });
+                        // The reader cannot go on after an error.
+                        break;
                     }
                 }
             }

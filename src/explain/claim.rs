@@ -1,11 +1,11 @@
 //! Why a claim stands where it stands: a pure function of what was read.
 //!
-//! The first of these that applies is the cause: the claim is bound; it is being deleted; nobody provisions
-//! it; the plan; live reads; the checks before a call; what the leader says; the last event. What remains is
-//! the driver.
+//! The first of these that applies is the cause: the claim is being deleted; it is bound, or lost; nobody
+//! provisions it; the plan; live reads; the checks before a call; what the leader says; the last event. What
+//! remains is the driver.
 
 use super::{
-    events::{last_attempt, reported, since},
+    events::{last_attempt, quoted, reported, since},
     observe::{ObservedClaim, Read},
     report::{Cause, Explanation, State},
 };
@@ -40,8 +40,9 @@ pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
 
 /// Why the claim stands where it stands.
 fn cause(observed: &ObservedClaim) -> Cause {
-    bound(observed)
-        .or_else(|| deleted(observed))
+    deleted(observed)
+        .or_else(|| bound(observed))
+        .or_else(|| lost(observed))
         .or_else(|| unassigned(observed))
         .or_else(|| unread_class(observed))
         .or_else(|| planned(observed))
@@ -100,7 +101,24 @@ fn unbound_volume(name: &str) -> Cause {
     Cause::new(State::Waiting, text).see("provisioned")
 }
 
-/// The claim is being deleted before it got a volume.
+/// The annotation by which kube-controller-manager knows that it has bound a claim.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// kube-controller-manager takes the claim for bound, and it names no PersistentVolume.
+fn lost(observed: &ObservedClaim) -> Option<Cause> {
+    let claim = &observed.claim;
+    let is_lost = claim.annotation(BIND_COMPLETED).is_some() || &*claim.status.phase == "Lost";
+    is_lost.then(|| {
+        let text = format!(
+            "It has the annotation {BIND_COMPLETED} and names no PersistentVolume, so kube-controller-manager takes it for lost: no volume is ever bound to it."
+        );
+        Cause::new(State::Wrong, text).advise(format!(
+            "Delete the claim and create it again without the annotations {BIND_COMPLETED} and pv.kubernetes.io/bound-by-controller. If its data is in a PersistentVolume, name that in volumeName."
+        ))
+    })
+}
+
+/// The claim is being deleted, with a volume or before it got one.
 fn deleted(observed: &ObservedClaim) -> Option<Cause> {
     let claim = &observed.claim;
     let deleted = claim.metadata.deletion_timestamp.as_ref()?;
@@ -113,9 +131,8 @@ fn deleted(observed: &ObservedClaim) -> Option<Cause> {
         return Some(Cause::new(State::Waiting, text).see("still-provisioning"));
     }
     let finalizers = claim.metadata.finalizers.join(", ");
-    let text = format!(
-        "Its deletion began {when} ago, so it gets no volume. Its finalizers are: {finalizers}."
-    );
+    let so = if claim.is_unbound() { ", so it gets no volume" } else { "" };
+    let text = format!("Its deletion began {when} ago{so}. Its finalizers are: {finalizers}.");
     Some(Cause::new(State::Waiting, text).advise("Whoever put a finalizer on the claim has to remove it; kubernetes.io/pvc-protection stays while a pod uses the claim."))
 }
 
@@ -279,11 +296,16 @@ fn state_after(code: &str) -> State {
 
 /// The last failure that an event reports. The checks pass now, so only the driver's answers still count.
 fn last_event(observed: &ObservedClaim) -> Option<Cause> {
-    let event = last_attempt(observed.events.found()?)?;
+    let events = observed.events.found()?;
+    let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
+    let Some(event) = last_attempt(events, driver) else {
+        return Some(Cause::new(State::Waiting, quoted(events, driver, observed.now)?));
+    };
     let code = super::runbook::grpc_code(&event.message);
     match (event.reason.as_str(), code) {
         (_, Some(code)) => Some(Cause::event(state_after(code), reported(event, observed.now))),
         ("Provisioning", None) => Some(Cause::event(State::Waiting, reported(event, observed.now))),
+        // Another attempt ends a conflict, whoever wrote the object meanwhile.
         (_, None) => Some(Cause::event(
             State::Waiting,
             format!(

@@ -1,6 +1,34 @@
 //! What the events about an object say.
+//!
+//! Only those of the driver's own provisioner count; those of others are quoted. Whoever may create events
+//! in the claim's namespace can write any text in any name, so none is more than a quotation.
 
-use crate::{kube::objects::RecordedEvent, status::duration};
+use crate::{csi_provisioner::EVENT_COMPONENT, kube::objects::RecordedEvent, status::duration};
+
+/// Whether the provisioner of this driver wrote the event, by the event's own word. The component is the
+/// driver's name and the identity of a process, as in external-provisioner.
+pub(super) fn is_of_provisioner(event: &RecordedEvent, driver: &str) -> bool {
+    let component = event.source.component.as_str();
+    component == EVENT_COMPONENT
+        || component.strip_prefix(driver).is_some_and(|rest| rest.starts_with('_'))
+}
+
+/// The newest event that somebody else wrote, in words.
+pub(super) fn quoted(
+    events: &[RecordedEvent],
+    driver: &str,
+    now: jiff::Timestamp,
+) -> Option<String> {
+    let others = events.iter().filter(|event| !is_of_provisioner(event, driver));
+    let event = others.max_by_key(|event| event.last_time())?;
+    let when = event.last_time().map(|then| format!(", {} ago", since(now, then)));
+    Some(format!(
+        "An event of {:?} says{}: {:?}",
+        event.source.component,
+        when.unwrap_or_default(),
+        event.message
+    ))
+}
 
 /// How long ago `then` was, in words.
 pub(super) fn since(now: jiff::Timestamp, then: jiff::Timestamp) -> String {
@@ -8,21 +36,32 @@ pub(super) fn since(now: jiff::Timestamp, then: jiff::Timestamp) -> String {
 }
 
 /// The newest event with one of these reasons.
-pub(super) fn last<'a>(events: &'a [RecordedEvent], reasons: &[&str]) -> Option<&'a RecordedEvent> {
-    let events = events.iter().filter(|event| reasons.contains(&event.reason.as_str()));
+pub(super) fn last<'a>(
+    events: &'a [RecordedEvent],
+    driver: &str,
+    reasons: &[&str],
+) -> Option<&'a RecordedEvent> {
+    let ours = events.iter().filter(|event| is_of_provisioner(event, driver));
+    let events = ours.filter(|event| reasons.contains(&event.reason.as_str()));
     events.max_by_key(|event| event.last_time())
 }
 
 /// The newest event about an attempt for a claim. That an attempt begins counts only if there is no other:
 /// it is reported right before each failure.
-pub(super) fn last_attempt(events: &[RecordedEvent]) -> Option<&RecordedEvent> {
+pub(super) fn last_attempt<'a>(
+    events: &'a [RecordedEvent],
+    driver: &str,
+) -> Option<&'a RecordedEvent> {
     let is_result = |event: &&RecordedEvent| match event.reason.as_str() {
         "ProvisioningFailed" => true,
         "Provisioning" => event.message.starts_with("Still "),
         _ => false,
     };
-    let results = events.iter().filter(is_result);
-    results.max_by_key(|event| event.last_time()).or_else(|| last(events, &["Provisioning"]))
+    let ours = events.iter().filter(|event| is_of_provisioner(event, driver));
+    let results = ours.filter(is_result);
+    results
+        .max_by_key(|event| event.last_time())
+        .or_else(|| last(events, driver, &["Provisioning"]))
 }
 
 /// The event in words: its text, how often and when it happened.

@@ -148,7 +148,8 @@ impl Explanation {
             see: see.map(|anchor| format!("{PAGE}#{anchor}")),
         });
         let advised = what_to_do.or_else(|| advice.map(|advice| advice.what_to_do));
-        let advised = advised.or_else(|| is_event.then(|| NO_ROW.to_owned()));
+        let is_to_correct = is_event && state == State::Wrong;
+        let advised = advised.or_else(|| is_to_correct.then(|| NO_ROW.to_owned()));
         if state != State::Served {
             self.what_to_do.extend(advised.as_deref().map(printable));
         }

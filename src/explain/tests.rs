@@ -41,6 +41,12 @@ const COLLECTIONS: [(&str, &str); 14] = [
 struct Cluster(Vec<Value>);
 
 impl Cluster {
+    /// With its claim changed.
+    fn changed(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        change(&mut self.0[0]);
+        self
+    }
+
     /// A class, the Lease of a leader, and this claim.
     fn with_claim(change: impl FnOnce(&mut Value)) -> Self {
         let mut claim = json!({
@@ -153,9 +159,17 @@ fn event(reason: &str, message: &str, ago: i64) -> Value {
     let time = jiff::Timestamp::from_second(-ago).unwrap().to_string();
     json!({
         "kind": "Event", "metadata": {"namespace": "shop", "name": format!("e{ago}")},
-        "involvedObject": {"uid": "u"}, "reason": reason, "message": message, "count": 3,
+        "involvedObject": {"uid": "u"}, "source": {"component": format!("{DRIVER}_pod_1")},
+        "reason": reason, "message": message, "count": 3,
         "lastTimestamp": time,
     })
+}
+
+/// An event of kube-controller-manager.
+fn by_the_controller(message: &str, ago: i64) -> Value {
+    let mut event = event("ProvisioningFailed", message, ago);
+    event["source"]["component"] = json!("persistentvolume-controller");
+    event
 }
 
 fn request(arguments: &[&str]) -> Request {
@@ -308,6 +322,25 @@ async fn claims_that_are_deleted_or_nobodys() {
                 deleted_claim(&["kubernetes.io/pvc-protection"]),
                 Waiting,
                 "began 1m00s ago, so it gets no volume",
+                "",
+            ),
+            case(
+                "deleted with its volume",
+                deleted_claim(&["kubernetes.io/pvc-protection"])
+                    .changed(|claim| claim["spec"]["volumeName"] = json!("pvc-u"))
+                    .and(volume("pvc-u", "u")),
+                Waiting,
+                "began 1m00s ago. Its finalizers are: kubernetes.io/pvc-protection",
+                "",
+            ),
+            case(
+                "restored without its volume",
+                claim().changed(|claim| {
+                    claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] =
+                        json!("yes");
+                }),
+                Wrong,
+                "takes it for lost",
                 "",
             ),
             case(
@@ -546,6 +579,8 @@ async fn claims_that_were_tried() {
             case("still open", claim().and(event("Provisioning", "Still provisioning volume for claim \"shop/data\": the driver still works on it; it is asked again until it is done", 5)), Waiting, "Still provisioning", "still-provisioning"),
             case("no longer so", claim().and(event("ProvisioningFailed", "storageclass.storage.k8s.io \"fast\" not found", 5)), Waiting, "All that can be checked here is in order now", "class-missing"),
             case("a beginning does not count", claim().and(failed("Internal", 60)).and(event("Provisioning", "External provisioner is provisioning volume", 5)), Waiting, "code = Internal", "code-internal"),
+            case("another's event is only quoted", claim().and(by_the_controller("Operation cannot be fulfilled on persistentvolumeclaims \"data\": the object has been modified", 5)), Waiting, "An event of \"persistentvolume-controller\" says, 5s ago: \"Operation cannot", ""),
+            case("nor does it count with a code", claim().and(by_the_controller("rpc error: code = InvalidArgument desc = no", 5)).and(failed("Aborted", 60)), Waiting, "code = Aborted", "code-aborted"),
             case("nothing", claim(), Waiting, "All that can be checked is in order", "provisioning-begun"),
         ],
         &CLAIM,

@@ -90,7 +90,8 @@ fn attachment(observed: &ObservedVolume) -> Option<Cause> {
 }
 
 fn failure(observed: &ObservedVolume) -> Option<Cause> {
-    let event = last(observed.events.found()?, &["VolumeFailedDelete"])?;
+    let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
+    let event = last(observed.events.found()?, driver, &["VolumeFailedDelete"])?;
     Some(Cause::event(State::Waiting, reported(event, observed.now)))
 }
 

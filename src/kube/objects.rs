@@ -137,7 +137,7 @@ mod snapshots;
 
 pub use self::{
     clone_source::{ClaimCondition, CloneSource, CloneSourceStatus, ModifyVolumeStatus},
-    event::{Event, EventSeries, InvolvedObject, RecordedEvent},
+    event::{Event, EventSeries, EventWriter, InvolvedObject, RecordedEvent},
     grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
     pod::{ContainerStatus, Pod, PodStatus},
     snapshots::{

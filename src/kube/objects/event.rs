@@ -16,6 +16,8 @@ view! {
     RecordedEvent: Namespaced "" "v1" "Event" "events" {
         /// The object that it is about.
         involved_object: InvolvedObject,
+        /// Who wrote it, by its own word.
+        source: EventWriter,
         /// The reason, in one word.
         reason: String,
         /// The text.
@@ -57,6 +59,14 @@ impl RecordedEvent {
 pub struct EventSeries {
     /// When it last happened.
     pub last_observed_time: Option<MicroTime>,
+}
+
+/// `source` of an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct EventWriter {
+    /// The component.
+    pub component: String,
 }
 
 /// The object that an event is about.
