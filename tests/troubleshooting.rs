@@ -36,7 +36,7 @@ const SOURCES: [&str; 17] = [
 
 /// Texts of these sources that are no events: names of tasks, parts of other texts, and what only the log
 /// or `/readyz` has.
-const OTHERS: [&str; 42] = [
+const OTHERS: [&str; 41] = [
     "%Y-%m-%d %H:%M:%S +0000 UTC",
     "PersistentVolume …",
     // What the status page shows as what a claim waits for; the events have other texts.

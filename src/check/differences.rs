@@ -28,7 +28,7 @@ const ENTRIES: &[(Condition, PageEntry)] = &[
     (|_| true, Row("class missing, none named, or another provisioner's")),
     (|_| true, Row("`InvalidArgument`")),
     (|_| true, Row("\"still working\" codes")),
-    (|_| true, Row("a driver that answers with deadlines, Unavailable or Aborted")),
+    (|_| true, Row("claims and volumes of several classes and namespaces")),
     (|it| it.workload.has_sidecar("snapshotter"), Whole("Snapshots and clones as sources")),
     (|it| it.flags.gates.topology, Whole("Topology")),
     (|_| true, Row("PersistentVolume refused or forbidden")),

@@ -4,9 +4,9 @@
 //! its item. Objects of kinds that are watched as a whole wake their items. For all others the item's own
 //! retry is the poll: its back-off is limited by [`DependencyIndex::poll_within`] while its wait is young.
 //!
-//! Nothing is read, watched or queued here. What a namespace's user can change costs at most one attempt of
-//! that namespace in [`NAMESPACE_INTERVAL`], however often he changes it and however many of his claims
-//! wait, and never resets a back-off.
+//! Nothing is read, watched or queued here. What a namespace's user can change wakes claims of that
+//! namespace only, costs in the long run at most one attempt of them in [`NAMESPACE_INTERVAL`], however often
+//! he changes it and however many wait, and never resets a back-off.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -122,9 +122,14 @@ impl DependencyIndex {
         Some(poll.max(waiting.share_of(wait)))
     }
 
+    /// Whether the item has waited for so long.
+    pub(super) fn has_waited(&self, item: &Item, time: Duration) -> bool {
+        self.0.lock().items.get(item).is_some_and(|wait| wait.since.elapsed() >= time)
+    }
+
     /// Returns the items that wait for this object by name, or for any object of its kind in any
-    /// namespace. If users can change the object, those items are left out that such a change woke not
-    /// long ago.
+    /// namespace. If users can change the object, those of other namespaces are left out, and those that
+    /// such a change woke not long ago.
     pub fn waiting_for(&self, object: &Dependency) -> Vec<Item> {
         let mut waiting = self.0.lock();
         let any = Dependency { namespace: None, name: None, ..object.clone() };
@@ -133,7 +138,8 @@ impl DependencyIndex {
         if object.wakes_at_once() {
             return items.into_iter().collect();
         }
-        items.into_iter().filter(|item| waiting.may_wake(item)).collect()
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        items.into_iter().filter(|item| waiting.may_wake(item, namespace)).collect()
     }
 
     /// Returns the items that wait for the claim that `event` adds or changes, as
@@ -220,10 +226,12 @@ impl Waiting {
         NAMESPACE_INTERVAL.saturating_mul(count)
     }
 
-    /// Whether a change that a user can make wakes the item now; notes that it does.
-    fn may_wake(&mut self, item: &Item) -> bool {
+    /// Whether a change that a user of the namespace can make wakes the item now; notes that it does.
+    fn may_wake(&mut self, item: &Item, namespace: &str) -> bool {
         let now = Instant::now();
-        let Some(wait) = self.items.get(item) else { return false };
+        let Some(wait) = self.items.get(item).filter(|wait| &*wait.namespace == namespace) else {
+            return false;
+        };
         let least = self.share_of(wait).max(YOUNG_POLL);
         if wait.woken.is_some_and(|woken| now < woken + least) {
             return false;
@@ -320,6 +328,14 @@ mod tests {
             advance(Duration::from_millis(20)).await;
         }
         assert_eq!(woken, 3000, "each of them once in 100 seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_user_wakes_only_claims_of_his_namespace() {
+        let index = DependencyIndex::default();
+        index.wait(&Item::claim("own"), "ns", &[source()]);
+        index.wait(&Item::claim("others"), "elsewhere", &[source()]);
+        assert_eq!(index.waiting_for(&source()), claims(&["own"]));
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use crate::{
             verification::{Found, name_taken, unverified},
         },
         ownership,
-        provisioner::NotSent,
+        provisioner::{Failure, NotSent},
     },
     csi_provisioner::is_infeasible,
     kube::objects::{Claim, StorageClass, View as _, Volume},
@@ -232,6 +232,11 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
 /// What the checks before a call show.
 fn checked(observed: &ObservedClaim) -> Option<Cause> {
     let not_sent = observed.checks.as_ref()?.as_ref().err()?;
+    let cause = not_sent.failure().and_then(Failure::cause);
+    let with_cause = |message: &dyn std::fmt::Display| match cause {
+        Some(cause) => format!("{message}. {cause}"),
+        None => message.to_string(),
+    };
     Some(match not_sent {
         NotSent::Ignored { reason, .. } => Cause::new(
             State::Waiting,
@@ -243,10 +248,10 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
             unread("what a call needs", &failure.to_string())
         }
         NotSent::Failed(failure) if failure.is_lasting() => {
-            Cause::event(State::Wrong, failure.to_string())
+            Cause::event(State::Wrong, with_cause(failure))
         }
         NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => {
-            Cause::event(State::Waiting, failure.to_string())
+            Cause::event(State::Waiting, with_cause(failure))
         }
         NotSent::Reschedule(failure) => Cause::event(
             State::Waiting,

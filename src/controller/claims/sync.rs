@@ -238,7 +238,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Prepares the request, calls the driver, and acts on the outcome. `repeats`: an earlier call may
     /// still be open.
     async fn provision(&self, uid: &Key, mut request: ProvisionRequest, repeats: bool) -> Action {
-        if !repeats {
+        if !repeats && !self.is_poll(uid) {
             self.events.provisioning(&request.claim);
         }
         let started = Instant::now();
@@ -303,6 +303,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.dependencies.wait(&item, request.claim.namespace(), why.dependencies());
         match why {
             NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
+            // Was reported, and is again before its event expires.
+            NotSent::Failed(failure) if failure.is_lasting() && self.is_poll(uid) => {
+                self.report_blocked(&request.claim, &failure.to_string(), SETTLING);
+            }
             NotSent::Failed(failure) => self.report_failure(request, failure),
             NotSent::Unrepeatable(failure) => {
                 self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);
@@ -320,6 +324,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             },
             later => self.action_after(later, polls, false),
         }
+    }
+
+    /// Whether an attempt for the claim only looks whether what it waits for has come: what it lacks was
+    /// reported for [`SETTLING`].
+    fn is_poll(&self, uid: &Key) -> bool {
+        self.dependencies.has_waited(&Item::Claim(uid.clone()), SETTLING)
     }
 
     /// Returns when to try again for a claim whose failure lasts until an object changes that

@@ -15,6 +15,7 @@ pub struct Failure {
     kind: &'static str,
     finished: bool,
     lasting: bool,
+    cause: Option<Box<str>>,
     dependencies: Vec<Dependency>,
 }
 
@@ -41,6 +42,7 @@ impl Failure {
             kind: "",
             finished: false,
             lasting: false,
+            cause: None,
             dependencies: Vec::new(),
         }
     }
@@ -97,6 +99,17 @@ impl Failure {
     #[must_use]
     pub fn lasting(self) -> Self {
         Self { lasting: true, ..self }
+    }
+
+    /// What the message, which has external-provisioner's words, does not say.
+    #[must_use]
+    pub fn because(self, cause: impl fmt::Display) -> Self {
+        Self { cause: Some(bounded(cause.to_string()).into()), ..self }
+    }
+
+    /// What the message does not say, for whoever asks for an explanation.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
     }
 
     /// Whether another attempt fails in the same way until the claim, its class or a dependency

@@ -282,7 +282,9 @@ impl<P: Provisioner> VolumeWorker<P> {
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
         tracing::warn!(error = %why, "deleting the volume failed");
         let item = Item::volume(volume.name());
-        self.dependencies.wait(&item, "", why.dependencies());
+        let claim = volume.spec.claim_ref.as_ref();
+        let namespace = claim.map_or("", |claim| claim.namespace.as_str());
+        self.dependencies.wait(&item, namespace, why.dependencies());
         self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
         self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)

@@ -46,9 +46,10 @@ enum Unusable {
     TooSmall { requested: i64, least: i64 },
     #[error("volume name is empty in source PVC {0}")]
     NoVolumeName(String),
-    /// external-provisioner only logs the cause.
+    /// external-provisioner only logs the cause. It stays so where the PersistentVolume is another
+    /// driver's, as neither its source nor the claim's volumeName can be changed.
     #[error("claim in dataSource not bound or invalid")]
-    BadVolume,
+    BadVolume { why: String, for_ever: bool },
     #[error(
         "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is {source_mode}, but new PVC requested {requested}"
     )]
@@ -72,9 +73,14 @@ pub(super) async fn find(reads: &Reads, query: &SourceQuery<'_>) -> Result<Sourc
     };
     let found = find_volume(&reads.client, query, &source).await;
     found.map_err(|unusable| {
-        let is_lasting = !matches!(unusable, Unusable::BadVolume);
-        let failure = Failure::new(unusable).awaiting([dependency]);
-        if is_lasting { failure.lasting() } else { failure }
+        let failure = Failure::new(&unusable).awaiting([dependency]);
+        match unusable {
+            Unusable::BadVolume { why, for_ever } => {
+                let failure = failure.because(why);
+                if for_ever { failure.lasting() } else { failure }
+            }
+            _ => failure.lasting(),
+        }
     })
 }
 
@@ -159,7 +165,7 @@ async fn read_volume(client: &Client, source: &CloneSource) -> Result<Volume, Un
         return Err(Unusable::NoVolumeName(source.name().to_owned()));
     }
     let read = async { client.get::<Volume>(Name::cluster(volume)?).await };
-    read.await.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}")))
+    read.await.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}"), false))
 }
 
 /// The handle of the source's volume, if it is ours and bound to the source. In-tree volumes that
@@ -169,10 +175,13 @@ fn check_volume<'a>(
     source: &CloneSource,
     volume: &'a Volume,
 ) -> Result<Cow<'a, str>, Unusable> {
-    let bad = |why: &str| Err(bad_volume(volume.name(), why));
+    let bad = |why: &str| Err(bad_volume(volume.name(), why, false));
     let handle = match query.settings.handle(volume) {
         Ok(handle) => handle,
-        Err(why) => return bad(&format!("it is not this driver's: {why}")),
+        Err(why) => {
+            let why = format!("it is not this driver's: {why}");
+            return Err(bad_volume(volume.name(), &why, true));
+        }
     };
     let Some(whose) = &volume.spec.claim_ref else {
         return bad("it is bound to no claim");
@@ -189,9 +198,10 @@ fn check_volume<'a>(
 }
 
 /// The user gets external-provisioner's text; the cause is logged.
-fn bad_volume(volume: &str, why: &str) -> Unusable {
+fn bad_volume(volume: &str, why: &str, for_ever: bool) -> Unusable {
     tracing::warn!(volume, why, "the volume of a claim that is to be cloned cannot be used");
-    Unusable::BadVolume
+    let why = format!("The PersistentVolume {volume} of the source cannot be used: {why}.");
+    Unusable::BadVolume { why, for_ever }
 }
 
 /// Checks that the clone has its source's volume mode.

@@ -37,9 +37,10 @@ enum Unusable {
     Deleting(String),
     #[error("snapshot {0} not bound")]
     Unbound(String),
-    /// external-provisioner only logs the cause.
+    /// external-provisioner only logs the cause. One that is gone does not come back: its name is in the
+    /// snapshot's status, and only the snapshotter makes contents.
     #[error("error getting snapshotcontent {content} for snapshot {snapshot}")]
-    ContentUnread { content: String, snapshot: String },
+    ContentUnread { content: String, snapshot: String, is_gone: bool, why: String },
     #[error("snapshotcontent {content} for snapshot {snapshot} is bound to a different snapshot")]
     OthersContent { content: String, snapshot: String },
     #[error(
@@ -85,8 +86,11 @@ pub(super) async fn find(reads: &Reads, query: &SourceQuery<'_>) -> Result<Sourc
         let content = content.map(|name| Dependency::object::<VolumeSnapshotContent>(None, name));
         let failure =
             Failure::new(&unusable).awaiting([dependency.clone()].into_iter().chain(content));
-        let may_pass = matches!(unusable, Unusable::ContentUnread { .. });
-        if may_pass { failure } else { failure.lasting() }
+        match unusable {
+            Unusable::ContentUnread { is_gone: false, why, .. } => failure.because(why),
+            Unusable::ContentUnread { why, .. } => failure.because(why).lasting(),
+            _ => failure.lasting(),
+        }
     })?;
     Ok(Source { named: query.named.clone(), uid: snapshot.uid().to_owned(), handle })
 }
@@ -101,7 +105,10 @@ async fn find_content(
     let read = async { client.get::<VolumeSnapshotContent>(Name::cluster(name)?).await };
     let content = read.await.map_err(|error| {
         let snapshot = snapshot.name().to_owned();
-        let unusable = Unusable::ContentUnread { content: name.to_owned(), snapshot };
+        let is_gone = error.is_not_found();
+        let why =
+            format!("The VolumeSnapshotContent {name} of the snapshot cannot be read: {error}.");
+        let unusable = Unusable::ContentUnread { content: name.to_owned(), snapshot, is_gone, why };
         tracing::warn!(%error, "{unusable}");
         unusable
     })?;
