@@ -304,7 +304,8 @@ fn last_event(observed: &ObservedClaim) -> Option<Cause> {
     let events = observed.events.found()?;
     let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
     let Some(event) = last_attempt(events, driver) else {
-        return Some(Cause::new(State::Waiting, quoted(events, driver, observed.now)?));
+        let quoted = Cause::new(State::Waiting, quoted(events, driver, observed.now)?);
+        return Some(quoted.advise("The provisioner has reported nothing: look at its log, and at the component that wrote the event."));
     };
     let code = super::runbook::grpc_code(&event.message);
     match (event.reason.as_str(), code) {

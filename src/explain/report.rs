@@ -97,6 +97,9 @@ pub(super) struct Cause {
 /// What to do about the text of an event without a row of its own.
 const NO_ROW: &str = "Correct what the message names.";
 
+/// The same where nothing is wrong.
+const WAITS: &str = "There is nothing to correct: it is tried again.";
+
 impl Cause {
     /// A cause with this sentence.
     pub(super) fn new(state: State, text: impl Into<String>) -> Self {
@@ -148,8 +151,8 @@ impl Explanation {
             see: see.map(|anchor| format!("{PAGE}#{anchor}")),
         });
         let advised = what_to_do.or_else(|| advice.map(|advice| advice.what_to_do));
-        let is_to_correct = is_event && state == State::Wrong;
-        let advised = advised.or_else(|| is_to_correct.then(|| NO_ROW.to_owned()));
+        let no_row = if state == State::Wrong { NO_ROW } else { WAITS };
+        let advised = advised.or_else(|| is_event.then(|| no_row.to_owned()));
         if state != State::Served {
             self.what_to_do.extend(advised.as_deref().map(printable));
         }
