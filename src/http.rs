@@ -15,7 +15,7 @@ mod routes;
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
-use http::Request;
+use http::{Request, StatusCode};
 use hyper::{
     body::Incoming,
     server::conn::http1,
@@ -37,10 +37,13 @@ pub use self::{
     routes::Routes,
 };
 use self::{
-    answer::Answer,
+    answer::{Answer, failure},
     places::{ConnectionPlace, Places},
 };
 use crate::runtime::Tasks;
+
+/// What a request under another name than that of this host gets.
+const FOREIGN_HOST: &str = "only for localhost: ask for it by a loopback name or address";
 
 /// How long to wait after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -213,7 +216,11 @@ fn service(
         let (routes, place) = (Arc::clone(&routes), Arc::clone(&place));
         async move {
             let _answering = place.answering();
-            Ok(routes.answer(request.uri()).await)
+            Ok(if routes.admits(request.headers()) {
+                routes.answer(request.uri()).await
+            } else {
+                failure(StatusCode::FORBIDDEN, FOREIGN_HOST)
+            })
         }
     })
 }

@@ -10,7 +10,7 @@ use csi_provisioner::{
     app,
     app::{Env, Host},
     csi::unix_connector,
-    flags::{Flags, Refusal},
+    flags::{Flags, Refusal, VERSION},
     kube,
     kube::{ConfigSource, Transport},
     leader::{pod_uid_from_mountinfo, pod_uid_from_token},
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
     if let Err(error) = logging::init(&parsed.flags.logging, Arc::new(SystemClock)) {
         eprintln!("{error}");
     }
+    tracing::info!("Version: {VERSION}");
     for warning in parsed.warnings {
         tracing::warn!("{warning}");
     }

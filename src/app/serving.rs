@@ -90,7 +90,7 @@ pub(super) fn status_routes(sources: Sources) -> Routes {
     let of_json = Arc::clone(&sources);
     let page = move |query: &str| sources.read(&status::query(query)).to_html();
     let json = move |query: &str| of_json.read(&status::query(query)).to_json();
-    Routes::default().page("/", "text/html; charset=utf-8", page).page(
+    Routes::default().local().page("/", "text/html; charset=utf-8", page).page(
         status::JSON_PATH,
         "application/json",
         json,

@@ -3,9 +3,9 @@
 //! Content types, bodies and error texts are those of external-provisioner (`ok` and `internal server
 //! error: ...` for checks, Go's 404 elsewhere), for any method, since Go's handlers ignore it too.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
-use http::{StatusCode, Uri};
+use http::{HeaderMap, StatusCode, Uri, header, uri::Authority};
 
 use super::{
     answer::{Answer, TEXT, failure, ok, page, redirected},
@@ -31,6 +31,8 @@ pub struct Routes {
     checks: BTreeMap<&'static str, Check>,
     pages: BTreeMap<&'static str, Page>,
     profiles: Option<Profiles>,
+    /// Whether only requests for a loopback name are answered.
+    is_local: bool,
 }
 
 struct Metrics {
@@ -72,6 +74,19 @@ impl Routes {
     ) -> Self {
         self.pages.insert(path, Page { content_type, write: Box::new(write) });
         self
+    }
+
+    /// Answers only requests for a loopback name. A page of another site that a browser loads can reach a
+    /// forwarded port under a name of its own, which resolves to this address.
+    #[must_use]
+    pub fn local(self) -> Self {
+        Self { is_local: true, ..self }
+    }
+
+    /// Whether a request with these headers may be answered.
+    pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        !self.is_local || host.is_some_and(is_loopback)
     }
 
     /// Adds a health check at `path`.
@@ -137,6 +152,14 @@ impl Routes {
     }
 }
 
+/// Whether a Host header names this host: `localhost` or a loopback address, with any port.
+fn is_loopback(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// Redirects to another path and keeps the query.
 fn elsewhere(path: &str, uri: &Uri) -> Answer {
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -168,5 +191,33 @@ fn checked(result: Result<(), String>) -> Answer {
         Err(why) => {
             failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {why}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_for_this_host_are_refused_under_other_names() {
+        let headers = |host: &str| [(header::HOST, host.parse().unwrap())].into_iter().collect();
+        let local = Routes::default().local();
+        for host in
+            ["localhost", "LOCALHOST:8081", "127.0.0.1:1", "127.1.2.3", "[::1]:8081", "[::1]"]
+        {
+            assert!(local.admits(&headers(host)), "{host}");
+        }
+        for host in [
+            "evil.example.com",
+            "10.0.0.1:8081",
+            "localhost.evil.example.com",
+            "127.0.0.1.nip.io",
+            "",
+            "[::2]",
+        ] {
+            assert!(!local.admits(&headers(host)), "{host}");
+        }
+        assert!(!local.admits(&HeaderMap::new()));
+        assert!(Routes::default().admits(&HeaderMap::new()));
     }
 }
