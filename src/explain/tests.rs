@@ -452,26 +452,6 @@ async fn claims_that_fail_a_check() {
     let source = |group: &str, kind: &str| {
         spec("dataSource", json!({"apiGroup": group, "kind": kind, "name": "src"}))
     };
-    let origin = json!({
-        "kind": "PersistentVolumeClaim", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
-        "spec": {
-            "storageClassName": "fast", "volumeName": "by-hand",
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-        "status": {"phase": "Bound"},
-    });
-    let by_hand = json!({
-        "kind": "PersistentVolume", "metadata": {"name": "by-hand"},
-        "spec": {
-            "hostPath": {"path": "/srv"},
-            "claimRef": {"namespace": "shop", "name": "src", "uid": "s"},
-        },
-        "status": {"phase": "Bound"},
-    });
-    let snapshot = json!({
-        "kind": "VolumeSnapshot", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
-        "status": {"boundVolumeSnapshotContentName": "gone", "readyToUse": true},
-    });
     check(
         vec![
             case(
@@ -510,20 +490,6 @@ async fn claims_that_fail_a_check() {
                 "clone-unread",
             ),
             case(
-                "clone of a claim with another's volume",
-                source("", "PersistentVolumeClaim").and(origin).and(by_hand),
-                Wrong,
-                "The PersistentVolume by-hand of the source cannot be used: it is not this driver's",
-                "clone-volume",
-            ),
-            case(
-                "snapshot without its content",
-                source("snapshot.storage.k8s.io", "VolumeSnapshot").and(snapshot),
-                Wrong,
-                "The VolumeSnapshotContent gone of the snapshot cannot be read",
-                "snapshot-content-unread",
-            ),
-            case(
                 "populator",
                 source("example.com", "Filler"),
                 Waiting,
@@ -543,6 +509,55 @@ async fn claims_that_fail_a_check() {
                 Wrong,
                 "volumeattributesclasses",
                 "",
+            ),
+        ],
+        &CLAIM,
+    )
+    .await;
+}
+
+/// What the source lacks can never come.
+#[tokio::test(start_paused = true)]
+async fn claims_whose_source_can_never_be_copied() {
+    let source = |group: &str, kind: &str| {
+        let source = json!({"apiGroup": group, "kind": kind, "name": "src"});
+        Cluster::with_claim(move |claim| claim["spec"]["dataSource"] = source)
+    };
+    let origin = json!({
+        "kind": "PersistentVolumeClaim", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
+        "spec": {
+            "storageClassName": "fast", "volumeName": "by-hand",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+        "status": {"phase": "Bound"},
+    });
+    let by_hand = json!({
+        "kind": "PersistentVolume", "metadata": {"name": "by-hand"},
+        "spec": {
+            "hostPath": {"path": "/srv"},
+            "claimRef": {"namespace": "shop", "name": "src", "uid": "s"},
+        },
+        "status": {"phase": "Bound"},
+    });
+    let snapshot = json!({
+        "kind": "VolumeSnapshot", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
+        "status": {"boundVolumeSnapshotContentName": "gone", "readyToUse": true},
+    });
+    check(
+        vec![
+            case(
+                "clone of a claim with another's volume",
+                source("", "PersistentVolumeClaim").and(origin).and(by_hand),
+                Wrong,
+                "The PersistentVolume by-hand of the source cannot be used: it is not this driver's",
+                "clone-volume",
+            ),
+            case(
+                "snapshot without its content",
+                source("snapshot.storage.k8s.io", "VolumeSnapshot").and(snapshot),
+                Wrong,
+                "The VolumeSnapshotContent gone of the snapshot cannot be read",
+                "snapshot-content-unread",
             ),
         ],
         &CLAIM,

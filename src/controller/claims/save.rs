@@ -392,7 +392,7 @@ impl PvStore {
 
     /// Gives the volume, which can never be saved, to `discard` (safety rule 8).
     fn discard_volume(&self, uid: &Key, unsaved: &Unsaved, why: &str) -> Action {
-        self.index.update(uid, Change::PvRefused(unsaved.unusable_volume(why)));
+        self.index.update(uid, Change::PvRefused(Box::new(unsaved.unusable_volume(why))));
         self.unsaved.send_modify(|all| drop(all.remove(&**uid)));
         self.claims.add(uid.clone());
         Action::Done

@@ -109,7 +109,7 @@ pub enum Transition<'a> {
     /// perhaps the volume with it. A live look-up comes before the next call.
     PvGone(&'a str),
     /// The API server refuses the PersistentVolume, and nobody wants the volume.
-    PvRefused(UnusableVolume),
+    PvRefused(Box<UnusableVolume>),
     /// The unusable volume is removed, and with it whatever its calls made.
     Discarded,
     /// The unusable volume may be somebody's, or nobody wants the volume that may be gone.
@@ -249,7 +249,8 @@ impl ClaimState {
             }
             (Self::Saving(own), T::PvFound(found)) if own != found => Self::Saving(own),
             // Live reads decide whether it may be removed.
-            (Self::Unusable(unusable), T::PvFound(_)) => Self::Unusable(unusable),
+            (Self::Unusable(unusable), T::PvFound(_))
+            | (Self::Saving(_), T::PvRefused(unusable)) => Self::Unusable(unusable),
             (_, T::PvFound(_))
             | (Self::Waiting | Self::Recorded | Self::Background(_), T::FoundBound)
             | (Self::Saving(_), T::Saved) => Self::Done,
@@ -259,7 +260,6 @@ impl ClaimState {
             (Self::Done, T::PvDeleted) if !mutations::is_on(Mutation::DoneForEver) => Self::Waiting,
 
             (Self::Saving(_), T::PvGone(handle)) => Self::PvGone(handle.to_owned()),
-            (Self::Saving(_), T::PvRefused(unusable)) => Self::Unusable(Box::new(unusable)),
             (Self::Unusable(_) | Self::PvGone(_), T::LeakSuspected) => Self::SuspectedLeak,
             (state, _) => state,
         }

@@ -76,7 +76,7 @@ pub enum Change<'a> {
     /// PersistentVolume: the driver is asked again after a live look-up.
     PvGone(&'a str),
     /// The API server refuses the PersistentVolume, and nobody wants the volume any more.
-    PvRefused(UnusableVolume),
+    PvRefused(Box<UnusableVolume>),
     /// This process removes its finalizer from the claim's PersistentVolume: the claim is queued
     /// once that is gone.
     PvReleased,

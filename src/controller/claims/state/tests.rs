@@ -149,9 +149,9 @@ async fn an_unusable_volume_is_removed_before_anything_else() {
 
 #[test]
 fn only_an_unusable_volume_is_discarded_or_suspected() {
-    assert_eq!(saving("h").after(PvRefused(unusable_volume())), unusable());
+    assert_eq!(saving("h").after(PvRefused(Box::new(unusable_volume()))), unusable());
     for state in [ClaimState::Waiting, background(), ClaimState::Done] {
-        assert_eq!(state.clone().after(PvRefused(unusable_volume())), state);
+        assert_eq!(state.clone().after(PvRefused(Box::new(unusable_volume()))), state);
     }
     for state in [ClaimState::Waiting, background(), saving("h"), ClaimState::Done] {
         assert_eq!(state.clone().after(Discarded), state);
