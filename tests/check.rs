@@ -144,7 +144,7 @@ fn a_manifest_comes_from_stdin_too() {
 fn what_cannot_be_read_is_exit_code_3() {
     for (arguments, stdin, why) in [
         (&["-f", "/nonexistent"][..], "", "cannot read /nonexistent"),
-        (&["-f", "-"], "a: [", "not valid YAML at line 1"),
+        (&["-f", "-"], "a: [", "not valid YAML at line 2"),
         (&["-f", "-"], "kind: ConfigMap", "no container in the manifest runs the provisioner"),
         (&[], "", "--filename"),
     ] {

@@ -27,6 +27,9 @@ const NAMESPACE: &str = "huge";
 /// How many claims the user makes.
 const CLAIMS: usize = 60;
 
+/// How many claims he makes that others name as their source.
+const SOURCES: usize = 30;
+
 /// How much he writes into one field of each, which the API server keeps twice, in bytes.
 const LONG: usize = 450_000;
 
@@ -235,4 +238,36 @@ async fn huge_claims_take_little_and_hinder_nobody() {
         let message = event.message.unwrap_or_default();
         assert!(message.len() <= 2048, "{} bytes: {:.80}", message.len(), message);
     }
+}
+
+/// A clone reads its source. Sources of megabytes in JSON, each named by several claims.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn huge_sources_that_many_claims_name_take_little_and_hinder_nobody() {
+    let cluster = Cluster::start().await;
+    cluster.is_served("first").await;
+    let fat = json!({"spec": {
+        "storageClassName": "no-such-class",
+        "dataSource": {"apiGroup": "example.com", "kind": "\u{1b}".repeat(LONG / 2), "name": "x"},
+    }});
+    let post = PostParams::default();
+    for source in 0..SOURCES {
+        let fat = claim(&format!("source-{source}"), &fat);
+        cluster.claims().create(&post, &fat).await.unwrap();
+    }
+    sleep(Duration::from_secs(5)).await;
+    let before = cluster.peak();
+    for clone in 0..4 * SOURCES {
+        let source = format!("source-{}", clone % SOURCES);
+        let source = json!({"kind": "PersistentVolumeClaim", "name": source});
+        let clone = claim(&format!("clone-{clone}"), &json!({"spec": {"dataSource": source}}));
+        cluster.claims().create(&post, &clone).await.unwrap();
+    }
+    let took = cluster.is_served("meanwhile").await;
+    println!("another claim meanwhile: {took:?}");
+    assert!(took < MEANWHILE, "{took:?}");
+    sleep(Duration::from_secs(10)).await;
+
+    let after = cluster.peak();
+    println!("{SOURCES} huge sources: {after} KiB instead of {before} KiB");
+    assert!(after - before.min(after) <= MOST_MEMORY, "{after} KiB instead of {before} KiB");
 }

@@ -46,7 +46,9 @@ struct Reason {
 impl Reason {
     /// Whether it waits for what no watch shows.
     fn is_polled(&self) -> bool {
-        ["secret", "snapshot", "grant", "copies"].iter().any(|what| self.what.contains(what))
+        ["secret", "snapshot", "grant", "copies", "Attributes"]
+            .iter()
+            .any(|what| self.what.contains(what))
     }
 
     fn looks(&self) -> usize {

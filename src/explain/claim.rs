@@ -1,8 +1,8 @@
 //! Why a claim stands where it stands: a pure function of what was read.
 //!
-//! The first of these that applies is the cause: the claim is being deleted; it is bound, or lost; nobody
-//! provisions it; the plan; live reads; the checks before a call; what the leader says; the last event. What
-//! remains is the driver.
+//! The first of these that applies is the cause: something is wrong with the volume that the claim names;
+//! the claim is being deleted; it is bound, or lost; nobody provisions it; the plan; live reads; the checks
+//! before a call; what the leader says; the last event. What remains is the driver.
 
 use super::{
     events::{last_attempt, quoted, reported, since},
@@ -40,7 +40,9 @@ pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
 
 /// Why the claim stands where it stands.
 fn cause(observed: &ObservedClaim) -> Cause {
-    deleted(observed)
+    bound(observed)
+        .filter(|cause| cause.state != State::Served)
+        .or_else(|| deleted(observed))
         .or_else(|| bound(observed))
         .or_else(|| lost(observed))
         .or_else(|| unassigned(observed))

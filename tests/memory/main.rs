@@ -252,7 +252,7 @@ fn loads() -> Vec<Load> {
         Load::listed("our claims, that lack a node", claims, 1_480, |n| ours().waiting_claim(n))
             .led()
             .of_class(ours().storage_class(0)),
-        Load::listed("our volumes, to be deleted", volumes, 1_500, |n| {
+        Load::listed("our volumes, to be deleted", volumes, 1_700, |n| {
             volume(&ours(), n, RELEASED)
         }),
         Load::listed("attachments", "volumeattachments", 48, |n| foreign().attachment(n)),
