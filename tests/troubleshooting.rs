@@ -36,9 +36,12 @@ const SOURCES: [&str; 17] = [
 
 /// Texts of these sources that are no events: names of tasks, parts of other texts, and what only the log
 /// or `/readyz` has.
-const OTHERS: [&str; 41] = [
+const OTHERS: [&str; 43] = [
     "%Y-%m-%d %H:%M:%S +0000 UTC",
     "PersistentVolume …",
+    // What explain says beside the text of the event.
+    "The PersistentVolume … of the source cannot be used: ….",
+    "The VolumeSnapshotContent … of the snapshot cannot be read: ….",
     // What the status page shows as what a claim waits for; the events have other texts.
     "a live read of its PersistentVolume and the claim",
     "the record of its call",

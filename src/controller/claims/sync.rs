@@ -301,10 +301,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         let Effects { next, polls, .. } = self.index.update(uid, Change::NotSent(why));
         let item = Item::Claim(uid.clone());
         self.dependencies.wait(&item, request.claim.namespace(), why.dependencies());
+        let poll = self.dependencies.poll_within(&item);
         match why {
             NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
             // Was reported, and is again before its event expires.
-            NotSent::Failed(failure) if failure.is_lasting() && self.is_poll(uid) => {
+            NotSent::Failed(failure)
+                if poll.is_some()
+                    && failure.is_lasting()
+                    && self.is_settled(uid, &failure.to_string()) =>
+            {
                 self.report_blocked(&request.claim, &failure.to_string(), SETTLING);
             }
             NotSent::Failed(failure) => self.report_failure(request, failure),
@@ -315,7 +320,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         match next {
             Next::GiveNodeBack => self.give_node_back(request).await,
-            Next::Retry => match (why, self.dependencies.poll_within(&item)) {
+            Next::Retry => match (why, poll) {
                 (_, Some(poll)) => Action::RetryWithin(poll),
                 (NotSent::Failed(why), None) if why.is_lasting() => {
                     self.retry_lasting(uid, &why.to_string())
@@ -326,18 +331,21 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Whether an attempt for the claim only looks whether what it waits for has come: what it lacks was
-    /// reported for [`SETTLING`].
+    /// Whether an attempt for the claim only looks whether what it waits for has come.
     fn is_poll(&self, uid: &Key) -> bool {
         self.dependencies.has_waited(&Item::Claim(uid.clone()), SETTLING)
+    }
+
+    /// Whether the claim has failed in this way for [`SETTLING`].
+    fn is_settled(&self, uid: &Key, why: &str) -> bool {
+        self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING
     }
 
     /// Returns when to try again for a claim whose failure lasts until an object changes that
     /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
     /// only to renew its event, or to give up a call that has been open for too long.
     fn retry_lasting(&self, uid: &Key, why: &str) -> Action {
-        let settled = self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING;
-        if settled { self.await_change(uid) } else { Action::Retry }
+        if self.is_settled(uid, why) { self.await_change(uid) } else { Action::Retry }
     }
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
