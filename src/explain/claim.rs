@@ -41,7 +41,7 @@ pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
 /// Why the claim stands where it stands.
 fn cause(observed: &ObservedClaim) -> Cause {
     bound(observed)
-        .filter(|cause| cause.state != State::Served)
+        .filter(|cause| cause.state == State::Wrong)
         .or_else(|| deleted(observed))
         .or_else(|| bound(observed))
         .or_else(|| lost(observed))
