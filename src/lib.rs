@@ -45,20 +45,21 @@
 //! 1. The informer of claims, started in `controller::watches`, passes each event to
 //!    [`controller::claims::index`], which keeps the claims of this provisioner that need work and says
 //!    which ones to queue.
-//! 2. The claim's UID enters the queue `claims` (`controller::queues`, [`workqueue`]), and one of its
-//!    workers (`controller::workers`) calls [`controller::claims::sync`].
+//! 2. The claim's UID enters the queue `claims` (`controller::queues`), a [`workqueue`] that is fair among
+//!    classes and namespaces, and one of its workers (`controller::workers`) calls
+//!    [`controller::claims::sync`].
 //! 3. `controller::claims::plan`, a pure function, decides what to do. What must be read live before the
 //!    first call is in `controller::claims::verification`.
-//! 4. [`controller::limiter`] grants a permit for a call, or the claim waits for one.
-//! 5. [`controller::claims::call_record`] records the call on the claim, where the flags ask for it.
-//! 6. [`csi_provisioner`], through the trait [`Provisioner`](controller::provisioner::Provisioner), checks
+//! 4. [`controller::claims::call_record`] records the call on the claim, where the flags ask for it.
+//! 5. [`csi_provisioner`], through the trait [`Provisioner`](controller::provisioner::Provisioner), checks
 //!    the request, reads what it needs, and calls the driver.
-//! 7. The [`Outcome`](controller::provisioner::Outcome) moves the claim's
+//! 6. The [`Outcome`](controller::provisioner::Outcome) moves the claim's
 //!    [`ClaimState`](controller::claims::state::ClaimState). What failed for want of an object is
-//!    registered in [`controller::dependencies`], which queues the claim when that object changes.
-//! 8. [`controller::claims::save`] creates the PersistentVolume; its retries use the queue `unsavedpvs`. A
+//!    registered in [`controller::dependencies`], which queues the claim when that object changes, or
+//!    lets its own retries look for it.
+//! 7. [`controller::claims::save`] creates the PersistentVolume; its retries use the queue `unsavedpvs`. A
 //!    volume that cannot be used is deleted by `controller::claims::discard`.
-//! 9. `controller::claims::reporting` emits events and counts.
+//! 8. `controller::claims::reporting` emits events and counts.
 //!
 //! # How a volume is deleted
 //!

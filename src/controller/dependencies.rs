@@ -5,7 +5,7 @@
 //! retry is the poll: its back-off is limited by [`DependencyIndex::poll_within`] while its wait is young.
 //!
 //! Nothing is read, watched or queued here. What a namespace's user can change wakes claims of that
-//! namespace only, costs in the long run at most one attempt of them in [`NAMESPACE_INTERVAL`], however often
+//! namespace only, costs in the long run at most one attempt of them in `NAMESPACE_INTERVAL`, however often
 //! he changes it and however many wait, and never resets a back-off.
 
 use std::{
