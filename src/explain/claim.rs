@@ -40,10 +40,7 @@ pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
 
 /// Why the claim stands where it stands.
 fn cause(observed: &ObservedClaim) -> Cause {
-    bound(observed)
-        .filter(|cause| cause.state == State::Wrong)
-        .or_else(|| deleted(observed))
-        .or_else(|| bound(observed))
+    bound_or_deleted(observed)
         .or_else(|| lost(observed))
         .or_else(|| unassigned(observed))
         .or_else(|| unread_class(observed))
@@ -56,6 +53,15 @@ fn cause(observed: &ObservedClaim) -> Cause {
 }
 
 // === The claim and its PersistentVolume ===
+
+/// The claim names a PersistentVolume, or is being deleted. What is wrong with its volume comes first: that
+/// has to be corrected, while a deletion goes on by itself.
+fn bound_or_deleted(observed: &ObservedClaim) -> Option<Cause> {
+    match bound(observed) {
+        Some(cause) if cause.state == State::Wrong => Some(cause),
+        bound => deleted(observed).or(bound),
+    }
+}
 
 /// The claim names a PersistentVolume.
 fn bound(observed: &ObservedClaim) -> Option<Cause> {
