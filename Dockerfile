@@ -1,4 +1,4 @@
-# The program alone, statically linked, in an otherwise empty image: no shell, no package, no library.
+# The program and its CLI, statically linked, in an otherwise empty image: no shell, no package, no library.
 #   docker build -t registry.example.com/csi-provisioner:0.1.0 .
 # It is built for amd64 (CONTRIBUTING.md, "Release", says what arm64 lacks). `.ci/release` makes the same image without a
 # daemon, and takes from the last stage below what is in it.
@@ -20,6 +20,8 @@ LABEL org.opencontainers.image.title="csi-provisioner" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /source/LICENSE /source/target/shipped/THIRD-PARTY-NOTICES /
 COPY --from=build /source/target/shipped/csi-provisioner /csi-provisioner
+# What an admin runs by hand, also as a plugin of kubectl.
+COPY --from=build /source/target/shipped/kubectl-csi_provisioner /kubectl-csi_provisioner
 # No certificates of public authorities: in a cluster, the API server's authority comes with the
 # service account (deploy/README.md).
 #

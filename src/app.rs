@@ -9,6 +9,7 @@
 mod capacity;
 mod election;
 mod error;
+mod host;
 mod rights;
 mod serving;
 mod settings;
@@ -20,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::AppError;
+pub use self::{error::AppError, host::Host};
 use self::{
     settings::{
         controller_settings, driver_facts, lane_settings, node_deployment, protection_settings,
@@ -68,19 +69,6 @@ pub struct Env {
     pub spawner: Arc<dyn Spawner>,
     /// The host and pod of this process.
     pub host: Host,
-}
-
-/// The host and pod of this process.
-#[derive(Debug, Clone, Default)]
-pub struct Host {
-    /// The machine's or pod's host name.
-    pub name: String,
-    /// The pod's UID, if known.
-    pub pod_uid: Option<String>,
-    /// The environment variable `POD_NAMESPACE`.
-    pub pod_namespace: Option<String>,
-    /// The namespace in the service account's files.
-    pub service_account_namespace: Option<String>,
 }
 
 /// Runs the program until `stop` is cancelled or it fails.

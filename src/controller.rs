@@ -12,10 +12,11 @@
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
 //! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
+//! | `attempts` | how the last attempt for a claim or a volume failed |
 //! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
 //! | [`classes`] | the cache of StorageClasses |
 //! | [`events`] | the events about claims and volumes |
-//! | [`overview`] | what is in work now, for the status page |
+//! | [`overview`] | what is in work now, for the status |
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
 //! | [`provisioner`] | the `Provisioner` trait, its requests and outcomes |
@@ -33,6 +34,7 @@
 //! - [`Controller::work`] returns only when no work is in progress and all created volumes are saved.
 
 mod assembly;
+mod attempts;
 pub mod claims;
 pub mod classes;
 pub mod dependencies;

@@ -16,6 +16,7 @@ mod calls;
 mod connector;
 mod driver;
 mod identity;
+mod last_calls;
 mod link;
 pub mod proto;
 mod redact;
@@ -31,6 +32,7 @@ pub use self::{
         DriverSettings,
     },
     identity::{Capabilities, NodeInfo, UnknownCapability},
+    last_calls::{FailedCall, LastCalls},
     status::{CallError, Code, created_volume},
 };
 

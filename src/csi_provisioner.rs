@@ -150,7 +150,7 @@ impl ProvisionerSettings {
     }
 
     /// The names of this provisioner on any node.
-    pub(crate) fn provisioner_identity(&self) -> ProvisionerIdentity {
+    pub fn provisioner_identity(&self) -> ProvisionerIdentity {
         ProvisionerIdentity {
             driver: self.driver.name.clone(),
             in_tree: self.migration.map(|migration| migration.in_tree_name().to_owned()),

@@ -3,8 +3,7 @@
 //! Syntax and texts are pflag's. There are external-provisioner's 51 flags with their defaults, our own
 //! additions, and the flags and gates of earlier releases. `arguments` describes them all, `command` parses
 //! them, `check` refuses what contradicts itself, with external-provisioner's exit codes and in its order.
-//! `subcommand` has what the subcommands share. [`Flags`] has the values as the other modules need them; they
-//! are consistent. Environment variables are read through a function, and `main` ends the process.
+//! [`Flags`] has the values as the other modules need them; they are consistent. Environment variables are read through a function, and `main` ends the process.
 
 mod arguments;
 mod check;
@@ -14,7 +13,6 @@ mod gates;
 mod releases;
 mod retired;
 mod review;
-pub mod subcommand;
 mod syntax;
 mod values;
 
@@ -38,6 +36,9 @@ pub use self::{
 /// This program's version.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
+/// The commands of `kubectl-csi_provisioner`. What is meant for it must not start a controller.
+const CLI_COMMANDS: [&str; 5] = ["check", "explain", "release-claims", "shadow-report", "status"];
+
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flags {
@@ -57,7 +58,7 @@ pub struct Flags {
     pub leader_election: Option<LeaderElection>,
     /// The HTTP server; `None` without an address.
     pub http: Option<Http>,
-    /// `--status-endpoint`: the address of the status page, with a host; `None` without an address.
+    /// `--status-endpoint`: the address of the status, with a host; `None` without an address.
     pub status: Option<String>,
     /// Logging.
     pub logging: Logging,
@@ -181,15 +182,13 @@ pub struct Parsed {
     pub warnings: Vec<String>,
 }
 
-/// The process does not start: the text to print and the exit code.
+/// The process does not start: the text to print, to stdout if it was asked for, and the exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The text, without a newline at its end.
     pub text: String,
     /// external-provisioner's exit code; 0 for help and version.
     pub exit_code: u8,
-    /// Whether to print to stderr instead of stdout.
-    pub to_stderr: bool,
 }
 
 impl Flags {
@@ -205,19 +204,18 @@ impl Flags {
         let mut args = args.map(|arg| arg.to_string_lossy().into_owned());
         let program = args.next().unwrap_or_else(|| "csi-provisioner".to_owned());
         let args: Vec<String> = args.collect();
+        if let Some(command) = args.first().filter(|first| CLI_COMMANDS.contains(&first.as_str())) {
+            return Err(Refusal::new(&moved(command), 2));
+        }
         let line = command::parse(&args).map_err(|why| match why {
-            NoArguments::Help => Refusal::new(command::usage(&program).trim_end(), 0),
+            NoArguments::Help => Refusal::printed(command::usage(&program).trim_end()),
             NoArguments::Error(error) => {
                 Refusal::new(&format!("{}{error}", command::usage(&program)), 2)
             }
         })?;
         let (gates, mut warnings) = check::before_version(&line.arguments, &env)?;
         if line.arguments.miscellaneous.version {
-            return Err(Refusal {
-                text: format!("{program} {VERSION}"),
-                exit_code: 0,
-                to_stderr: false,
-            });
+            return Err(Refusal::printed(&format!("{program} {VERSION}")));
         }
         check::after_version(&line.arguments)?;
         warnings.extend(check::warnings(&line));
@@ -270,8 +268,20 @@ impl Flags {
 
 impl Refusal {
     fn new(text: &str, exit_code: u8) -> Self {
-        Self { text: text.to_owned(), exit_code, to_stderr: true }
+        Self { text: text.to_owned(), exit_code }
     }
+
+    /// What was asked for, such as help.
+    fn printed(text: &str) -> Self {
+        Self::new(text, 0)
+    }
+}
+
+/// Says where a command went.
+fn moved(command: &str) -> String {
+    format!(
+        "{command} is a command of kubectl-csi_provisioner, which is beside this program in the image: kubectl-csi_provisioner {command} --help"
+    )
 }
 
 impl Kubernetes {
@@ -378,7 +388,7 @@ impl Http {
     }
 }
 
-/// Without a host the status page is for this machine or pod only, unlike the metrics.
+/// Without a host the status is for this machine or pod only, unlike the metrics.
 fn status_address(arguments: &HttpArguments) -> Option<String> {
     let address = non_empty(arguments.status_endpoint.clone())?;
     let has_host = !address.starts_with(':');

@@ -1,12 +1,11 @@
 //! The HTTP server: metrics, health checks, profiles and pages.
 //!
 //! This module has the address, the connections and their limits; `routes` has the paths, `places` the
-//! limit on connections, `pprof` the profiles, `fetch` the client of subcommands. Slow or many clients can
+//! limit on connections, `pprof` the profiles. Slow or many clients can
 //! neither exhaust the process nor keep new clients out. On shutdown open requests are answered.
 
 mod address;
 mod answer;
-mod fetch;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod places;
@@ -31,11 +30,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    address::AddressError,
-    fetch::{BoxError, fetch},
-    routes::Routes,
-};
+pub use self::{address::AddressError, routes::Routes};
 use self::{
     answer::{Answer, failure},
     places::{ConnectionPlace, Places},
@@ -98,7 +93,7 @@ pub enum ListenError {
         cause: ListenCause,
     },
     /// A server of pages only.
-    #[error("cannot serve the status page: {cause}; use another --status-endpoint")]
+    #[error("cannot serve the status: {cause}; use another --status-endpoint")]
     Pages {
         /// The cause.
         cause: ListenCause,

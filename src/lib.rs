@@ -10,10 +10,7 @@
 //! | `main.rs` | parses flags, starts the async runtime, handles signals, sets the exit code |
 //! | [`app`] | wires everything together; order of start and shutdown; its environment is passed in |
 //! | [`flags`] | all flags, their defaults and checks, spelled as in external-provisioner |
-//! | [`check`] | the subcommand that checks a manifest before the switch from external-provisioner |
-//! | [`explain`] | the subcommand that says why a claim has no volume, or why a volume is not deleted |
-//! | [`shadow_report`] | the subcommand that prints the results of shadow mode |
-//! | [`status`] | the status page: what this process does now, as HTML and JSON |
+//! | [`status`] | what this process does now, as JSON |
 //! | [`shadow`] | shadow mode: compares what external-provisioner does with what this program would do |
 //! | [`csi_provisioner`] | provisioning by CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
 //! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the `Provisioner` trait |
@@ -22,7 +19,6 @@
 //! | [`migration`] | translates classes and volumes of in-tree plugins |
 //! | [`nodes`] | caches topology keys and labels from CSINodes and Nodes |
 //! | [`preflight`] | checks which RBAC permissions are missing |
-//! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election with a Lease |
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
 //! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events, quantities |
@@ -35,7 +31,8 @@
 //! | `fuzzing` | helpers of the fuzz targets, whose bodies are in the files `fuzz.rs`; compiled out of shipped builds |
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
-//! Outside this crate: `proto/csi.proto` is the CSI specification. `testkit/` (never shipped) contains an
+//! Outside this crate: `proto/csi.proto` is the CSI specification. `cli/` has the commands that an admin runs
+//! by hand (`kubectl csi-provisioner`). `testkit/` (never shipped) contains an
 //! in-memory API server, test drivers and the scenario player. `tests/` contains integration tests and
 //! simulations; what they share is in `tests/support/`. `docs/` describes behaviour and decisions, above
 //! all `docs/safety.md`.
@@ -69,11 +66,9 @@
 
 pub mod app;
 pub mod capacity;
-pub mod check;
 pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;
-pub mod explain;
 pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
@@ -88,10 +83,8 @@ pub mod mutations;
 pub mod nodes;
 pub mod plain_text;
 pub mod preflight;
-pub mod release_claims;
 pub mod runtime;
 pub mod shadow;
-pub mod shadow_report;
 pub mod source_protection;
 pub mod status;
 mod table;

@@ -1,9 +1,5 @@
 //! The binary: parses the flags, starts the async runtime, runs the program, and sets the exit code.
 
-// Beside this file, `subcommands.rs` would look like a module of the library.
-#[path = "main/subcommands.rs"]
-mod subcommands;
-
 use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use csi_provisioner::{
@@ -11,22 +7,16 @@ use csi_provisioner::{
     app::{Env, Host},
     csi::unix_connector,
     flags::{Flags, Refusal, VERSION},
-    kube,
-    kube::{ConfigSource, Transport},
-    leader::{pod_uid_from_mountinfo, pod_uid_from_token},
+    kube::ConfigSource,
     logging,
     plain_text::escaped,
-    runtime::{Generator, SystemClock, TokioSpawner, spawn_blocking},
+    runtime::{Generator, SystemClock, TokioSpawner},
 };
 use tokio::{
-    runtime::Runtime,
     signal::unix::{SignalKind, signal},
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
-
-/// The directory of the service account's files.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The file from which Kubernetes reads a container's termination message.
 const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -37,9 +27,6 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
     logging::escape_panics();
-    if let Some(code) = env::args_os().nth(1).and_then(|first| subcommands::run(&first)) {
-        return code;
-    }
     let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
         Ok(parsed) => parsed,
         Err(refusal) => return refuse(&refusal),
@@ -51,9 +38,9 @@ fn main() -> ExitCode {
     for warning in parsed.warnings {
         tracing::warn!("{warning}");
     }
-    let runtime = match runtime() {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(why) => return end(255, &why),
+        Err(error) => return end(255, &format!("cannot start the async runtime: {error}")),
     };
     let code = runtime.block_on(run(parsed.flags));
     // Blocking tasks that still run must not delay the exit.
@@ -61,20 +48,13 @@ fn main() -> ExitCode {
     code
 }
 
-fn runtime() -> Result<Runtime, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| format!("cannot start the async runtime: {error}"))
-}
-
 /// Prints why the flags were refused, or the text that they asked for, such as `--help`.
 fn refuse(refusal: &Refusal) -> ExitCode {
-    if refusal.to_stderr {
-        eprintln!("{}", refusal.text);
-        if refusal.exit_code != 0 {
-            write_termination_message(refusal.text.lines().last().unwrap_or_default());
-        }
-    } else {
+    if refusal.exit_code == 0 {
         println!("{}", refusal.text);
+    } else {
+        eprintln!("{}", refusal.text);
+        write_termination_message(refusal.text.lines().last().unwrap_or_default());
     }
     ExitCode::from(refusal.exit_code)
 }
@@ -115,11 +95,11 @@ async fn trim_memory() -> ExitCode {
 
 async fn run_program(flags: Flags, stop: CancellationToken) -> ExitCode {
     let kubernetes = &flags.kubernetes;
-    let master = kubernetes.master.as_deref();
-    let kubeconfig = kubernetes.kubeconfig.as_deref();
+    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
+    let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
     let transport = tokio::select! {
         biased;
-        transport = transport(master, kubeconfig) => transport,
+        transport = source.connect() => transport,
         () = stop.cancelled() => return ExitCode::SUCCESS,
     };
     let transport = match transport {
@@ -132,20 +112,12 @@ async fn run_program(flags: Flags, stop: CancellationToken) -> ExitCode {
         clock: Arc::new(SystemClock),
         random: Arc::new(Generator::from_entropy()),
         spawner: Arc::new(TokioSpawner),
-        host: host(),
+        host: Host::of_this_process(),
     };
     match app::run(flags, env, stop).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => end(error.exit_code(), &error.to_string()),
     }
-}
-
-async fn transport(master: Option<&str>, kubeconfig: Option<&Path>) -> Result<Transport, String> {
-    let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
-    let config = kube::config::load(&source).await.map_err(|error| error.to_string())?;
-    // A credential plugin may take long; signals must be handled meanwhile.
-    let transport = spawn_blocking(move || kube::transport(&config)).await?;
-    transport.map_err(|error| error.to_string())
 }
 
 /// Shuts down gracefully at the first signal, and returns at the second.
@@ -167,16 +139,4 @@ async fn handle_signals(stop: CancellationToken) -> ExitCode {
         }
     }
     ExitCode::FAILURE
-}
-
-fn host() -> Host {
-    let file = |name: &str| fs::read_to_string(Path::new(SERVICE_ACCOUNT).join(name)).ok();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let pod_uid = file("token").and_then(|token| pod_uid_from_token(&token));
-    Host {
-        name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        pod_uid: pod_uid.or_else(|| pod_uid_from_mountinfo(&mounts)),
-        pod_namespace: env::var("POD_NAMESPACE").ok(),
-        service_account_namespace: file("namespace"),
-    }
 }

@@ -33,7 +33,7 @@ impl Display for Escaped<'_> {
 
 /// Whether a character is not displayed as itself: line ends and other control characters, characters
 /// that change the direction of text or hide it, and unassigned ones.
-pub(crate) fn is_odd(c: char) -> bool {
+pub fn is_odd(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }

@@ -32,7 +32,7 @@ pub struct Namespaces {
 
 impl Namespaces {
     /// The namespace of the scope; `None` for the whole cluster.
-    pub(crate) fn of(&self, scope: RightScope) -> Option<&str> {
+    pub fn of(&self, scope: RightScope) -> Option<&str> {
         match scope {
             RightScope::Everywhere => None,
             RightScope::LeaseNamespace => Some(&self.lease),
@@ -63,13 +63,13 @@ pub async fn wait(forbidden: &Notify) {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingRights {
     /// The resource's plural name.
-    pub(crate) resource: &'static str,
+    pub resource: &'static str,
     group: &'static str,
     /// The missing verbs.
-    pub(crate) verbs: Vec<&'static str>,
+    pub verbs: Vec<&'static str>,
     needed: String,
     /// The role to add the rule to.
-    pub(crate) add_to: String,
+    pub add_to: String,
 }
 
 impl fmt::Display for MissingRights {
@@ -174,10 +174,7 @@ async fn is_met(client: &Client, need: &Need, namespace: Option<&str>) -> Result
 }
 
 /// The missing permissions by resource.
-pub(crate) fn by_resource(
-    missing: &[&'static Need],
-    namespaces: &Namespaces,
-) -> Vec<MissingRights> {
+pub fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<MissingRights> {
     let mut by_resource: BTreeMap<(&str, &str), Vec<&'static Need>> = BTreeMap::new();
     for need in missing {
         by_resource.entry((need.group, need.resource)).or_default().push(need);
@@ -209,7 +206,7 @@ impl MissingRights {
     }
 
     /// The RBAC rule to add.
-    pub(crate) fn rule(&self) -> String {
+    pub fn rule(&self) -> String {
         let Self { group, resource, verbs, .. } = self;
         let verbs: Vec<String> = verbs.iter().map(|verb| format!("{verb:?}")).collect();
         format!(

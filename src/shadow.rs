@@ -7,7 +7,7 @@
 //! | `judgement` | decides what that says: a pure function |
 //! | `compare` | compares two PersistentVolumes field by field |
 //! | `tracker` | claims without a PersistentVolume, due deletions, and the results |
-//! | `report` | the results, for the status page and for `csi-provisioner shadow-report` |
+//! | `report` | the results, for the status and for `kubectl csi-provisioner shadow-report` |
 //!
 //! For each claim without a volume the checks before a call make the request, from the cluster as it is
 //! then. When the claim's PersistentVolume appears, the code that builds PersistentVolumes builds the one

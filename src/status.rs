@@ -1,24 +1,20 @@
-//! The status page: what this process does now, for a person and for `csi-provisioner explain`.
+//! The status: what this process does now, for the CLI, which shows it.
 //!
 //! [`Status`] is plain data of bounded size, without secrets. [`Sources`] reads it from the parts of the
-//! program, `page` writes it as HTML. `app` serves both on an address of their own
-//! (`--status-endpoint`). It shows names and texts that the events of claims show as well.
-
-mod page;
+//! program; `app` serves it as JSON on an address of its own (`--status-endpoint`). It shows names and texts that the events of claims show as well.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::page::duration;
 pub use crate::controller::overview::{
-    Blocked, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, Query, QueueState,
+    Blocked, Claims, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, Query,
+    QueueState, Volumes,
 };
 use crate::{
-    csi::{Capabilities, Driver},
+    csi::{Capabilities, Driver, FailedCall},
     flags,
-    http::{BoxError, fetch},
     runtime::Clock,
     shadow::ShadowReport,
 };
@@ -62,6 +58,18 @@ pub struct DriverStatus {
     pub plugin_capabilities: Vec<String>,
     /// The capabilities of its controller service.
     pub controller_capabilities: Vec<String>,
+    /// Its health, as seen from its last calls.
+    pub last_calls: LastCalls,
+}
+
+/// How the driver answered its last calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastCalls {
+    /// How many seconds ago the last successful call ended.
+    pub answered_seconds_ago: Option<u64>,
+    /// The last call that failed.
+    pub failure: Option<LastFailure>,
 }
 
 /// The leader election.
@@ -124,7 +132,17 @@ impl Sources {
 impl DriverStatus {
     /// The state of a driver that is called.
     pub fn of(driver: &Driver) -> Self {
-        Self::new(driver.name(), driver.capabilities(), driver.connection().is_up())
+        let last = driver.last_calls();
+        let failure = last.failure().map(|FailedCall { code, message, at }| LastFailure {
+            code: code.to_owned(),
+            message,
+            seconds_ago: at.elapsed().as_secs(),
+        });
+        let answered_seconds_ago = last.success().map(|at| at.elapsed().as_secs());
+        Self {
+            last_calls: LastCalls { answered_seconds_ago, failure },
+            ..Self::new(driver.name(), driver.capabilities(), driver.connection().is_up())
+        }
     }
 
     /// The state of a driver of this name and with these capabilities.
@@ -136,28 +154,12 @@ impl DriverStatus {
             is_connected,
             plugin_capabilities: plugin.collect(),
             controller_capabilities: controller.collect(),
+            last_calls: LastCalls::default(),
         }
     }
 }
 
 impl Status {
-    /// Fetches the status of the process with this status page; `query` chooses what it lists.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub async fn fetch(address: &str, query: &str) -> Result<Self, String> {
-        let read = async {
-            let body = fetch(address, &format!("{JSON_PATH}?{query}")).await?;
-            Ok::<_, BoxError>(serde_json::from_slice(&body)?)
-        };
-        read.await.map_err(|why| format!("{address}: {why}"))
-    }
-
-    /// The page.
-    pub fn to_html(&self) -> String {
-        page::page(self)
-    }
-
     /// The JSON.
     pub fn to_json(&self) -> String {
         // Cannot fail: all keys of maps are texts.

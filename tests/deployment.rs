@@ -3,12 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // helpers panic, as tests do
 
-use csi_provisioner::{
-    csi::Capabilities,
-    flags,
-    flags::{Flags, subcommand::RELEASE_CLAIMS},
-    release_claims, shadow_report,
-};
+use std::process::Command;
+
+use csi_provisioner::{csi::Capabilities, flags, flags::Flags};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     batch::v1::Job,
@@ -19,6 +16,7 @@ use k8s_openapi::api::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use support::process::beside;
 use testkit::apiserver::serve::manifests;
 
 fn objects(manifest: &str) -> Vec<Value> {
@@ -215,6 +213,14 @@ fn it_acts_as_the_account_that_the_rights_are_for() {
     assert_eq!(pod()["serviceAccountName"], account["metadata"]["name"]);
 }
 
+const RELEASE_CLAIMS: &str = "release-claims";
+
+/// The exit code of the CLI with these arguments, outside a cluster.
+fn cli(arguments: &[&str]) -> Option<i32> {
+    let cli = beside(env!("CARGO_BIN_EXE_csi-provisioner"), "kubectl-csi_provisioner");
+    Command::new(cli).args(arguments).env_clear().output().unwrap().status.code()
+}
+
 /// The Job that prepares the way back to external-provisioner.
 const RELEASE: &str = include_str!("../deploy/kubernetes/release-claims-job.yaml");
 
@@ -231,8 +237,11 @@ fn the_job_on_the_way_back_runs_the_subcommand_of_this_version_as_the_account_wi
     assert_eq!(container["image"], IMAGE);
     let mut args = container["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
     assert_eq!(args.next(), Some(RELEASE_CLAIMS));
-    let request = release_claims::Request::parse(args).expect("the arguments are valid");
-    assert!(request.release && !request.force);
+    let args: Vec<_> = args.collect();
+    assert!(args.contains(&"--release") && !args.contains(&"--force"), "{args:?}");
+    // Outside a cluster valid arguments end with 1, others with 2.
+    assert_eq!(cli(&[&[RELEASE_CLAIMS][..], &args].concat()), Some(1));
+    assert_eq!(container["command"], json!(["/kubectl-csi_provisioner"]));
 }
 
 /// Shadow mode beside external-provisioner.
@@ -248,9 +257,9 @@ fn shadow_mode_runs_with_a_role_of_its_own_and_serves_the_report_to_its_pod_only
     let driver = flags.shadow.expect("it is shadow mode").driver.expect("the driver is described");
     assert!(Capabilities::from_names(&driver.capabilities).is_ok());
     assert_eq!(flags.status.as_deref(), Some("127.0.0.1:8090"));
-    let report = SHADOW.lines().find_map(|line| line.split_once("shadow-report ")).unwrap().1;
-    let request = shadow_report::Request::parse(report.split_whitespace());
-    assert_eq!(Some(request.unwrap().address), flags.status);
+    let report =
+        SHADOW.lines().find_map(|line| line.split_once("/kubectl-csi_provisioner ")).unwrap().1;
+    assert_eq!(report.trim(), "shadow-report --status-endpoint=:8090");
 }
 
 /// What is left of an object when only the fields of its kind are kept.
@@ -360,10 +369,13 @@ fn the_image_is_built_by_the_command_that_ci_tries() {
     assert!(calls(include_str!("../.ci/empty-root"), ".ci/static"));
     // What it leaves is what is copied, and what the empty root gets.
     let made = "target/shipped/csi-provisioner";
-    assert!(calls(include_str!("../.ci/static"), &format!("shipped={made}")));
     assert!(include_str!("../.ci/empty-root").contains(made));
-    let copied = format!("--from=build /source/{made} /csi-provisioner");
-    assert!(instructions("COPY").contains(&copied));
+    for program in ["csi-provisioner", "kubectl-csi_provisioner"] {
+        let made = format!("target/shipped/{program}");
+        assert!(calls(include_str!("../.ci/static"), &format!("finish {made}")));
+        let copied = format!("--from=build /source/{made} /{program}");
+        assert!(instructions("COPY").contains(&copied));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The real binary ends on SIGTERM, whatever it is doing, and serves its endpoint until then. A subcommand says
+//! The real binary ends on SIGTERM, whatever it is doing, and serves its endpoint until then. A command of the CLI says
 //! why it could not begin.
 
 // Helpers panic, as tests do.
@@ -9,7 +9,7 @@ use std::{fs, process::Command, time::Duration};
 use serde_json::json;
 use support::{
     http::body,
-    process::{Directory, Provisioner},
+    process::{Directory, Provisioner, beside},
 };
 use testkit::{
     apiserver::serve::{Served, Settings},
@@ -142,18 +142,20 @@ async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
 }
 
 #[test]
-fn a_subcommand_whose_runtime_does_not_start_says_so() {
-    let commands: [(&[&str], i32); 4] = [
+fn a_command_whose_runtime_does_not_start_says_so() {
+    let cli = beside(env!("CARGO_BIN_EXE_csi-provisioner"), "kubectl-csi_provisioner");
+    let commands: [(&[&str], i32); 5] = [
         (&["check", "-f", "x"], 3),
         (&["explain", "pvc", "x"], 3),
         (&["release-claims"], 1),
+        (&["status", "--driver=d"], 2),
         (&["shadow-report", "--status-endpoint=:1"], 2),
     ];
     for (arguments, code) in commands {
         let mut command = Command::new("/bin/sh");
         // Too few descriptors for the runtime.
         command.args(["-c", "ulimit -n 4; exec \"$@\"", "sh"]);
-        command.arg(env!("CARGO_BIN_EXE_csi-provisioner")).args(arguments);
+        command.arg(&cli).args(arguments);
         let output = command.env_clear().output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(errors.starts_with("cannot start the async runtime: "), "{arguments:?}: {errors}");

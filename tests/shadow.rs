@@ -19,7 +19,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use support::{
-    process::{Directory, Provisioner},
+    process::{Directory, Provisioner, beside},
     simulation::{DRIVER, class},
 };
 use testkit::{
@@ -281,9 +281,10 @@ impl Cluster {
     }
 }
 
-/// What shadow mode has found, by its own subcommand; `None` while it does not answer.
+/// What shadow mode has found, by `kubectl csi-provisioner shadow-report`; `None` while it does not answer.
 fn report(status: &str) -> Option<ShadowReport> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"));
+    let cli = beside(env!("CARGO_BIN_EXE_csi-provisioner"), "kubectl-csi_provisioner");
+    let mut command = Command::new(cli);
     let output = command
         .args(["shadow-report", "-o", "json", "--status-endpoint", status])
         .output()

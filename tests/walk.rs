@@ -211,7 +211,7 @@ const TRIALS: [(&str, Trial); 26] = [
     ("kubectl delete -f deploy/kubernetes/release-claims-job.yaml", Trial::Names),
     ("kubectl apply -f deploy/monitoring/", Trial::Names),
     ("kubectl --namespace NS ", Trial::Names),
-    ("csi-provisioner release-claims ", Trial::Names),
+    ("kubectl csi-provisioner release-claims ", Trial::Names),
     ("kubectl get ", Trial::Names),
     ("kubectl logs deployment/", Trial::Names),
     ("docker ", Trial::Names),

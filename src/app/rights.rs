@@ -111,7 +111,7 @@ struct Rights {
     events: Source,
     /// The Lease's namespace and name.
     lease: Option<(String, String)>,
-    /// For the status page.
+    /// For the status.
     missing: MissingRightsNow,
 }
 

@@ -1,4 +1,4 @@
-//! Starts the HTTP servers that the flags ask for: metrics and health checks on one address, the status page
+//! Starts the HTTP servers that the flags ask for: metrics and health checks on one address, the status
 //! on another. Both run until the end, so that a shutdown can be observed.
 
 use std::{sync::Arc, time::Duration};
@@ -40,7 +40,7 @@ impl Program<'_> {
         routes.check(flags::LEADER_ELECTION_CHECK, check)
     }
 
-    /// The status page and its JSON.
+    /// The status.
     fn status_routes(&self) -> Routes {
         let driver = self.driver.clone();
         status_routes(Sources {
@@ -84,17 +84,10 @@ pub(super) fn routes(
     if flags.pprof { routes.profiles(tasks.clone()) } else { routes }
 }
 
-/// The status page and its JSON, of these sources.
+/// The status, of these sources.
 pub(super) fn status_routes(sources: Sources) -> Routes {
-    let sources = Arc::new(sources);
-    let of_json = Arc::clone(&sources);
-    let page = move |query: &str| sources.read(&status::query(query)).to_html();
-    let json = move |query: &str| of_json.read(&status::query(query)).to_json();
-    Routes::default().local().page("/", "text/html; charset=utf-8", page).page(
-        status::JSON_PATH,
-        "application/json",
-        json,
-    )
+    let json = move |query: &str| sources.read(&status::query(query)).to_json();
+    Routes::default().local().page(status::JSON_PATH, "application/json", json)
 }
 
 /// The running HTTP servers.

@@ -106,7 +106,7 @@ impl VolumeEvents {
 }
 
 /// Why a volume that is attached to this node is not deleted.
-pub(crate) fn attached(volume: &Volume, node: &str) -> String {
+pub fn attached(volume: &Volume, node: &str) -> String {
     format!("persistentvolume {} is still attached to node {node}", volume.name())
 }
 

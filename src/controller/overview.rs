@@ -1,4 +1,4 @@
-//! What the controller works on now: claims, volumes and queues, as data for the status page.
+//! What the controller works on now: claims, volumes and queues, as data for the status.
 //!
 //! The data can be serialized and has a bounded size: of each kind only so many items are listed, and the
 //! others are counted. It has nothing that the events of a claim or the metrics do not show. `read`
@@ -123,7 +123,7 @@ pub enum Next {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volumes {
-    /// Some of them, by name.
+    /// First those that fail, then the others, by name.
     pub listed: Vec<ListedVolume>,
     /// The number of volumes that are not listed.
     pub more: usize,
@@ -139,6 +139,8 @@ pub struct ListedVolume {
     pub progress: Progress,
     /// The number of the next attempt since the last success.
     pub attempt: u32,
+    /// How the last attempt failed, if it did and is among those that are kept.
+    pub last_failure: Option<LastFailure>,
     /// When it is worked on next.
     pub next: Next,
 }

@@ -19,6 +19,7 @@ use tower::{Layer, Service, ServiceExt as _, service_fn};
 
 use super::{
     answer::AnswerMemory,
+    last_calls::LastCalls,
     link::Link,
     status::{CallError, code_name},
     wire::Wire,
@@ -40,6 +41,8 @@ pub(super) struct Calls {
     pub(super) migrates: Migrates,
     /// What answers may take.
     pub(super) memory: AnswerMemory,
+    /// How the last calls ended.
+    pub(super) last: LastCalls,
 }
 
 /// Whether the driver of this name took over from an in-tree plugin.
@@ -131,7 +134,12 @@ impl Calls {
     }
 
     fn observe(&self, method: &'static str) -> Observe {
-        Observe { method, metrics: self.metrics.clone(), driver: Arc::clone(&self.driver) }
+        Observe {
+            method,
+            metrics: self.metrics.clone(),
+            driver: Arc::clone(&self.driver),
+            last: self.last.clone(),
+        }
     }
 }
 
@@ -141,6 +149,7 @@ struct Observe {
     method: &'static str,
     metrics: CsiMetrics,
     driver: Arc<str>,
+    last: LastCalls,
 }
 
 impl Observe {
@@ -149,6 +158,7 @@ impl Observe {
         let method = self.method;
         let code = code_name(answer.err().map_or(Code::Ok, CallError::code));
         self.metrics.observe(&self.driver, method, code, took);
+        self.last.ended(answer.err());
         tracing::Span::current().record("code", code);
         match answer {
             Ok(response) => tracing::trace!(target: CALLS, method, ?response, "GRPC response"),

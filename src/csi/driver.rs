@@ -11,6 +11,7 @@ use super::{
     answer::AnswerMemory,
     calls::{Calls, Migrates},
     identity::{self, Capabilities, NodeInfo, controller},
+    last_calls::LastCalls,
     link::{Dialer, Link, LogThrottle},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
@@ -153,6 +154,7 @@ impl Driver {
             driver: UNKNOWN_DRIVER.into(),
             migrates,
             memory: AnswerMemory::default(),
+            last: LastCalls::default(),
         };
         let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
             .await
@@ -188,6 +190,11 @@ impl Driver {
     /// returns grpc-go's error for it.
     pub fn record_unsendable(&self, method: &'static str) -> CallError {
         self.0.calls.record_unsendable(method)
+    }
+
+    /// How the last calls ended.
+    pub fn last_calls(&self) -> &LastCalls {
+        &self.0.calls.last
     }
 
     /// The current connection.

@@ -3,7 +3,7 @@
 //! This is the one description of the flags, in the order of the usage and of `docs/flags.md`. A
 //! field's name is the flag's name unless `long` says otherwise; its comment is the help. A bool is a
 //! switch: its value may be left out. Names, types and defaults are external-provisioner's (v6.3.0),
-//! except for the last two groups and the status page. What the values mean, and which of them contradict each other, is left to
+//! except for the last two groups and the status. What the values mean, and which of them contradict each other, is left to
 //! the parent and to [`check`](super::check).
 
 #![allow(clippy::struct_excessive_bools, clippy::struct_field_names)] // flags, named as such
@@ -255,7 +255,7 @@ pub(super) struct HttpArguments {
     /// Serve profiles under /debug/pprof/
     #[arg(long, value_name = "bool", default_value = "false", value_parser = boolean)]
     pub(super) enable_pprof: bool,
-    /// Address (as in `127.0.0.1:8090`) that serves the status page; without a host, loopback only
+    /// Address (as in `127.0.0.1:8090`) that serves the status as JSON; without a host, loopback only
     #[arg(long, value_name = "string")]
     pub(super) status_endpoint: Option<String>,
 }

@@ -12,7 +12,6 @@ use clap::{
 use super::{
     arguments::Arguments,
     retired::{RETIRED, Retired, Takes},
-    subcommand::SUBCOMMANDS,
     syntax::{self, Given, Stop},
     values::boolean,
 };
@@ -49,11 +48,8 @@ pub(super) fn parse(args: &[String]) -> Result<CommandLine, NoArguments> {
 
 /// The usage, as printed for help and before errors.
 pub(super) fn usage(program: &str) -> String {
-    let lines = SUBCOMMANDS.iter().fold(String::new(), |lines, (name, about)| {
-        lines + &format!("  {name:14}  {about} ({name} --help)\n")
-    });
     format!(
-        "Usage of {program}:\n{}\n\nSubcommands, as the first argument:\n{lines}\nFlags and feature gates of earlier releases are accepted with a warning.\n",
+        "Usage of {program}:\n{}\n\nFlags and feature gates of earlier releases are accepted with a warning.\n",
         with_values(command()).render_help().to_string().trim_end()
     )
 }

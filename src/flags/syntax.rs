@@ -1,10 +1,10 @@
 //! The syntax of the command line, as in pflag.
 //!
 //! Splits the arguments into flags with their values: `--name=value`, `--name value`, `--name` alone for
-//! a switch, the shorthand `-v`, words (ignored, except where a subcommand may be meant) and `--` (the end).
+//! a switch, the shorthand `-v`, words (ignored) and `--` (the end).
 //! Stops at the first error, with pflag's text. The values are parsed by [`command`](super::command).
 
-use super::{retired::Takes, subcommand::SUBCOMMANDS};
+use super::retired::Takes;
 use crate::go_fmt::quote;
 
 /// A flag with its value.
@@ -57,7 +57,6 @@ struct Reader<'a, F> {
     args: std::slice::Iter<'a, String>,
     known: F,
     given: Vec<Given>,
-    is_first: bool,
 }
 
 impl<F: Fn(&str) -> Option<Takes>> Iterator for Reader<'_, F> {
@@ -65,12 +64,11 @@ impl<F: Fn(&str) -> Option<Takes>> Iterator for Reader<'_, F> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let arg = self.args.next()?;
-        let is_first = std::mem::take(&mut self.is_first);
         Some(match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
             (Some(""), _) => Err(Stop::End),
             (Some(long), _) => self.long(long, arg),
-            (None, None) => word(arg, is_first),
-            (None, Some("")) => Ok(()),
+            // As in external-provisioner.
+            (None, None | Some("")) => Ok(()),
             (None, Some(short)) => self.short(short),
         })
     }
@@ -78,7 +76,7 @@ impl<F: Fn(&str) -> Option<Takes>> Iterator for Reader<'_, F> {
 
 impl<'a, F: Fn(&str) -> Option<Takes>> Reader<'a, F> {
     fn new(args: &'a [String], known: F) -> Self {
-        Self { args: args.iter(), known, given: Vec::new(), is_first: true }
+        Self { args: args.iter(), known, given: Vec::new() }
     }
 
     fn long(&mut self, long: &str, arg: &str) -> Result<(), Stop> {
@@ -135,23 +133,6 @@ impl<'a, F: Fn(&str) -> Option<Takes>> Reader<'a, F> {
 pub(super) fn invalid_value(name: &str, value: &str, cause: &str) -> String {
     let shown = if name == "v" { "-v, --v".to_owned() } else { format!("--{name}") };
     format!("invalid argument {} for {} flag: {cause}", quote(value), quote(&shown))
-}
-
-/// A word is ignored, as in external-provisioner, but a misspelled or misplaced subcommand must not start the
-/// controller.
-fn word(word: &str, is_first: bool) -> Result<(), Stop> {
-    let is_subcommand = SUBCOMMANDS.iter().any(|(name, _)| *name == word);
-    let error = match word {
-        "" => return Ok(()),
-        _ if is_first => format!(
-            "unknown command {}: use one of {}, or none to start the controller",
-            quote(word),
-            SUBCOMMANDS.map(|(name, _)| name).join(", "),
-        ),
-        _ if is_subcommand => format!("{word} must be the first argument"),
-        _ => return Ok(()),
-    };
-    Err(Stop::Error(error))
 }
 
 #[cfg(test)]

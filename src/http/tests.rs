@@ -325,6 +325,6 @@ async fn pages_are_alone_on_their_address_and_may_load_nothing() {
         assert_eq!(get(address, path).await.0, "HTTP/1.1 404 Not Found", "{path}");
     }
     let error = Server::bind(&address.to_string(), Routes::default()).await.unwrap_err();
-    assert!(error.to_string().starts_with("cannot serve the status page: listen tcp"), "{error}");
+    assert!(error.to_string().starts_with("cannot serve the status: listen tcp"), "{error}");
     stop.cancel();
 }

@@ -100,6 +100,11 @@ pub fn holder(lease: &Value, now: jiff::Timestamp) -> Option<&str> {
     (since <= Duration::from_secs(seconds)).then_some(holder)
 }
 
+/// The host name in a holder's identity, which is the pod's name unless the pod uses the host's network.
+pub fn host_of(holder: &str) -> &str {
+    holder.split('_').next().unwrap_or_default()
+}
+
 /// The holder that the Lease names, whether its time is over or not.
 pub fn last_holder(lease: &Value) -> Option<&str> {
     lease.get("spec")?.get("holderIdentity")?.as_str().filter(|holder| !holder.is_empty())

@@ -1,4 +1,4 @@
-//! The results of shadow mode: on the status page, and as `csi-provisioner shadow-report` prints them.
+//! The results of shadow mode: on the status, and as `kubectl csi-provisioner shadow-report` prints them.
 //!
 //! Plain data without secrets. Texts come from objects of the cluster and are escaped by who shows them.
 

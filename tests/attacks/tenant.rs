@@ -35,7 +35,7 @@ use tokio::{
 
 use support::{
     http,
-    process::{Directory, Provisioner},
+    process::{Directory, Provisioner, beside},
 };
 
 /// The program's finalizer on a claim whose CreateVolume may still run.
@@ -341,12 +341,13 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Runs the subcommand that lists the records for an admin; what it prints.
+    /// Runs the command that lists the records for an admin; what it prints.
     pub(crate) async fn list_records(&self) -> String {
         let kubeconfig = format!("--kubeconfig={}", self.admins_kubeconfig().display());
         let arguments = ["release-claims".to_owned(), kubeconfig];
         let run = move || {
-            let mut program = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"));
+            let cli = beside(env!("CARGO_BIN_EXE_csi-provisioner"), "kubectl-csi_provisioner");
+            let mut program = Command::new(cli);
             program.args(&arguments).env_clear().output().unwrap()
         };
         let output = tokio::task::spawn_blocking(run).await.unwrap();

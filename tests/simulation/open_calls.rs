@@ -616,7 +616,7 @@ async fn another_drivers_record_on_a_claim_of_ours_goes_after_the_time_out() {
     assert!(is_marked(&simulation), "its own provisioner may still come");
     let told = simulation.event_messages("data", "ProvisioningFailed");
     assert_eq!(told.len(), 1, "{told:?}");
-    let command = "csi-provisioner release-claims --driver gone.example.com --release";
+    let command = "kubectl csi-provisioner release-claims --driver gone.example.com --release";
     assert!(told[0].contains(command), "{told:?}");
     assert!(process.metrics().contains("\nprovisioner_unfollowed_records_total 1\n"));
 

@@ -476,7 +476,7 @@ impl<P: Provisioner> CallRecords<P> {
         self.metrics.unfollowed_record();
         let named = if driver.is_empty() { "OTHER" } else { driver };
         let why = format!(
-            "the record of an open call of the CSI driver {driver:?} holds the deleted claim until that driver's provisioner ends its call. Where none runs any more, run csi-provisioner release-claims --driver {named} --release, or wait for --claim-protection-timeout"
+            "the record of an open call of the CSI driver {driver:?} holds the deleted claim until that driver's provisioner ends its call. Where none runs any more, run kubectl csi-provisioner release-claims --driver {named} --release, or wait for --claim-protection-timeout"
         );
         self.events.blocked(claim, &why);
     }

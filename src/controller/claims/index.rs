@@ -18,11 +18,10 @@
 //! | `snapshot` | what is known of one claim, and what follows from it |
 //! | `change` | what workers report, and how it changes the entry of its claim |
 //! | `attempts`, `reports` | the attempts that have ended, and what was reported to users |
-//! | `overview` | the claims in work, for the status page |
+//! | `overview` | the claims in work, for the status |
 //! | `entry` | all that is kept of one claim |
 //! | `others` | claims of other provisioners |
 
-mod attempts;
 mod change;
 mod entry;
 mod on_event;

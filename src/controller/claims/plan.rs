@@ -32,7 +32,7 @@ const SUSPECTED_LEAK: &str = "a volume that was made for the claim may be left a
     while this provisioner runs: see its log for the volume, then delete the claim and create it again";
 
 /// Why a claim whose class does not exist gets no volume.
-pub(crate) fn missing_class(claim: &Claim) -> String {
+pub fn missing_class(claim: &Claim) -> String {
     match ownership::class_of_claim(claim) {
         "" => "the claim names no storage class".to_owned(),
         name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
@@ -41,7 +41,7 @@ pub(crate) fn missing_class(claim: &Claim) -> String {
 
 /// What to do with a claim now.
 #[derive(Debug, Clone)]
-pub(crate) enum Plan {
+pub enum Plan {
     /// Nothing, until the next event.
     Drop,
     /// The claim's class keeps it waiting.
@@ -65,7 +65,7 @@ pub(crate) enum Plan {
 
 /// What to request from the provisioner.
 #[derive(Debug, Clone)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// A volume for the claim as it is, of this class.
     New(Arc<StorageClass>),
     /// What this process has requested before, as the outcome is unknown.
@@ -232,7 +232,7 @@ fn new(identity: &ProvisionerIdentity, claim: &Claim, class: Option<Arc<StorageC
 
 /// Whether the class has the binding mode `WaitForFirstConsumer` and the scheduler has not chosen a
 /// node.
-pub(crate) fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
+pub fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
     let late = class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
     late && claim.annotation(SELECTED_NODE).unwrap_or_default().is_empty()
 }

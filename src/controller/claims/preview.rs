@@ -1,4 +1,4 @@
-//! What a process that begins to lead now would do with one claim, for `csi-provisioner explain`.
+//! What a process that begins to lead now would do with one claim, for `kubectl csi-provisioner explain`.
 //!
 //! Takes the claim and its class as they were read, and runs them through the index and the plan of the
 //! controller. Pure: nothing is read or written.
@@ -22,18 +22,18 @@ use crate::{
 
 /// What a new leader would do with a claim.
 #[derive(Debug, Clone)]
-pub(crate) struct Preview {
+pub struct Preview {
     /// What the index would know of the claim.
-    pub(crate) known: ClaimSnapshot,
+    pub known: ClaimSnapshot,
     /// The plan.
-    pub(crate) plan: Plan,
+    pub plan: Plan,
     /// The request, if the plan is to call the provisioner.
-    pub(crate) request: Option<ProvisionRequest>,
+    pub request: Option<ProvisionRequest>,
 }
 
 /// Plans for the claim, whose PersistentVolume gets the name `volume_name`. `None`: the claim is bound, or
 /// not this provisioner's, and nothing is open for it.
-pub(crate) fn preview(
+pub fn preview(
     identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
     class: Option<&Arc<StorageClass>>,

@@ -241,7 +241,7 @@ pub(super) fn remove_recorded(claim: &mut Value, record: &Record) -> Edit {
 }
 
 /// Removes finalizer and record, whoever has written them.
-pub(crate) fn remove(claim: &mut Value) -> Edit {
+pub fn remove(claim: &mut Value) -> Edit {
     let edits = [finalizers::remove(claim, FINALIZER), remove_record(claim)];
     if edits.contains(&Edit::Write) { Edit::Write } else { Edit::Nothing }
 }

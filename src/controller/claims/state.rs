@@ -58,7 +58,7 @@ pub enum ClaimState {
     Done,
 }
 
-/// The kind of a claim's state, as the status page names it.
+/// The kind of a claim's state, as the status names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {

@@ -161,7 +161,7 @@ fn is_bound_as_requested(live: &Claim, request: &ProvisionRequest) -> bool {
 
 /// What the live reads showed.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub enum Found {
     /// Nothing prevents the call.
     Clear,
     /// The claim has this PersistentVolume.
@@ -182,17 +182,17 @@ pub(crate) enum Found {
 }
 
 /// Why nothing is asked for while a live read fails.
-pub(crate) fn unverified(error: impl fmt::Display) -> String {
+pub fn unverified(error: impl fmt::Display) -> String {
     format!("cannot tell whether the claim has a PersistentVolume: {error}")
 }
 
 /// Why nothing is asked for while the PersistentVolume of this name is for another owner.
-pub(crate) fn name_taken(name: &str, owner: &str) -> String {
+pub fn name_taken(name: &str, owner: &str) -> String {
     format!("PersistentVolume {name:?} exists already and is for {owner}")
 }
 
 /// Decides what a PersistentVolume under the claim's name means for the claim.
-pub(crate) fn judge(found: Option<Volume>, uid: &str) -> Found {
+pub fn judge(found: Option<Volume>, uid: &str) -> Found {
     let Some(volume) = found else { return Found::Clear };
     let owner = match &volume.spec.claim_ref {
         Some(claim) if claim.uid == uid => return Found::HasVolume(Box::new(volume)),

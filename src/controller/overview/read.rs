@@ -8,6 +8,7 @@ use super::{
 use crate::{
     controller::{
         Controller,
+        attempts::FailedAttempt,
         claims::worker::ClaimWorker,
         item::Key,
         provisioner::Provisioner,
@@ -77,12 +78,17 @@ fn volumes_to_delete<P>(worker: &VolumeWorker<P>, queues: &Queues, query: &Query
     let is_asked_for = |name: &str| query.volume.as_deref().is_none_or(|asked| asked == name);
     let mut names = worker.index.due(Due::Delete);
     names.retain(|name| is_asked_for(name));
-    names.sort_unstable();
+    let failures = worker.index.failures();
+    names.sort_unstable_by(|a, b| {
+        let is_healthy = |name: &Key| !failures.contains_key(&**name);
+        (is_healthy(a), a).cmp(&(is_healthy(b), b))
+    });
     let more = names.len().saturating_sub(MAX_LISTED);
     names.truncate(MAX_LISTED);
     let state = |name: Key| ListedVolume {
         progress: Progress::of(&worker.index.deletion(&name)),
         attempt: queues.volumes.failures(&name).saturating_add(1),
+        last_failure: failures.get(&*name).map(FailedAttempt::listed),
         next: Next::of(queues.volumes.place(&name)),
         name: name.to_string(),
     };

@@ -5,7 +5,7 @@
 //! with nothing due takes no memory but eight bytes for its handle. Each PersistentVolume is reported to
 //! the [`ClaimIndex`] first.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -16,9 +16,11 @@ use super::{
 };
 use crate::{
     controller::{
+        attempts::FailedAttempt,
         claims::index::ClaimIndex,
         item::Key,
         ownership::{ProvisionerIdentity, class_of_volume},
+        provisioner::Failure,
     },
     kube::{
         informer::{
@@ -33,6 +35,9 @@ use crate::{
 
 /// After this time the event about a volume that is still attached is emitted and counted again.
 const ATTACHED_INTERVAL: Duration = Duration::from_secs(15 * 60);
+
+/// How many failed deletions are kept, to be shown.
+const MAX_FAILURES: usize = 200;
 
 /// The age up to which a view from a watch event is fresh.
 const FRESH: Duration = Duration::from_secs(2);
@@ -64,6 +69,8 @@ struct Inner {
     /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
     /// while nothing is due for it.
     deletions: Cache<Deletion>,
+    /// How the last attempt of a deletion failed, by name, of up to [`MAX_FAILURES`] volumes in `volumes`.
+    failures: BTreeMap<String, FailedAttempt>,
     /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
     handles: HandleIndex,
 }
@@ -217,6 +224,9 @@ impl VolumeIndex {
             Some(at) => inner.arrived.insert(name.clone(), at),
             None => inner.arrived.remove(&name),
         };
+        if !is_kept {
+            inner.failures.remove(&name);
+        }
         let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
             // A new list repeats unchanged volumes: those that back off are not woken for that.
             Change::Updated { old, new } if at.is_none() && new.is_same_version_as(&old) => {
@@ -241,6 +251,7 @@ impl VolumeIndex {
         if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
             inner.volumes.remove(volume.name());
             inner.arrived.remove(volume.name());
+            inner.failures.remove(volume.name());
         }
         inner.deletions.remove(volume.uid());
         let volumes = self.0.remove_handle(&mut inner, volume);
@@ -305,6 +316,22 @@ impl VolumeIndex {
         if inner.deletions.get(volume.uid()).is_some() {
             inner.deletions.apply(volume.uid(), Some(deletion));
         }
+        inner.failures.remove(volume.name());
+    }
+
+    /// Records how an attempt of the volume's deletion failed.
+    pub fn set_failure(&self, volume: &Volume, failure: &Failure) {
+        let mut inner = self.0.inner.lock();
+        let is_room =
+            inner.failures.len() < MAX_FAILURES || inner.failures.contains_key(volume.name());
+        if is_room && inner.volumes.get(volume.name()).is_some() {
+            inner.failures.insert(volume.name().to_owned(), FailedAttempt::now(failure));
+        }
+    }
+
+    /// How the last attempts of deletions failed, by name.
+    pub(in crate::controller) fn failures(&self) -> BTreeMap<String, FailedAttempt> {
+        self.0.inner.lock().failures.clone()
     }
 
     /// Records that the volume does not wait for its detachment.

@@ -21,7 +21,7 @@ Names, types and defaults are those of external-provisioner v6.3.0. `--name=valu
 work; a bool without a value is true, and another value needs the `=`. The only short flag is `-v`.
 Durations need a unit (`1m30s`). Of a flag that is repeated the last one counts; `--feature-gates`,
 `--leader-election-labels` and `--vmodule` add up (of patterns that fit a file the first one counts).
-A word that is no flag is ignored, but not as the first argument: there it is a subcommand.
+A word that is no flag is ignored. As the first argument, a command of `kubectl-csi_provisioner` is refused.
 ";
 
 const EXIT_CODES: &str = "\

@@ -18,9 +18,10 @@ use super::{
     credentials::Fault,
     proxy,
     proxy::{BadProxy, Proxies},
+    transport::{Transport, transport},
     user_agent::user_agent,
 };
-use crate::kube::stack::file_token::TokenError;
+use crate::{kube::stack::file_token::TokenError, runtime::spawn_blocking};
 
 /// The time-out of connecting, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -135,6 +136,17 @@ impl ConfigSource {
             },
             proxies: Proxies::from_environment(environment),
         }
+    }
+
+    /// Loads the configuration and makes the transport to its API server.
+    ///
+    /// # Errors
+    /// What is missing, unreadable or invalid of the configuration.
+    pub async fn connect(&self) -> Result<Transport, String> {
+        let config = load(self).await.map_err(|error| error.to_string())?;
+        // A credential plugin may take long; signals must be handled meanwhile.
+        let transport = spawn_blocking(move || transport(&config)).await?;
+        transport.map_err(|error| error.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `csi-provisioner explain` says at the end of a scenario.
+//! What `kubectl csi-provisioner explain` says at the end of a scenario.
 //!
 //! Owns which claims it is asked about: those that have no PersistentVolume, as nothing binds claims in a
 //! scenario.
@@ -18,7 +18,7 @@ use super::{
     scenario::Scenario,
 };
 
-/// Flags of the controller that the subcommand has as well.
+/// Flags of the controller that the command has as well.
 const FLAGS: [&str; 9] = [
     "--volume-name-prefix",
     "--volume-name-uuid-length",
@@ -42,7 +42,7 @@ pub struct Explained {
     pub text: String,
 }
 
-/// Plays a scenario, and asks about each claim that has no PersistentVolume at its end.
+/// Plays a scenario with the sidecar `binary`, and asks `cli` about each claim that has no PersistentVolume at its end.
 ///
 /// # Errors
 /// The scenario broke off.
@@ -50,10 +50,11 @@ pub async fn play_and_explain(
     file: &Path,
     cluster: &Cluster,
     binary: &Path,
+    cli: &Path,
     conformance: &Path,
 ) -> Result<Vec<Explained>, PlayError> {
     let scenario = Scenario::load(file)?;
-    Ok(run::play(&scenario, cluster, binary, conformance, Beside::Explain).await?.explained)
+    Ok(run::play(&scenario, cluster, binary, conformance, Beside::Explain(cli)).await?.explained)
 }
 
 /// The claims without a PersistentVolume.
@@ -69,7 +70,7 @@ pub(super) fn unserved(claims: &[Value], volumes: &[Value]) -> Vec<(String, Stri
 
 /// Asks about a claim, as the admin.
 pub(super) async fn ask(
-    binary: &Path,
+    cli: &Path,
     kubeconfig: PathBuf,
     flags: &[String],
     (namespace, name): (String, String),
@@ -77,7 +78,7 @@ pub(super) async fn ask(
     let known = |flag: &&String| {
         FLAGS.iter().any(|known| flag.split('=').next().is_some_and(|name| name == *known))
     };
-    let mut command = Command::new(binary);
+    let mut command = Command::new(cli);
     command
         .args(["explain", "pvc", &name, "--namespace", &namespace, "--kubeconfig"])
         .arg(kubeconfig)

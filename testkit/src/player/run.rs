@@ -65,8 +65,8 @@ pub enum RunError {
     /// What the scenario took away from the API server can't be put back.
     #[error(transparent)]
     Manifests(#[from] ManifestError),
-    /// The subcommand could not be run.
-    #[error("cannot run the subcommand explain: {0}")]
+    /// The command could not be run.
+    #[error("cannot run kubectl csi-provisioner explain: {0}")]
     Explain(std::io::Error),
     /// A log contains what it must not.
     #[error(transparent)]
@@ -78,8 +78,8 @@ pub enum RunError {
 pub(super) enum Beside<'a> {
     /// Nothing.
     Nothing,
-    /// Claims without a PersistentVolume are explained at its end.
-    Explain,
+    /// Claims without a PersistentVolume are explained at its end, by this CLI.
+    Explain(&'a Path),
     /// A process of this program in shadow mode compares.
     Shadow(&'a Path),
 }
@@ -125,8 +125,10 @@ pub(super) async fn play(
 ) -> Result<Ended, RunError> {
     let mut run = Run::new(scenario, cluster, binary, conformance, beside)?;
     let result = run.all().await;
-    let asks = beside == Beside::Explain;
-    let explained = if asks { run.explain().await } else { Ok(Vec::new()) };
+    let explained = match beside {
+        Beside::Explain(cli) => run.explain(cli).await,
+        _ => Ok(Vec::new()),
+    };
     let shadow = run.shadow_findings().await;
     run.processes.end_all().await;
     run.driver.stop();
@@ -197,14 +199,14 @@ impl<'a> Run<'a> {
     }
 
     /// Asks about each claim that has no PersistentVolume.
-    async fn explain(&self) -> Result<Vec<Explained>, RunError> {
+    async fn explain(&self, cli: &Path) -> Result<Vec<Explained>, RunError> {
         let claims = self.api.list("PersistentVolumeClaim").await?;
         let volumes = self.api.list("PersistentVolume").await?;
         let mut explained = Vec::new();
         for claim in explained::unserved(&claims, &volumes) {
             let kubeconfig = self.cluster.directory.join("admin.kubeconfig");
             let flags = &self.scenario.flags;
-            explained.push(explained::ask(self.binary, kubeconfig, flags, claim).await?);
+            explained.push(explained::ask(cli, kubeconfig, flags, claim).await?);
         }
         Ok(explained)
     }

@@ -99,6 +99,14 @@ impl Drop for Provisioner {
     }
 }
 
+/// The image's other binary of this name, which is beside the binary `built`: `csi-provisioner` or
+/// `kubectl-csi_provisioner`.
+pub fn beside(built: &str, name: &str) -> PathBuf {
+    let other = Path::new(built).with_file_name(name);
+    assert!(other.exists(), "{} is missing: run `cargo build` first", other.display());
+    other
+}
+
 /// A temporary directory, removed when dropped. Its path is short enough for sockets.
 pub struct Directory(pub PathBuf);
 

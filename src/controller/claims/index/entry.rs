@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::time::Instant;
 
 use super::{
-    attempts::Attempts,
     reports::{Reports, Topic},
     snapshot::{ClaimSnapshot, RecordOrigin, Required, Verification},
 };
 use crate::{
     controller::{
+        attempts::Attempts,
         claims::{
             record_status::RecordStatus,
             state::{ClaimState, Transition},

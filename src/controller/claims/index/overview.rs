@@ -1,19 +1,15 @@
-//! What the index knows of the claims in work, for the status page.
+//! What the index knows of the claims in work, for the status.
 
 use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{
-    ClaimIndex,
-    attempts::{FailedAttempt, MAX_TEXT},
-    entry::Entry,
-    snapshot::ClaimSnapshot,
-};
+use super::{ClaimIndex, entry::Entry, snapshot::ClaimSnapshot};
 use crate::{
     controller::{
+        attempts::{FailedAttempt, MAX_TEXT},
         claims::state::ClaimState,
-        overview::{Blocked, Claims, LastFailure, ListedClaim, Next},
+        overview::{Blocked, Claims, ListedClaim, Next},
         ownership::class_of_claim,
     },
     kube::objects::{Claim, View as _},
@@ -42,7 +38,7 @@ impl ClaimIndex {
 }
 
 impl Entry {
-    /// The order on the status page.
+    /// The order on the status.
     fn urgency(&self) -> (bool, Option<Instant>) {
         let is_stuck = self.attempts.last_failure.is_some() || self.reports.blocked().is_some();
         (!is_stuck, self.known.known_since)
@@ -66,16 +62,6 @@ impl Entry {
                 seconds: since.elapsed().as_secs(),
             }),
             next: Next::default(),
-        }
-    }
-}
-
-impl FailedAttempt {
-    fn listed(&self) -> LastFailure {
-        LastFailure {
-            code: self.code.to_owned(),
-            message: self.message.to_string(),
-            seconds_ago: self.at.elapsed().as_secs(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The claims in work, as the status page gets them.
+//! The claims in work, as the status gets them.
 
 use super::*;
 use crate::controller::{claims::state::Stage, overview::Claims};

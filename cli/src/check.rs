@@ -1,0 +1,279 @@
+//! `kubectl csi-provisioner check`: says before the switch what becomes of a manifest that runs
+//! external-provisioner.
+//!
+//! Contains the subcommand's arguments, and what it reads from the cluster. Nothing is written. The
+//! parts are pure functions over what was read: `manifest` finds the container, `flags`, `rights`
+//! with `roles`, `lease`, `claims` and `differences` check one thing each, `finding` prints them.
+//! Reading files is left to `main`.
+
+pub(crate) mod claims;
+mod differences;
+mod finding;
+mod flags;
+mod lease;
+mod manifest;
+mod rights;
+mod roles;
+#[cfg(test)]
+mod testing;
+
+use std::{collections::BTreeMap, ffi::OsString, ops::ControlFlow};
+
+use clap::{ArgAction, Parser};
+
+pub use self::finding::failure;
+use self::{
+    differences::Facts,
+    finding::{Checked, Finding, NOT_CHECKED, Section, Severity},
+    flags::CommandLine,
+    manifest::{Manifest, Unreadable, Workload},
+    rights::Uses,
+};
+use csi_provisioner::{
+    controller::ownership::ProvisionerIdentity,
+    csi_provisioner::reads_secret,
+    flags::Flags,
+    kube::{
+        ApiError, Client, Scope, View,
+        objects::{Claim, RecordedEvent, StorageClass},
+    },
+    migration::Migration,
+    preflight::Namespaces,
+};
+
+use crate::subcommand::{self, CHECK, Output};
+
+/// The parsed arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = CHECK,
+    bin_name = "kubectl csi-provisioner check",
+    no_binary_name = true,
+    disable_version_flag = true,
+    about = "Says before the switch what becomes of a manifest that runs external-provisioner",
+    after_help = "Exit codes: 0 nothing to do, 1 something to do before the switch, 2 the switch would fail, 3 could not be checked"
+)]
+pub struct Request {
+    /// `--filename`: the manifests; `-` is stdin.
+    #[arg(
+        long = "filename",
+        short,
+        value_name = "file",
+        required = true,
+        help = "The Deployment with its roles, YAML or JSON; - is stdin; may be repeated"
+    )]
+    pub files: Vec<String>,
+    /// `--kubeconfig`.
+    #[arg(
+        long,
+        value_name = "path",
+        help = "Path of a kubeconfig file: asks the cluster about rights and claims"
+    )]
+    pub kubeconfig: Option<String>,
+    /// `--master`.
+    #[arg(long, value_name = "URL", help = "URL of the API server")]
+    pub master: Option<String>,
+    /// `--namespace`: of objects that name none.
+    #[arg(
+        long,
+        short,
+        value_name = "name",
+        default_value = "default",
+        help = "Of objects that name none"
+    )]
+    pub namespace: String,
+    /// `--driver`: the driver's name, if the manifest does not show it.
+    #[arg(
+        long,
+        value_name = "name",
+        help = "The CSI driver's name, where the manifest does not show it"
+    )]
+    pub driver: Option<String>,
+    /// Whether the output is JSON.
+    #[arg(
+        long = "output",
+        short = 'o',
+        value_name = "format",
+        default_value = "text",
+        action = ArgAction::Set,
+        value_parser = subcommand::is_json(),
+        help = "text or json"
+    )]
+    pub is_json: bool,
+}
+
+impl Request {
+    /// Parses the arguments after the subcommand's name.
+    ///
+    /// # Errors
+    /// What to print instead, with the exit code 3, or 0 for help.
+    pub fn parse(
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        subcommand::parse(args, NOT_CHECKED)
+    }
+
+    /// Whether the cluster is to be asked.
+    pub fn asks_cluster(&self) -> bool {
+        self.kubeconfig.is_some() || self.master.is_some()
+    }
+}
+
+/// Checks the manifests, whose texts are given; with a client also the cluster.
+pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String]) -> Output {
+    let manifest = Manifest::parse(manifests, &request.namespace);
+    let workloads = match manifest.workloads() {
+        Ok(workloads) => workloads,
+        Err(error) => return failure(&error.to_string()),
+    };
+    let cluster = match client {
+        None => None,
+        Some(client) => match Cluster::read(client).await {
+            Ok(cluster) => Some(cluster),
+            Err(error) => {
+                return failure(&format!("cannot read the cluster's claims and classes: {error}"));
+            }
+        },
+    };
+    let mut checked = Vec::new();
+    let unread = |it: &Unreadable| {
+        Finding::new(Section::Manifest, Severity::Unchecked, "a document", &it.to_string())
+    };
+    let unread: Vec<Finding> = manifest.unreadable().iter().map(unread).collect();
+    if !unread.is_empty() {
+        checked.push(Checked { title: "The files".to_owned(), findings: unread });
+    }
+    for workload in &workloads {
+        let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
+        checked.push(Checked { title: workload.title(), findings: check.findings().await });
+    }
+    finding::output(&checked, request.is_json)
+}
+
+/// What is read from the cluster.
+struct Cluster<'a> {
+    client: &'a Client,
+    /// The claims without a volume.
+    claims: Vec<Claim>,
+    classes: Vec<StorageClass>,
+}
+
+impl<'a> Cluster<'a> {
+    async fn read(client: &'a Client) -> Result<Self, ApiError> {
+        let classes = list(client, &Scope::all(), |_| true).await?;
+        let claims = list(client, &Scope::all(), Claim::is_unbound).await?;
+        Ok(Self { client, claims, classes })
+    }
+
+    /// The events about the claim.
+    async fn events(&self, claim: &Claim) -> Result<Vec<RecordedEvent>, ApiError> {
+        let scope = Scope::namespace(claim.namespace())?;
+        list(self.client, &scope.about("PersistentVolumeClaim", claim.name()), |_| true).await
+    }
+}
+
+/// Those of the objects in `scope` that `is_kept` says.
+pub(crate) async fn list<V: View>(
+    client: &Client,
+    scope: &Scope,
+    is_kept: fn(&V) -> bool,
+) -> Result<Vec<V>, ApiError> {
+    let mut kept = Vec::new();
+    let visit = |object| {
+        kept.extend(Some(object).filter(is_kept));
+        ControlFlow::Continue(())
+    };
+    client.list(scope, visit).await?;
+    Ok(kept)
+}
+
+/// The check of one workload.
+struct Check<'a> {
+    request: &'a Request,
+    manifest: &'a Manifest,
+    cluster: Option<&'a Cluster<'a>>,
+    workload: &'a Workload,
+}
+
+impl Check<'_> {
+    async fn findings(&self) -> Vec<Finding> {
+        let named = self.request.driver.clone();
+        let driver = named.or_else(|| self.workload.driver(self.manifest));
+        let line = flags::check(&self.workload.provisioner, driver.as_deref());
+        let Some(flags) = &line.flags else {
+            let text = "checked once the program starts with the flags";
+            let rest = Finding::new(Section::Rights, Severity::Unchecked, "the rest", text);
+            return line.findings.into_iter().chain([rest]).collect();
+        };
+        let mut findings = self.rights(flags, driver.as_deref()).await;
+        findings.extend(lease::check(
+            flags,
+            line.locks_endpoints,
+            self.workload,
+            driver.as_deref(),
+        ));
+        findings.extend(self.claims(flags, driver.as_deref()).await);
+        findings.extend(self.differences(&line, flags, driver.as_deref()));
+        line.findings.into_iter().chain(findings).collect()
+    }
+
+    async fn rights(&self, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
+        let uses = Uses {
+            flags,
+            workload: self.workload,
+            reads_secrets: driver.and_then(|driver| self.reads_secrets(flags, driver)),
+        };
+        let capacity = flags.capacity.as_ref().map(|capacity| capacity.namespace.clone());
+        let namespaces = Namespaces {
+            lease: lease::namespace(flags, self.workload),
+            capacity: capacity.unwrap_or_default(),
+        };
+        match self.cluster {
+            Some(cluster) => rights::by_cluster(cluster.client, uses, &namespaces).await,
+            None => rights::by_roles(self.manifest, uses, &namespaces),
+        }
+    }
+
+    /// Whether a class of the driver names secrets; `None` without a cluster, whose classes count.
+    fn reads_secrets(&self, flags: &Flags, driver: &str) -> Option<bool> {
+        let migration = migration(flags, driver);
+        let classes = &self.cluster?.classes;
+        Some(classes.iter().any(|class| reads_secret(class, driver, migration)))
+    }
+
+    async fn claims(&self, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
+        let Some(cluster) = self.cluster else { return Vec::new() };
+        let Some(driver) = driver else {
+            let text = "the manifest does not show the driver's name: give --driver";
+            return vec![Finding::new(Section::Claims, Severity::Unchecked, "claims", text)];
+        };
+        let in_tree = migration(flags, driver).map(|it| it.in_tree_name().to_owned());
+        let identity = ProvisionerIdentity { driver: driver.to_owned(), in_tree, node: None };
+        let waiting = claims::waiting(&identity, &cluster.claims, &cluster.classes);
+        let mut messages = BTreeMap::new();
+        let listed = waiting.iter().take(claims::LISTED).filter(|(why, _)| why.has_events());
+        for (_, claim) in listed {
+            // Without the right to read events the reason must do.
+            let events = cluster.events(claim).await.unwrap_or_default();
+            let message = claims::last_warning(&events, claim);
+            messages.extend(message.map(|it| (claim.uid().to_owned(), it.to_owned())));
+        }
+        claims::findings(&waiting, &messages)
+    }
+
+    fn differences(&self, line: &CommandLine, flags: &Flags, driver: Option<&str>) -> Vec<Finding> {
+        differences::check(&Facts {
+            flags,
+            workload: self.workload,
+            has_retired: line.has_retired,
+            migrates: driver.and_then(|driver| migration(flags, driver)).is_some(),
+        })
+    }
+}
+
+fn migration(flags: &Flags, driver: &str) -> Option<Migration> {
+    Migration::of_driver(driver, flags.gates.csi_migration_rbd)
+}
+
+#[cfg(test)]
+mod tests;

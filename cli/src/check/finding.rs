@@ -1,0 +1,242 @@
+//! What the check found: findings with a severity, as text and as JSON, and the exit code.
+//!
+//! All texts are escaped, because manifests and clusters hold what others wrote.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use csi_provisioner::plain_text::escaped;
+
+use crate::subcommand::Output;
+
+/// What a finding means for the switch, from the least to the most urgent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// It stays as it is.
+    Ok,
+    /// Something to know; nothing to do.
+    Note,
+    /// Something to do before the switch.
+    ToDo,
+    /// It could not be checked.
+    Unchecked,
+    /// The switch would fail.
+    Fatal,
+}
+
+impl Severity {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::ToDo => "to do",
+            Self::Unchecked => "unchecked",
+            Self::Fatal => "fatal",
+        }
+    }
+
+    /// The exit code of a check whose most urgent finding is this one.
+    fn exit_code(self) -> u8 {
+        match self {
+            Self::Ok | Self::Note => 0,
+            Self::ToDo => 1,
+            Self::Fatal => 2,
+            Self::Unchecked => NOT_CHECKED,
+        }
+    }
+}
+
+/// The exit code of a check that could not be made.
+pub(super) const NOT_CHECKED: u8 = 3;
+
+/// What was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Manifest,
+    Flags,
+    Rights,
+    Lease,
+    Claims,
+    Differences,
+}
+
+impl Section {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Manifest => "manifest",
+            Self::Flags => "flags",
+            Self::Rights => "rights",
+            Self::Lease => "lease",
+            Self::Claims => "claims",
+            Self::Differences => "differences",
+        }
+    }
+}
+
+/// One thing that the check found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) section: Section,
+    pub(super) severity: Severity,
+    /// What it is about, such as a flag or a resource.
+    pub(super) subject: String,
+    /// What there is to say about it.
+    pub(super) text: String,
+    /// The rule to add to a role, in YAML.
+    pub(super) rule: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(section: Section, severity: Severity, subject: &str, text: &str) -> Self {
+        let [subject, text] = [subject, text].map(printable);
+        Self { section, severity, subject, text, rule: None }
+    }
+
+    pub(super) fn with_rule(self, rule: String) -> Self {
+        Self { rule: Some(rule), ..self }
+    }
+
+    fn text(&self) -> String {
+        let Self { severity, subject, text, rule, .. } = self;
+        let rule = rule.as_ref().map(|rule| format!("\n             {rule}")).unwrap_or_default();
+        let colon = if text.is_empty() { "" } else { ": " };
+        format!("  {:<9}  {subject}{colon}{text}{rule}\n", severity.name())
+    }
+
+    fn json(&self) -> Value {
+        let Self { section, severity, subject, text, rule } = self;
+        json!({
+            "section": section.name(),
+            "severity": severity.name(),
+            "subject": subject,
+            "text": text,
+            "rule": rule,
+        })
+    }
+}
+
+/// Text for a terminal: one line, with control characters escaped.
+fn printable(text: &str) -> String {
+    escaped(text).to_string()
+}
+
+/// The findings about one workload.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// Kind, namespace and name, container and image.
+    pub(super) title: String,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Checked {
+    fn text(&self) -> String {
+        let mut text = format!("{}\n", printable(&self.title));
+        let mut section = None;
+        for finding in &self.findings {
+            if section.replace(finding.section) != Some(finding.section) {
+                // Writing to a text cannot fail.
+                let _ = writeln!(text, "\n{}", finding.section.name());
+            }
+            text += &finding.text();
+        }
+        text
+    }
+}
+
+/// The output of a check that could not be made.
+pub fn failure(why: &str) -> Output {
+    Output::failure(printable(why), NOT_CHECKED)
+}
+
+/// The output of a check.
+pub(super) fn output(checked: &[Checked], json: bool) -> Output {
+    let findings = checked.iter().flat_map(|checked| &checked.findings);
+    let worst = findings.clone().map(|it| it.severity).max().unwrap_or(Severity::Ok);
+    let exit_code = worst.exit_code();
+    let text = if json {
+        format!("{}\n", to_json(checked, exit_code))
+    } else {
+        let workloads: Vec<String> = checked.iter().map(Checked::text).collect();
+        let to_do = findings.filter(|it| it.severity > Severity::Note).count();
+        format!("{}\n{}\n", workloads.join("\n"), verdict(worst, to_do))
+    };
+    Output::printed(text, exit_code)
+}
+
+fn to_json(checked: &[Checked], exit_code: u8) -> Value {
+    let workloads = checked.iter().map(|checked| {
+        let findings: Vec<Value> = checked.findings.iter().map(Finding::json).collect();
+        json!({"workload": printable(&checked.title), "findings": findings})
+    });
+    let workloads: Vec<Value> = workloads.collect();
+    json!({"exitCode": exit_code, "workloads": workloads})
+}
+
+/// The last line of the text.
+fn verdict(worst: Severity, to_do: usize) -> String {
+    let about = match worst {
+        Severity::Ok | Severity::Note => return "Nothing to do before the switch.".to_owned(),
+        Severity::ToDo => "Before the switch",
+        Severity::Unchecked => "Not everything could be checked",
+        Severity::Fatal => "The switch would fail",
+    };
+    format!("{about}: {to_do} of the lines above say what to do.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(severities: &[Severity], json: bool) -> Output {
+        let finding = |severity: &Severity| {
+            Finding::new(Section::Rights, *severity, "sub\u{1b}ject", "text")
+                .with_rule("- {}".to_owned())
+        };
+        let findings = severities.iter().map(finding).collect();
+        output(&[Checked { title: "Deployment a/b".to_owned(), findings }], json)
+    }
+
+    #[test]
+    fn the_most_urgent_finding_decides_the_exit_code() {
+        use Severity::{Fatal, Note, Ok, ToDo, Unchecked};
+        for (severities, code) in [
+            (&[][..], 0),
+            (&[Ok, Note], 0),
+            (&[ToDo, Note], 1),
+            (&[Unchecked, ToDo], 3),
+            (&[Fatal, Unchecked, ToDo], 2),
+        ] {
+            assert_eq!(report(severities, false).exit_code, code, "{severities:?}");
+        }
+        assert_eq!(failure("why").exit_code, 3);
+    }
+
+    #[test]
+    fn texts_of_others_are_escaped_in_both_formats() {
+        for json in [false, true] {
+            let report = report(&[Severity::ToDo], json);
+            assert!(!report.text.contains('\u{1b}') && report.text.contains("- {}"));
+        }
+    }
+
+    #[test]
+    fn the_text_has_a_line_for_each_finding_below_its_section() {
+        let report = report(&[Severity::Ok, Severity::ToDo], false);
+        let lines: Vec<&str> = report.text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "Deployment a/b",
+                "",
+                "rights",
+                "  ok         sub\\u{1b}ject: text",
+                "             - {}",
+                "  to do      sub\\u{1b}ject: text",
+                "             - {}",
+                "",
+                "Before the switch: 1 of the lines above say what to do.",
+            ]
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! The flags: what becomes of each, and whether the program starts with them.
+
+use std::ffi::OsString;
+
+use super::{
+    finding::{Finding, Section, Severity},
+    manifest::{Argument, Container, EnvValue, MAX_LENGTH},
+};
+use csi_provisioner::flags::{Fate, Flags, Parsed, Refusal, ReviewedFlag, review};
+
+/// The command line as this program reads it.
+pub(super) struct CommandLine {
+    /// `None` if the program does not start with it.
+    pub(super) flags: Option<Flags>,
+    /// Whether a flag or gate of it is retired.
+    pub(super) has_retired: bool,
+    /// Whether external-provisioner v1 with it locks an Endpoints object.
+    pub(super) locks_endpoints: bool,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Checks the command line of the provisioner.
+pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLine {
+    let args: Vec<String> = provisioner.known_args().map(str::to_owned).collect();
+    let review = review(&args);
+    let mut findings: Vec<Finding> = review.flags.iter().map(judged).collect();
+    findings.extend(provisioner.args.iter().filter_map(unknown));
+    findings.extend(changed_defaults(provisioner, driver, &review.flags));
+    let flags = match parse(provisioner, args) {
+        Ok(Parsed { flags, warnings }) => {
+            // The review has what is retired.
+            let others = warnings.iter().filter(|warning| !warning.contains(" is retired"));
+            findings.extend(others.map(|it| finding(Severity::Note, "warning", it)));
+            Some(flags)
+        }
+        Err(refusal) => {
+            findings.extend(refused(&refusal, &review.flags));
+            None
+        }
+    };
+    let is_retired = |flag: &ReviewedFlag| matches!(flag.fate, Fate::Retired { .. });
+    CommandLine {
+        flags,
+        has_retired: review.flags.iter().any(is_retired),
+        locks_endpoints: review.locks_endpoints,
+        findings,
+    }
+}
+
+fn finding(severity: Severity, subject: &str, text: &str) -> Finding {
+    Finding::new(Section::Flags, severity, subject, text)
+}
+
+/// What becomes of one flag or gate.
+fn judged(flag: &ReviewedFlag) -> Finding {
+    let ReviewedFlag { spelled, fate } = flag;
+    match fate {
+        Fate::Kept(Some(since)) => finding(
+            Severity::Ok,
+            spelled,
+            &format!("kept; in external-provisioner since {since}, earlier releases end"),
+        ),
+        Fate::Kept(None) => finding(Severity::Ok, spelled, "kept"),
+        Fate::Own => finding(
+            Severity::Note,
+            spelled,
+            "only here: external-provisioner ends, so remove it on the way back",
+        ),
+        Fate::Retired { releases: "none", advice } => finding(
+            Severity::Note,
+            spelled,
+            &format!(
+                "accepted with a warning: {advice}; every release of external-provisioner ends"
+            ),
+        ),
+        Fate::Retired { releases, advice } => finding(
+            Severity::Note,
+            spelled,
+            &format!(
+                "accepted with a warning: {advice}; external-provisioner knows it from {releases}, later releases end"
+            ),
+        ),
+        Fate::Refused(error) => finding(
+            Severity::Fatal,
+            spelled,
+            &format!("the program ends: {error}; correct or remove it"),
+        ),
+    }
+}
+
+/// A default that external-provisioner has changed, with consequences for claims.
+struct Changed {
+    /// How the flag or gate begins.
+    flag: &'static str,
+    /// The major version with the new default.
+    since: u32,
+    /// Parts of the names of drivers that do not care.
+    indifferent: &'static [&'static str],
+    text: &'static str,
+}
+
+/// Drivers for NFS report no topology, and they and ceph-csi's for files give out a shared file system.
+const CHANGED: [Changed; 2] = [
+    Changed {
+        flag: "--default-fstype",
+        since: 2,
+        indifferent: &["nfs.csi.", "cephfs.csi."],
+        text: "ext4 before v2.0, none since: where a class names no file system, the driver chooses it and the volume may not be given to the pod's fsGroup; add --default-fstype=ext4, but not for shared file systems",
+    },
+    Changed {
+        flag: "--feature-gates=Topology",
+        since: 5,
+        indifferent: &["nfs.csi."],
+        text: "off by default before v5.0, on since: if the driver reports VOLUME_ACCESSIBILITY_CONSTRAINTS, claims wait until nodes have topology keys; add --feature-gates=Topology=false to keep it off, or =true",
+    },
+];
+
+/// The defaults that have changed since the release that the image's tag names, where no flag decides.
+fn changed_defaults(
+    provisioner: &Container,
+    driver: Option<&str>,
+    flags: &[ReviewedFlag],
+) -> Vec<Finding> {
+    let Some(major) = provisioner.release() else { return Vec::new() };
+    let matters = |changed: &&Changed| {
+        let is_given = flags.iter().any(|flag| flag.spelled.starts_with(changed.flag));
+        let cares = |driver: &str| changed.indifferent.iter().all(|part| !driver.contains(part));
+        major < changed.since && !is_given && driver.is_none_or(cares)
+    };
+    let changed = CHANGED.iter().filter(matters);
+    changed.map(|it| finding(Severity::ToDo, it.flag, it.text)).collect()
+}
+
+fn unknown(arg: &Argument) -> Option<Finding> {
+    match arg {
+        Argument::Known(_) => None,
+        Argument::Unknown { spelled, variable } => {
+            let text =
+                format!("the manifest has no value of {variable}: write the value in its place");
+            Some(finding(Severity::Unchecked, spelled, &text))
+        }
+        Argument::TooLong { spelled } => {
+            let text = format!(
+                "its variables make it longer than {MAX_LENGTH} bytes, and no process starts with that: shorten them"
+            );
+            Some(finding(Severity::Fatal, spelled, &text))
+        }
+    }
+}
+
+fn parse(provisioner: &Container, args: Vec<String>) -> Result<Parsed, Refusal> {
+    let args = ["csi-provisioner".to_owned()].into_iter().chain(args).map(OsString::from);
+    let env = |name: &str| match provisioner.env.get(name)? {
+        EnvValue::Known(value) => Some(OsString::from(value)),
+        EnvValue::Unknown | EnvValue::TooLong => Some(OsString::from("unknown")),
+    };
+    Flags::parse(args, env)
+}
+
+/// Why the program ends with these flags, unless a finding about one flag says so.
+fn refused(refusal: &Refusal, flags: &[ReviewedFlag]) -> Option<Finding> {
+    let error = refusal.text.lines().last().unwrap_or_default();
+    let is_known = |flag: &ReviewedFlag| matches!(flag.fate, Fate::Refused(_));
+    (!flags.iter().any(is_known))
+        .then(|| finding(Severity::Fatal, "flags together", &format!("the program ends: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn container(args: &[&str]) -> Container {
+        Container {
+            name: String::new(),
+            image: String::new(),
+            args: args.iter().map(|arg| Argument::Known((*arg).to_owned())).collect(),
+            env: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn each_flag_has_its_severity() {
+        for (arg, severity, starts) in [
+            ("--leader-election", Severity::Ok, true),
+            ("--feature-gates=HonorPVReclaimPolicy=true", Severity::Note, true),
+            ("--provisioner=x", Severity::Note, true),
+            ("--metrics-address=:80", Severity::Note, true),
+            ("--nosuch", Severity::Fatal, false),
+            ("--worker-threads=0", Severity::Fatal, false),
+            ("--node-deployment", Severity::Fatal, false),
+        ] {
+            let line = check(&container(&[arg]), None);
+            let worst = line.findings.iter().map(|it| it.severity).max();
+            assert_eq!((worst, line.flags.is_some()), (Some(severity), starts), "{arg}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_reported_once() {
+        let line = check(&container(&["--nosuch", "--timeout=1s"]), None);
+        let fatal = line.findings.iter().filter(|it| it.severity == Severity::Fatal);
+        assert_eq!(fatal.count(), 1);
+    }
+
+    #[test]
+    fn a_default_that_has_changed_since_the_release_in_the_image_is_to_do() {
+        let registry = "registry.k8s.io/sig-storage/csi-provisioner";
+        let (fstype, topology) = ("--default-fstype", "--feature-gates=Topology");
+        let (rbd, nfs) = (Some("rbd.csi.ceph.com"), Some("rook-ceph.nfs.csi.ceph.com"));
+        for (tag, args, driver, expected) in [
+            (":v1.6.0@sha256:12", &[][..], rbd, &[fstype, topology][..]),
+            (":v1.6.0", &["--default-fstype=xfs"], None, &[topology]),
+            (":v1.6.0", &["--feature-gates=Topology=true"], Some("cephfs.csi.ceph.com"), &[]),
+            (":v1.6.0", &[], nfs, &[]),
+            (":v4.0.0", &[], rbd, &[topology]),
+            (":v3.6.4-eks-1", &["--feature-gates=HonorPVReclaimPolicy=true"], None, &[topology]),
+            (":v4.0.0", &["--feature-gates=Topology=false"], rbd, &[]),
+            (":v4.0.0", &["--feature-gates=HonorPVReclaimPolicy=true,Topology=true"], rbd, &[]),
+            (":v4.0.0", &[], Some("nfs.csi.k8s.io"), &[]),
+            (":v5.0.1", &[], rbd, &[]),
+            (":v10.0.0", &[], rbd, &[]),
+            // Not known as a release of external-provisioner.
+            (":0.1.0", &[], rbd, &[]),
+            (":canary", &[], rbd, &[]),
+            ("", &[], rbd, &[]),
+        ] {
+            let container = Container { image: format!("{registry}{tag}"), ..container(args) };
+            let line = check(&container, driver);
+            let to_do = line.findings.iter().filter(|it| it.severity == Severity::ToDo);
+            let to_do: Vec<&str> = to_do.map(|it| it.subject.as_str()).collect();
+            assert_eq!(to_do, expected, "{tag} {args:?} {driver:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_the_manifest_does_not_have_is_not_checked() {
+        let mut container = container(&["--leader-election"]);
+        let (spelled, variable) = ("--timeout=$(T)".to_owned(), "T".to_owned());
+        container.args.push(Argument::Unknown { spelled, variable });
+        let line = check(&container, None);
+        assert_eq!(line.findings.last().map(|it| it.severity), Some(Severity::Unchecked));
+        assert!(line.flags.is_some());
+    }
+}

@@ -1,0 +1,93 @@
+//! The API server, as kubectl finds it, and the namespace of the Leases.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use csi_provisioner::{
+    app::Host,
+    kube::{Client, ConfigSource, LaneSettings, Lanes},
+    metrics::Metrics,
+    runtime::{Gate, Generator},
+};
+
+/// Where `--master`, `--kubeconfig` and the environment say that the API server is. As for kubectl, the flag
+/// wins over `KUBECONFIG`, and `~/.kube/config` counts outside a cluster where neither is given.
+pub fn source(master: Option<&str>, kubeconfig: Option<&Path>) -> ConfigSource {
+    resolve(master, kubeconfig, |name| env::var_os(name))
+}
+
+fn resolve(
+    master: Option<&str>,
+    kubeconfig: Option<&Path>,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> ConfigSource {
+    let is_given = kubeconfig.is_some();
+    let mut source = ConfigSource::resolve(master, kubeconfig, |name| {
+        environment(name).filter(|_| name != "KUBECONFIG" || !is_given)
+    });
+    if source.kubeconfig.is_none() && source.master.is_none() && source.in_cluster.host.is_empty() {
+        let home = environment("HOME").map(PathBuf::from);
+        source.kubeconfig = home.map(|home| home.join(".kube/config")).filter(|path| path.exists());
+    }
+    source
+}
+
+/// A client of the API server, which writes only while `gate` is open.
+///
+/// # Errors
+/// Why the API server cannot be reached.
+pub async fn client(
+    master: Option<&str>,
+    kubeconfig: Option<&Path>,
+    gate: Gate,
+) -> Result<Client, String> {
+    let transport = source(master, kubeconfig).connect().await;
+    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
+    let (random, metrics) = (Arc::new(Generator::from_entropy()), Metrics::new());
+    Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
+}
+
+/// The namespace of the Leases: the flag's value, else the pod's own namespace. Empty if neither is known,
+/// as on a workstation. A replica uses `default` in that case, but here that would be a guess.
+pub fn lease_namespace(flag: Option<&str>) -> String {
+    let host = Host::of_this_process();
+    let candidates =
+        [flag, host.pod_namespace.as_deref(), host.service_account_namespace.as_deref()];
+    let mut candidates = candidates.into_iter().flatten().map(str::trim);
+    candidates.find(|name| !name.is_empty()).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_wins_over_the_environment_and_that_over_the_home() {
+        let home = env::temp_dir().join(format!("home-{}", std::process::id()));
+        std::fs::create_dir_all(home.join(".kube")).unwrap();
+        let config = home.join(".kube/config");
+        std::fs::write(&config, "").unwrap();
+        let pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1".to_owned());
+        let of_home = ("HOME", home.to_string_lossy().into_owned());
+        let variable = ("KUBECONFIG", "/env".to_owned());
+        for (flag, variables, expected) in [
+            (Some("/flag"), &[variable.clone(), of_home.clone()][..], Some("/flag")),
+            (None, &[variable, of_home.clone()], Some("/env")),
+            (None, std::slice::from_ref(&of_home), config.to_str()),
+            (None, &[of_home.clone(), pod], None),
+            (None, &[], None),
+        ] {
+            let environment = |name: &str| {
+                let found = variables.iter().find(|(variable, _)| *variable == name);
+                found.map(|(_, value)| value.into())
+            };
+            let source = resolve(None, flag.map(Path::new), environment);
+            assert_eq!(source.kubeconfig.as_deref(), expected.map(Path::new), "{flag:?}");
+        }
+        std::fs::remove_dir_all(home).unwrap();
+    }
+}

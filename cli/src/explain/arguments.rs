@@ -1,0 +1,214 @@
+//! The arguments of the subcommand.
+//!
+//! Flags that the controller has as well have its names, types and defaults: they are parsed as the
+//! controller's command line.
+
+use std::{ffi::OsString, fmt};
+
+use clap::{Arg, ArgMatches, Command};
+
+use csi_provisioner::flags::Flags;
+
+use crate::subcommand::{self, EXPLAIN, Output};
+
+/// The flags of the controller that count here, and whether each is a switch.
+const CONTROLLER_FLAGS: [(&str, bool, &str); 13] = [
+    ("kubeconfig", false, "Path of a kubeconfig file"),
+    ("master", false, "URL of the API server"),
+    ("status-endpoint", false, "Address of the leader's status, asked for what only it knows"),
+    ("volume-name-prefix", false, "As of the controller"),
+    ("volume-name-uuid-length", false, "As of the controller"),
+    ("default-fstype", false, "As of the controller"),
+    ("feature-gates", false, "As of the controller"),
+    ("node-deployment", true, "As of the controller, on any node"),
+    ("strict-topology", true, "As of the controller"),
+    ("immediate-topology", true, "As of the controller"),
+    ("prevent-volume-mode-conversion", true, "As of the controller"),
+    ("extra-create-metadata", true, "As of the controller"),
+    ("controller-publish-readonly", true, "As of the controller"),
+];
+
+/// The parsed arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// What to explain.
+    pub object: Object,
+    /// `--driver`: the driver; otherwise the one that the object names.
+    pub driver: Option<String>,
+    /// `--leader-election-namespace`: the namespace of the Lease.
+    pub lease_namespace: Option<String>,
+    /// Whether the output is JSON.
+    pub is_json: bool,
+    /// The flags of the controller.
+    pub flags: Flags,
+}
+
+/// What to explain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Object {
+    /// The claim of this namespace and name.
+    Claim(String, String),
+    /// The PersistentVolume of this name.
+    Volume(String),
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(namespace, name) => write!(f, "PersistentVolumeClaim {namespace}/{name}"),
+            Self::Volume(name) => write!(f, "PersistentVolume {name}"),
+        }
+    }
+}
+
+impl Request {
+    /// Parses the arguments after the subcommand's name.
+    ///
+    /// # Errors
+    /// What to print instead, with the exit code 3, or 0 for help. The codes 1 and 2 have another meaning here.
+    pub fn parse(
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        let matches = command()
+            .try_get_matches_from(args)
+            .map_err(|error| Output::refusal(&error, super::UNKNOWN))?;
+        let text = |name| matches.get_one::<String>(name).cloned();
+        let name = text("name").unwrap_or_default();
+        let object = match text("kind").as_deref() {
+            Some("pv" | "persistentvolume") => Object::Volume(name),
+            _ => Object::Claim(text("namespace").unwrap_or_default(), name),
+        };
+        Ok(Self {
+            object,
+            lease_namespace: text("leader-election-namespace"),
+            driver: text("driver"),
+            is_json: matches.get_one::<bool>("output").copied().unwrap_or_default(),
+            flags: controller_flags(&matches)?,
+        })
+    }
+}
+
+/// The flags that the controller has as well.
+fn controller_flags(matches: &ArgMatches) -> Result<Flags, Output> {
+    let given = CONTROLLER_FLAGS.iter().filter_map(|(name, ..)| {
+        let value = matches.get_one::<String>(name)?;
+        Some(OsString::from(format!("--{name}={value}")))
+    });
+    let args = [OsString::from("csi-provisioner")].into_iter().chain(given);
+    // The node's name is needed by the controller alone.
+    let environment = |name: &str| (name == "NODE_NAME").then(|| OsString::from("any"));
+    let parsed = Flags::parse(args, environment);
+    parsed.map(|parsed| parsed.flags).map_err(|refusal| {
+        let error = refusal.text.lines().last().unwrap_or_default().to_owned();
+        Output::failure(error, super::UNKNOWN)
+    })
+}
+
+fn command() -> Command {
+    Command::new(EXPLAIN)
+        .bin_name("kubectl csi-provisioner explain")
+        .no_binary_name(true)
+        .disable_version_flag(true)
+        .about("Says why a claim has no volume, or why a volume is not deleted. Reads only")
+        .after_help("Exit code: 0 served, 1 waiting, 2 something is wrong, 3 unknown")
+        .args(object_arguments())
+        .args(own_flags())
+        .args(
+            CONTROLLER_FLAGS.map(|(name, is_switch, help)| controller_flag(name, is_switch, help)),
+        )
+}
+
+fn object_arguments() -> [Arg; 3] {
+    let kinds = ["pvc", "persistentvolumeclaim", "pv", "persistentvolume"];
+    let kind = Arg::new("kind").value_parser(kinds).hide_possible_values(true);
+    let name = Arg::new("name").help("Name of the claim or of the PersistentVolume");
+    let namespace = Arg::new("namespace").long("namespace").short('n').value_name("name");
+    [
+        kind.required(true).help("`pvc` or `pv`"),
+        name.required(true),
+        namespace.default_value("default").help("Namespace of the claim"),
+    ]
+}
+
+fn own_flags() -> [Arg; 3] {
+    let flag = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
+    let output = flag("output", "format", "`text` or `json`").short('o');
+    let driver = "The CSI driver [default: the one that the object names]";
+    let namespace = "Namespace of the Lease [default: the pod's, else whichever has it]";
+    [
+        flag("driver", "name", driver),
+        output.value_parser(subcommand::is_json()).hide_possible_values(true).default_value("text"),
+        flag("leader-election-namespace", "name", namespace),
+    ]
+}
+
+fn controller_flag(name: &'static str, is_switch: bool, help: &'static str) -> Arg {
+    let flag = Arg::new(name).long(name).help(help).help_heading("Flags of the controller");
+    if is_switch {
+        flag.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        flag
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Request, Output> {
+        Request::parse(args.iter().map(ToString::to_string))
+    }
+
+    #[test]
+    fn the_command_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn an_object_is_named_by_kind_namespace_and_name() {
+        let claim = |namespace: &str| Object::Claim(namespace.to_owned(), "data".to_owned());
+        for (args, object) in [
+            (&["pvc", "data", "-n", "shop"][..], claim("shop")),
+            (&["-n=shop", "persistentvolumeclaim", "data"], claim("shop")),
+            (&["--namespace=shop", "pvc", "data"], claim("shop")),
+            (&["pvc", "data"], claim("default")),
+            (&["pv", "pv-1"], Object::Volume("pv-1".to_owned())),
+        ] {
+            assert_eq!(parse(args).unwrap().object, object, "{args:?}");
+        }
+        assert!(parse(&["pv", "x", "-o", "json"]).unwrap().is_json);
+        assert_eq!(parse(&["pv", "x", "--driver=d"]).unwrap().driver.as_deref(), Some("d"));
+    }
+
+    #[test]
+    fn flags_of_the_controller_have_its_defaults_and_values() {
+        let defaults = parse(&["pvc", "data"]).unwrap().flags;
+        assert_eq!(defaults.naming.prefix, "pvc");
+        assert!(defaults.provisioning.immediate_topology && defaults.node_deployment.is_none());
+        let args = ["pvc", "data", "--volume-name-prefix", "csi", "--strict-topology"];
+        let flags = parse(&args).unwrap().flags;
+        assert_eq!(flags.naming.prefix, "csi");
+        assert!(flags.provisioning.strict_topology);
+        let args = ["pv", "x", "--status-endpoint=:8090", "--node-deployment"];
+        let flags = parse(&args).unwrap().flags;
+        assert_eq!(flags.status.as_deref(), Some("127.0.0.1:8090"));
+        assert!(flags.node_deployment.is_some());
+    }
+
+    #[test]
+    fn wrong_arguments_end_with_3_and_help_with_0() {
+        for args in [
+            &["pvc"][..],
+            &["pod", "x"],
+            &["pvc", "x", "y"],
+            &["pvc", "x", "-o", "yaml"],
+            &["pvc", "x", "--nosuch"],
+            &["pvc", "x", "--volume-name-uuid-length=40"],
+            &["pvc", "x", "--feature-gates=NoSuch=true"],
+        ] {
+            assert_eq!(parse(args).unwrap_err().exit_code, 3, "{args:?}");
+        }
+        let help = parse(&["--help"]).unwrap_err();
+        assert!(help.exit_code == 0 && help.text.contains("Exit code"), "{help:?}");
+    }
+}

@@ -1,0 +1,395 @@
+//! Why a claim stands where it stands: a pure function of what was read.
+//!
+//! The first of these that applies is the cause: something is wrong with the volume that the claim names;
+//! the claim is being deleted; it is bound, or lost; nobody provisions it; the plan; live reads; the checks
+//! before a call; what the leader says; the last event. What remains is the driver.
+
+use super::{
+    events::{last_attempt, quoted, reported, since},
+    observe::{ObservedClaim, Read},
+    report::{Cause, Explanation, State},
+};
+use csi_provisioner::{
+    controller::{
+        claims::{
+            plan::{Plan, missing_class, waits_for_a_node},
+            state::Stage,
+            verification::{Found, name_taken, unverified},
+        },
+        ownership,
+        provisioner::{Failure, NotSent},
+    },
+    csi_provisioner::is_infeasible,
+    kube::objects::{Claim, StorageClass, View as _, Volume},
+    status::{Blocked, ListedClaim, Next},
+};
+
+use crate::duration::duration as age;
+
+/// Explains the claim.
+pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
+    let claim = &observed.claim;
+    let object = format!("PersistentVolumeClaim {}/{}", claim.namespace(), claim.name());
+    let mut explanation = Explanation::new(&object, cause(observed));
+    describe_wait(observed, &mut explanation);
+    describe_attempts(observed, &mut explanation);
+    if explanation.state != State::Served {
+        describe_leader(observed, &mut explanation);
+    }
+    add_details(observed, &mut explanation);
+    explanation
+}
+
+/// Why the claim stands where it stands.
+fn cause(observed: &ObservedClaim) -> Cause {
+    bound_or_deleted(observed)
+        .or_else(|| lost(observed))
+        .or_else(|| unassigned(observed))
+        .or_else(|| unread_class(observed))
+        .or_else(|| planned(observed))
+        .or_else(|| verified(observed))
+        .or_else(|| checked(observed))
+        .or_else(|| known_to_leader(observed))
+        .or_else(|| last_event(observed))
+        .unwrap_or_else(nothing_found)
+}
+
+// === The claim and its PersistentVolume ===
+
+/// The claim names a PersistentVolume, or is being deleted. What is wrong with its volume comes first: that
+/// has to be corrected, while a deletion goes on by itself.
+fn bound_or_deleted(observed: &ObservedClaim) -> Option<Cause> {
+    match bound(observed) {
+        Some(cause) if cause.state == State::Wrong => Some(cause),
+        bound => deleted(observed).or(bound),
+    }
+}
+
+/// The claim names a PersistentVolume.
+fn bound(observed: &ObservedClaim) -> Option<Cause> {
+    let claim = &observed.claim;
+    let name = claim.spec.volume_name.as_deref().unwrap_or_default();
+    match &observed.bound {
+        Read::NotNeeded => None,
+        Read::Found(volume) => Some(bound_to(claim, volume)),
+        Read::Missing => Some(
+            Cause::new(State::Wrong, format!("It is bound to the PersistentVolume {name}, which does not exist."))
+                .advise("Restore the PersistentVolume if the volume still exists at the driver, or delete the claim."),
+        ),
+        Read::Failed(why) => Some(unread(&format!("the PersistentVolume {name}"), why)),
+    }
+}
+
+fn bound_to(claim: &Claim, volume: &Volume) -> Cause {
+    let name = volume.name();
+    let owner = volume.spec.claim_ref.as_ref().filter(|owner| !owner.uid.is_empty());
+    match owner {
+        Some(owner) if owner.uid != claim.uid() => Cause::new(
+            State::Wrong,
+            format!(
+                "It names the PersistentVolume {name}, which is for the claim {}/{}.",
+                owner.namespace, owner.name
+            ),
+        )
+        .advise("Delete the claim and create it again, without volumeName."),
+        Some(_) if &*claim.status.phase == "Bound" => {
+            let handle = volume.source_id();
+            Cause::new(
+                State::Served,
+                format!("Its volume is the PersistentVolume {name}, {handle:?} at the driver."),
+            )
+        }
+        _ => unbound_volume(name),
+    }
+}
+
+/// The PersistentVolume exists, and kube-controller-manager has not bound it.
+fn unbound_volume(name: &str) -> Cause {
+    let text = format!(
+        "Its PersistentVolume {name} exists, and kube-controller-manager has not bound the two yet."
+    );
+    Cause::new(State::Waiting, text).see("provisioned")
+}
+
+/// The annotation by which kube-controller-manager knows that it has bound a claim.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+
+/// kube-controller-manager takes the claim for bound, and it names no PersistentVolume.
+fn lost(observed: &ObservedClaim) -> Option<Cause> {
+    let claim = &observed.claim;
+    let is_lost = claim.annotation(BIND_COMPLETED).is_some() || &*claim.status.phase == "Lost";
+    is_lost.then(|| {
+        let text = format!(
+            "It has the annotation {BIND_COMPLETED} and names no PersistentVolume, so kube-controller-manager takes it for lost: no volume is ever bound to it."
+        );
+        Cause::new(State::Wrong, text).advise(format!(
+            "Delete the claim and create it again without the annotations {BIND_COMPLETED} and pv.kubernetes.io/bound-by-controller. If its data is in a PersistentVolume, name that in volumeName."
+        ))
+    })
+}
+
+/// The claim is being deleted, with a volume or before it got one.
+fn deleted(observed: &ObservedClaim) -> Option<Cause> {
+    let claim = &observed.claim;
+    let deleted = claim.metadata.deletion_timestamp.as_ref()?;
+    let when = since(observed.now, deleted.0);
+    let is_open = observed.preview.as_ref().is_some_and(|it| it.known.may_have_open_call());
+    if is_open {
+        let text = format!(
+            "Its deletion began {when} ago, and an earlier CreateVolume for it may still run. It stays until that call is closed."
+        );
+        return Some(Cause::new(State::Waiting, text).see("still-provisioning"));
+    }
+    let finalizers = claim.metadata.finalizers.join(", ");
+    let so = if claim.is_unbound() { ", so it gets no volume" } else { "" };
+    let text = format!("Its deletion began {when} ago{so}. Its finalizers are: {finalizers}.");
+    Some(Cause::new(State::Waiting, text).advise("Whoever put a finalizer on the claim has to remove it; kubernetes.io/pvc-protection stays while a pod uses the claim."))
+}
+
+// === Whose the claim is ===
+
+/// The claim is not annotated for this provisioner.
+fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
+    let claim = &observed.claim;
+    let identity = observed.identity.as_ref();
+    if identity.is_some_and(|identity| identity.is_for_driver(claim)) {
+        return None;
+    }
+    if let Some(identity) = identity.filter(|identity| identity.is_for_another(claim)) {
+        let named = ownership::provisioner(claim).unwrap_or_default();
+        let text =
+            format!("Its annotation names the provisioner {named:?}, not {:?}.", identity.driver);
+        return Some(
+            Cause::new(State::Unknown, text)
+                .advise("If another provisioner serves the claim, name its driver by --driver."),
+        );
+    }
+    Some(match &observed.class {
+        Read::Found(class) => unassigned_of_class(claim, class),
+        Read::Failed(why) => unread("its storage class", why),
+        Read::Missing | Read::NotNeeded => Cause::event(State::Wrong, missing_class(claim)),
+    })
+}
+
+/// kube-controller-manager has not asked a provisioner for this claim.
+fn unassigned_of_class(claim: &Claim, class: &StorageClass) -> Cause {
+    if waits_for_a_node(claim, class) {
+        return waits_for_first_consumer();
+    }
+    let text = "kube-controller-manager has not asked a provisioner for it yet: it has no annotation volume.kubernetes.io/storage-provisioner.";
+    Cause::new(State::Waiting, text).advise(
+        "If that lasts, look at the claim's events and at the log of kube-controller-manager.",
+    )
+}
+
+fn waits_for_first_consumer() -> Cause {
+    let text = "Its class binds late (WaitForFirstConsumer), and the scheduler has not selected a node: no pod uses the claim yet, or no node fits the pod.";
+    Cause::new(State::Waiting, text)
+        .advise("Create a pod that uses the claim. If there is one, look at the pod's events.")
+}
+
+/// The class cannot be read, so no plan can be made.
+fn unread_class(observed: &ObservedClaim) -> Option<Cause> {
+    match &observed.class {
+        Read::Failed(why) => Some(unread("its storage class", why)),
+        _ => None,
+    }
+}
+
+fn unread(what: &str, why: &str) -> Cause {
+    let text = format!("Cannot be found out, as {what} cannot be read: {why}");
+    Cause::new(State::Unknown, text)
+        .see("rights")
+        .advise("Run it with the rights that the message names.")
+}
+
+// === The program's own rules ===
+
+/// What a new leader plans.
+fn planned(observed: &ObservedClaim) -> Option<Cause> {
+    let preview = observed.preview.as_ref()?;
+    match &preview.plan {
+        Plan::Blocked { why, .. } => Some(Cause::event(State::Wrong, why)),
+        Plan::Drop => {
+            let class = observed.class.found()?;
+            waits_for_a_node(&observed.claim, class).then(waits_for_first_consumer)
+        }
+        Plan::Provision(_)
+        | Plan::Discard(..)
+        | Plan::SuspectedLeak(_)
+        | Plan::Void
+        | Plan::Elsewhere(_) => None,
+    }
+}
+
+/// What live reads before the first call show.
+fn verified(observed: &ObservedClaim) -> Option<Cause> {
+    match &observed.named {
+        Read::Found(Found::HasVolume(volume)) if volume.is_terminating() => {
+            let name = volume.name();
+            let text = format!("waiting for PersistentVolume {name:?} to go: somebody deleted it");
+            Some(Cause::event(State::Waiting, text))
+        }
+        Read::Found(Found::HasVolume(volume)) => Some(unbound_volume(volume.name())),
+        Read::Found(Found::NameTaken { name, owner }) => {
+            Some(Cause::event(State::Wrong, name_taken(name, owner)))
+        }
+        Read::Failed(why) => Some(Cause::event(State::Unknown, unverified(why))),
+        Read::Found(_) | Read::Missing | Read::NotNeeded => None,
+    }
+}
+
+/// What the checks before a call show.
+fn checked(observed: &ObservedClaim) -> Option<Cause> {
+    let not_sent = observed.checks.as_ref()?.as_ref().err()?;
+    let cause = not_sent.failure().and_then(Failure::cause);
+    let with_cause = |message: &dyn std::fmt::Display| match cause {
+        Some(cause) => format!("{message}. {cause}"),
+        None => message.to_string(),
+    };
+    Some(match not_sent {
+        NotSent::Ignored { reason, .. } => Cause::new(
+            State::Waiting,
+            format!("csi-provisioner leaves it to a populator: {reason}"),
+        )
+        .see("populator"),
+        // The checks were made with the rights of whoever runs this.
+        NotSent::Failed(failure) if failure.to_string().contains(" is forbidden: ") => {
+            unread("what a call needs", &failure.to_string())
+        }
+        NotSent::Failed(failure) if failure.is_lasting() => {
+            Cause::event(State::Wrong, with_cause(failure))
+        }
+        NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => {
+            Cause::event(State::Waiting, with_cause(failure))
+        }
+        NotSent::Reschedule(failure) => Cause::event(
+            State::Waiting,
+            format!("{failure}. The node is given back, and the scheduler chooses again."),
+        ),
+    })
+}
+
+// === What was tried ===
+
+/// The claim as the leader has it in work.
+fn in_work(observed: &ObservedClaim) -> Option<&ListedClaim> {
+    let claims = &observed.leader.status.of_leader()?.work.claims.listed;
+    claims.iter().find(|claim| claim.uid == observed.claim.uid())
+}
+
+/// What the leader says about the claim.
+fn known_to_leader(observed: &ObservedClaim) -> Option<Cause> {
+    let claim = in_work(observed)?;
+    let is_leak = claim.stage == Stage::SuspectedLeak;
+    if let Some(failure) = claim.last_failure.as_ref().filter(|_| !is_leak) {
+        let state = state_after(&failure.code);
+        let text = format!(
+            "The last attempt failed {} ago: {}",
+            age(failure.seconds_ago),
+            failure.message
+        );
+        return Some(Cause::event(state, text));
+    }
+    if let Some(Blocked { reason, seconds }) = &claim.blocked {
+        let text = format!("It has waited for {} for this: {reason}", age(*seconds));
+        return Some(Cause::event(if is_leak { State::Wrong } else { State::Waiting }, text));
+    }
+    Some(match (claim.stage, claim.next) {
+        (Stage::InFlight, Next::Now { seconds }) => {
+            let text = format!("CreateVolume has been running for {}.", age(seconds));
+            Cause::new(State::Waiting, text).see("provisioning-begun")
+        }
+        _ => return None,
+    })
+}
+
+/// By the program's own meaning of the driver's code.
+fn state_after(code: &str) -> State {
+    if is_infeasible(code) { State::Wrong } else { State::Waiting }
+}
+
+/// The last failure that an event reports. The checks pass now, so only the driver's answers still count.
+fn last_event(observed: &ObservedClaim) -> Option<Cause> {
+    let events = observed.events.found()?;
+    let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
+    let Some(event) = last_attempt(events, driver) else {
+        let quoted = Cause::new(State::Waiting, quoted(events, driver, observed.now)?);
+        return Some(quoted.advise("The provisioner has reported nothing: look at its log, and at the component that wrote the event."));
+    };
+    let code = super::runbook::grpc_code(&event.message);
+    match (event.reason.as_str(), code) {
+        (_, Some(code)) => Some(Cause::event(state_after(code), reported(event, observed.now))),
+        ("Provisioning", None) => Some(Cause::event(State::Waiting, reported(event, observed.now))),
+        // Another attempt ends a conflict, whoever wrote the object meanwhile.
+        (_, None) => Some(Cause::event(
+            State::Waiting,
+            format!(
+                "{} All that can be checked here is in order now.",
+                reported(event, observed.now)
+            ),
+        )),
+    }
+}
+
+fn nothing_found() -> Cause {
+    Cause::new(
+        State::Waiting,
+        "All that can be checked is in order: the provisioner has yet to begin, or the driver works on it.",
+    )
+    .see("provisioning-begun")
+}
+
+// === More about it ===
+
+/// Since when a claim waits.
+fn describe_wait(observed: &ObservedClaim, explanation: &mut Explanation) {
+    let created = observed.claim.metadata.creation_timestamp.as_ref();
+    if let Some(created) = created.filter(|_| explanation.state != State::Served) {
+        explanation.say(format!("The claim was created {} ago.", since(observed.now, created.0)));
+    }
+}
+
+/// The attempt's number, and when the next one is.
+fn describe_attempts(observed: &ObservedClaim, explanation: &mut Explanation) {
+    let Some(claim) = in_work(observed) else { return };
+    let next = match claim.next {
+        Next::OnChange => "The next one comes when something changes that it waits for".to_owned(),
+        Next::Later { seconds } => format!("The next one comes in {}", age(seconds)),
+        Next::Queued => "The next one comes as soon as a worker is free".to_owned(),
+        Next::Now { seconds } => format!("The next one began {} ago", age(seconds)),
+    };
+    let attempts = claim.attempts;
+    explanation.say(format!("Attempts of the leader so far: {attempts}. {next}."));
+    explanation.detail("attempts", attempts.to_string());
+    if let Some(failure) = claim.last_failure.as_ref().filter(|failure| !failure.code.is_empty()) {
+        explanation.detail("code", &failure.code);
+    }
+}
+
+fn describe_leader(observed: &ObservedClaim, explanation: &mut Explanation) {
+    let claim = &observed.claim;
+    observed.leader.describe(explanation);
+    let arguments = format!("pvc {} --namespace {}", claim.name(), claim.namespace());
+    observed.leader.describe_status(explanation, &arguments);
+    if let Read::Failed(why) = &observed.events {
+        explanation.say(format!("Its events cannot be read: {why}"));
+    }
+}
+
+fn add_details(observed: &ObservedClaim, explanation: &mut Explanation) {
+    let claim = &observed.claim;
+    explanation.detail("uid", claim.uid());
+    explanation.detail("class", ownership::class_of_claim(claim));
+    if let Some(identity) = &observed.identity {
+        explanation.detail("driver", &identity.driver);
+    }
+    if let Some(node) = ownership::selected_node(claim) {
+        explanation.detail("node", node);
+    }
+    let record = observed.preview.as_ref().and_then(|preview| preview.known.open_record());
+    if let Some(record) = record {
+        explanation.say("It carries the record of an open CreateVolume: the call is repeated until its end is known.");
+        explanation.detail("openVolume", record.printable_volume());
+    }
+}

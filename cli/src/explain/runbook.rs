@@ -1,0 +1,180 @@
+//! What docs/troubleshooting.md says about a text of an event.
+//!
+//! The page is part of the program, so that it gives the same advice as the page does, and names its
+//! anchors. A row of the page begins with its anchor; then come the texts that it explains, with `…` for
+//! what differs each time, and what to do.
+
+const PAGE: &str = include_str!("../../../docs/troubleshooting.md");
+
+/// The shortest text of a row that can be recognised, in bytes without its `…`.
+const MIN_LITERAL: usize = 12;
+
+/// A text of a row must be at least one of so many parts of the whole text, or of fewer if it begins with `…`:
+/// a short text could be anywhere in a long one.
+const PARTS: usize = 12;
+const PARTS_ANYWHERE: usize = 6;
+
+/// What the page says about a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Advice {
+    /// The row's anchor.
+    pub(super) anchor: &'static str,
+    /// What to do, without links.
+    pub(super) what_to_do: String,
+}
+
+/// A row of the page.
+struct Row {
+    anchor: &'static str,
+    texts: Vec<&'static str>,
+    what_to_do: &'static str,
+}
+
+/// Looks up what the page says about the text. A code of the driver comes first, then the row that
+/// recognises most of the text.
+pub(super) fn look_up(text: &str) -> Option<Advice> {
+    let row = match grpc_code(text) {
+        Some(code) => of_code(code).or_else(|| of_text(text)),
+        None => of_text(text),
+    }?;
+    Some(Advice { anchor: row.anchor, what_to_do: without_links(row.what_to_do) })
+}
+
+/// The row with this anchor.
+pub(super) fn at(anchor: &str) -> Option<Advice> {
+    let row = rows().find(|row| row.anchor == anchor)?;
+    Some(Advice { anchor: row.anchor, what_to_do: without_links(row.what_to_do) })
+}
+
+/// The name of the gRPC code in the text of a failed call.
+pub(super) fn grpc_code(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("rpc error: code = ")?;
+    rest.split_once(" desc = ").map(|(code, _)| code)
+}
+
+fn of_code(code: &str) -> Option<Row> {
+    rows().find(|row| row.anchor.starts_with("code-") && row.texts.contains(&code))
+}
+
+fn of_text(text: &str) -> Option<Row> {
+    // The page has single spaces.
+    let text = &text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let recognised = rows().filter_map(|row| {
+        let texts = row.texts.iter().filter_map(|pattern| recognise(pattern, text));
+        Some((texts.max()?, row))
+    });
+    recognised.max_by_key(|(length, _)| *length).map(|(_, row)| row)
+}
+
+/// How many bytes of the text are those of the pattern, whose parts between `…` must be in it in order.
+fn recognise(pattern: &str, text: &str) -> Option<usize> {
+    let mut rest = text;
+    let mut length = 0;
+    for part in pattern.split('\u{2026}') {
+        let (_, after) = rest.split_once(part)?;
+        rest = after;
+        length += part.len();
+    }
+    let parts = if pattern.starts_with('\u{2026}') { PARTS_ANYWHERE } else { PARTS };
+    (length >= MIN_LITERAL && length * parts >= text.len()).then_some(length)
+}
+
+fn rows() -> impl Iterator<Item = Row> {
+    PAGE.lines().filter_map(row)
+}
+
+fn row(line: &'static str) -> Option<Row> {
+    let (anchor, rest) = line.strip_prefix("| <a id=\"")?.split_once("\"></a>")?;
+    let (_, rest) = rest.split_once(" | ")?;
+    let (texts, what_to_do) = rest.split_once(" | ")?;
+    let texts = texts.split('`').skip(1).step_by(2).collect();
+    Some(Row { anchor, texts, what_to_do: what_to_do.trim_end_matches(" |") })
+}
+
+/// The text with the words of each link instead of the link.
+fn without_links(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some((before, after)) = rest.split_once('[') {
+        text.push_str(before);
+        let link = after
+            .split_once("](")
+            .and_then(|(words, target)| target.split_once(')').map(|(_, after)| (words, after)));
+        rest = match link {
+            Some((words, after)) if !words.contains('[') => {
+                text.push_str(words);
+                after
+            }
+            _ => {
+                text.push('[');
+                after
+            }
+        };
+    }
+    text + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_is_found_by_its_own_text() {
+        let mut count = 0;
+        for row in rows().filter(|row| !row.anchor.starts_with("code-")) {
+            for pattern in &row.texts {
+                let text = pattern.replace('\u{2026}', "x");
+                let long = pattern.replace('\u{2026}', "").len() >= MIN_LITERAL;
+                let found = of_text(&text).map(|found| found.texts.join(" "));
+                // Rows of several sections may have the same text.
+                assert!(!long || found.is_some_and(|it| it.contains(pattern)), "{pattern}");
+                count += 1;
+            }
+        }
+        assert!(count > 100, "{count}");
+    }
+
+    #[test]
+    fn texts_of_events_are_found() {
+        for (text, anchor) in [
+            ("storageclass.storage.k8s.io \"fast\" not found", "class-missing"),
+            ("claim Selector is not supported", "claim-selector"),
+            ("\"BAD\" is not a valid secret name", "secret-invalid"),
+            ("the PVC DataSource x must have a status of Bound.  Got Pending", "clone-unbound"),
+            ("snapshot snap is not Ready", "snapshot-not-ready"),
+            (
+                "failed to provision volume: rpc error: code = ResourceExhausted desc = full",
+                "code-resourceexhausted",
+            ),
+            (
+                "Volume provisioning failed with infeasible error. Retries will be delayed. rpc error: code = InvalidArgument desc = no",
+                "code-invalidargument",
+            ),
+            ("rpc error: code = Sundry desc = odd", "driver-rpc"),
+        ] {
+            assert_eq!(look_up(text).map(|it| it.anchor), Some(anchor), "{text}");
+        }
+        assert_eq!(look_up("the moon is full"), None);
+        let long =
+            format!("PersistentVolume x is invalid: a: Invalid value: {}: b", "x".repeat(300));
+        assert_eq!(look_up(&long), None);
+    }
+
+    #[test]
+    fn anchors_that_are_named_exist() {
+        let sources =
+            [include_str!("claim.rs"), include_str!("volume.rs"), include_str!("leader.rs")];
+        let named = sources.iter().flat_map(|source| source.split(".see(\"").skip(1));
+        let named: Vec<_> = named.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(named.len() > 8, "{named:?}");
+        for anchor in named {
+            assert!(PAGE.contains(&format!("<a id=\"{anchor}\"></a>")), "{anchor}");
+        }
+    }
+
+    #[test]
+    fn links_become_words() {
+        let text = "See [the driver](#driver), `[a]` and [a right](#rights).";
+        assert_eq!(without_links(text), "See the driver, `[a]` and a right.");
+    }
+}

@@ -1,0 +1,148 @@
+//! What only the leader knows, as its status says it.
+
+use super::{
+    super::{
+        leader::StatusView,
+        observe::{ObservedClaim, ObservedVolume},
+    },
+    *,
+};
+use csi_provisioner::status::{
+    Blocked, LastFailure, LeaderStatus, ListedClaim, ListedVolume, Next, Overview, Progress, Status,
+};
+
+async fn observed(cluster: Cluster) -> ObservedClaim {
+    let server = cluster.server();
+    let request = request(&CLAIM);
+    let client = client(&server);
+    let now = Epoch.wall();
+    let reader = Reader { client: &client, request: &request, lease_namespace: "", now };
+    reader.claim("shop", "data").await.unwrap()
+}
+
+fn leading(work: Overview) -> Status {
+    let leader = LeaderStatus { leads: true, ..LeaderStatus::default() };
+    let mut status = Status { leader, work, ..Status::default() };
+    status.driver.is_connected = true;
+    status
+}
+
+async fn explained_with(status: Status) -> Explanation {
+    let mut observed = observed(claim()).await;
+    observed.leader.status = StatusView::Answered(Box::new(status));
+    claim::explain(&observed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_knows_attempts_and_the_next_one() {
+    let failure = |code: &str| {
+        let message = format!("rpc error: code = {code} desc = no");
+        Some(LastFailure { code: code.to_owned(), message, seconds_ago: 5 })
+    };
+    let listed = || ListedClaim { uid: "u".to_owned(), attempts: 4, ..ListedClaim::default() };
+    let later = Next::Later { seconds: 90 };
+    let leak = Some(Blocked { reason: "a volume may be left".to_owned(), seconds: 60 });
+    let table = [
+        (
+            ListedClaim { last_failure: failure("InvalidArgument"), next: later, ..listed() },
+            Wrong,
+            "The last attempt failed 5s ago: rpc error",
+            "in 1m30s",
+        ),
+        (
+            ListedClaim { last_failure: failure("Aborted"), ..listed() },
+            Waiting,
+            "code = Aborted",
+            "when something changes",
+        ),
+        (
+            ListedClaim { blocked: leak.clone(), ..listed() },
+            Waiting,
+            "waited for 1m00s for this: a volume may be left",
+            "when something changes",
+        ),
+        (
+            ListedClaim { blocked: leak, stage: Stage::SuspectedLeak, ..listed() },
+            Wrong,
+            "a volume may be left",
+            "when something changes",
+        ),
+        (
+            ListedClaim { stage: Stage::InFlight, next: Next::Now { seconds: 7 }, ..listed() },
+            Waiting,
+            "CreateVolume has been running for 7s",
+            "began 7s ago",
+        ),
+        (
+            ListedClaim { next: Next::Queued, ..listed() },
+            Waiting,
+            "All that can be checked",
+            "as soon as a worker is free",
+        ),
+    ];
+    for (claim, state, says, next) in table {
+        let mut work = Overview::default();
+        work.claims.listed = vec![ListedClaim::default(), claim.clone()];
+        let explained = explained_with(leading(work)).await;
+        let text = explained.to_text();
+        assert_eq!(explained.state, state, "{claim:?}: {text}");
+        assert!(text.contains(says) && text.contains("Attempts of the leader so far: 4"), "{text}");
+        assert!(text.contains(next), "{claim:?}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stops_the_leader_is_said() {
+    let down = |change: fn(&mut Status)| {
+        let mut status = leading(Overview::default());
+        change(&mut status);
+        status
+    };
+    for (status, state, says) in [
+        (down(|it| it.driver.is_connected = false), Wrong, "is not connected"),
+        (
+            down(|it| it.not_ready = Some("Nodes are not listed yet".into())),
+            Waiting,
+            "not ready: Nodes",
+        ),
+        (
+            down(|it| it.missing_rights = vec!["lacks rights".into()]),
+            Waiting,
+            "The provisioner: lacks rights",
+        ),
+        (down(|it| it.leader.leads = false), Waiting, "of a replica that does not lead"),
+    ] {
+        let explained = explained_with(status).await;
+        let text = explained.to_text();
+        assert_eq!(explained.state, state, "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    let silent =
+        explained(&claim().server(), &[&CLAIM[..], &["--status-endpoint=:1"]].concat()).await;
+    assert!(
+        silent.to_text().contains("The status does not answer, 127.0.0.1:1"),
+        "{silent:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_knows_how_far_a_deletion_is() {
+    let server = Cluster::with_volume(|_| {}).server();
+    let request = request(&VOLUME);
+    let client = client(&server);
+    let now = Epoch.wall();
+    let reader = Reader { client: &client, request: &request, lease_namespace: "csi", now };
+    let mut observed: ObservedVolume = reader.volume("pv-1").await.unwrap();
+    let mut work = Overview::default();
+    work.volumes.listed = vec![ListedVolume {
+        name: "pv-1".into(),
+        progress: Progress::DeletedAtDriver,
+        attempt: 3,
+        last_failure: None,
+        next: Next::Later { seconds: 2 },
+    }];
+    observed.leader.status = StatusView::Answered(Box::new(leading(work)));
+    let text = volume::explain(&observed).to_text();
+    assert!(text.contains("The driver has deleted the volume"), "{text}");
+    assert!(text.contains("Attempt 3 of the leader comes in 2s."), "{text}");
+}

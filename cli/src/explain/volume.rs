@@ -1,0 +1,158 @@
+//! Why a volume stands where it stands: a pure function of what was read. What is due for it is decided by
+//! the controller's own rule.
+
+use super::{
+    events::{last, reported},
+    observe::{ObservedVolume, Read},
+    report::{Cause, Explanation, State},
+};
+use csi_provisioner::{
+    controller::{
+        events::attached,
+        volumes::finalizer::{Due, PROTECTION, due},
+    },
+    kube::objects::{View as _, Volume},
+    status::{ListedVolume, Next, Progress},
+};
+
+use crate::duration::duration as age;
+
+/// Explains the volume.
+pub(super) fn explain(observed: &ObservedVolume) -> Explanation {
+    let volume = &observed.volume;
+    let object = format!("PersistentVolume {}", volume.name());
+    let mut explanation = Explanation::new(&object, cause(observed));
+    if explanation.state != State::Served {
+        describe_attempts(observed, &mut explanation);
+        observed.leader.describe(&mut explanation);
+        let arguments = format!("pv {}", volume.name());
+        observed.leader.describe_status(&mut explanation, &arguments);
+    }
+    explanation.detail("phase", &volume.status.phase);
+    explanation.detail("handle", volume.source_id());
+    if let Some(identity) = &observed.identity {
+        explanation.detail("driver", &identity.driver);
+    }
+    explanation
+}
+
+fn cause(observed: &ObservedVolume) -> Cause {
+    let volume = &observed.volume;
+    let is_own = observed.identity.as_ref().is_some_and(|it| it.owns_volume(volume));
+    if !is_own {
+        let text = "It is not a volume of this driver: neither its CSI source nor its annotations name it.";
+        return Cause::new(State::Unknown, text)
+            .advise("If another provisioner has made it, ask that one: leave --driver out, or name the driver.");
+    }
+    match due(volume) {
+        Due::Delete => deletion(observed),
+        Due::UnprotectUnbound => Cause::event(
+            State::Waiting,
+            "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume",
+        ),
+        Due::Unprotect => Cause::new(
+            State::Waiting,
+            format!("Its reclaim policy keeps the volume, and the finalizer {PROTECTION} is removed next."),
+        )
+        .see("delete-finalizer"),
+        Due::Nothing | Due::Protect => kept(volume),
+    }
+}
+
+// === A volume to delete ===
+
+fn deletion(observed: &ObservedVolume) -> Cause {
+    unusable_handle(observed)
+        .or_else(|| attachment(observed))
+        .or_else(|| failure(observed))
+        .unwrap_or_else(|| {
+            Cause::new(
+                State::Waiting,
+                "It is released, and its volume is to be deleted at the driver.",
+            )
+            .advise("If that lasts, look at the provisioner's log and at the driver's.")
+        })
+}
+
+fn unusable_handle(observed: &ObservedVolume) -> Option<Cause> {
+    let failure = observed.handle.as_ref().err()?;
+    Some(Cause::event(State::Wrong, failure.to_string()))
+}
+
+fn attachment(observed: &ObservedVolume) -> Option<Cause> {
+    match &observed.attached {
+        Read::Found(node) => Some(Cause::event(State::Waiting, attached(&observed.volume, node))),
+        Read::Failed(why) => {
+            let text =
+                format!("Cannot be found out, as the VolumeAttachments cannot be read: {why}");
+            Some(Cause::new(State::Unknown, text).see("rights"))
+        }
+        Read::Missing | Read::NotNeeded => None,
+    }
+}
+
+fn failure(observed: &ObservedVolume) -> Option<Cause> {
+    let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
+    let event = last(observed.events.found()?, driver, &["VolumeFailedDelete"])?;
+    Some(Cause::event(State::Waiting, reported(event, observed.now)))
+}
+
+/// The volume as the leader has it in work.
+fn in_work(observed: &ObservedVolume) -> Option<&ListedVolume> {
+    let volumes = &observed.leader.status.of_leader()?.work.volumes.listed;
+    volumes.iter().find(|volume| volume.name == observed.volume.name())
+}
+
+/// The attempt's number, and when the next one is.
+fn describe_attempts(observed: &ObservedVolume, explanation: &mut Explanation) {
+    let Some(ListedVolume { progress, attempt, next, .. }) = in_work(observed) else { return };
+    if *progress == Progress::DeletedAtDriver {
+        explanation.say("The driver has deleted the volume; the PersistentVolume goes next.");
+    }
+    let when = match next {
+        Next::OnChange => "when something changes".to_owned(),
+        Next::Later { seconds } => format!("in {}", age(*seconds)),
+        Next::Queued => "as soon as a worker is free".to_owned(),
+        Next::Now { .. } => "now".to_owned(),
+    };
+    explanation.say(format!("Attempt {attempt} of the leader comes {when}."));
+    explanation.detail("attempt", attempt.to_string());
+}
+
+// === A volume that stays ===
+
+/// A volume for which nothing is due.
+fn kept(volume: &Volume) -> Cause {
+    let owner = volume.spec.claim_ref.as_ref();
+    let owner = owner.map(|it| format!("{}/{}", it.namespace, it.name)).unwrap_or_default();
+    let policy = volume.spec.persistent_volume_reclaim_policy.as_str();
+    let is_terminating = volume.is_terminating();
+    match (volume.status.phase.as_str(), policy) {
+        ("Bound", _) if is_terminating => Cause::new(
+            State::Waiting,
+            format!("Somebody has deleted it, and it stays while it is bound to the claim {owner}."),
+        )
+        .advise("Delete the claim if the volume is not needed any more."),
+        ("Bound", _) => Cause::new(State::Served, format!("It is bound to the claim {owner}.")),
+        ("Released", "Retain") => Cause::new(
+            State::Served,
+            "It is released, and its reclaim policy Retain keeps it: there is nothing to wait for. Delete it yourself, and the volume at the driver if you do not need it.",
+        ),
+        ("Released", _) => Cause::new(
+            State::Wrong,
+            format!("It was deleted without the finalizer {PROTECTION}, so its volume stays at the driver."),
+        )
+        .advise("Other finalizers keep the PersistentVolume. Look for its volume at the driver, and delete it there if nobody needs it."),
+        ("Failed", _) => Cause::new(
+            State::Wrong,
+            "Its phase is Failed, which only another provisioner or an admin sets: nothing is done for it.",
+        )
+        .advise("Delete the PersistentVolume, and its volume at the driver, by hand."),
+        _ if owner.is_empty() => Cause::new(State::Served, "It is available, and for no claim yet."),
+        _ => Cause::new(
+            State::Waiting,
+            format!("It is for the claim {owner}, and kube-controller-manager has not bound the two yet."),
+        )
+        .advise(format!("Explain the claim: csi-provisioner explain pvc, with the claim {owner}.")),
+    }
+}

@@ -1,0 +1,135 @@
+//! Runs the command that the first argument names: reads what it needs from files and environment, prints
+//! what it returns, and sets the exit code.
+
+use std::{env, ffi::OsString, fs, io, path::Path, process::ExitCode, sync::Arc};
+
+use cli::{
+    check,
+    connection::{client, lease_namespace},
+    explain, release_claims, shadow_report, status,
+    subcommand::{
+        CHECK, EXPLAIN, Output, RELEASE_CLAIMS, SHADOW_REPORT, STATUS, unknown, usage, version,
+    },
+};
+use csi_provisioner::{
+    logging,
+    runtime::{Clock, Gate, SystemClock},
+};
+
+fn main() -> ExitCode {
+    logging::escape_panics();
+    let name = env::args_os().nth(1).unwrap_or_default();
+    let output = match name.to_str() {
+        Some(CHECK) => check(),
+        Some(EXPLAIN) => explain(),
+        Some(STATUS) => status(),
+        Some(RELEASE_CLAIMS) => release_claims(),
+        Some(SHADOW_REPORT) => shadow_report(),
+        Some("help" | "--help" | "-h") => Ok(usage()),
+        Some("version" | "--version") => Ok(version()),
+        _ => Err(unknown(&name)),
+    };
+    print(&output.unwrap_or_else(|refused| refused))
+}
+
+fn print(output: &Output) -> ExitCode {
+    print!("{}", output.text);
+    for error in &output.errors {
+        eprintln!("{error}");
+    }
+    ExitCode::from(output.exit_code)
+}
+
+/// The arguments after the command's name.
+fn arguments() -> impl Iterator<Item = OsString> {
+    env::args_os().skip(2)
+}
+
+/// Runs `work` to its end.
+///
+/// # Errors
+/// Why the async runtime does not start.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start the async runtime: {error}"))?;
+    let done = runtime.block_on(work);
+    // Blocking tasks that still run must not delay the exit.
+    runtime.shutdown_background();
+    Ok(done)
+}
+
+fn release_claims() -> Result<Output, Output> {
+    let request = release_claims::Request::parse(arguments())?;
+    let released = block_on(released(&request)).flatten();
+    released.map_err(|why| release_claims::failure(&why))
+}
+
+async fn released(request: &release_claims::Request) -> Result<Output, String> {
+    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let gate = Gate::open(Arc::clone(&clock));
+    let client = client(request.master.as_deref(), kubeconfig, gate).await?;
+    let namespace = lease_namespace(request.lease_namespace.as_deref());
+    Ok(release_claims::run(&client, &*clock, request, &namespace).await)
+}
+
+fn explain() -> Result<Output, Output> {
+    let request = explain::Request::parse(arguments())?;
+    let explanation = block_on(explanation(&request));
+    let explanation = explanation.map_err(|why| Output::failure(why, explain::UNKNOWN))?;
+    Ok(explanation.output(request.is_json))
+}
+
+async fn explanation(request: &explain::Request) -> explain::Explanation {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let kubernetes = &request.flags.kubernetes;
+    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
+    // While the gate is shut, nothing can be written.
+    let client = client(master, kubeconfig, Gate::shut(Arc::clone(&clock))).await;
+    let namespace = lease_namespace(request.lease_namespace.as_deref());
+    match client {
+        Ok(client) => explain::run(&client, &*clock, request, &namespace).await,
+        Err(why) => explain::unreachable(request, &why),
+    }
+}
+
+fn shadow_report() -> Result<Output, Output> {
+    let request = shadow_report::Request::parse(arguments())?;
+    let report = block_on(shadow_report::run(&request));
+    report.map_err(|why| Output::failure(why, shadow_report::FAILED))?
+}
+
+fn status() -> Result<Output, Output> {
+    let request = status::Request::parse(arguments())?;
+    let shown = block_on(status::run(&request, &SystemClock, |output| {
+        print(output);
+    }));
+    shown.map_err(|why| Output::failure(why, status::FAILED))
+}
+
+fn check() -> Result<Output, Output> {
+    let request = check::Request::parse(arguments())?;
+    let checked = block_on(checked(&request)).flatten();
+    checked.map_err(|why| check::failure(&why))
+}
+
+async fn checked(request: &check::Request) -> Result<Output, String> {
+    let manifests = request.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let client = if request.asks_cluster() {
+        let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
+        let gate = Gate::open(Arc::new(SystemClock));
+        Some(client(master, kubeconfig.map(Path::new), gate).await?)
+    } else {
+        None
+    };
+    Ok(check::run(client.as_ref(), request, &manifests).await)
+}
+
+/// Reads a file, or stdin for `-`.
+fn read(file: &String) -> Result<String, String> {
+    let text = match file.as_str() {
+        "-" => io::read_to_string(io::stdin()),
+        path => fs::read_to_string(path),
+    };
+    text.map_err(|error| format!("cannot read {file}: {error}"))
+}

@@ -1,0 +1,238 @@
+//! `kubectl csi-provisioner release-claims`: lists the claims that have the record of an open call, and
+//! releases them.
+//!
+//! Contains the subcommand's arguments, output and exit codes. It is for a downgrade to a
+//! provisioner that does not support the records, with which a claim that has our finalizer would
+//! never be deleted. Nothing is written without `--release`, and without `--force` only if no
+//! replica leads. The edit belongs to `controller::claims::record_status`. The list names each volume, so
+//! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
+
+use std::{ffi::OsString, ops::ControlFlow};
+
+use clap::Parser;
+use csi_provisioner::{
+    controller::{claims::record_status, model::record::dns_name_or_empty},
+    kube::{
+        ApiError, Client, Edited, Name, Scope,
+        objects::{Claim, View as _},
+    },
+    leader,
+    leader::LeaseError,
+    plain_text::escaped,
+    runtime::Clock,
+};
+
+use crate::subcommand::{self, Output, RELEASE_CLAIMS};
+
+/// The exit code if the arguments are wrong.
+const WRONG_ARGUMENTS: u8 = 2;
+
+/// The parsed arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Parser)]
+#[command(
+    name = RELEASE_CLAIMS,
+    bin_name = "kubectl csi-provisioner release-claims",
+    no_binary_name = true,
+    disable_version_flag = true,
+    about = "Lists the claims that carry the record of an open CreateVolume, and lets them go"
+)]
+pub struct Request {
+    /// `--kubeconfig`.
+    #[arg(long, value_name = "path", help = "Path of a kubeconfig file")]
+    pub kubeconfig: Option<String>,
+    /// `--master`.
+    #[arg(long, value_name = "URL", help = "URL of the API server")]
+    pub master: Option<String>,
+    /// `--driver`: only this driver's claims; otherwise all.
+    #[arg(long, value_name = "name", help = "Only the claims of this CSI driver")]
+    pub driver: Option<String>,
+    /// `--leader-election-namespace`: the namespace of the Leases; by default the pod's own.
+    #[arg(
+        long = "leader-election-namespace",
+        value_name = "name",
+        help = "Where the Leases of the replicas are; outside a pod --release needs it [default: the pod's namespace]"
+    )]
+    pub lease_namespace: Option<String>,
+    /// `--release`: release the claims.
+    #[arg(long, help = "Take finalizer and record off the claims")]
+    pub release: bool,
+    /// `--force`: even while a replica leads, or if that can't be determined.
+    #[arg(long, help = "Even while a replica leads, or when that is unknown")]
+    pub force: bool,
+}
+
+impl Request {
+    /// Parses the arguments after the subcommand's name.
+    ///
+    /// # Errors
+    /// What to print instead, with the exit code 2, or 0 for help.
+    pub fn parse(
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        subcommand::parse(args, WRONG_ARGUMENTS)
+    }
+}
+
+/// The output with a single error.
+pub fn failure(why: &str) -> Output {
+    Output::failure(printable(why), 1)
+}
+
+/// Text for a terminal: one line, with control characters escaped.
+fn printable(text: &str) -> String {
+    escaped(text).to_string()
+}
+
+fn claim_key(claim: &Claim) -> String {
+    format!("{}/{}", claim.namespace(), claim.name())
+}
+
+/// The number of columns of the table.
+const COLUMNS: usize = 5;
+
+/// A claim with a record.
+struct RecordedClaim {
+    claim: Claim,
+    driver: String,
+    volume: String,
+}
+
+/// Lists claims, and releases them with `--release`. `namespace`: that of the Leases; empty if
+/// unknown.
+pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Output {
+    let claims = match list(client, request.driver.as_deref()).await {
+        Ok(claims) => claims,
+        Err(error) => return failure(&format!("cannot list claims: {error}")),
+    };
+    let mut text = table(&claims);
+    let mut errors = Vec::new();
+    if request.release {
+        for recorded in &claims {
+            let name = claim_key(&recorded.claim);
+            match release(client, clock, request, namespace, recorded).await {
+                Ok(()) => text += &[&printable(&name), " released\n"].concat(),
+                Err(why) => errors.push(printable(&format!("{name}: {why}"))),
+            }
+        }
+    } else if !claims.is_empty() {
+        text.push_str("Nothing was changed; --release takes finalizer and record off.\n");
+    }
+    let exit_code = u8::from(!errors.is_empty());
+    Output { text, errors, exit_code }
+}
+
+async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<RecordedClaim>, ApiError> {
+    let mut claims = Vec::new();
+    let visit = |claim: Claim| {
+        if let Some(recorded) = RecordedClaim::of(claim)
+            .filter(|recorded| driver.is_none_or(|name| name == recorded.driver))
+        {
+            claims.push(recorded);
+        }
+        ControlFlow::Continue(())
+    };
+    client.list(&Scope::all(), visit).await?;
+    Ok(claims)
+}
+
+impl RecordedClaim {
+    fn of(claim: Claim) -> Option<Self> {
+        let record = record_status::read(&claim)?;
+        let named = claim.annotation("volume.kubernetes.io/storage-provisioner");
+        let driver = if record.driver.is_empty() {
+            named.unwrap_or_default().to_owned()
+        } else {
+            record.driver
+        };
+        Some(Self { claim, driver, volume: record.volume })
+    }
+
+    /// The record is text of the claim's user, so only valid names are printed.
+    fn columns(&self) -> [String; COLUMNS] {
+        let deleted = self.claim.metadata.deletion_timestamp.as_ref();
+        [
+            self.claim.namespace().to_owned(),
+            self.claim.name().to_owned(),
+            dns_name_or_empty(&self.driver).to_owned(),
+            dns_name_or_empty(&self.volume).to_owned(),
+            deleted.map(|time| time.0.to_string()).unwrap_or_default(),
+        ]
+        .map(|text| if text.is_empty() { "-".to_owned() } else { printable(&text) })
+    }
+}
+
+/// The table: headings, and one line a claim.
+fn table(claims: &[RecordedClaim]) -> String {
+    if claims.is_empty() {
+        return "No claim carries the record of an open call.\n".to_owned();
+    }
+    let headings = ["NAMESPACE", "CLAIM", "DRIVER", "VOLUME", "DELETED"].map(str::to_owned);
+    let rows: Vec<[String; COLUMNS]> =
+        std::iter::once(headings).chain(claims.iter().map(RecordedClaim::columns)).collect();
+    let mut widths = [0; COLUMNS];
+    for row in &rows {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = text.chars().count().max(*width);
+        }
+    }
+    let line = |row: &[String; COLUMNS]| {
+        let padded = row.iter().zip(widths).map(|(text, width)| format!("{text:width$}"));
+        format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+async fn release(
+    client: &Client,
+    clock: &dyn Clock,
+    request: &Request,
+    namespace: &str,
+    recorded: &RecordedClaim,
+) -> Result<(), String> {
+    if !request.force {
+        check_no_leader(client, clock, namespace, &recorded.driver).await?;
+    }
+    let claim = &recorded.claim;
+    let name =
+        Name::namespaced(claim.namespace(), claim.name()).map_err(|error| error.to_string())?;
+    match client.edit::<Claim>(name, claim.uid(), record_status::remove).await {
+        Ok(Edited::Written(_) | Edited::Unchanged(_) | Edited::Gone) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Fails while a replica holds the driver's Lease, because it would record its calls again. The
+/// namespace is never guessed, since a wrong one has no Lease even if a replica leads.
+async fn check_no_leader(
+    client: &Client,
+    clock: &dyn Clock,
+    namespace: &str,
+    driver: &str,
+) -> Result<(), String> {
+    if driver.is_empty() {
+        return Err(cannot_tell("neither the record nor the claim names a driver"));
+    }
+    if namespace.is_empty() {
+        return Err(cannot_tell(
+            "nothing says in which namespace its Lease is: give --leader-election-namespace",
+        ));
+    }
+    let name = leader::lease_name(driver);
+    match leader::Leases::get(client, namespace, &name).await {
+        Err(LeaseError::NotFound) => Ok(()),
+        Err(error) => Err(cannot_tell(&error.to_string())),
+        Ok(lease) => match leader::holder(&lease, clock.wall()) {
+            None => Ok(()),
+            Some(holder) => Err(format!(
+                "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"
+            )),
+        },
+    }
+}
+
+fn cannot_tell(why: &str) -> String {
+    format!("cannot tell whether a replica leads ({why}); --force releases all the same")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! `kubectl csi-provisioner shadow-report`: prints what a process in shadow mode has found.
+//!
+//! Contains the subcommand's arguments, output and exit codes. The results are read from the status of
+//! that process ([`shadow`](csi_provisioner::shadow)).
+
+use std::ffi::OsString;
+
+use clap::{
+    ArgAction, Parser,
+    builder::{StringValueParser, TypedValueParser as _},
+};
+
+use csi_provisioner::{
+    plain_text::escaped,
+    shadow::{Agreement, ShadowReport},
+};
+
+use crate::{
+    fetch::{fetch_status, with_host},
+    subcommand::{self, Output, SHADOW_REPORT},
+};
+
+/// The exit code if there are no results to print, or the arguments are wrong.
+pub const FAILED: u8 = 2;
+
+/// The parsed arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = SHADOW_REPORT,
+    bin_name = "kubectl csi-provisioner shadow-report",
+    no_binary_name = true,
+    disable_version_flag = true,
+    about = "Prints what a process with --shadow has found",
+    after_help = "Exit code: 0 nothing is unexplained, 1 something is, 2 no results"
+)]
+pub struct Request {
+    /// `--status-endpoint` of the process in shadow mode.
+    #[arg(
+        long = "status-endpoint",
+        value_name = "address",
+        value_parser = StringValueParser::new().map(with_host),
+        help = "Address of the status of the process with --shadow"
+    )]
+    pub address: String,
+    /// Whether the output is JSON.
+    #[arg(
+        long = "output",
+        short = 'o',
+        value_name = "format",
+        default_value = "text",
+        action = ArgAction::Set,
+        value_parser = subcommand::is_json(),
+        hide_possible_values = true,
+        help = "`text` or `json`"
+    )]
+    pub is_json: bool,
+}
+
+impl Request {
+    /// Parses the arguments after the subcommand's name.
+    ///
+    /// # Errors
+    /// What to print instead, with the exit code 2, or 0 for help.
+    pub fn parse(
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        subcommand::parse(args, FAILED)
+    }
+}
+
+/// Fetches the results and prints them.
+///
+/// # Errors
+/// Why there are none.
+pub async fn run(request: &Request) -> Result<Output, Output> {
+    let report = report(request).await.map_err(|why| Output::failure(why, FAILED))?;
+    let text = text(&report, request.is_json);
+    Ok(Output::printed(text, exit_code(&report)))
+}
+
+async fn report(request: &Request) -> Result<ShadowReport, String> {
+    let status = fetch_status(&request.address, "").await;
+    let status = status.map_err(|why| escaped(&why).to_string())?;
+    status
+        .shadow
+        .ok_or_else(|| format!("{}: this process runs without --shadow", escaped(&request.address)))
+}
+
+fn text(report: &ShadowReport, is_json: bool) -> String {
+    if is_json {
+        // Cannot fail: all keys of maps are texts.
+        return serde_json::to_string_pretty(report).unwrap_or_default() + "\n";
+    }
+    report.to_text()
+}
+
+fn exit_code(report: &ShadowReport) -> u8 {
+    u8::from(report.count(Agreement::Unexplained) > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use csi_provisioner::shadow::{Subject, Total};
+
+    fn parse(args: &[&str]) -> Result<Request, Output> {
+        Request::parse(args.iter().map(ToString::to_string))
+    }
+
+    #[test]
+    fn an_address_without_a_host_is_of_this_pod() {
+        let request = parse(&["--status-endpoint=:8090", "-o", "json"]).unwrap();
+        assert_eq!((&*request.address, request.is_json), ("127.0.0.1:8090", true));
+        assert_eq!(parse(&["--status-endpoint", "a:1"]).unwrap().address, "a:1");
+    }
+
+    #[test]
+    fn wrong_arguments_end_with_2_and_help_with_0() {
+        for args in [&[][..], &["--status-endpoint=a:1", "more"], &["-o", "yaml"]] {
+            assert_eq!(parse(args).unwrap_err().exit_code, 2, "{args:?}");
+        }
+        assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
+        Request::command().debug_assert();
+    }
+
+    #[test]
+    fn only_something_unexplained_ends_with_1() {
+        for (agreement, code) in [
+            (Agreement::Same, 0),
+            (Agreement::Documented, 0),
+            (Agreement::Unknown, 0),
+            (Agreement::Unexplained, 1),
+        ] {
+            let totals = vec![Total { subject: Subject::Volume, agreement, count: 1 }];
+            let report = ShadowReport { totals, ..ShadowReport::default() };
+            assert_eq!(exit_code(&report), code, "{agreement:?}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! `kubectl csi-provisioner status`: shows what the leader works on.
+//!
+//! Contains the command's arguments and its loop. The status is the leader's own (`--status-endpoint`):
+//! `pod` finds the leader by its Lease and reads its status through a port-forward; `waiting` finds the claims
+//! that the leader does not know; `table` shows them. Nothing is written.
+
+mod pod;
+mod table;
+mod waiting;
+
+use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
+
+use clap::{
+    ArgAction, Parser,
+    builder::{StringValueParser, TypedValueParser as _},
+};
+use csi_provisioner::{
+    plain_text::escaped,
+    runtime::{Clock, Gate, SystemClock},
+    status::Status,
+};
+use serde::Serialize;
+
+use crate::{
+    connection::client,
+    fetch::{fetch_status, with_host},
+    subcommand::{self, Output},
+};
+
+/// The exit code if there is no status to show, or the arguments are wrong.
+pub const FAILED: u8 = 2;
+
+/// The time between two tables of `--watch`: short for a person, long for an API server that lists claims.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Clears a terminal.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+/// The parsed arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = subcommand::STATUS,
+    bin_name = "kubectl csi-provisioner status",
+    no_binary_name = true,
+    disable_version_flag = true,
+    about = "Shows what the leader works on: what fails first, then what waits",
+    after_help = "Exit code: 0 shown, 2 there is no status"
+)]
+pub struct Request {
+    /// `--driver`: whose leader to ask.
+    #[arg(
+        long,
+        value_name = "name",
+        required_unless_present = "address",
+        help = "The CSI driver; its leader is found by the Lease"
+    )]
+    pub driver: Option<String>,
+    /// `--leader-election-namespace`: the namespace of the Lease.
+    #[arg(
+        long = "leader-election-namespace",
+        value_name = "name",
+        help = "Namespace of the Lease [default: the pod's, else whichever has it]"
+    )]
+    pub lease_namespace: Option<String>,
+    /// `--status-endpoint`: the address to ask, instead of the leader's pod.
+    #[arg(
+        long = "status-endpoint",
+        value_name = "address",
+        value_parser = StringValueParser::new().map(with_host),
+        help = "Asks this address instead, such as :8090 in the leader's own pod"
+    )]
+    pub address: Option<String>,
+    /// `--kubeconfig`.
+    #[arg(long, value_name = "path", help = "Path of a kubeconfig file")]
+    pub kubeconfig: Option<String>,
+    /// `--master`.
+    #[arg(long, value_name = "URL", help = "URL of the API server")]
+    pub master: Option<String>,
+    /// `--watch`: show it again and again.
+    #[arg(long, short, help = "Shows it again every 5 s, until it is interrupted")]
+    pub watch: bool,
+    /// Whether the output is JSON.
+    #[arg(
+        long = "output",
+        short = 'o',
+        value_name = "format",
+        default_value = "text",
+        action = ArgAction::Set,
+        value_parser = subcommand::is_json(),
+        hide_possible_values = true,
+        help = "`text` or `json`"
+    )]
+    pub is_json: bool,
+}
+
+impl Request {
+    /// Parses the arguments after the command's name.
+    ///
+    /// # Errors
+    /// What to print instead, with the exit code 2, or 0 for help.
+    pub fn parse(
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Output> {
+        subcommand::parse(args, FAILED)
+    }
+
+    fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref().map(Path::new)
+    }
+}
+
+/// What is shown.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    status: Status,
+    /// The claims that wait for a pod that uses them, as `namespace/name`; `None` where only the process is
+    /// asked, and not the cluster.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "claimsWithoutConsumer")]
+    without_consumer: Option<Vec<String>>,
+}
+
+/// Reads the status and returns what to print. With `--watch` it returns only if the first one cannot be
+/// read; until then it passes what it has read to `print`.
+pub async fn run(request: &Request, clock: &dyn Clock, print: impl Fn(&Output)) -> Output {
+    let mut shown = read(request, clock).await;
+    let mut has_worked = false;
+    while request.watch && (has_worked || shown.is_ok()) {
+        has_worked = true;
+        print(&again(request, &shown));
+        tokio::time::sleep(INTERVAL).await;
+        shown = read(request, clock).await;
+    }
+    match shown {
+        Ok(shown) => Output::printed(text(request, &shown), 0),
+        Err(why) => Output::failure(escaped(&why).to_string(), FAILED),
+    }
+}
+
+/// One of several tables. A leader that does not answer is shown in its place: another one may be elected.
+fn again(request: &Request, shown: &Result<Shown, String>) -> Output {
+    let clear = if request.is_json { "" } else { CLEAR };
+    let text = match shown {
+        Ok(shown) => text(request, shown),
+        Err(why) if request.is_json => return Output::failure(escaped(why).to_string(), 0),
+        Err(why) => format!("{}\n", escaped(why)),
+    };
+    Output::printed(format!("{clear}{text}"), 0)
+}
+
+fn text(request: &Request, shown: &Shown) -> String {
+    if request.is_json {
+        // Cannot fail: all keys of maps are texts.
+        return serde_json::to_string_pretty(shown).unwrap_or_default() + "\n";
+    }
+    table::text(shown)
+}
+
+async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
+    if let Some(address) = &request.address {
+        let status = fetch_status(address, "").await?;
+        return Ok(Shown { status, without_consumer: None });
+    }
+    let gate = Gate::shut(Arc::new(SystemClock));
+    let client = client(request.master.as_deref(), request.kubeconfig(), gate).await?;
+    let driver = request.driver.as_deref().unwrap_or_default();
+    let status = pod::status_of_leader(&client, request, driver, clock).await?;
+    let without_consumer = waiting::for_a_pod(&client, driver).await;
+    let without_consumer =
+        without_consumer.map_err(|error| format!("cannot read claims and classes: {error}"))?;
+    Ok(Shown { status, without_consumer: Some(without_consumer) })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Request, Output> {
+        Request::parse(args.iter().map(ToString::to_string))
+    }
+
+    #[test]
+    fn a_leader_is_named_by_its_driver_or_its_address() {
+        let request = parse(&["--driver=d", "-w"]).unwrap();
+        assert_eq!((request.driver.as_deref(), request.watch), (Some("d"), true));
+        let request = parse(&["--status-endpoint=:8090", "-o", "json"]).unwrap();
+        assert_eq!((request.address.as_deref(), request.is_json), (Some("127.0.0.1:8090"), true));
+    }
+
+    #[test]
+    fn wrong_arguments_end_with_2_and_help_with_0() {
+        for args in [&[][..], &["--driver=d", "more"], &["--driver=d", "-o", "yaml"]] {
+            assert_eq!(parse(args).unwrap_err().exit_code, 2, "{args:?}");
+        }
+        assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
+        Request::command().debug_assert();
+    }
+}

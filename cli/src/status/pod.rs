@@ -1,0 +1,151 @@
+//! Reads the status of the leader: the Lease names its pod, the pod's flags name the port.
+
+use std::time::Duration;
+
+use csi_provisioner::{
+    kube::{Client, config},
+    leader,
+    runtime::Clock,
+    status::Status,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use tokio::time::timeout;
+
+use super::Request;
+use crate::{
+    connection::{lease_namespace, source},
+    explain::{LeaseView, read_lease},
+    fetch::status_over,
+};
+
+/// How long the kubelet's own words about a failed port-forward may take.
+const ERROR_WAIT: Duration = Duration::from_secs(1);
+
+/// The flag that names the status's address.
+const FLAG: &str = "--status-endpoint";
+
+/// Finds the leader by its Lease, and reads its status through a port-forward.
+pub(super) async fn status_of_leader(
+    client: &Client,
+    request: &Request,
+    driver: &str,
+    clock: &dyn Clock,
+) -> Result<Status, String> {
+    let namespace = lease_namespace(request.lease_namespace.as_deref());
+    let lease = read_lease(client, &namespace, driver, clock.wall()).await;
+    let (namespace, pod) = holder(lease, driver)?;
+    through_port_forward(request, &namespace, &pod).await
+}
+
+/// Namespace and name of the pod that leads. A holder's name begins with its host name, which is the pod's
+/// name unless the pod uses the host's network.
+fn holder(lease: LeaseView, driver: &str) -> Result<(String, String), String> {
+    match lease {
+        LeaseView::Held { lease, holder } => {
+            let namespace = lease.split('/').next().unwrap_or_default();
+            Ok((namespace.to_owned(), leader::host_of(&holder).to_owned()))
+        }
+        LeaseView::Abandoned { lease, last_holder, pod } => Err(format!(
+            "no replica leads: the last holder of the Lease {lease} was {last_holder:?}; {pod}"
+        )),
+        LeaseView::Unread { name, why } => Err(format!("cannot read the Lease {name}: {why}")),
+        LeaseView::Missing { name } => Err(format!(
+            "there is no Lease {name}: the provisioner of {driver} runs without --leader-election, or has never run. Run this in its pod, with {FLAG}"
+        )),
+        LeaseView::Unnamed | LeaseView::NodeDeployment => {
+            Err("without a driver there is no Lease".to_owned())
+        }
+    }
+}
+
+async fn through_port_forward(
+    request: &Request,
+    namespace: &str,
+    name: &str,
+) -> Result<Status, String> {
+    let what = format!("pod {namespace}/{name}");
+    let source = source(request.master.as_deref(), request.kubeconfig());
+    let config = config::load(&source).await.map_err(|error| error.to_string())?;
+    let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
+    let pods = Api::<Pod>::namespaced(client, namespace);
+    let pod = pods.get(name).await.map_err(|error| format!("cannot read {what}: {error}"))?;
+    let port = port(&pod).map_err(|why| format!("{what}: {why}"))?;
+    let forwarded = pods.portforward(name, &[port]).await;
+    let mut forwarded =
+        forwarded.map_err(|error| format!("cannot forward port {port} of {what}: {error}"))?;
+    let error = forwarded.take_error(port);
+    let stream = forwarded.take_stream(port).ok_or("the port-forward has no stream")?;
+    let status = status_over(stream, "").await;
+    let Err(why) = status else { return status.map_err(|why| why.to_string()) };
+    // What the kubelet says is clearer than that the stream has ended.
+    let said = match error {
+        Some(error) => timeout(ERROR_WAIT, error).await.ok().flatten(),
+        None => None,
+    };
+    Err(format!("{what}, port {port}: {}", said.unwrap_or_else(|| why.to_string())))
+}
+
+/// The port that a container's flags name.
+fn port(pod: &Pod) -> Result<u16, String> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut addresses = containers.filter_map(|container| {
+        let words = container.command.iter().chain(&container.args).flatten();
+        address(words.map(String::as_str))
+    });
+    let Some(address) = addresses.next_back() else {
+        return Err(format!("no container has {FLAG}: add {FLAG}=:8090"));
+    };
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+    port.ok_or_else(|| format!("{FLAG}={address} names no port"))
+}
+
+/// The flag's value among these words; the last one counts.
+fn address<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut found = None;
+    let mut is_next = false;
+    for word in words {
+        if std::mem::take(&mut is_next) {
+            found = Some(word);
+        } else if let Some(rest) = word.strip_prefix(FLAG) {
+            is_next = rest.is_empty();
+            found = rest.strip_prefix('=').or(found);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_port_is_that_of_the_flag() {
+        for (args, expected) in [
+            (json!(["--status-endpoint=:8090"]), Ok(8090)),
+            (json!(["--status-endpoint", "127.0.0.1:8091", "--v=5"]), Ok(8091)),
+            (json!(["--status-endpoint=:1", "--status-endpoint=[::1]:2"]), Ok(2)),
+            (json!(["--v=5"]), Err("no container has --status-endpoint")),
+            (json!(["--status-endpoints=:1"]), Err("no container has --status-endpoint")),
+            (json!(["--status-endpoint=$(ADDRESS)"]), Err("--status-endpoint=$(ADDRESS) names no")),
+        ] {
+            let containers = json!([{"name": "driver"}, {"name": "p", "args": args}]);
+            let pod = json!({"metadata": {}, "spec": {"containers": containers}});
+            let port = port(&serde_json::from_value(pod).unwrap());
+            match expected {
+                Ok(expected) => assert_eq!(port, Ok(expected), "{args}"),
+                Err(text) => assert!(port.unwrap_err().starts_with(text), "{args}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_without_a_leader_says_why() {
+        let held = LeaseView::Held { lease: "csi/d".into(), holder: "pod-1_4".into() };
+        assert_eq!(holder(held, "d"), Ok(("csi".to_owned(), "pod-1".to_owned())));
+        let missing = LeaseView::Missing { name: "d".into() };
+        assert!(holder(missing, "d").unwrap_err().contains("without --leader-election"));
+    }
+}

@@ -1,0 +1,322 @@
+//! The status as a table for a terminal. Pure.
+//!
+//! What fails comes first, then what waits. Every text that others wrote is escaped and cut.
+
+use std::fmt::Write as _;
+
+use csi_provisioner::{
+    controller::claims::state::Stage,
+    plain_text::{cut, escaped},
+    shadow::ShadowReport,
+    status::{
+        Blocked, LastCalls, LastFailure, ListedClaim, ListedVolume, Next, Progress, QueueState,
+        Status,
+    },
+};
+
+use super::Shown;
+use crate::duration::duration;
+
+/// The longest text of a driver that is shown, in bytes: a line of a wide terminal.
+const MAX_TEXT: usize = 160;
+
+/// The most claims without a pod that are listed.
+const MAX_WAITING: usize = 20;
+
+/// The table of this status.
+pub(super) fn text(shown: &Shown) -> String {
+    let Shown { status, without_consumer } = shown;
+    let mut text = head(status);
+    if let Some(report) = &status.shadow {
+        text += &shadow(report);
+        return text;
+    }
+    let (claims, volumes) = (&status.work.claims, &status.work.volumes);
+    text += &missing_rights(&status.missing_rights);
+    let counts = claims.by_stage.iter().map(|(stage, count)| format!("{count} {}", words(*stage)));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    if !counts.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\nClaims: {counts}");
+    }
+    let columns = ["CLAIM", "CLASS", "STATE", "AGE", "ATTEMPTS", "NEXT", "WHY"];
+    text += &table(&columns, claims.listed.iter().map(claim), claims.more);
+    let waiting = without_consumer.as_deref().unwrap_or_default();
+    let row = |claim: &String| [claim.clone(), "until a pod uses it".to_owned()];
+    let more = waiting.len().saturating_sub(MAX_WAITING);
+    text += &table(&["CLAIM", "WAITS"], waiting.iter().take(MAX_WAITING).map(row), more);
+    let columns = ["VOLUME TO DELETE", "STATE", "ATTEMPT", "NEXT", "WHY"];
+    text += &table(&columns, volumes.listed.iter().map(volume), volumes.more);
+    let columns = ["QUEUE", "READY", "IN WORK", "LATER"];
+    text += &table(&columns, status.work.queues.iter().map(queue), 0);
+    text
+}
+
+/// The facts about the process.
+fn head(status: &Status) -> String {
+    let leader = &status.leader;
+    let leads = match (leader.leads, leader.lease.as_str()) {
+        _ if status.shadow.is_some() => "compares, and writes nothing".to_owned(),
+        (_, "") => "works without leader election".to_owned(),
+        (true, lease) => format!("leads by the Lease {lease}"),
+        (false, lease) => format!("stands by; the Lease {lease} names the leader"),
+    };
+    let rows = [
+        ("Process", format!("{} {leads}", leader.identity)),
+        ("Driver", driver(status)),
+        ("Lists", status.not_ready.clone().unwrap_or_else(|| "complete".to_owned())),
+        ("Version", status.version.clone()),
+        ("Time", status.time.clone()),
+    ];
+    let row = |(name, value): &(&str, String)| format!("{name:9}{}\n", shown(value.trim()));
+    rows.iter().map(row).collect()
+}
+
+/// The driver's connection, and how it answered last.
+fn driver(status: &Status) -> String {
+    let connected = if status.driver.is_connected { "connected" } else { "not connected" };
+    let LastCalls { answered_seconds_ago, failure } = &status.driver.last_calls;
+    let mut text = format!("{}, {connected}", status.driver.name);
+    // Writing to a string cannot fail.
+    if let Some(seconds) = answered_seconds_ago {
+        let _ = write!(text, "; last success {} ago", duration(*seconds));
+    }
+    if let Some(LastFailure { code, message, seconds_ago }) = failure {
+        let _ = write!(text, "; last failure {} ago, {code}: {message}", duration(*seconds_ago));
+    }
+    text
+}
+
+fn missing_rights(lacks: &[String]) -> String {
+    let mut text = String::new();
+    for (index, lack) in lacks.iter().enumerate() {
+        if index == 0 {
+            text += "\nMissing permissions:\n";
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {}", escaped(lack));
+    }
+    text
+}
+
+/// A stage in words.
+fn words(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Waiting => "without an open call",
+        Stage::Recorded => "with a call of an earlier process",
+        Stage::InFlight => "with a running call",
+        Stage::Background => "with a call of unknown outcome",
+        Stage::Saving => "whose PersistentVolume is being saved",
+        Stage::PvGone => "whose PersistentVolume is gone",
+        Stage::Unusable => "with an unusable volume to remove",
+        Stage::SuspectedLeak => "with a suspected leak",
+        Stage::Done => "done",
+    }
+}
+
+fn claim(claim: &ListedClaim) -> [String; 7] {
+    let deleted = if claim.is_deleted { ", being deleted" } else { "" };
+    [
+        format!("{}/{}", claim.namespace, claim.name),
+        claim.class.clone(),
+        format!("{}{deleted}", words(claim.stage)),
+        duration(claim.age_seconds),
+        claim.attempts.to_string(),
+        next(claim.next),
+        why(claim.last_failure.as_ref(), claim.blocked.as_ref()),
+    ]
+}
+
+/// Why there is no volume yet, or still one.
+fn why(failure: Option<&LastFailure>, blocked: Option<&Blocked>) -> String {
+    match (failure, blocked) {
+        (Some(LastFailure { message, seconds_ago, .. }), _) => {
+            format!("{} ago: {message}", duration(*seconds_ago))
+        }
+        (None, Some(Blocked { reason, seconds })) => {
+            format!("for {}: {reason}", duration(*seconds))
+        }
+        (None, None) => String::new(),
+    }
+}
+
+fn volume(volume: &ListedVolume) -> [String; 5] {
+    let progress = match volume.progress {
+        Progress::Pending => "to be deleted",
+        Progress::Attached => "still attached",
+        Progress::DeletedAtDriver => "deleted at the driver",
+    };
+    let why = why(volume.last_failure.as_ref(), None);
+    let attempt = volume.attempt.to_string();
+    [volume.name.clone(), progress.to_owned(), attempt, next(volume.next), why]
+}
+
+fn queue(queue: &QueueState) -> [String; 4] {
+    let QueueState { name, ready, processing, delayed } = queue;
+    [name.clone(), ready.to_string(), processing.to_string(), delayed.to_string()]
+}
+
+/// When an item is worked on next.
+fn next(next: Next) -> String {
+    match next {
+        Next::OnChange => "on a change".to_owned(),
+        Next::Later { seconds } => format!("in {}", duration(seconds)),
+        Next::Queued => "queued".to_owned(),
+        Next::Now { seconds } => format!("now, since {}", duration(seconds)),
+    }
+}
+
+/// The results of shadow mode, in short: `shadow-report` has them all.
+fn shadow(report: &ShadowReport) -> String {
+    let total = |it: &csi_provisioner::shadow::Total| {
+        [it.subject.words().to_owned(), it.agreement.words().to_owned(), it.count.to_string()]
+    };
+    table(&["COMPARED", "AGREEMENT", "NUMBER"], report.totals.iter().map(total), 0)
+}
+
+/// A text of others: on one line, escaped and cut.
+fn shown(text: &str) -> String {
+    escaped(&cut(text, MAX_TEXT)).to_string()
+}
+
+/// A table with these columns, and how many rows it lacks; nothing if it has no rows.
+fn table<const N: usize>(
+    columns: &[&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+    more: usize,
+) -> String {
+    let rows: Vec<_> = rows.map(|row| row.map(|cell| shown(&cell))).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = columns.map(str::to_owned);
+    let lines = || std::iter::once(&head).chain(&rows);
+    let mut widths = [0; N];
+    for line in lines() {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = "\n".to_owned();
+    for line in lines() {
+        let cells = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    if more > 0 {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{more} more are not listed.");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use csi_provisioner::{
+        plain_text::is_odd,
+        shadow::{Agreement, Subject, Total},
+        status::{Claims, DriverStatus, LeaderStatus, Overview, Volumes},
+    };
+
+    use super::*;
+
+    fn text(status: Status) -> String {
+        super::text(&Shown { status, without_consumer: Some(vec!["shop/cache".into()]) })
+    }
+
+    fn status() -> Status {
+        let failure = |message: &str| LastFailure {
+            code: "Internal".into(),
+            message: message.into(),
+            seconds_ago: 5,
+        };
+        let claim = ListedClaim {
+            namespace: "shop".into(),
+            name: "data".into(),
+            class: "fast".into(),
+            age_seconds: 125,
+            attempts: 3,
+            last_failure: Some(failure("rpc error: code = Internal desc = no")),
+            next: Next::Later { seconds: 90 },
+            ..ListedClaim::default()
+        };
+        let volume = ListedVolume {
+            name: "pv-1".into(),
+            attempt: 7,
+            last_failure: Some(failure("has clones")),
+            ..ListedVolume::default()
+        };
+        let by_stage = BTreeMap::from([(Stage::Waiting, 1), (Stage::InFlight, 2)]);
+        let claims = Claims { by_stage, listed: vec![claim], more: 4 };
+        let queue = QueueState { name: "claims".into(), ready: 1, processing: 2, delayed: 3 };
+        let volumes = Volumes { listed: vec![volume], more: 0 };
+        Status {
+            version: "v0".into(),
+            driver: DriverStatus {
+                name: "d.example.com".into(),
+                last_calls: LastCalls {
+                    answered_seconds_ago: Some(61),
+                    failure: Some(failure("full")),
+                },
+                ..DriverStatus::default()
+            },
+            leader: LeaderStatus { leads: true, identity: "pod".into(), lease: "csi/d".into() },
+            missing_rights: vec!["lacks this".into()],
+            work: Overview { claims, volumes, queues: vec![queue] },
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn the_table_shows_what_there_is() {
+        let text = text(status());
+        for part in [
+            "Process  pod leads by the Lease csi/d\n",
+            "d.example.com, not connected; last success 1m01s ago; last failure 5s ago, Internal: full\n",
+            "Claims: 1 without an open call, 2 with a running call\n",
+            "CLAIM      CLASS  STATE                 AGE    ATTEMPTS  NEXT      WHY\n",
+            "shop/data  fast   without an open call  2m05s  3         in 1m30s  5s ago: rpc error",
+            "4 more are not listed.\n",
+            "shop/cache  until a pod uses it\n",
+            "Missing permissions:\n  lacks this\n",
+            "pv-1              to be deleted  7        on a change  5s ago: has clones\n",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn texts_of_others_are_escaped_and_cut() {
+        let odd = format!("\u{1b}[2J\u{202e}{}", "x".repeat(2000));
+        let mut status = status();
+        let claim = &mut status.work.claims.listed[0];
+        for text in [&mut claim.namespace, &mut claim.name, &mut claim.class] {
+            odd.clone_into(text);
+        }
+        let failure = LastFailure { message: odd.clone(), ..LastFailure::default() };
+        claim.last_failure = Some(failure.clone());
+        status.driver.last_calls.failure = Some(failure);
+        status.driver.name.clone_from(&odd);
+        status.not_ready = Some(odd.clone());
+        status.missing_rights = vec![odd];
+        let text = text(status);
+        assert!(!text.chars().any(|c| c != '\n' && is_odd(c)), "{text}");
+    }
+
+    #[test]
+    fn an_empty_status_is_shown_as_well() {
+        let text = text(Status::default());
+        assert!(text.contains("works without leader election"), "{text}");
+    }
+
+    #[test]
+    fn shadow_mode_shows_its_results_instead() {
+        let total = Total { subject: Subject::Volume, agreement: Agreement::Unexplained, count: 3 };
+        let report = ShadowReport { totals: vec![total], ..ShadowReport::default() };
+        let text = text(Status { shadow: Some(report), ..status() });
+        assert!(text.contains("compares, and writes nothing"), "{text}");
+        assert!(text.contains("unexplained") && !text.contains("shop/data"), "{text}");
+    }
+}
