@@ -119,10 +119,7 @@ async fn what_stops_the_leader_is_said() {
     }
     let silent =
         explained(&claim().server(), &[&CLAIM[..], &["--status-endpoint=:1"]].concat()).await;
-    assert!(
-        silent.to_text().contains("The status does not answer, 127.0.0.1:1"),
-        "{silent:?}"
-    );
+    assert!(silent.to_text().contains("The status does not answer, 127.0.0.1:1"), "{silent:?}");
 }
 
 #[tokio::test(start_paused = true)]
