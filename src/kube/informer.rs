@@ -9,7 +9,7 @@
 //!
 //! Lists are not requested as the beginning of a watch (`sendInitialEvents`): that would spare one
 //! request a list and the right to `list`, but for 100,000 volumes it costs a server 9.1 s where pages
-//! cost 1.5 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's
+//! cost 7.3 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's
 //! watch cache, while a page without a version is a consistent read (safety rules 6 and 10).
 
 mod backoff;

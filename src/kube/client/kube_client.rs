@@ -134,6 +134,8 @@ impl ApiError {
     pub(crate) fn of_kube(error: kube::Error, about: &str) -> Self {
         let unreadable = |fault| Self::Unreadable { about: about.to_owned(), fault };
         match error {
+            // Any object in a watch that is no event reads as a status.
+            kube::Error::Api(status) if status.code == 0 => unreadable("no event".to_owned()),
             kube::Error::Api(status) => (*status).into(),
             kube::Error::SerdeError(error) => unreadable(fault(&error)),
             kube::Error::FromUtf8(_) => unreadable("not JSON".to_owned()),
