@@ -5,7 +5,7 @@
 //! input. Compiled only in tests and with the feature `fuzzing`. Each body is a function in a file
 //! `fuzz.rs` beside the code that it checks; `fuzz/` runs them under libFuzzer.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 /// The bytes as text; invalid UTF-8 is replaced.
 pub(crate) fn text(data: &[u8]) -> Cow<'_, str> {
@@ -16,28 +16,6 @@ pub(crate) fn text(data: &[u8]) -> Cow<'_, str> {
 pub(crate) fn lines<const N: usize>(text: &str) -> [&str; N] {
     let mut parts = text.splitn(N, '\n');
     std::array::from_fn(|_| parts.next().unwrap_or_default())
-}
-
-/// Checks that what is read of the bytes is the same in whatever pieces they are received, and returns it.
-/// Up to `cuts` bytes are cut at every place and read byte by byte, more of them at so many places.
-///
-/// # Panics
-/// If it is not the same.
-pub(crate) fn same_in_pieces<T: PartialEq + fmt::Debug>(
-    data: &[u8],
-    cuts: usize,
-    read: impl Fn(&[&[u8]]) -> T,
-) -> T {
-    let whole = read(&[data]);
-    for cut in (0..data.len()).step_by(data.len() / cuts + 1) {
-        let (start, end) = data.split_at(cut);
-        assert_eq!(read(&[start, end]), whole, "cut at {cut}");
-    }
-    if data.len() <= cuts {
-        let bytes: Vec<&[u8]> = data.chunks(1).collect();
-        assert_eq!(read(&bytes), whole, "byte by byte");
-    }
-    whole
 }
 
 /// Whether the text is a DNS subdomain, checked independently of the code under test: it may name

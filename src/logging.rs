@@ -72,4 +72,7 @@ pub(crate) fn listen_for_ever() {
 }
 
 #[cfg(test)]
+pub(crate) use self::verbosity::is_silent;
+
+#[cfg(test)]
 mod tests;

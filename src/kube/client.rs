@@ -3,7 +3,7 @@
 //! [`Client`] gets, creates, replaces, patches, deletes, lists and edits objects. Names are checked
 //! before they become part of a URL. Answers are read up to a limit. Every error says whether the
 //! request may have been carried out ([`ApiError::is_unclear`]). The watch of one object is in
-//! `watch`, watches of a kind are in [`super::informer`].
+//! `kube_client`, watches of a kind are in [`super::informer`].
 
 pub mod access;
 mod bodies;
@@ -11,12 +11,12 @@ mod coalesced_reads;
 mod discovery;
 mod edits;
 pub mod finalizers;
+mod kube_client;
 mod lanes;
 mod list;
 pub(crate) mod name;
 #[cfg(test)]
 mod odd_names;
-pub(crate) mod watch;
 
 pub use coalesced_reads::CoalescedReads;
 pub use discovery::Served;

@@ -1,42 +1,38 @@
 //! Lists all objects of a kind and yields every change to them, for ever.
 //!
-//! There is one list-and-watch, `list_watch`, for every kind. Its events, [`InformerEvent`], are those
-//! of kube-rs's `watcher`. A list is yielded whole, up to
-//! [`InformerEvent::InitDone`], or begins again with [`InformerEvent::Init`]; events come in the server's
-//! order; a watch that breaks is opened again at the version it had; one object that cannot be read
-//! does not end the list or watch that it came in. An [`EventHandler`] keeps what it needs of
-//! the objects; [`self::cache`] finds what vanished between two lists.
+//! An adaptor over kube-rs's `watcher`, `list_watch`, for every kind. Its events, [`InformerEvent`], are
+//! the watcher's. A list is yielded whole, up to [`InformerEvent::InitDone`], or begins again with
+//! [`InformerEvent::Init`]; events come in the server's order; a watch that breaks is opened again at the
+//! version it had; one object that cannot be read does not end the list or watch that it came in. An
+//! [`EventHandler`] keeps what it needs of the objects; [`self::cache`] finds what vanished between two
+//! lists.
 //!
 //! Lists are not requested as the beginning of a watch (`sendInitialEvents`): that would spare one
 //! request a list and the right to `list`, but for 100,000 volumes it costs a server 9.1 s where pages
-//! cost 1.5 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's
+//! cost 7.3 s. As kube-rs requests it, at version 0, such a list may also be as old as the server's
 //! watch cache, while a page without a version is a consistent read (safety rules 6 and 10).
 
 mod backoff;
 pub mod cache;
 mod failure;
 mod first_list;
-mod list;
 mod list_watch;
-mod pages;
 mod reporter;
-mod source;
 mod tolerant;
-mod watch;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub use self::{pages::fuzz, watch::fuzz as watch_fuzz};
+pub use self::tolerant::fuzz;
 pub use cache::{Cache, Change};
 pub use first_list::{Extent, FirstList};
 
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use tokio::sync::Notify;
 
-use self::{list_watch::ListWatch, reporter::Reporter, source::Source};
+use self::{list_watch::ListWatch, reporter::Reporter};
 use super::{client::Client, objects::View, scope::Scope};
 use crate::{metrics::Metrics, runtime::Random};
 
@@ -92,31 +88,14 @@ impl<V, F: FnMut(InformerEvent<V>) + Send> EventHandler<V> for F {
     }
 }
 
-/// Times and sizes of an informer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InformerSettings {
-    /// Objects in a page of a list.
-    pub page_size: u32,
-    /// Objects on the first page of a list whose rest is requested at once; none if the whole list is
-    /// requested in pages of `page_size`.
-    pub first_page: Option<u32>,
-    /// The server ends a watch after this time. A watch that is silent for a little longer is dead.
-    pub watch_timeout: Duration,
-}
-
-impl Default for InformerSettings {
-    /// 500 objects on the first page and the rest at once, or in pages of 5,000 if that fails; 240 s,
-    /// which load balancers allow.
-    fn default() -> Self {
-        Self { page_size: 5_000, first_page: Some(500), watch_timeout: Duration::from_secs(240) }
-    }
-}
+/// Objects in a page of a list: some 4 MB with their `managedFields`.
+const PAGE_SIZE: u32 = 1000;
 
 /// Lists and watches one kind.
 pub struct Informer<V> {
     client: Client,
     scope: Scope,
-    settings: InformerSettings,
+    page_size: u32,
     random: Arc<dyn Random>,
     metrics: Metrics,
     relist: Arc<Notify>,
@@ -135,7 +114,7 @@ impl<V: View> Informer<V> {
         Self {
             client: client.clone(),
             scope,
-            settings: InformerSettings::default(),
+            page_size: PAGE_SIZE,
             random,
             metrics: metrics.clone(),
             relist: Arc::default(),
@@ -143,10 +122,10 @@ impl<V: View> Informer<V> {
         }
     }
 
-    /// With other times and sizes than the default.
+    /// With other pages than the default.
     #[cfg(test)]
-    pub(crate) fn with_settings(self, settings: InformerSettings) -> Self {
-        Self { settings, ..self }
+    pub(crate) fn with_page_size(self, page_size: u32) -> Self {
+        Self { page_size, ..self }
     }
 
     /// Lists everything again whenever `requested` is notified: the objects from that
@@ -179,20 +158,12 @@ impl<V: View> Informer<V> {
     /// each object to `handler` ([`InformerEvent::InitApply`], [`InformerEvent::Unreadable`]), perhaps several
     /// times. Returns the version of the list, if it is a number.
     pub async fn list_once(self, mut handler: impl EventHandler<V>) -> Option<u64> {
-        let mut events = self.list_watch();
-        loop {
-            match events.next().await {
-                InformerEvent::InitDone => return events.version()?.parse().ok(),
-                InformerEvent::Init => {}
-                event => handler.on_event(event),
-            }
-        }
+        self.list_watch().list_once(&mut handler).await
     }
 
     fn list_watch(&self) -> ListWatch<V> {
-        let InformerSettings { watch_timeout, .. } = self.settings;
-        let source = Source::new::<V>(self.client.clone(), self.scope.clone(), self.settings);
+        let (client, scope) = (self.client.clone(), self.scope.clone());
         let reporter = Reporter::new::<V>(&self.metrics);
-        ListWatch::new(source, watch_timeout, Arc::clone(&self.random), reporter)
+        ListWatch::new(client, scope, self.page_size, Arc::clone(&self.random), reporter)
     }
 }

@@ -3,24 +3,21 @@
 //! It knows nothing of objects; each test provides the answers. Requests are recorded with the
 //! (paused) time of their arrival.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt as _, future::BoxFuture, stream};
+use futures::{StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use tower::{BoxError, Service as TowerService, service_fn};
+use tower::{BoxError, service_fn};
+use tracing_subscriber::{filter::filter_fn, fmt, layer::SubscriberExt as _};
 
 use super::{
     client::{Client, EventLane},
-    connection::transport::{KubeRequest, Outcome, Request, Response, Service, Transport, boxed},
+    connection::transport::{KubeRequest, Outcome, Request, Service, Transport, boxed},
     stack::in_flight::WriteLoad,
 };
 use crate::runtime::{Clock, Generator, Random};
@@ -246,30 +243,6 @@ pub(crate) fn client(server: &Server) -> Client {
     Client::new(server.transport.clone(), random())
 }
 
-/// A client of kube's on `transport`.
-pub(crate) fn kube_client(transport: Transport) -> kube::Client {
-    kube::Client::new(transport, "default")
-}
-
-impl TowerService<KubeRequest> for Transport {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Outcome>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: KubeRequest) -> Self::Future {
-        let transport = self.clone();
-        Box::pin(async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await?;
-            transport.send(&mut Request::from_parts(parts, body)).await
-        })
-    }
-}
-
 /// A lane of events to `server`, beside which no objects are written.
 pub(crate) fn event_lane(server: &Server) -> EventLane {
     EventLane { client: client(server), object_writes: WriteLoad::default() }
@@ -301,15 +274,16 @@ pub(crate) fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
     logged_down_to(tracing::Level::INFO)
 }
 
-/// Collects what this thread logs at `level` and above while the guard lives.
+/// Collects what this thread logs at `level` and above while the guard lives, without what is never
+/// logged.
 pub(crate) fn logged_down_to(level: tracing::Level) -> (Log, tracing::subscriber::DefaultGuard) {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_max_level(level)
-        .with_writer(move || writer.clone())
-        .finish();
+    let lines = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
+    let is_logged = filter_fn(move |event| {
+        *event.level() <= level && !crate::logging::is_silent(event.target())
+    });
+    let subscriber = tracing_subscriber::registry().with(is_logged).with(lines);
     crate::logging::listen_for_ever();
     (log, tracing::subscriber::set_default(subscriber))
 }

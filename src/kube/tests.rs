@@ -16,7 +16,6 @@ use tokio::time::sleep;
 use super::{
     Cache, Change, Edit, Edited, Informer, InformerEvent, LaneSettings, Lanes, Name, Scope, View,
     connection::transport::boxed,
-    informer::InformerSettings,
     objects::StorageClass,
     testing::{paused_clock, random},
 };
@@ -93,10 +92,8 @@ fn fixture(minor: u8) -> Fixture {
 impl Fixture {
     /// Follows the server's classes while `script` runs.
     async fn follow(&self, script: impl AsyncFnOnce(&Mutex<Follower>)) {
-        let settings =
-            InformerSettings { page_size: 3, first_page: None, ..InformerSettings::default() };
         let informer = Informer::new(&self.lanes.objects, Scope::all(), random(), &self.metrics)
-            .with_settings(settings);
+            .with_page_size(3);
         let follower = Mutex::new(Follower::default());
         tokio::select! {
             () = informer.run(|event| follower.lock().on_event(event)) => panic!("an informer never returns"),

@@ -106,9 +106,14 @@ fn is_own(metadata: &Metadata<'_>) -> bool {
     OWN.contains(&metadata.target().split("::").next().unwrap_or_default())
 }
 
+/// Whether events of `target` are never logged.
+pub(crate) fn is_silent(target: &str) -> bool {
+    target.starts_with(SILENT)
+}
+
 fn foreign(target: &str, level: Level) -> Option<u32> {
     match level {
-        _ if target.starts_with(SILENT) => None,
+        _ if is_silent(target) => None,
         Level::ERROR | Level::WARN => Some(0),
         Level::INFO => Some(5),
         Level::DEBUG => Some(8),

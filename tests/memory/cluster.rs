@@ -1,7 +1,7 @@
 //! An API server that holds as many objects as a test asks for, and keeps none of them in memory.
 //!
-//! It answers what a standby asks: what is served and allowed, lists, whole or in pages, made
-//! up object by object while they are sent, and the Lease, which another replica holds. It takes the
+//! It answers what a standby asks: what is served and allowed, lists in pages, made
+//! up page by page, and the Lease, which another replica holds. It takes the
 //! events of a leader, and shows it single objects; what is not shown does not exist.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
@@ -49,20 +49,6 @@ impl Show {
         changes.chain(stream::pending())
     }
 
-    /// A list, whole.
-    fn list(self) -> impl Stream<Item = Bytes> + Send {
-        let Self { listed, event, .. } = self;
-        let head =
-            Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"2000000\"},\"items\":[");
-        let item = move |number| {
-            let comma = if number == 0 { "" } else { "," };
-            Bytes::from(format!("{comma}{}", event(number).1))
-        };
-        let items = stream::iter((0..listed).map(item));
-        let end = stream::iter([Bytes::from_static(b"]}")]);
-        stream::iter([head]).chain(items).chain(end)
-    }
-
     /// The page of a list that begins with the object of this number.
     fn page(&self, from: usize) -> Value {
         let end = self.listed.min(from + PAGE);
@@ -103,8 +89,6 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::
         whole(&all_rights())
     } else if query.contains("watch=true") {
         streamed(show().changes())
-    } else if query.contains("resourceVersionMatch=NotOlderThan") {
-        streamed(show().list())
     } else if query.contains("limit=") {
         let next = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
         whole(&show().page(next.map_or(0, |next| next.parse().unwrap())))

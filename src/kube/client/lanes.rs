@@ -43,7 +43,7 @@ use crate::{
 /// The settings of all lanes.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneSettings {
-    /// The rate of requests other than watches; `None` means unlimited.
+    /// The rate of requests other than watches and the later pages of lists; `None` means unlimited.
     pub qps: Option<RateLimit>,
     /// The rate of requests for CSIStorageCapacity objects; `None` means unlimited.
     pub capacity_qps: Option<RateLimit>,

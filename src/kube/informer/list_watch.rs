@@ -1,161 +1,165 @@
-//! The list-and-watch loop: one state machine for every kind.
+//! kube-rs's watcher, with what it leaves to its user.
+//!
+//! [`watcher`] lists in pages, watches, opens a watch again where the last one ended, and lists again
+//! when the server has forgotten the version of an open watch. Added here: failures are reported and
+//! waited out; a version that the server refuses at the opening of a watch, or five times in a row, is
+//! given up; a page that is too large is requested again with fewer objects.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream::BoxStream};
+use kube::{
+    Api,
+    api::ListParams,
+    runtime::watcher::{self, Event, watcher},
+};
 use serde_json::json;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::{
-    InformerEvent, backoff::InformerBackoff, failure::Failure, list::List, reporter::Reporter,
-    source::Source, tolerant::Tolerant, watch::Events,
+    EventHandler, InformerEvent,
+    backoff::InformerBackoff,
+    failure::Failure,
+    reporter::Reporter,
+    tolerant::{Tolerant, Unreadable},
 };
 use crate::{
     kube::{
-        client::watch::WatchEvent,
-        objects::{self, Metadata, View},
+        client::{Client, MAX_ANSWER},
+        connection::url::segment,
+        error::ApiError,
+        objects::{self, Metadata, View, kind::Kind},
+        scope::Scope,
     },
     runtime::Random,
 };
 
-/// How much longer than the server keeps a watch open it may be silent.
-const MARGIN: Duration = Duration::from_secs(5);
-
-/// The least time from the beginning of one watch to that of the next: a server, or a proxy before it, may
-/// end every watch at once.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// The server ends a watch after so many seconds, which load balancers allow. One that is silent for five
+/// seconds longer is dead.
+const WATCH_SECONDS: u32 = 240;
 
 /// After so many refused watches in a row everything is listed again: a server may refuse a version
 /// that it has forgotten, or does not know yet, with other codes than 410.
 const MAX_REFUSALS: u32 = 5;
 
-/// What a [`ListWatch`] does in its next step.
-enum State<V: View> {
-    /// Nothing is listed, or everything must be listed again: the step announces a list.
-    Unlisted,
-    /// The list is read: the step yields its next object, or completes it.
-    Listing(Box<List<V>>),
-    /// All changes up to this version are known: the step opens a watch that goes on there.
-    Listed(String),
-    /// A watch is open: the step yields its next change. If the watch ends, is silent for too long or
-    /// fails, another one is opened at the version; if the version is lost, everything is listed again.
-    Watching(String, Events<V>),
-}
+/// The most that is read of a page of several objects, in bytes: kube-rs holds a page twice before it
+/// is read, and any user can create claims of more than a megabyte.
+const MAX_PAGE: usize = 8 << 20;
+
+/// A page that was too large is requested again with this part of its objects.
+const SHRINK_FACTOR: u32 = 4;
 
 /// Yields the objects of a kind, then their changes, for ever.
 pub(super) struct ListWatch<V: View> {
-    source: Source,
-    state: State<V>,
-    /// How long a watch may be silent.
-    silence: Duration,
+    client: Client,
+    scope: Scope,
+    page_size: u32,
+    api: Api<Tolerant<V>>,
+    events: Events<V>,
     /// How often in a row a watch was refused.
     refusals: u32,
-    /// Before this no watch is opened.
-    next_watch: Instant,
     backoff: InformerBackoff,
     random: Arc<dyn Random>,
     reporter: Reporter,
 }
 
+type Events<V> = BoxStream<'static, watcher::Result<Event<Tolerant<V>>>>;
+
 impl<V: View> ListWatch<V> {
-    /// Begins with a list. The server is asked to end watches after `watch_timeout`.
+    /// Begins with a list of the objects in `scope`.
     pub(super) fn new(
-        source: Source,
-        watch_timeout: Duration,
+        client: Client,
+        scope: Scope,
+        page_size: u32,
         random: Arc<dyn Random>,
         reporter: Reporter,
     ) -> Self {
-        Self {
-            source,
-            state: State::Unlisted,
-            silence: watch_timeout + MARGIN,
-            refusals: 0,
-            next_watch: Instant::now(),
-            backoff: InformerBackoff::default(),
-            random,
-            reporter,
-        }
+        let api = api(&client, &scope, page_size);
+        let events = events(&api, &scope, page_size);
+        let backoff = InformerBackoff::default();
+        Self { client, scope, page_size, api, events, refusals: 0, backoff, random, reporter }
     }
 
     /// Begins again with a list, whatever is under way.
     pub(super) fn relist(&mut self) {
-        self.state = State::Unlisted;
-    }
-
-    /// The version up to which everything was yielded, once the list is complete.
-    pub(super) fn version(&self) -> Option<&str> {
-        match &self.state {
-            State::Listed(version) | State::Watching(version, _) => Some(version),
-            State::Unlisted | State::Listing(_) => None,
-        }
+        self.refusals = 0;
+        self.events = events(&self.api, &self.scope, self.page_size);
     }
 
     /// Waits for the next event. Failures are reported and waited out. If the future is dropped,
     /// [`Self::relist`] must follow.
     pub(super) async fn next(&mut self) -> InformerEvent<V> {
         loop {
-            match self.step().await {
-                Ok(Some(event)) => return event,
-                Ok(None) => {}
-                Err(failure) => {
-                    self.reporter.report_failure(&failure);
-                    self.recover(&failure);
-                    sleep(self.backoff.wait(Instant::now(), self.random.unit())).await;
+            match self.events.next().await {
+                Some(Ok(event)) => {
+                    if let Some(event) = self.event(event) {
+                        return event;
+                    }
+                }
+                Some(Err(error)) => {
+                    self.recover(&Failure::of(error, &Kind::of::<V>().resource())).await;
+                }
+                // The watcher never ends.
+                None => self.relist(),
+            }
+        }
+    }
+
+    /// Reads all pages once, and tries until that succeeds. Returns the version of the list, if it is a
+    /// number.
+    pub(super) async fn list_once(&mut self, handler: &mut impl EventHandler<V>) -> Option<u64> {
+        loop {
+            match self.pages(handler).await {
+                Ok(version) => return version.parse().ok(),
+                Err(error) => {
+                    let error = ApiError::of_kube(error, &Kind::of::<V>().resource());
+                    self.recover(&Failure::List(error)).await;
                 }
             }
         }
     }
 
-    /// Does what the state says. Returns none where that yields nothing.
-    async fn step(&mut self) -> Result<Option<InformerEvent<V>>, Failure> {
-        match &mut self.state {
-            State::Unlisted => {
-                self.state = State::Listing(Box::new(List::new()));
-                Ok(Some(InformerEvent::Init))
+    /// Passes the objects of all pages to `handler`; returns the version of the list.
+    async fn pages(&mut self, handler: &mut impl EventHandler<V>) -> kube::Result<String> {
+        let mut parameters = ListParams {
+            label_selector: self.scope.labels.clone(),
+            field_selector: self.scope.fields.clone(),
+            ..ListParams::default().limit(self.page_size)
+        };
+        loop {
+            let page = self.api.list(&parameters).await?;
+            for object in page.items {
+                handler.on_event(self.event_of(object, InformerEvent::InitApply));
             }
-            State::Listing(list) => {
-                if let Some(object) = list.next(&self.source).await.map_err(Failure::List)? {
-                    return Ok(Some(self.event_of(object, InformerEvent::InitApply)));
-                }
-                let version = list.version().ok_or(Failure::NoVersion)?.to_owned();
-                self.state = State::Listed(version);
-                self.refusals = 0;
-                Ok(Some(InformerEvent::InitDone))
+            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if parameters.continue_token.is_none() {
+                return Ok(page.metadata.resource_version.unwrap_or_default());
             }
-            State::Listed(version) => {
-                sleep_until(self.next_watch).await;
-                self.next_watch = Instant::now() + WATCH_INTERVAL;
-                let changes = self.source.watch(version).await;
-                let changes = changes.map_err(|error| Failure::Watch(error.into()))?;
-                self.state = State::Watching(std::mem::take(version), changes);
-                Ok(None)
-            }
-            State::Watching(version, changes) => {
-                let Ok(Some(change)) = timeout(self.silence, changes.next()).await else {
-                    self.state = State::Listed(std::mem::take(version));
-                    return Ok(None);
-                };
-                let change = change.map_err(Failure::Watch)?;
-                version_of(&change)?.clone_into(version);
+        }
+    }
+
+    /// The event of what the watcher yields; none if it changes no object.
+    fn event(&mut self, event: Event<Tolerant<V>>) -> Option<InformerEvent<V>> {
+        match &event {
+            Event::InitDone => self.refusals = 0,
+            Event::Apply(_) | Event::Delete(_) => {
                 self.refusals = 0;
                 self.reporter.report_watched();
-                Ok(self.change_event(change))
             }
+            Event::Init | Event::InitApply(_) => {}
         }
-    }
-
-    /// The event of what a watch yields; none if it changes no object.
-    fn change_event(&mut self, change: WatchEvent<Tolerant<V>>) -> Option<InformerEvent<V>> {
-        match change {
-            WatchEvent::Applied(object) => Some(self.event_of(object, InformerEvent::Apply)),
-            WatchEvent::Deleted(Tolerant::Unreadable { metadata, fault }) => {
-                self.reporter.report_unreadable(&metadata, &fault);
+        Some(match event {
+            Event::Init => InformerEvent::Init,
+            Event::InitApply(object) => self.event_of(object, InformerEvent::InitApply),
+            Event::InitDone => InformerEvent::InitDone,
+            Event::Apply(object) => self.event_of(object, InformerEvent::Apply),
+            Event::Delete(Tolerant { object: Ok(object), .. }) => InformerEvent::Delete(object),
+            Event::Delete(Tolerant { object: Err(unreadable), .. }) => {
+                self.reporter.report_unreadable(&unreadable.metadata, &unreadable.fault);
                 // For a deletion the names are enough.
-                named(&metadata).map(InformerEvent::Delete)
+                return named(&unreadable.metadata).map(InformerEvent::Delete);
             }
-            WatchEvent::Deleted(Tolerant::Read(object)) => Some(InformerEvent::Delete(object)),
-            WatchEvent::Bookmark(_) => None,
-        }
+        })
     }
 
     /// Makes the `event` of an object. If the object cannot be read, reports that and makes the event
@@ -165,9 +169,9 @@ impl<V: View> ListWatch<V> {
         object: Tolerant<V>,
         event: fn(V) -> InformerEvent<V>,
     ) -> InformerEvent<V> {
-        match object {
-            Tolerant::Read(object) => event(object),
-            Tolerant::Unreadable { metadata, fault } => {
+        match object.object {
+            Ok(object) => event(object),
+            Err(Unreadable { metadata, fault }) => {
                 self.reporter.report_unreadable(&metadata, &fault);
                 InformerEvent::Unreadable {
                     namespace: metadata.namespace.unwrap_or_default().into(),
@@ -178,34 +182,42 @@ impl<V: View> ListWatch<V> {
         }
     }
 
-    /// Moves to the state after a failure: a list begins again, and a watch is opened again at its
-    /// version, unless that is lost.
-    fn recover(&mut self, failure: &Failure) {
+    /// Reports a failure and waits. The watcher begins its list again, or opens its watch at the version
+    /// it had, unless that is given up here.
+    async fn recover(&mut self, failure: &Failure) {
+        if failure.is_large_page() && self.page_size > 1 {
+            self.page_size = (self.page_size / SHRINK_FACTOR).max(1);
+            self.api = api(&self.client, &self.scope, self.page_size);
+            return self.relist();
+        }
+        self.reporter.report_failure(failure);
         self.refusals += u32::from(failure.is_refused_watch());
-        let keeps_version = !failure.loses_version() && self.refusals < MAX_REFUSALS;
-        let is_past_first_page =
-            matches!(&self.state, State::Listing(list) if list.is_past_first_page());
-        self.source.adapt(is_past_first_page);
-        self.state = match std::mem::replace(&mut self.state, State::Unlisted) {
-            State::Listed(version) | State::Watching(version, _) if keeps_version => {
-                State::Listed(version)
-            }
-            State::Unlisted | State::Listing(_) | State::Listed(_) | State::Watching(..) => {
-                State::Unlisted
-            }
-        };
+        if failure.loses_version() || self.refusals >= MAX_REFUSALS {
+            self.relist();
+        }
+        sleep(self.backoff.wait(Instant::now(), self.random.unit())).await;
     }
 }
 
-/// The version at which a watch goes on after `change`.
-fn version_of<V: View>(change: &WatchEvent<Tolerant<V>>) -> Result<&str, Failure> {
-    let version = match change {
-        WatchEvent::Applied(object) | WatchEvent::Deleted(object) => {
-            object.meta().resource_version.as_deref()
-        }
-        WatchEvent::Bookmark(bookmark) => Some(&*bookmark.metadata.resource_version),
+/// Where the objects in `scope` are requested, in pages of so many objects.
+fn api<V: View>(client: &Client, scope: &Scope, page_size: u32) -> Api<Tolerant<V>> {
+    let client = client.kube(if page_size > 1 { MAX_PAGE } else { MAX_ANSWER });
+    match &scope.namespace {
+        Some(namespace) => Api::namespaced_with(client, &segment(namespace), &()),
+        None => Api::all(client),
+    }
+}
+
+/// The events of a new watcher. Its list names no version, so the server reads consistently.
+fn events<V: View>(api: &Api<Tolerant<V>>, scope: &Scope, page_size: u32) -> Events<V> {
+    let config = watcher::Config {
+        label_selector: scope.labels.clone(),
+        field_selector: scope.fields.clone(),
+        timeout: Some(WATCH_SECONDS),
+        page_size: Some(page_size),
+        ..watcher::Config::default()
     };
-    version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
+    watcher(api.clone(), config).boxed()
 }
 
 /// A view that holds nothing but these names.

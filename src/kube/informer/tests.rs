@@ -1,7 +1,8 @@
 //! The informer against a scripted API server, under paused time.
 
-mod comparison;
 mod lists;
+
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -17,22 +18,6 @@ use crate::{
     },
     runtime::{Gate, SystemClock},
 };
-
-/// How the list continues after its first page.
-#[derive(Clone, Copy)]
-enum Rest {
-    /// In pages of two objects.
-    Pages,
-    /// At once; the first page has two objects.
-    AtOnce,
-}
-
-impl Rest {
-    fn settings(self) -> InformerSettings {
-        let first_page = matches!(self, Self::AtOnce).then_some(2);
-        InformerSettings { page_size: 2, first_page, ..InformerSettings::default() }
-    }
-}
 
 /// The events of an informer, one word each, with the second they came at.
 type Events = Arc<Mutex<Vec<(u64, String)>>>;
@@ -55,23 +40,14 @@ impl Run {
     }
 }
 
-/// Runs an informer that lists in pages against `script` for so many seconds.
+/// Runs an informer with pages of two objects against `script` for so many seconds.
 async fn run(
-    seconds: u64,
-    script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
-) -> Run {
-    run_with(Rest::Pages, seconds, script).await
-}
-
-/// Runs an informer against `script` for so many seconds.
-async fn run_with(
-    rest: Rest,
     seconds: u64,
     script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
 ) -> Run {
     let server = Server::new(script);
     let metrics = Metrics::new();
-    let informer = informer::<Claim>(&server, &metrics).with_settings(rest.settings());
+    let informer = informer::<Claim>(&server, &metrics).with_page_size(2);
     let events = Events::default();
     let (sink, start) = (Arc::clone(&events), Instant::now());
     let handler = move |event| sink.lock().push((start.elapsed().as_secs(), word(&event)));
@@ -115,12 +91,10 @@ fn query<'a>(url: &'a str, key: &str) -> &'a str {
         .map_or("", |(_, value)| value)
 }
 
-/// A request in a word: `page`, `page TOKEN`, `whole VERSION` or `watch VERSION`.
+/// A request in a word: `page`, `page TOKEN` or `watch VERSION`.
 fn request(url: &str) -> String {
     if query(url, "watch") == "true" {
         format!("watch {}", query(url, "resourceVersion"))
-    } else if query(url, "resourceVersionMatch") == "NotOlderThan" {
-        format!("whole {}", query(url, "resourceVersion"))
     } else {
         format!("page {}", query(url, "continue")).trim_end().to_owned()
     }
@@ -241,9 +215,11 @@ async fn a_watch_that_is_refused_five_times_in_a_row_costs_a_list() {
     let run = run(600, |number, seen| match (number, request(&seen.url).as_str()) {
         (_, "page") => page(&["a"], ""),
         (0..3 | 4..7, _) => Answer::refusal(504, "Timeout", "Too large resource version"),
-        (3, _) => Answer::watch().event(0, "BOOKMARK", &bookmark(21)).end(End::Closed),
+        (3, _) => Answer::watch().event(0, "MODIFIED", &claim("a", 21)).end(End::Closed),
         (7..10, _) => Answer::none(),
-        (10..12, _) => Answer::watch().event(0, "ERROR", &status(500, "InternalError")),
+        (10..12, _) => {
+            Answer::watch().event(0, "ERROR", &status(500, "InternalError")).end(End::Closed)
+        }
         _ => Answer::watch(),
     })
     .await;
@@ -368,12 +344,12 @@ async fn nothing_logged_holds_an_objects_content() {
     let bad = unreadable_claim("bad", 5, "hunter2");
     let run = run(60, move |number, _| match number {
         0 => Answer::status(200).chunk(0, "{\"items\":[hunter2]}"),
-        1 => page_of(std::slice::from_ref(&bad), ""),
+        1 | 3 => page_of(std::slice::from_ref(&bad), ""),
         2 => Answer::watch().chunk(0, "{\"type\":\"ADDED\",\"object\":hunter2}\n"),
         _ => Answer::watch().event(0, "MODIFIED", &bad).event(0, "MODIFIED", &bad),
     })
     .await;
-    assert_eq!(run.words().iter().filter(|word| word.starts_with("unreadable sc/bad")).count(), 3);
+    assert_eq!(run.words().iter().filter(|word| word.starts_with("unreadable sc/bad")).count(), 4);
     let log = log.text();
     assert_eq!(log.matches("cannot read an object").count(), 1, "{log}");
     assert_eq!(log.matches("not JSON").count(), 2, "{log}");
@@ -384,7 +360,6 @@ async fn nothing_logged_holds_an_objects_content() {
 async fn a_scope_becomes_part_of_each_request() {
     let server = Server::new(|_, seen| match request(&seen.url).as_str() {
         "page" => page(&["a"], "next"),
-        "whole 20" => Answer::none(),
         "page next" => page(&["b"], ""),
         _ => Answer::watch(),
     });
@@ -393,7 +368,7 @@ async fn a_scope_becomes_part_of_each_request() {
     let informer = Informer::<Claim>::new(&client(&server, &metrics), scope, random(), &metrics);
     let _ = tokio::time::timeout(Duration::from_secs(9), informer.run(|_| {})).await;
     let requests: Vec<String> = server.requests().iter().map(|seen| request(&seen.url)).collect();
-    assert_eq!(requests, ["page", "whole 20", "page", "page next", "watch 20"]);
+    assert_eq!(requests, ["page", "page next", "watch 20"]);
     for RecordedRequest { url, .. } in server.requests() {
         assert!(url.starts_with("/api/v1/namespaces/a%20b/persistentvolumeclaims?"), "{url}");
         assert_eq!(query(&url, "labelSelector"), "x%3Dy%2Cz");

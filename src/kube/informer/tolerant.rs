@@ -5,8 +5,13 @@
 //! name its type before its object, as every server written in Go does: only then is the object's
 //! text at hand when it is read.
 
-use std::sync::Arc;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 
+use std::{borrow::Cow, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -17,38 +22,34 @@ use crate::kube::{
 
 /// A `V`, or the name of an object that should have been one.
 #[derive(Debug, Clone)]
-pub(super) enum Tolerant<V> {
+pub(super) struct Tolerant<V> {
+    /// What kube-rs's watcher reads of an object: its version, and nothing else.
+    version: ObjectMeta,
     /// The object.
-    Read(V),
-    /// Its name, UID and version, as far as they can be read, and what is wrong with it.
-    Unreadable { metadata: Box<Metadata>, fault: String },
+    pub(super) object: Result<V, Unreadable>,
+}
+
+/// An object that cannot be read.
+#[derive(Debug, Clone)]
+pub(super) struct Unreadable {
+    /// Its name, UID and version, as far as they can be read.
+    pub(super) metadata: Box<Metadata>,
+    /// What is wrong with it.
+    pub(super) fault: String,
 }
 
 impl<V: View> Tolerant<V> {
     /// Reads an object from its JSON.
-    pub(super) fn read(object: &[u8]) -> Self {
-        serde_json::from_slice(object).map_or_else(
-            |error| {
-                let names = serde_json::from_slice(object).unwrap_or_default();
-                Self::unreadable(names, fault(&error))
-            },
-            Self::Read,
-        )
-    }
-
-    /// The object's metadata; of an unreadable one, its names and version.
-    pub(super) fn meta(&self) -> &Metadata {
-        match self {
-            Self::Read(object) => object.meta(),
-            Self::Unreadable { metadata, .. } => metadata,
-        }
-    }
-
-    /// An object of which nothing but these names can be read.
-    fn unreadable(names: Named, fault: String) -> Self {
-        let Names { name, namespace, uid, resource_version } = names.metadata;
-        let names = Metadata { name, namespace, uid, resource_version, ..Metadata::default() };
-        Self::Unreadable { metadata: Box::new(names), fault }
+    fn read(object: &str) -> Self {
+        let object = serde_json::from_str::<V>(object).map_err(|error| {
+            let Named { metadata } = serde_json::from_str(object).unwrap_or_default();
+            let Names { name, namespace, uid, resource_version } = metadata;
+            let names = Metadata { name, namespace, uid, resource_version, ..Metadata::default() };
+            Unreadable { metadata: Box::new(names), fault: fault(&error) }
+        });
+        let metadata = object.as_ref().map_or_else(|unreadable| &*unreadable.metadata, View::meta);
+        let resource_version = metadata.resource_version.as_deref().map(str::to_owned);
+        Self { version: ObjectMeta { resource_version, ..ObjectMeta::default() }, object }
     }
 }
 
@@ -70,7 +71,35 @@ struct Names {
 
 impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self::read(raw.get().as_bytes()))
+        <&RawValue>::deserialize(deserializer).map(|raw| Self::read(raw.get()))
+    }
+}
+
+impl<V: View> kube::Resource for Tolerant<V> {
+    type DynamicType = ();
+    type Scope = DynamicResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        V::KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        V::GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        V::VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        V::PLURAL.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.version
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.version
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The bucket is that of Go's `x/time/rate`. The request at the head of a FIFO queue waits for the next
 //! token, so that requests are sent in the order in which they came, and a request that is dropped while
-//! it waits takes no token. Watches never wait.
+//! it waits takes no token. Watches never wait, nor does a page that continues a list: what a list costs
+//! does not depend on how it is cut into pages.
 
 use std::time::Duration;
 
@@ -62,11 +63,17 @@ impl Drop for CountedWait<'_> {
 
 impl Layer for Throttle {
     async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
-        if Verb::of(request) != Verb::Watch {
+        if Verb::of(request) != Verb::Watch && !continues_list(request) {
             self.wait().await;
         }
         next.send(request).await
     }
+}
+
+/// Whether the request is for a page of a list that has begun.
+fn continues_list(request: &Request) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| pair.starts_with("continue="))
 }
 
 /// The longest wait for a token, for rates close to zero.
@@ -130,19 +137,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn watches_reserve_no_token_and_do_not_wait() {
+    async fn watches_and_later_pages_reserve_no_token_and_do_not_wait() {
         let server = Server::new(|_, _| Answer::watch());
         let service =
             layer(Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None), server.transport.clone());
         for url in [
             "/api/v1/nodes?watch=true",
             "/api/v1/nodes?watch=true",
-            "/api/v1/nodes",
-            "/api/v1/nodes",
+            "/api/v1/nodes?limit=1&continue=a",
+            "/api/v1/nodes?&limit=1",
+            "/api/v1/nodes?&limit=1&continue=b",
+            "/api/v1/nodes?&limit=1",
         ] {
             send(&service, request(Method::GET, url)).await.unwrap();
         }
-        assert_eq!(server.times(), [0, 0, 0, 1]);
+        assert_eq!(server.times(), [0, 0, 0, 0, 0, 1]);
     }
 
     #[tokio::test(start_paused = true)]

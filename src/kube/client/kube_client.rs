@@ -1,0 +1,252 @@
+//! kube-rs's client on one of our lanes.
+//!
+//! Its requests pass the lane's layers like all others: gate, limits, deadline, `Retry-After` and
+//! metrics. What the server refuses is an [`ApiError`] within its error, with the text that users know
+//! from client-go; [`ApiError::of_kube`] takes it out again. kube-rs reads the line of a watch however
+//! long it is, and all of a list's page at once: the length of an answer that is no watch is limited
+//! here. It logs answers that it cannot read, which [`crate::logging`] never prints.
+
+use std::{
+    error::Error,
+    io,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
+use http::{HeaderValue, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube::{
+    api::{WatchEvent, WatchParams},
+    client::Body,
+};
+use tokio::time::{Instant, sleep_until};
+use tower::{BoxError, Service};
+
+use super::{Client, JSON, MAX_ANSWER, Name};
+use crate::kube::{
+    connection::transport::{KubeRequest, Request, Response, ResponseBody},
+    error::{ApiError, Refusal, fault},
+    objects::{View, kind::Kind},
+    scope::Scope,
+    stack::target::{Target, Verb},
+};
+
+/// The least time from the beginning of one watch to that of the next: a server, or a proxy before it,
+/// may end every watch at once, and kube-rs opens the next one without a pause.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// A client of kube-rs on this lane, which reads at most `max_answer` bytes of an answer that is no
+    /// watch. It opens a watch no more than once a second. Must be called within a runtime: kube-rs
+    /// starts a task, which ends with the client.
+    pub(crate) fn kube(&self, max_answer: usize) -> kube::Client {
+        let lane = Lane { client: self.clone(), max_answer, next_watch: Instant::now() };
+        kube::Client::new(lane, "default")
+    }
+
+    /// Watches one object, by its name alone, from `version` on; an empty one means as it is now. The
+    /// server ends the watch after so many seconds. Returns once the answer has begun.
+    pub(crate) async fn watch_object<V: View>(
+        &self,
+        name: Name<'_>,
+        version: &str,
+        seconds: u32,
+    ) -> Result<BoxStream<'static, Result<WatchEvent<V>, ApiError>>, ApiError> {
+        let kind = Kind::of::<V>();
+        let about = kind.resource();
+        let parameters = WatchParams {
+            field_selector: Scope::all().named(name.name()).fields,
+            ..WatchParams::default().timeout(seconds).disable_bookmarks()
+        };
+        let request = kube::core::Request::new(kind.collection(name.namespace()));
+        let request = request.watch(&parameters, version);
+        let request = request.map_err(|error| ApiError::from_transport(error.into()))?;
+        let events = self.kube(MAX_ANSWER).request_events::<V>(request).await;
+        let events = events.map_err(|error| ApiError::of_kube(error, &about))?;
+        let events = events.map(move |event| match event {
+            Ok(WatchEvent::Error(status)) => Err((*status).into()),
+            event => event.map_err(|error| ApiError::of_kube(error, &about)),
+        });
+        Ok(events.boxed())
+    }
+}
+
+/// The service below kube-rs's client.
+struct Lane {
+    client: Client,
+    max_answer: usize,
+    /// Before this no watch is opened.
+    next_watch: Instant,
+}
+
+impl Service<KubeRequest> for Lane {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: KubeRequest) -> Self::Future {
+        let (client, max) = (self.client.clone(), self.max_answer);
+        let is_watch = Verb::of(&request) == Verb::Watch;
+        let from = Instant::now().max(self.next_watch);
+        if is_watch {
+            self.next_watch = from + WATCH_INTERVAL;
+        }
+        async move {
+            if is_watch {
+                sleep_until(from).await;
+            }
+            let mut request = in_memory(request).await?;
+            let (parts, body) = client.open(&mut request).await?;
+            let body = if is_watch { body } else { limited(body, max, &request) };
+            Ok(Response::from_parts(parts, body))
+        }
+        .boxed()
+    }
+}
+
+/// The request with its body in memory, asking for JSON.
+async fn in_memory(request: http::Request<Body>) -> Result<Request, BoxError> {
+    let (mut parts, body) = request.into_parts();
+    parts.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(JSON));
+    Ok(Request::from_parts(parts, body.collect_bytes().await?))
+}
+
+/// The body of the answer to `request`, which fails beyond `max` bytes.
+fn limited(body: ResponseBody, max: usize, request: &Request) -> ResponseBody {
+    let about = Target::of(request).about();
+    let too_large = move |error: BoxError| {
+        if error.is::<LengthLimitError>() {
+            return ApiError::TooLarge { about: about.clone(), max }.into();
+        }
+        error
+    };
+    Limited::new(body, max).map_err(too_large).boxed_unsync()
+}
+
+impl ApiError {
+    /// The error of a request about `about` that kube-rs's client made on a lane. Holds nothing of the
+    /// answer's content.
+    pub(crate) fn of_kube(error: kube::Error, about: &str) -> Self {
+        let unreadable = |fault| Self::Unreadable { about: about.to_owned(), fault };
+        match error {
+            // Any object in a watch that is no event reads as a status.
+            kube::Error::Api(status) if status.code == 0 => unreadable("no event".to_owned()),
+            kube::Error::Api(status) => (*status).into(),
+            kube::Error::SerdeError(error) => unreadable(fault(&error)),
+            kube::Error::FromUtf8(_) => unreadable("not JSON".to_owned()),
+            kube::Error::Service(error) => Self::of_layer(error),
+            kube::Error::ReadEvents(error) if error.kind() == io::ErrorKind::InvalidData => {
+                unreadable("not JSON".to_owned())
+            }
+            kube::Error::ReadEvents(error) => {
+                match error.into_inner().map(|inner| inner.downcast()) {
+                    Some(Ok(inner)) => Self::of_kube(*inner, about),
+                    Some(Err(inner)) => Self::of_layer(inner),
+                    None => Self::from_transport("the watch broke off".into()),
+                }
+            }
+            error => Self::from_transport(error.into()),
+        }
+    }
+
+    /// The error of a layer of ours, or of the transport.
+    fn of_layer(error: Box<dyn Error + Send + Sync>) -> Self {
+        error.downcast().map_or_else(Self::from_transport, |error| *error)
+    }
+}
+
+impl From<kube::core::Status> for ApiError {
+    fn from(status: kube::core::Status) -> Self {
+        let kube::core::Status { code, reason, message, .. } = status;
+        Self::Refused(Box::new(Refusal { code, reason, message }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt as _;
+    use http::Request;
+    use serde_json::Value;
+    use tracing::Level;
+
+    use super::*;
+    use crate::kube::{
+        objects::Volume,
+        testing::{Answer, Server, client, logged_down_to},
+    };
+
+    const VOLUMES: &str = "/api/v1/persistentvolumes";
+
+    fn get(url: &str) -> Request<Vec<u8>> {
+        Request::get(url).body(Vec::new()).unwrap()
+    }
+
+    async fn read(answer: Answer, max: usize) -> Result<Value, ApiError> {
+        let server = Server::new(move |_, _| answer.clone());
+        let read = client(&server).kube(max).request(get(VOLUMES)).await;
+        read.map_err(|error| ApiError::of_kube(error, "persistentvolumes"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn errors_are_those_of_our_own_requests() {
+        let texts = [
+            (Answer::refusal(403, "Forbidden", "no"), "no"),
+            (
+                Answer::status(404),
+                "the server could not find the requested resource (get persistentvolumes)",
+            ),
+            (Answer::none(), "no answer from the API server: connection reset by peer"),
+            (
+                Answer::status(200).chunk(0, "[").chunk(0, "]]"),
+                "the API server's answer about persistentvolumes is larger than 0 MiB",
+            ),
+            (
+                Answer::status(200).chunk(0, "?"),
+                "cannot read the API server's answer about persistentvolumes: not JSON (at line 1 column 1)",
+            ),
+            (
+                Answer::status(200).chunk(0, vec![0xff]),
+                "cannot read the API server's answer about persistentvolumes: not JSON",
+            ),
+        ];
+        for (answer, text) in texts {
+            assert_eq!(read(answer, 2).await.unwrap_err().to_string(), text);
+        }
+        assert_eq!(
+            read(Answer::status(200).chunk(0, "{}"), 2).await.unwrap(),
+            serde_json::json!({})
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_accept_json_and_watches_begin_once_a_second() {
+        let server = Server::new(|_, _| Answer::status(200));
+        let kube = client(&server).kube(2);
+        for _ in 0..3 {
+            let watch = kube.request_events::<Volume>(get("/api/v1/persistentvolumes?watch=true"));
+            assert_eq!(watch.await.unwrap().into_stream().count().await, 0);
+        }
+        assert_eq!(server.times(), [0, 1, 2]);
+        assert!(server.requests().iter().all(|request| request.header("accept") == JSON));
+    }
+
+    /// kube-rs logs what it cannot read.
+    #[tokio::test]
+    async fn no_answer_that_cannot_be_read_reaches_the_log() {
+        let (log, _guard) = logged_down_to(Level::TRACE);
+        let answer = Answer::status(200).chunk(0, r#"{"kind": "Secret", "data": "hunter2"#);
+        assert!(read(answer.clone(), 100).await.unwrap_err().is_unclear());
+        let server = Server::new(move |_, _| answer.clone());
+        let kube = client(&server).kube(2);
+        let watch = kube.request_events::<Volume>(get("/api/v1/persistentvolumes?watch=true"));
+        let _ = watch.await.unwrap().into_stream().collect::<Vec<_>>().await;
+        tracing::info!("listening");
+        let log = log.text();
+        assert!(log.contains("listening") && !log.contains("hunter2"), "{log}");
+    }
+}
