@@ -7,7 +7,6 @@
 //! here. It logs answers that it cannot read, which [`crate::logging`] never prints.
 
 use std::{
-    error::Error,
     io,
     task::{Context, Poll},
     time::Duration,
@@ -139,24 +138,18 @@ impl ApiError {
             kube::Error::Api(status) => (*status).into(),
             kube::Error::SerdeError(error) => unreadable(fault(&error)),
             kube::Error::FromUtf8(_) => unreadable("not JSON".to_owned()),
-            kube::Error::Service(error) => Self::of_layer(error),
+            kube::Error::Service(error) => {
+                error.downcast().map_or_else(Self::from_transport, |error| *error)
+            }
             kube::Error::ReadEvents(error) if error.kind() == io::ErrorKind::InvalidData => {
                 unreadable("not JSON".to_owned())
             }
-            kube::Error::ReadEvents(error) => {
-                match error.into_inner().map(|inner| inner.downcast()) {
-                    Some(Ok(inner)) => Self::of_kube(*inner, about),
-                    Some(Err(inner)) => Self::of_layer(inner),
-                    None => Self::from_transport("the watch broke off".into()),
-                }
-            }
+            kube::Error::ReadEvents(error) => match error.downcast() {
+                Ok(error) => Self::of_kube(error, about),
+                Err(error) => Self::from_transport(error.into()),
+            },
             error => Self::from_transport(error.into()),
         }
-    }
-
-    /// The error of a layer of ours, or of the transport.
-    fn of_layer(error: Box<dyn Error + Send + Sync>) -> Self {
-        error.downcast().map_or_else(Self::from_transport, |error| *error)
     }
 }
 
