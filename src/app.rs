@@ -1,6 +1,6 @@
 //! The program: creates all parts, starts them, and shuts them down.
 //!
-//! Starts in the order driver, HTTP server, watches, leader election, work. Shuts down in the order new
+//! Starts in the order driver, HTTP server, leader election, watches, work. Shuts down in the order new
 //! work, running calls, Lease, events, HTTP server. The transport to the API server, the connector to the
 //! driver, clock, random numbers and task spawner are passed in ([`Env`]), so that a simulation runs the
 //! same program. It works only while it holds the Lease. In shadow mode it starts only what reads
@@ -115,6 +115,7 @@ struct Program<'a> {
     lanes: Lanes,
     driver: Driver,
     recorder: Recorder,
+    tasks: Tasks,
     controller: Controller<CsiProvisioner>,
     /// Protects the sources of volumes.
     protection: Protection,
@@ -129,8 +130,6 @@ struct Program<'a> {
     attributes_classes: bool,
     /// Whether this process is the leader; always true without leader election.
     is_leader: watch::Sender<bool>,
-    /// Cancelled when another process turned out to be the leader.
-    standby: CancellationToken,
     health: leader::Health,
     missing_rights: MissingRightsNow,
 }
@@ -151,8 +150,6 @@ impl<'a> Program<'a> {
             () = stop.cancelled() => return Ok(()),
         };
         let servers = program.serve(tasks).await?;
-        program.watch(tasks);
-        program.preflight(tasks);
         let outcome = tokio::select! {
             biased;
             outcome = program.work(stop) => outcome,
@@ -223,6 +220,7 @@ impl<'a> Program<'a> {
             lanes,
             driver,
             recorder,
+            tasks: tasks.clone(),
             controller,
             protection,
             classes,
@@ -231,30 +229,32 @@ impl<'a> Program<'a> {
             publisher,
             attributes_classes,
             is_leader: watch::Sender::new(flags.leader_election.is_none()),
-            standby: CancellationToken::new(),
             health: leader::Health::new(Arc::clone(&env.clock)),
             missing_rights: MissingRightsNow::default(),
         })
     }
 
-    /// Starts the watches.
-    fn watch(&self, tasks: &Tasks) {
+    /// Starts the watches: nothing is listed or watched before this process leads (safety rule 6).
+    fn watch(&self) {
         let protection = self.protection.clone();
         self.controller.watch(move |event| protection.on_event(event));
         if let Some(attachments) = &self.attachments {
             let handler = attachments.event_handler(self.controller.volume_waker());
-            let informer = self.informer().relist_when(attachments.list_requests());
-            tasks.spawn_critical("watch of VolumeAttachments", informer.run(handler));
+            let (volumes, informer) = (self.controller.volumes_listed(), self.informer());
+            self.tasks.spawn_critical("watch of VolumeAttachments", async move {
+                volumes.await;
+                informer.run(handler).await;
+            });
         }
         if let Some(publisher) = &self.publisher {
             publisher.watch();
         }
         if let Some(nodes) = &self.nodes {
-            self.watch_nodes(nodes.clone(), tasks);
+            self.watch_nodes(nodes.clone());
         }
     }
 
-    fn watch_nodes(&self, nodes: Nodes, tasks: &Tasks) {
+    fn watch_nodes(&self, nodes: Nodes) {
         let waker = Arc::new(self.controller.claim_waker());
         let wake = move |change: NodeChange<'_>| {
             waker(&match change {
@@ -263,12 +263,11 @@ impl<'a> Program<'a> {
             });
         };
         let handler = nodes.csi_node_handler(wake.clone());
-        tasks.spawn_critical("watch of CSINodes", self.informer().run(handler));
+        self.tasks.spawn_critical("watch of CSINodes", self.informer().run(handler));
         let informers = self.informers();
-        tasks.spawn_critical(
-            "watch of Nodes",
-            async move { nodes.watch_nodes(informers, wake).await },
-        );
+        self.tasks.spawn_critical("watch of Nodes", async move {
+            nodes.watch_nodes(informers, wake).await
+        });
     }
 
     /// Creates an informer of all objects of a kind.
@@ -285,11 +284,15 @@ impl<'a> Program<'a> {
     }
 
     /// Returns a check that everything that is watched has been listed once. Its error names what has
-    /// not.
+    /// not. A process that does not lead watches nothing, and is ready.
     fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
         let controller = self.controller.readiness();
         let nodes = self.nodes.clone();
+        let is_leader = self.is_leader.subscribe();
         move || {
+            if !*is_leader.borrow() {
+                return Ok(());
+            }
             controller()?;
             nodes.as_ref().map_or(Ok(()), Nodes::readiness)
         }

@@ -166,7 +166,6 @@ impl<P: Provisioner> Controller<P> {
     /// has ended and every created volume is saved, or its PersistentVolume was refused by the API
     /// server and the call is recorded on its claim.
     pub async fn work(&self, stop: CancellationToken) {
-        self.begin_term();
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -184,7 +183,6 @@ impl<P: Provisioner> Controller<P> {
             () = stop.cancelled() => {}
             () = self.resync() => {}
             () = self.protect_volumes() => {}
-            () = self.report_missing_lists() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();

@@ -444,6 +444,11 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
+    fn unlisted(&self) -> Option<&'static str> {
+        let attachments = self.0.attachments.as_ref()?;
+        (!attachments.are_listed()).then_some("VolumeAttachments")
+    }
+
     fn node(&self) -> Option<&str> {
         self.0.node.as_ref().map(NodeDeployment::node)
     }
@@ -452,12 +457,6 @@ impl Provisioner for CsiProvisioner {
         match &self.0.node {
             None => Turn::Ours,
             Some(node) => node.turn(self, request).await,
-        }
-    }
-
-    fn lead(&self) {
-        if let Some(attachments) = &self.0.attachments {
-            attachments.request_list();
         }
     }
 

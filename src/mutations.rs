@@ -56,8 +56,8 @@ pub enum Mutation {
     RecordOnBoundClaim,
     /// A call of which nothing was sent counts as open.
     UnsentIsOpen,
-    /// A new leader deletes volumes by the attachments that it listed as a standby.
-    StandbysAttachments,
+    /// Volumes are deleted before VolumeAttachments are listed.
+    AttachmentsUnlisted,
     /// With `--shadow` the process works as without.
     ShadowWorks,
     /// Shadow mode does not compare the reclaim policy.

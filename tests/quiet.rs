@@ -95,8 +95,8 @@ async fn an_idle_leader_renews_its_watches_and_its_lease() {
     }
 }
 
-/// A standby sees what the leader sees, and watches the Lease in place of writing it. Its watch ends
-/// every five minutes or so, and is begun anew after a request.
+/// A standby watches the Lease and nothing else. Its watch ends every five minutes or so, and is begun anew after a
+/// request.
 #[tokio::test(start_paused = true)]
 async fn an_idle_standby_writes_nothing() {
     let simulation = settled(36).await;
@@ -111,9 +111,9 @@ async fn an_idle_standby_writes_nothing() {
     assert!(LEASE_RENEWALS.contains(&renewals), "only the leader's: {renewals}");
     let sweeps = counts.remove("list volumesnapshots").unwrap_or_default();
     assert!(SWEEPS.contains(&sweeps), "only the leader's: {sweeps}");
-    without_rights(&mut counts, 2);
+    without_rights(&mut counts, 1);
     let total: usize = counts.values().sum();
-    assert!(total <= 2 * 3 * RENEWALS.end(), "{counts:?}");
+    assert!(total <= 3 * RENEWALS.end(), "{counts:?}");
 }
 
 /// What a driver can do and is asked for, and what is watched because of it, beside classes, claims

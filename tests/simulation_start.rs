@@ -117,30 +117,6 @@ async fn a_claim_born_while_the_first_lists_run_waits_for_them_like_all_others()
     }
 }
 
-/// A new leader has watched before: it need not wait for what it lists anew.
-#[tokio::test(start_paused = true)]
-async fn a_claim_born_while_a_new_leader_lists_is_served_at_once() {
-    let simulation = slow_cluster();
-    let first = simulation.start_elected("a");
-    simulation.create_claim("a-first");
-    asked(&simulation, 1).await;
-    simulation.start_elected("b");
-    sleep(5 * SLOW).await;
-    let [claims, volumes] = ["persistentvolumeclaims", "persistentvolumes"];
-    slow_rest(&simulation, claims, SLOW);
-    let lists = simulation.api_requests("list", claims);
-    first.stop();
-    simulation.until("the second leads", |s| s.lease_holder().as_deref() == Some("b")).await;
-    sleep(Duration::from_secs(1)).await;
-    let uid = claim_in_two_steps(&simulation, "z-new").await;
-    assert!(asked(&simulation, 2).await < AT_ONCE);
-    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
-    assert_eq!(simulation.api_requests("list", claims), lists + 1, "it still lists");
-    assert!(simulation.api_requests("get", volumes) >= 2, "looked up live");
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.calls("CreateVolume"), 2);
-}
-
 /// What is for it may have any name, which no look-up finds.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_stood_waits_for_the_list_of_volumes() {

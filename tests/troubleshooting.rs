@@ -63,7 +63,6 @@ const OTHERS: [&str; 43] = [
     "invalid syntax",
     "it says so",
     "its phase is not Bound",
-    "list of PersistentVolumeClaims",
     "namespace name",
     "not the expected fields",
     "plugin CONTROLLER_SERVICE",

@@ -110,6 +110,8 @@ impl Program<'_> {
             () = stop.cancelled() => return,
             () = self.wait_until_leading() => {}
         }
+        self.watch();
+        self.preflight(&self.tasks);
         let publish = async {
             if let Some(publisher) = &self.publisher {
                 publisher.work(self.controller.classes_listed(), stop.clone()).await;
@@ -126,16 +128,10 @@ impl Program<'_> {
         Box::pin(futures::future::join3(work, protect, publish)).await;
     }
 
-    /// Waits until this process is the leader. While another one is, starts the watches.
+    /// Waits until this process is the leader. Until then it does nothing else.
     async fn wait_until_leading(&self) {
-        let mut is_leader = self.is_leader.subscribe();
-        tokio::select! {
-            biased;
-            // The sender lives as long as `self`.
-            _ = is_leader.wait_for(|is_leader| *is_leader) => return,
-            () = self.standby.cancelled() => self.controller.stand_by(),
-        }
-        let _ = is_leader.wait_for(|is_leader| *is_leader).await;
+        // The sender lives as long as `self`.
+        let _ = self.is_leader.subscribe().wait_for(|is_leader| *is_leader).await;
     }
 
     fn log_cancelled(&self, in_flight: usize) {
@@ -164,7 +160,6 @@ impl Program<'_> {
             random: Arc::clone(&self.env.random),
             metrics: self.metrics.leader.clone(),
             health: self.health.clone(),
-            standby: self.standby.clone(),
         };
         leader::lead(self.lanes.leases.clone(), settings, deps, on_change, release).await
     }

@@ -37,12 +37,13 @@ pub trait Provisioner: Send + Sync + 'static {
     fn ready_to_create(&self) -> impl Future<Output = ()> + Send;
 
     /// Returns once everything that the provisioner watches in order to delete volumes has been
-    /// listed since [`Provisioner::lead`].
+    /// listed as well.
     fn ready_to_delete(&self) -> impl Future<Output = ()> + Send;
 
-    /// This process becomes the leader, and another one may have been until now: what deletions
-    /// rely on is listed again.
-    fn lead(&self) {}
+    /// The kind that the provisioner looks at before it deletes and that is not listed yet, if any.
+    fn unlisted(&self) -> Option<&'static str> {
+        None
+    }
 
     /// With node deployment, the node for which this process provisions.
     fn node(&self) -> Option<&str>;

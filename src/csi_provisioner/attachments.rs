@@ -13,7 +13,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::{
     controller::provisioner::Failure,
@@ -32,12 +31,7 @@ pub struct Attachments(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     index: Mutex<Index>,
-    /// Completes once the first request to list has succeeded, so that the right to list exists.
-    first_list: FirstList,
-    /// The current list; a new leader requests another one.
     list: FirstList,
-    /// Requests another list.
-    list_requests: Arc<Notify>,
 }
 
 /// Compact, because a cluster has as many attachments as volumes in use.
@@ -69,25 +63,19 @@ struct Attachment {
 impl Attachments {
     /// Waits until listing has begun, which shows that this process may list.
     pub async fn list_begun(&self) {
-        self.0.first_list.begun().await;
+        self.0.list.begun().await;
     }
 
-    /// Requests another list; the earlier one does not count any more.
-    pub fn request_list(&self) {
-        if !mutations::is_on(Mutation::StandbysAttachments) {
-            self.0.list.anew();
-            self.0.list_requests.notify_one();
-        }
-    }
-
-    /// Notified when another list is requested.
-    pub fn list_requests(&self) -> Arc<Notify> {
-        Arc::clone(&self.0.list_requests)
+    /// Whether all attachments have been listed once.
+    pub fn are_listed(&self) -> bool {
+        self.0.list.is_whole()
     }
 
     /// Waits until all attachments have been listed once.
     pub async fn listed(&self) {
-        self.0.list.whole().await;
+        if !mutations::is_on(Mutation::AttachmentsUnlisted) {
+            self.0.list.whole().await;
+        }
     }
 
     /// Returns the node that the volume is attached to (one of them, if there are several). The
@@ -96,7 +84,7 @@ impl Attachments {
     /// # Errors
     /// The attachments have not been listed yet.
     pub fn blocking_node(&self, volume: &str) -> Result<Option<String>, Failure> {
-        if !self.0.list.is_whole() {
+        if !self.are_listed() && !mutations::is_on(Mutation::AttachmentsUnlisted) {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
         let mut index = self.0.index.lock();
@@ -117,7 +105,6 @@ impl Attachments {
         move |event| {
             let extent = Extent::of(&event);
             let detached = shared.index.lock().on_event(event);
-            shared.first_list.reached(extent);
             shared.list.reached(extent);
             for volume in detached {
                 on_detached(volume.into());

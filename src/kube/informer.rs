@@ -30,8 +30,6 @@ mod tests;
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use tokio::sync::Notify;
-
 use self::{list_watch::ListWatch, reporter::Reporter};
 use super::{client::Client, objects::View, scope::Scope};
 use crate::{metrics::Metrics, runtime::Random};
@@ -98,7 +96,6 @@ pub struct Informer<V> {
     page_size: u32,
     random: Arc<dyn Random>,
     metrics: Metrics,
-    relist: Arc<Notify>,
     view: PhantomData<fn() -> V>,
 }
 
@@ -117,7 +114,6 @@ impl<V: View> Informer<V> {
             page_size: PAGE_SIZE,
             random,
             metrics: metrics.clone(),
-            relist: Arc::default(),
             view: PhantomData,
         }
     }
@@ -128,37 +124,13 @@ impl<V: View> Informer<V> {
         Self { page_size, ..self }
     }
 
-    /// Lists everything again whenever `requested` is notified: the objects from that
-    /// [`InformerEvent::Init`] on are not older than the notification.
-    #[must_use]
-    pub fn relist_when(self, requested: Arc<Notify>) -> Self {
-        Self { relist: requested, ..self }
-    }
-
     /// Passes all events to `handler`: the list, then changes. Never returns; dropping the future ends
     /// the watch.
     pub async fn run(self, mut handler: impl EventHandler<V>) {
         let mut events = self.list_watch();
         loop {
-            let forward = async {
-                loop {
-                    handler.on_event(events.next().await);
-                }
-            };
-            tokio::select! {
-                biased;
-                () = self.relist.notified() => {}
-                () = forward => {}
-            }
-            events.relist();
+            handler.on_event(events.next().await);
         }
-    }
-
-    /// Lists everything once, as it is at the request or later, and tries until that succeeds. Passes
-    /// each object to `handler` ([`InformerEvent::InitApply`], [`InformerEvent::Unreadable`]), perhaps several
-    /// times. Returns the version of the list, if it is a number.
-    pub async fn list_once(self, mut handler: impl EventHandler<V>) -> Option<u64> {
-        self.list_watch().list_once(&mut handler).await
     }
 
     fn list_watch(&self) -> ListWatch<V> {

@@ -37,8 +37,6 @@ pub struct ElectionDeps {
     pub metrics: LeaderMetrics,
     /// The health check's state.
     pub health: Health,
-    /// Cancelled once a first attempt to become the leader has failed.
-    pub standby: CancellationToken,
 }
 
 /// This process began or stopped leading. Contains what the event about the Lease needs, which has the
@@ -167,24 +165,18 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             match timeout(self.settings.renew_deadline, self.attempt()).await {
                 Ok(Ok(Attempted::Held)) => return,
                 Ok(Ok(Attempted::HeldByOther)) => self.wait_as_standby(retry_at).await,
-                Ok(Ok(Attempted::Lost(_))) | Err(_) => self.wait_for_retry(retry_at).await,
+                Ok(Ok(Attempted::Lost(_))) | Err(_) => self.sleep_until(retry_at).await,
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be acquired");
-                    self.wait_for_retry(retry_at).await;
+                    self.sleep_until(retry_at).await;
                 }
             }
         }
     }
 
-    async fn wait_for_retry(&self, at: Duration) {
-        self.deps.standby.cancel();
-        self.sleep_until(at).await;
-    }
-
     /// Waits while another process holds the Lease: by a watch if possible, else until `retry_at` or the
     /// Lease expires.
     async fn wait_as_standby(&mut self, retry_at: Duration) {
-        self.deps.standby.cancel();
         if self.may_watch && self.watch().await {
             return;
         }

@@ -1,8 +1,7 @@
 //! An API server that holds as many objects as a test asks for, and keeps none of them in memory.
 //!
-//! It answers what a standby asks: what is served and allowed, lists in pages, made
-//! up page by page, and the Lease, which another replica holds. It takes the
-//! events of a leader, and shows it single objects; what is not shown does not exist.
+//! It answers what is served and allowed, and lists in pages, made up page by page. It takes events, and shows
+//! single objects; what is not shown does not exist. Other writes it forbids.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -77,9 +76,7 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::
     let plural = path.rsplit('/').next().unwrap_or_default().to_owned();
     let query = request.uri().query().unwrap_or_default();
     let show = || shows.get(plural.as_str()).cloned().unwrap_or_else(Show::nothing);
-    let body = if path.contains("/leases") {
-        whole(&lease())
-    } else if path == "/apis/storage.k8s.io/v1" {
+    let body = if path == "/apis/storage.k8s.io/v1" {
         whole(
             &json!({"kind": "APIResourceList", "groupVersion": "storage.k8s.io/v1", "resources": [
                 {"name": "csistoragecapacities", "kind": "CSIStorageCapacity", "namespaced": true},
@@ -97,7 +94,8 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::
     } else if request.method() == http::Method::GET && plural_of_object(&path).is_some() {
         return object(shows, &path);
     } else {
-        panic!("nobody has business with {path}")
+        // Whatever is to be written is tried again and again.
+        return refusal(403, "Forbidden", &path);
     };
     http::Response::new(body)
 }
@@ -115,8 +113,12 @@ fn object(shows: &BTreeMap<&'static str, Show>, path: &str) -> http::Response<Bo
     if let (Some(show), Some(number)) = (show, digits) {
         return http::Response::new(whole(&(show.event)(number).1));
     }
-    let status = json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": format!("{path} not found")});
-    http::Response::builder().status(404).body(whole(&status)).unwrap()
+    refusal(404, "NotFound", path)
+}
+
+fn refusal(code: u16, reason: &str, path: &str) -> http::Response<Body> {
+    let status = json!({"kind": "Status", "code": code, "reason": reason, "message": path});
+    http::Response::builder().status(code).body(whole(&status)).unwrap()
 }
 
 fn streamed(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Body {
@@ -134,18 +136,6 @@ fn all_rights() -> Value {
         "status": {
             "resourceRules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
             "nonResourceRules": [], "incomplete": false,
-        },
-    })
-}
-
-/// The Lease of another replica.
-fn lease() -> Value {
-    json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "lease", "namespace": "default", "uid": "l", "resourceVersion": "1"},
-        "spec": {
-            "holderIdentity": "another", "leaseDurationSeconds": 3600, "leaseTransitions": 1,
-            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
         },
     })
 }

@@ -2,8 +2,8 @@
 //! work with, little for the others. Live bytes, counted by the allocator, so that neither the
 //! machine nor the time of day matters.
 //!
-//! The whole program runs as a standby, which watches everything and does nothing, or for claims that
-//! wait for a class as the leader, on an API server that makes its objects up while it sends them: all that stays in memory is the program's.
+//! The whole program runs on an API server that makes its objects up while it sends them: all that stays in memory
+//! is the program's.
 //! One test and a binary of its own, because whatever else ran would be counted as well.
 
 // Helpers panic, as tests do.
@@ -66,8 +66,6 @@ struct Load {
     /// Events before the list is whole, and all, of one object.
     events: (usize, usize),
     event: Maker,
-    /// Whether the program works with the objects.
-    leads: bool,
     /// The class of the objects, if it exists.
     class: Option<Value>,
     /// What the driver says of its plugin.
@@ -86,16 +84,7 @@ impl Load {
         object: impl Fn(usize) -> Value + Send + Sync + 'static,
     ) -> Self {
         let event: Maker = Arc::new(move |number| ("ADDED", object(number)));
-        Self {
-            name,
-            plural,
-            at_most,
-            events: (1, 1),
-            event,
-            leads: false,
-            class: None,
-            services: WITH_TOPOLOGY,
-        }
+        Self { name, plural, at_most, events: (1, 1), event, class: None, services: WITH_TOPOLOGY }
     }
 
     /// Objects that are there from the start, and then all change or go.
@@ -116,15 +105,9 @@ impl Load {
             at_most: NOTHING,
             events: (1, 2),
             event,
-            leads: false,
             class: None,
             services: WITH_TOPOLOGY,
         }
-    }
-
-    /// The same for the leader.
-    fn led(self) -> Self {
-        Self { leads: true, ..self }
     }
 
     /// The same with this class.
@@ -232,8 +215,7 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, waiting", claims, 1_010, |n| ours().waiting_claim(n)),
-        Load::listed("our claims, annotated apart", claims, 1_290, |n| {
+        Load::listed("our claims, annotated apart", claims, 1_440, |n| {
             let mut claim = ours().waiting_claim(n);
             let annotations = claim.pointer_mut("/metadata/annotations").unwrap().as_object_mut();
             annotations.unwrap().insert("example.com/number".to_owned(), n.to_string().into());
@@ -241,18 +223,15 @@ fn loads() -> Vec<Load> {
         }),
         Load::listed("our claims, whose class is missing", claims, 1_220, |n| {
             ours().waiting_claim(n)
-        })
-        .led(),
+        }),
         Load::listed("our claims, whose secret is missing", claims, 1_490, |n| {
             ours().waiting_claim(n)
         })
-        .led()
         .of_class(class_with_a_secret())
         .without_topology(),
         Load::listed("our claims, that lack a node", claims, 1_490, |n| ours().waiting_claim(n))
-            .led()
             .of_class(ours().storage_class(0)),
-        Load::listed("our volumes, to be deleted", volumes, 1_700, |n| {
+        Load::listed("our volumes, that cannot be deleted", volumes, 1_800, |n| {
             volume(&ours(), n, RELEASED)
         }),
         Load::listed("attachments", "volumeattachments", 48, |n| foreign().attachment(n)),
@@ -267,9 +246,12 @@ fn loads() -> Vec<Load> {
         ),
         // The one that is always there has the keys, and is counted in both runs.
         Load::listed("CSINodes", "csinodes", 250, |n| nodes::csi_node(n + 1)),
-        Load::listed("capacity objects of ours", "csistoragecapacities", 2_000, |n| {
-            capacity(n, DRIVER)
-        }),
+        Load::listed(
+            "capacity objects, that cannot be deleted",
+            "csistoragecapacities",
+            2_000,
+            |n| capacity(n, DRIVER),
+        ),
         Load::listed("classes", "storageclasses", 1_250, |n| foreign().storage_class(n)),
     ]
 }
@@ -289,17 +271,8 @@ fn chosen() -> (Vec<Load>, usize) {
 
 // === The program ===
 
-/// A standby, which watches everything that this program can watch.
-const STANDBY: [&str; 5] = [
-    "csi-provisioner",
-    "--leader-election",
-    "--leader-election-lease-duration=1h",
-    "--enable-capacity",
-    "--capacity-ownerref-level=-1",
-];
-
-/// A process that works, since there is no election.
-const LEADER: [&str; 1] = ["csi-provisioner"];
+/// A process that watches everything that this program can watch.
+const ALL: [&str; 3] = ["csi-provisioner", "--enable-capacity", "--capacity-ownerref-level=-1"];
 
 /// One CSINode, for which the labels of nodes are kept.
 fn a_csi_node() -> Show {
@@ -321,8 +294,7 @@ fn attaching_driver(services: &[&str]) -> driver::Host<Scripted> {
 async fn held(load: &Load, objects: usize) -> u64 {
     let before = live();
     let namespace = |variable: &str| (variable == "NAMESPACE").then(|| "csi".into());
-    let arguments: &[&str] = if load.leads { &LEADER } else { &STANDBY };
-    let flags = Flags::parse(arguments.iter().map(Into::into), namespace).unwrap().flags;
+    let flags = Flags::parse(ALL.iter().map(Into::into), namespace).unwrap().flags;
     let tasks = Tasks::default();
     let env = Env {
         transport: cluster::transport(load.shows(objects)),
@@ -330,7 +302,7 @@ async fn held(load: &Load, objects: usize) -> u64 {
         clock: Arc::new(SimulatedClock::new(jiff::Timestamp::from_second(1_767_225_600).unwrap())),
         random: Arc::new(Generator::from_seed(1)),
         spawner: Arc::new(tasks.clone()),
-        host: Host { name: "standby".to_owned(), ..Host::default() },
+        host: Host { name: "pod".to_owned(), ..Host::default() },
     };
     let mut program = app::run(flags, env, CancellationToken::new()).boxed();
     // It has settled when this time is over, and must not have ended by itself.

@@ -44,7 +44,6 @@ const ENTRIES: &[(Condition, PageEntry)] = &[
     (|it| it.flags.node_deployment.is_some(), Whole("Node deployment (`--node-deployment`)")),
     (|_| true, Row("driver lost")),
     (|_| true, Row("SIGTERM")),
-    (|it| it.flags.leader_election.is_some(), Row("a new leader that stood by")),
     (|it| it.flags.leader_election.is_some(), Row("standby")),
     (|it| it.flags.leader_election.is_some(), Row("another holder in the Lease while this process leads")),
     (|it| it.flags.leader_election.is_some(), Row("lease identity")),

@@ -43,7 +43,7 @@ pub use self::{
 };
 use self::{
     entry::{Entry, LatestTexts},
-    others::{ChangedClaims, OtherClaims},
+    others::OtherClaims,
 };
 use super::{
     record_status,
@@ -52,10 +52,7 @@ use super::{
 };
 use crate::{
     controller::{item::Key, ownership::ProvisionerIdentity},
-    kube::{
-        informer::InformerEvent,
-        objects::{Claim, View as _},
-    },
+    kube::objects::{Claim, View as _},
     metrics::Census,
     table::Table,
     workqueue::Flow,
@@ -81,60 +78,15 @@ struct Shared {
 
 struct Inner {
     closed: Closed,
-    /// Whether this process is the leader, so that it must follow the records that other processes
-    /// left.
-    is_leading: bool,
-    listed: Listed,
-    /// The claims that had watch events while a list of all claims runs beside their watch.
-    changed_meanwhile: Option<ChangedClaims>,
-    names: Names,
+    /// Whether claims, and after them PersistentVolumes, are listed. Before, a claim may have a
+    /// PersistentVolume that this process does not know of (safety rule 6).
+    both_listed: bool,
     entries: Table<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: Table<Arc<str>, Key>,
     /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
     others: OtherClaims,
     latest_texts: LatestTexts,
-}
-
-/// How far claims and PersistentVolumes have been listed since the term of this leader began. Until
-/// both are listed, any claim may have a PersistentVolume that this process does not know of
-/// (safety rule 6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Listed {
-    /// Claims are not listed, or PersistentVolumes are not listed after the claims.
-    #[default]
-    NotYet,
-    /// Claims are listed at this resource version, beside a watch that began before: events of this
-    /// version and older are from before the list. `None`: the version is not a number, and
-    /// shows nothing.
-    Claims(Option<u64>),
-    /// Claims, and after them PersistentVolumes, are listed. The version is that of the claims.
-    Both(Option<u64>),
-}
-
-impl Listed {
-    /// Whether a claim, of which an event comes in this version and which was not listed, was
-    /// created after the list.
-    fn is_created_since(self, claim: &Claim) -> bool {
-        match self {
-            Self::Both(Some(listed)) => version(claim).is_some_and(|version| version > listed),
-            Self::NotYet | Self::Claims(_) | Self::Both(None) => false,
-        }
-    }
-}
-
-/// The version of the claim, if it is a number.
-fn version(claim: &Claim) -> Option<u64> {
-    claim.metadata.resource_version.as_ref()?.parse().ok()
-}
-
-/// Which names PersistentVolumes of our driver were seen to have.
-#[derive(Debug, Clone, Copy, Default)]
-struct Names {
-    /// A name that [`verification`](super::verification) looks up.
-    usual: bool,
-    /// Another name, as an earlier `--volume-name-prefix` gives.
-    others: bool,
 }
 
 impl ClaimIndex {
@@ -150,60 +102,9 @@ impl ClaimIndex {
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
-    /// This process becomes the leader. Events from before may be older than the last work of the
-    /// previous leader. So each claim is verified live before its first call, and the records on
-    /// the claims are of calls that this process must follow.
-    pub fn begin_term(&self) {
-        let mut inner = self.0.inner.lock();
-        inner.is_leading = true;
-        inner.listed = Listed::NotYet;
-        inner.changed_meanwhile = Some(ChangedClaims::default());
-        let verification = inner.verification();
-        inner.entries.values_mut().for_each(|entry| entry.begin_term(verification));
-    }
-
-    /// Handles an event of the list of all claims that started after the term began, beside the
-    /// watch. A claim that is not known is added, also if the watch has shown it as another
-    /// provisioner's: the watch may lag behind. A claim that had a newer watch event during the list
-    /// is skipped: it may have been its deletion. Returns the claims to queue.
-    pub fn on_relist_event(&self, event: InformerEvent<Claim>) -> Vec<Key> {
-        let mut inner = self.0.inner.lock();
-        match event {
-            InformerEvent::InitApply(claim) if !inner.is_known(&claim) => {
-                self.apply(&mut inner, claim, true)
-            }
-            InformerEvent::Unreadable { uid, .. } => {
-                inner.others.insert(&uid);
-                Vec::new()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// All claims have been listed since the term began, at this resource version if it is a
-    /// number.
-    pub fn claims_listed(&self, version: Option<u64>) {
-        let mut inner = self.0.inner.lock();
-        if inner.listed == Listed::NotYet && inner.is_leading {
-            inner.listed = Listed::Claims(version);
-            inner.changed_meanwhile = None;
-        }
-    }
-
-    /// PersistentVolumes have been listed after the claims. A claim that is first seen from now on
-    /// is new. Returns the claims that were waiting for this list.
-    pub fn both_listed(&self) -> Vec<Key> {
-        let mut inner = self.0.inner.lock();
-        let Listed::Claims(version) = inner.listed else { return Vec::new() };
-        inner.listed = Listed::Both(version);
-        let mut waited = Vec::new();
-        for (uid, entry) in inner.entries.iter_mut() {
-            if entry.known.required.what == Verification::Unlisted {
-                entry.known.required.what = Verification::VolumeAndClaim;
-                waited.push(uid.clone());
-            }
-        }
-        waited
+    /// PersistentVolumes have been listed after the claims. A claim that is first seen from now on is new.
+    pub fn both_listed(&self) {
+        self.0.inner.lock().both_listed = true;
     }
 
     /// Returns what is known of the claim. `None`: the claim is not in the index.
@@ -281,10 +182,7 @@ impl Inner {
     fn new(closed: Closed) -> Self {
         Self {
             closed,
-            is_leading: false,
-            listed: Listed::default(),
-            changed_meanwhile: None,
-            names: Names::default(),
+            both_listed: false,
             entries: Table::default(),
             by_volume: Table::default(),
             others: OtherClaims::default(),
@@ -302,22 +200,6 @@ impl Inner {
         Some(result)
     }
 
-    /// What must be verified for a claim that may have had events which this process has not seen.
-    /// It may have a PersistentVolume of any name if PersistentVolumes of our driver have other
-    /// names than the usual ones, or if none was seen that proves the opposite.
-    fn verification(&self) -> Verification {
-        let is_listed = matches!(self.listed, Listed::Both(_));
-        let are_usual = self.names.usual && !self.names.others;
-        if is_listed || are_usual { Verification::VolumeAndClaim } else { Verification::Unlisted }
-    }
-
-    /// Whether the index knows at least as much of the claim as the list that runs beside the watch.
-    fn is_known(&self, listed: &Claim) -> bool {
-        let uid = listed.uid();
-        let changed = self.changed_meanwhile.as_ref();
-        changed.is_some_and(|claims| claims.have_newer(listed)) || self.entries.contains_key(uid)
-    }
-
     /// Returns the key of the claim, with the text that the index has already if it knows the claim, and
     /// makes the claim share it.
     fn key(&self, claim: &mut Claim) -> Key {
@@ -329,7 +211,7 @@ impl Inner {
     }
 
     fn insert(&mut self, uid: Key, volume_name: Option<String>, is_new: bool) {
-        let verification = if is_new { Verification::None } else { self.verification() };
+        let verification = if is_new { Verification::None } else { Verification::VolumeAndClaim };
         let volume_name = volume_name.map(Arc::<str>::from);
         if let Some(name) = &volume_name {
             self.by_volume.insert(Arc::clone(name), uid.clone());

@@ -14,7 +14,7 @@ use super::{
         ownership::{ProvisionerIdentity, SELECTED_NODE},
         provisioner::{Failure, ProvisionRequest},
     },
-    index::{ClaimSnapshot, Verification},
+    index::ClaimSnapshot,
     state::ClaimState,
 };
 use crate::{
@@ -129,7 +129,7 @@ pub(crate) fn plan(
         return Plan::Blocked { why: SUSPECTED_LEAK.to_owned(), is_failure: false };
     }
     // A claim that waits for the list of PersistentVolumes is queued once that is complete.
-    if !snapshot.state.may_call() || snapshot.verification() == Verification::Unlisted {
+    if !snapshot.state.may_call() {
         return Plan::Drop;
     }
     if let Some(request) = &snapshot.request {

@@ -67,11 +67,9 @@ fn snapshot(
     volume_name: Option<String>,
 ) -> Option<ClaimSnapshot> {
     let index = ClaimIndex::new(identity.clone(), move |_| volume_name.clone(), |_| {});
-    index.begin_term();
     index.on_event(InformerEvent::Init);
     index.on_event(InformerEvent::InitApply(Claim::clone(claim)));
     index.on_event(InformerEvent::InitDone);
-    index.claims_listed(None);
     index.both_listed();
     index.snapshot(claim.uid())
 }

@@ -1,8 +1,7 @@
 //! How far the first list of a kind is.
 //!
 //! Work waits for it before it begins: until the server has begun to answer, which shows that the kind may
-//! be listed, or until the list is complete. Later lists change nothing, unless [`FirstList::anew`] says that only a new
-//! list counts. The handler of a kind's events reports each event's [`Extent`], once it has handled it.
+//! be listed, or until the list is complete. Later lists change nothing. The handler of a kind's events reports each event's [`Extent`], once it has handled it.
 
 use std::sync::Arc;
 
@@ -12,15 +11,7 @@ use super::InformerEvent;
 
 /// The first list of one kind. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct FirstList(Arc<watch::Sender<Reached>>);
-
-/// How far a list is.
-#[derive(Debug, Clone, Copy, Default)]
-struct Reached {
-    extent: Extent,
-    /// Whether nothing counts before another list begins.
-    awaits_new: bool,
-}
+pub struct FirstList(Arc<watch::Sender<Extent>>);
 
 /// How much of a kind was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -53,19 +44,10 @@ impl FirstList {
     /// Reports that so much was listed and handled.
     pub fn reached(&self, extent: Extent) {
         self.0.send_if_modified(|reached| {
-            // Only the beginning of a list is nothing.
-            reached.awaits_new &= extent != Extent::Nothing;
-            let more = !reached.awaits_new && reached.extent < extent;
-            if more {
-                reached.extent = extent;
-            }
+            let more = *reached < extent;
+            *reached = extent.max(*reached);
             more
         });
-    }
-
-    /// Starts over: only a list that begins after this call counts.
-    pub fn anew(&self) {
-        self.0.send_replace(Reached { extent: Extent::Nothing, awaits_new: true });
     }
 
     /// Waits until the server has begun to list the kind.
@@ -80,12 +62,12 @@ impl FirstList {
 
     /// Whether everything was listed.
     pub fn is_whole(&self) -> bool {
-        self.0.borrow().extent == Extent::Everything
+        *self.0.borrow() == Extent::Everything
     }
 
     async fn until(&self, extent: Extent) {
         // The sender lives as long as `self`.
-        let _ = self.0.subscribe().wait_for(|reached| reached.extent >= extent).await;
+        let _ = self.0.subscribe().wait_for(|reached| *reached >= extent).await;
     }
 }
 
@@ -116,21 +98,5 @@ mod tests {
         }
         assert_eq!(reached[..3], [(false, false), (true, false), (true, true)]);
         assert_eq!(reached[3..], [(true, true); 2]);
-    }
-
-    #[test]
-    fn after_a_start_over_only_a_new_list_counts() {
-        let list = FirstList::default();
-        list.reached(Extent::Everything);
-        list.anew();
-        for (extent, whole) in [
-            (Extent::Everything, false),
-            (Extent::Nothing, false),
-            (Extent::Something, false),
-            (Extent::Everything, true),
-        ] {
-            list.reached(extent);
-            assert_eq!(list.is_whole(), whole, "{extent:?}");
-        }
     }
 }

@@ -10,14 +10,13 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream::BoxStream};
 use kube::{
     Api,
-    api::ListParams,
     runtime::watcher::{self, Event, watcher},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    EventHandler, InformerEvent,
+    InformerEvent,
     backoff::InformerBackoff,
     failure::Failure,
     reporter::Reporter,
@@ -27,7 +26,6 @@ use crate::{
     kube::{
         client::{Client, MAX_ANSWER},
         connection::url::segment,
-        error::ApiError,
         objects::{self, Metadata, View, kind::Kind},
         scope::Scope,
     },
@@ -81,13 +79,12 @@ impl<V: View> ListWatch<V> {
     }
 
     /// Begins again with a list, whatever is under way.
-    pub(super) fn relist(&mut self) {
+    fn relist(&mut self) {
         self.refusals = 0;
         self.events = events(&self.api, &self.scope, self.page_size);
     }
 
-    /// Waits for the next event. Failures are reported and waited out. If the future is dropped,
-    /// [`Self::relist`] must follow.
+    /// Waits for the next event. Failures are reported and waited out.
     pub(super) async fn next(&mut self) -> InformerEvent<V> {
         loop {
             match self.events.next().await {
@@ -101,39 +98,6 @@ impl<V: View> ListWatch<V> {
                 }
                 // The watcher never ends.
                 None => self.relist(),
-            }
-        }
-    }
-
-    /// Reads all pages once, and tries until that succeeds. Returns the version of the list, if it is a
-    /// number.
-    pub(super) async fn list_once(&mut self, handler: &mut impl EventHandler<V>) -> Option<u64> {
-        loop {
-            match self.pages(handler).await {
-                Ok(version) => return version.parse().ok(),
-                Err(error) => {
-                    let error = ApiError::of_kube(error, &Kind::of::<V>().resource());
-                    self.recover(&Failure::List(error)).await;
-                }
-            }
-        }
-    }
-
-    /// Passes the objects of all pages to `handler`; returns the version of the list.
-    async fn pages(&mut self, handler: &mut impl EventHandler<V>) -> kube::Result<String> {
-        let mut parameters = ListParams {
-            label_selector: self.scope.labels.clone(),
-            field_selector: self.scope.fields.clone(),
-            ..ListParams::default().limit(self.page_size)
-        };
-        loop {
-            let page = self.api.list(&parameters).await?;
-            for object in page.items {
-                handler.on_event(self.event_of(object, InformerEvent::InitApply));
-            }
-            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if parameters.continue_token.is_none() {
-                return Ok(page.metadata.resource_version.unwrap_or_default());
             }
         }
     }

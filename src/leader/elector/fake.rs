@@ -12,7 +12,6 @@ use tokio::{
     sync::Notify,
     time::{Instant, sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{ElectionDeps, ElectionSettings, LeaseError, Leases};
 use crate::{
@@ -256,6 +255,5 @@ pub(super) fn deps(clock: Arc<dyn Clock>, seed: u64) -> ElectionDeps {
         clock,
         random: Arc::new(Generator::from_seed(seed)),
         metrics: Metrics::new().leader,
-        standby: CancellationToken::new(),
     }
 }

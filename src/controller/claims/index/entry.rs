@@ -99,16 +99,6 @@ impl Entry {
         share(self.reports.obstacle_text(), &mut latest.obstacle);
     }
 
-    /// Begins a term of this process as the leader: until now another process may have worked on the
-    /// claim.
-    pub(super) fn begin_term(&mut self, verification: Verification) {
-        let known = &mut self.known;
-        known.required.require_anew(verification);
-        // `--claim-protection-timeout` counts only the time in which this process is the leader.
-        known.terminating_since = known.terminating_since.map(|_| Instant::now());
-        self.follow_record();
-    }
-
     /// Follows the recorded call unless this process knows it already; stops following it if there
     /// is no record any more. Returns whether the state changed.
     pub(super) fn follow_record(&mut self) -> bool {

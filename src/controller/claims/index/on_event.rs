@@ -12,7 +12,6 @@ use super::{
     ClaimIndex, Inner,
     entry::Entry,
     snapshot::{ClaimSnapshot, Interest, Verification},
-    version,
 };
 use crate::{
     controller::{
@@ -37,15 +36,8 @@ impl ClaimIndex {
                 Vec::new()
             }
             InformerEvent::InitApply(claim) => self.apply(&mut inner, claim, true),
-            InformerEvent::Apply(claim) => {
-                inner.note_change(&claim);
-                if inner.is_outdated(&claim) {
-                    return Vec::new();
-                }
-                self.apply(&mut inner, claim, false)
-            }
+            InformerEvent::Apply(claim) => self.apply(&mut inner, claim, false),
             InformerEvent::Delete(claim) => {
-                inner.note_change(&claim);
                 inner.others.remove(claim.uid());
                 inner.on_deleted(claim.uid()).into_iter().collect()
             }
@@ -108,7 +100,7 @@ impl ClaimIndex {
         // This process does not see all that another node or provisioner does with its claims.
         let identity = &self.0.identity;
         let is_elsewhere = identity.is_elsewhere(claim) || identity.is_for_another(claim);
-        let is_new = !is_from_list && !is_elsewhere && inner.listed.is_created_since(claim);
+        let is_new = !is_from_list && !is_elsewhere && inner.both_listed;
         inner.track_other(claim, is_new);
     }
 
@@ -118,18 +110,13 @@ impl ClaimIndex {
         let before = inner.entries.get(&*uid).filter(|entry| entry.is_of_interest());
         let is_changed = before.is_none_or(|entry| kept.is_change_of(entry));
         if !inner.entries.contains_key(&*uid) {
-            let is_created_since = inner.listed.is_created_since(&kept.claim);
+            let both_listed = inner.both_listed;
             let is_first_event = !kept.is_from_list && !was_other && kept.record_status.is_none();
-            inner.insert(
-                uid.clone(),
-                (self.0.volume_name)(&uid),
-                is_first_event && is_created_since,
-            );
+            inner.insert(uid.clone(), (self.0.volume_name)(&uid), is_first_event && both_listed);
         }
-        let is_leading = inner.is_leading;
         let update = |entry: &mut Entry| {
-            let is_followed = entry.update(kept, is_leading);
-            (is_changed || is_followed) && entry.known.required.what != Verification::Unlisted
+            let is_followed = entry.update(kept);
+            is_changed || is_followed
         };
         // Our own writes must not shorten the back-off.
         let must_queue = inner.change(&uid, update).unwrap_or(false);
@@ -174,7 +161,7 @@ impl Entry {
 
     /// Stores the new version of the claim. Returns whether a recorded call is followed from now
     /// on, or is not any longer.
-    fn update(&mut self, new: Kept, is_leading: bool) -> bool {
+    fn update(&mut self, new: Kept) -> bool {
         let Kept { claim, interest, record_status, .. } = new;
         let becomes_void = self.has_unexpected_record(record_status.as_ref());
         let known = &mut self.known;
@@ -195,25 +182,11 @@ impl Entry {
         known.interest = interest;
         self.is_listed = true;
         known.record_status = record_status.map(Arc::new);
-        is_leading && (self.follow_record() || becomes_void)
+        self.follow_record() || becomes_void
     }
 }
 
 impl Inner {
-    /// The watch has an event of this claim.
-    fn note_change(&mut self, claim: &Claim) {
-        if let Some(changed) = &mut self.changed_meanwhile {
-            changed.insert(claim);
-        }
-    }
-
-    /// Whether the index has a newer version of the claim. The watch may lag behind the list that
-    /// runs beside it, and what that list has shown must not be undone.
-    fn is_outdated(&self, claim: &Claim) -> bool {
-        let known = self.entries.get(claim.uid()).and_then(|entry| version(&entry.known.claim));
-        known.zip(version(claim)).is_some_and(|(known, it)| it < known)
-    }
-
     /// The claims of interest that the list which has just ended did not show: they do not exist any
     /// more.
     fn vanished(&self) -> Vec<Key> {

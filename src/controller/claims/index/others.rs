@@ -5,34 +5,9 @@
 //! of each UID is kept; collisions are negligible in one cluster and only lead to a needless
 //! look-up.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use super::version;
-use crate::{
-    controller::listed_set::ListedSet,
-    kube::objects::{Claim, View as _},
-};
-
-/// The newest version of each claim that had watch events; `None` if one is not a number.
-#[derive(Debug, Default)]
-pub(super) struct ChangedClaims(BTreeMap<u64, Option<u64>>);
-
-impl ChangedClaims {
-    pub(super) fn insert(&mut self, claim: &Claim) {
-        let newest = self.0.entry(hash(claim.uid())).or_insert(Some(0));
-        *newest = newest.zip(version(claim)).map(|(before, now)| before.max(now));
-    }
-
-    /// Whether there was an event that may be newer than this version of the claim.
-    pub(super) fn have_newer(&self, claim: &Claim) -> bool {
-        let newest = self.0.get(&hash(claim.uid()));
-        newest
-            .is_some_and(|newest| newest.zip(version(claim)).is_none_or(|(event, it)| event >= it))
-    }
-}
+use crate::controller::listed_set::ListedSet;
 
 /// Unbound claims of other provisioners that may have a PersistentVolume if they become ours.
 #[derive(Debug, Default)]

@@ -128,9 +128,6 @@ pub enum Verification {
     Volume,
     /// Whether the claim has a PersistentVolume already, and whether it is still unbound.
     VolumeAndClaim,
-    /// The claim may have a PersistentVolume under a name that no look-up tries. Only the list of
-    /// all PersistentVolumes shows it, so no call is made before that list is complete.
-    Unlisted,
 }
 
 /// The verification that is required. Only live reads that began after the last requirement satisfy

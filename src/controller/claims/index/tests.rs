@@ -37,9 +37,7 @@ fn leading_index() -> ClaimIndex {
 }
 
 fn lead(index: ClaimIndex) -> ClaimIndex {
-    index.begin_term();
     index.on_event(InformerEvent::InitDone);
-    index.claims_listed(Some(0));
     list_volumes(&index);
     index.both_listed();
     index
@@ -112,77 +110,6 @@ fn request(uid: &str) -> ProvisionRequest {
     }
 }
 
-/// The events of a standby may be older than the last work of the leader before.
-#[test]
-fn a_new_leader_verifies_each_claim_until_both_kinds_are_listed_again() {
-    let index = empty_index();
-    index.on_event(InformerEvent::InitDone);
-    index.on_event(InformerEvent::Apply(claim("standby")));
-    list_volumes(&index);
-    index.on_volume(&provisioned_pv("pvc-x", "x"));
-    index.begin_term();
-    assert_eq!(index.on_event(InformerEvent::Apply(claim("late"))), ["late"]);
-    let verification = |uid| index.snapshot(uid).unwrap().verification();
-    assert_eq!(["standby", "late"].map(verification), [Verification::VolumeAndClaim; 2]);
-    set_verified(&index, "standby", Verification::VolumeAndClaim);
-    assert!(index.start_call("standby", &request("standby")), "it need not wait for the lists");
-    assert_eq!(index.on_relist_event(InformerEvent::InitApply(claim("unseen"))), ["unseen"]);
-    assert!(
-        index.on_relist_event(InformerEvent::InitApply(claim("late"))).is_empty(),
-        "it is known"
-    );
-    index.on_event(InformerEvent::Apply(claim("short")));
-    index.on_event(InformerEvent::Delete(claim("short")));
-    assert!(index.on_relist_event(InformerEvent::InitApply(claim("short"))).is_empty());
-    assert!(index.snapshot("short").is_none(), "its deletion was in the watch");
-    index.claims_listed(Some(7));
-    assert!(index.both_listed().is_empty(), "no claim was waiting");
-    let in_version = |uid: &str, version: &str| {
-        claim_with(uid, |claim| claim["metadata"]["resourceVersion"] = json!(version))
-    };
-    index.on_event(InformerEvent::Apply(in_version("old", "7")));
-    index.on_event(InformerEvent::Apply(in_version("new", "8")));
-    assert_eq!(verification("new"), Verification::None);
-    assert_eq!(
-        ["late", "unseen", "old"].map(verification),
-        [Verification::VolumeAndClaim; 3],
-        "they may have had events before"
-    );
-}
-
-/// The previous process may have used another prefix, and no look-up finds its volumes (seed
-/// 76119).
-#[test]
-fn claims_wait_for_the_list_while_volumes_may_have_unusual_names() {
-    let observed: [&[Volume]; 3] = [
-        &[],
-        &[provisioned_pv("tank-x", "x"), provisioned_pv("pvc-y", "y")],
-        &[volume("pvc-z", "z")],
-    ];
-    for volumes in observed {
-        let index = empty_index();
-        index.on_event(InformerEvent::Apply(claim("u")));
-        for volume in volumes {
-            index.on_volume(volume);
-        }
-        index.begin_term();
-        assert_eq!(
-            index.snapshot("u").unwrap().verification(),
-            Verification::Unlisted,
-            "{volumes:?}"
-        );
-        assert!(
-            index.on_event(InformerEvent::Apply(claim("v"))).is_empty(),
-            "it is not queued yet"
-        );
-        index.claims_listed(Some(9));
-        let mut waited = index.both_listed();
-        waited.sort();
-        assert_eq!(waited, ["u", "v"]);
-        assert_eq!(index.snapshot("u").unwrap().verification(), Verification::VolumeAndClaim);
-    }
-}
-
 /// The index of a leader with the new claim `u`.
 fn with_claim() -> ClaimIndex {
     let index = leading_index();
@@ -207,10 +134,8 @@ fn claims_of_other_provisioners_and_bound_claims_are_not_kept() {
 #[test]
 fn a_listed_claim_is_verified_before_its_first_call() {
     let index = empty_index();
-    index.begin_term();
     index.on_event(InformerEvent::InitApply(claim("listed")));
     index.on_event(InformerEvent::InitDone);
-    index.claims_listed(Some(0));
     index.on_event(InformerEvent::Apply(claim("early")));
     index.both_listed();
     index.on_event(InformerEvent::Apply(claim("new")));
@@ -231,17 +156,14 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     index.on_event(InformerEvent::InitApply(unassigned("listed")));
     index.on_event(InformerEvent::InitApply(unassigned("gone")));
     index.on_event(InformerEvent::InitDone);
-    index.on_event(InformerEvent::Apply(unassigned("standby")));
-    index.begin_term();
-    index.claims_listed(Some(0));
     index.on_event(InformerEvent::Apply(unassigned("early")));
     index.both_listed();
     index.on_event(InformerEvent::Apply(unassigned("new")));
-    for uid in ["listed", "standby", "early", "new"] {
+    for uid in ["listed", "early", "new"] {
         index.on_event(InformerEvent::Apply(claim(uid)));
     }
     let verification = |uid| index.snapshot(uid).unwrap().verification();
-    assert_eq!(["listed", "standby", "early"].map(verification), [Verification::VolumeAndClaim; 3]);
+    assert_eq!(["listed", "early"].map(verification), [Verification::VolumeAndClaim; 2]);
     assert_eq!(verification("new"), Verification::None);
     index.on_event(InformerEvent::Delete(unassigned("gone")));
     assert!(
@@ -250,39 +172,10 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     );
 }
 
-/// A standby's watch lags behind: it has shown a claim as nobody's yet, which the leader before has
-/// served under another name.
-#[test]
-fn what_the_list_of_a_new_leader_shows_counts_more_than_an_older_watch_event() {
-    let index = empty_index();
-    let unassigned = |version: &str| {
-        claim_with("served", |claim| {
-            claim["metadata"]["resourceVersion"] = json!(version);
-            claim["metadata"]["annotations"] = json!({});
-        })
-    };
-    index.on_event(InformerEvent::InitDone);
-    index.on_event(InformerEvent::Apply(unassigned("2")));
-    index.begin_term();
-    index.on_event(InformerEvent::Apply(unassigned("3")));
-    index.on_relist_event(InformerEvent::InitApply(claim("served")));
-    index.claims_listed(Some(5));
-    index.on_volume(&volume("of-any-name", "served"));
-    index.both_listed();
-    let may_call = || index.snapshot("served").unwrap().state.may_call();
-    assert!(!may_call());
-    index.on_event(InformerEvent::Apply(unassigned("4")));
-    index.on_event(InformerEvent::Apply(claim("served")));
-    assert!(!may_call(), "the late event says nothing new");
-    index.on_event(InformerEvent::Apply(unassigned("6")));
-    assert!(index.snapshot("served").is_none(), "it is nobody's now");
-}
-
 /// Claims are listed before PersistentVolumes, each of which is compared with them.
 #[test]
 fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
     let index = empty_index();
-    index.begin_term();
     index.on_event(InformerEvent::InitApply(claim("served")));
     index.on_event(InformerEvent::InitApply(claim("free")));
     index.on_volume_list_start();

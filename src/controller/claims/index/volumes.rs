@@ -5,7 +5,7 @@
 
 use super::{ClaimIndex, entry::Entry, snapshot::Verification};
 use crate::{
-    controller::{claims::state::ClaimState, item::Key, ownership::PROVISIONED_BY},
+    controller::{claims::state::ClaimState, item::Key},
     kube::objects::{View as _, Volume},
     mutations,
     mutations::Mutation,
@@ -28,32 +28,12 @@ impl ClaimIndex {
             was_open && !entry.known.state.is_open() && is_due
         };
         let closed = inner.change(for_uid, take_in);
-        if self.is_named_by_us(volume) {
-            let usual = self.is_usual_name(volume);
-            inner.names.usual |= usual;
-            inner.names.others |= !usual;
-        }
         // Another claim's PersistentVolume has the name: the live look-up reports that to the user.
         let owner_of_name = named.as_deref().filter(|uid| *uid != for_uid);
         if let Some(entry) = owner_of_name.and_then(|uid| inner.entries.get_mut(uid)) {
             entry.known.required.require(Verification::Volume);
         }
         closed.unwrap_or_default().then(|| for_uid.into())
-    }
-
-    /// Whether a provisioner of our driver has made the PersistentVolume, and so named it.
-    fn is_named_by_us(&self, volume: &Volume) -> bool {
-        let maker = volume.annotation(PROVISIONED_BY);
-        !claim_uid(volume).is_empty()
-            && maker.is_some_and(|maker| self.0.identity.is_own_name(maker))
-    }
-
-    /// Whether a live look-up for the claim finds the PersistentVolume by its name.
-    fn is_usual_name(&self, volume: &Volume) -> bool {
-        let uid = claim_uid(volume);
-        let name = volume.name();
-        let is_default = name.strip_prefix("pvc-").is_some_and(|named| named == uid);
-        is_default || (self.0.volume_name)(uid).is_some_and(|own| own == name)
     }
 
     /// Handles a PersistentVolume that cannot be decoded: the claim that would get its name is

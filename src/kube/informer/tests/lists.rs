@@ -87,19 +87,3 @@ async fn a_page_that_is_too_large_is_requested_again_with_fewer_objects() {
     let requests = run.server.requests();
     assert!(requests[1..3].iter().all(|request| query(&request.url, "limit") == "1"));
 }
-
-#[tokio::test(start_paused = true)]
-async fn list_once_tries_until_the_list_is_complete_and_returns_its_version() {
-    let server = Server::new(|number, seen| match (number, request(&seen.url).as_str()) {
-        (0, _) => Answer::status(500),
-        (_, "page") => page(&["a", "b"], "next"),
-        (2, "page next") => Answer::none(),
-        (_, "page next") => page(&["c"], ""),
-        other => panic!("{other:?}"),
-    });
-    let informer = informer::<Claim>(&server, &Metrics::new()).with_page_size(2);
-    let mut words = Vec::new();
-    let version = informer.list_once(|event| words.push(word(&event))).await;
-    let expected = ["a", "b", "a", "b", "c"].map(|name| format!("init-apply {name}"));
-    assert_eq!((version, words), (Some(20), expected.to_vec()));
-}

@@ -69,7 +69,7 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
     }
 }
 
-/// A standby, or a process that starts, knows the call only from its record.
+/// A process that begins to lead knows the call only from its record.
 #[test]
 fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -80,9 +80,7 @@ fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
     let mut deleted = with_record("u", DRIVER);
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    index.on_event(InformerEvent::InitApply(deleted.clone()));
-    index.begin_term();
-    index.on_event(InformerEvent::Apply(deleted));
+    index.on_event(InformerEvent::InitApply(deleted));
     assert!(closed.lock().is_empty());
     index.update("u", Change::CallGivenUp);
     assert_eq!(*closed.lock(), ["u"]);
