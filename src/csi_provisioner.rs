@@ -41,9 +41,10 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-pub use crate::flags::VolumeNaming;
+use crate::flags::VolumeNaming;
 pub use attachments::Attachments;
 use ceph_rbd::CephRbd;
+pub use csi_translation::Migration;
 use data_source::Copyable;
 pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
@@ -84,7 +85,6 @@ use crate::{
         Client,
         objects::{Claim, View as _, Volume},
     },
-    migration::Migration,
     source_protection::{Protection, Unprotected},
 };
 

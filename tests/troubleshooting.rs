@@ -14,7 +14,8 @@ const PAGE: &str = include_str!("../docs/troubleshooting.md");
 const RULES: &str = include_str!("../deploy/monitoring/rules.yaml");
 
 /// Where texts of events, and of the ends of the process, are made.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 16] = [
+    "crates/csi-translation/src",
     "src/app/error.rs",
     "src/controller",
     "src/csi/answer.rs",
@@ -28,8 +29,6 @@ const SOURCES: [&str; 17] = [
     "src/leader/decide.rs",
     "src/leader/elector.rs",
     "src/leader/health.rs",
-    "src/migration",
-    "src/migration.rs",
     "src/preflight.rs",
     "src/source_protection/overdue.rs",
 ];

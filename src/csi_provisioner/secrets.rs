@@ -18,13 +18,13 @@ use crate::{
     controller::{
         dependencies::Dependency, model::unusable_volume::Credentials, provisioner::Failure,
     },
-    go_fmt::{quote, quote_list},
     kube::{
         ApiError, CoalescedReads,
         client::name::is_dns_subdomain,
         objects::{Claim, Secret, SecretValue, View as _},
     },
 };
+use go_fmt::{quote, quote_list};
 
 /// A Secret by name.
 #[derive(Debug, Clone, PartialEq, Eq)]

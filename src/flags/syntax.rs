@@ -5,7 +5,7 @@
 //! Stops at the first error, with pflag's text. The values are parsed by [`command`](super::command).
 
 use super::{retired::Takes, subcommand::SUBCOMMANDS};
-use crate::go_fmt::quote;
+use go_fmt::quote;
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
