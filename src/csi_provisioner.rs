@@ -20,6 +20,7 @@ mod deletion;
 mod errors;
 mod expand;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/csi_answer.rs"]
 pub mod fuzz;
 mod in_tree;
 mod keys;
@@ -31,6 +32,7 @@ mod prediction;
 mod reads;
 mod request;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/samples.rs"]
 mod samples;
 mod secrets;
 #[cfg(test)]

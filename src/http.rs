@@ -8,6 +8,7 @@ mod address;
 mod answer;
 mod fetch;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/http.rs"]
 pub mod fuzz;
 mod places;
 mod pprof;

@@ -31,7 +31,7 @@
 //! | `table` | a hash map with a deterministic order that frees its memory |
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | [`mutations`] | deliberate defects that the simulation must find; compiled out of shipped builds |
-//! | `fuzzing` | helpers of the fuzz targets, whose bodies are in the files `fuzz.rs`; compiled out of shipped builds |
+//! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
 //! Outside this crate: `crates/csi-translation` translates classes and volumes of in-tree plugins, and

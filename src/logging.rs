@@ -9,6 +9,7 @@
 
 mod fields;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/log_line.rs"]
 pub mod fuzz;
 mod line;
 mod panics;

@@ -5,6 +5,7 @@
 //! and `deletion`.
 
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../fuzz/bodies/secret_template.rs"]
 pub mod fuzz;
 
 use std::{collections::BTreeMap, sync::Arc};
