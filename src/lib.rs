@@ -26,7 +26,7 @@
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
 //! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events, quantities |
 //! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
-//! | [`http`], [`logging`] | metrics, health checks and profiles over HTTP; logs in klog's format |
+//! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
 //! | `table` | a hash map with a deterministic order that frees its memory |
 //! | [`metrics`] | all metrics: names, labels, buckets |

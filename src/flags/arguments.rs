@@ -252,7 +252,7 @@ pub(super) struct HttpArguments {
     /// Path of the metrics
     #[arg(long, value_name = "string", default_value = "/metrics")]
     pub(super) metrics_path: String,
-    /// Serve profiles under /debug/pprof/
+    /// Serve the CPU profile at /debug/pprof/profile
     #[arg(long, value_name = "bool", default_value = "false", value_parser = boolean)]
     pub(super) enable_pprof: bool,
     /// Address (as in `127.0.0.1:8090`) that serves the status page; without a host, loopback only

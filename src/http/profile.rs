@@ -1,21 +1,28 @@
-//! CPU profiles.
+//! The CPU profile, where `go tool pprof` looks for it.
 //!
 //! A timer of CPU time interrupts the process a hundred times a second, and the interrupted stack is
 //! recorded. Only one profile is taken at a time. Signals are sent only while it is taken, and stop if the
 //! client disconnects. Stacks are walked by frame pointers, with which `.cargo/config.toml` compiles all
-//! code. The unsafe part is in the crate `pprof`.
+//! code. The unsafe part, and the file's format, are the crate `pprof`'s.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use pprof::{Error as PprofError, ProfilerGuard, Report};
+use http::StatusCode;
+use pprof::{Error as PprofError, ProfilerGuard, protos::Message as _};
 use tokio::sync::Semaphore;
 
-use super::format::Profile;
+use super::routes::{Answer, failure, ok};
 use crate::runtime::spawn_blocking;
+
+/// The path of the profile.
+pub(super) const PATH: &str = "/debug/pprof/profile";
+
+/// Go's default length, and the longest, in seconds: shorter than a connection may last.
+const DEFAULT_SECONDS: u64 = 30;
+const MAX_SECONDS: u64 = 300;
 
 /// Samples a second of CPU time, as in Go.
 const FREQUENCY: i32 = 100;
-const PERIOD_NANOS: i64 = 1_000_000_000 / FREQUENCY as i64;
 
 /// Why no profile was taken.
 #[derive(Debug, thiserror::Error)]
@@ -54,19 +61,27 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Takes a profile for this time; returns the file.
-    pub(super) async fn take(&self, time: Duration) -> Result<Vec<u8>, ProfileError> {
-        let _turn = self.0.try_acquire().map_err(|_| ProfileError::Busy)?;
-        sample(time).await
+    /// Answers with a profile over the query's `seconds`.
+    pub(super) async fn answer(&self, query: &str) -> Answer {
+        let seconds = query.split('&').find_map(|pair| pair.strip_prefix("seconds=")?.parse().ok());
+        let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
+        match self.take(Duration::from_secs(seconds.min(MAX_SECONDS))).await {
+            Ok(profile) => ok("application/octet-stream", profile),
+            Err(error) => failure(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &format!("Could not enable CPU profiling: {error}"),
+            ),
+        }
     }
-}
 
-async fn sample(time: Duration) -> Result<Vec<u8>, ProfileError> {
-    // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
-    let guard = spawn_blocking(start).await.map_err(ProfileError::Failed)??;
-    tokio::time::sleep(time).await;
-    let report = spawn_blocking(move || guard.report().build().map(|report| encode(&report)));
-    Ok(report.await.map_err(ProfileError::Failed)??)
+    async fn take(&self, time: Duration) -> Result<Vec<u8>, ProfileError> {
+        let _turn = self.0.try_acquire().map_err(|_| ProfileError::Busy)?;
+        // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
+        let guard = spawn_blocking(start).await.map_err(ProfileError::Failed)??;
+        tokio::time::sleep(time).await;
+        let profile = spawn_blocking(move || encode(&guard));
+        profile.await.map_err(ProfileError::Failed)?
+    }
 }
 
 fn start() -> Result<ProfilerGuard<'static>, ProfileError> {
@@ -85,24 +100,10 @@ fn set_directory() -> Result<(), ProfileError> {
     Ok(())
 }
 
-fn encode(report: &Report) -> Vec<u8> {
-    let mut profile = Profile::new(&[("samples", "count"), ("cpu", "nanoseconds")], "");
-    let began = report.timing.start_time.duration_since(std::time::UNIX_EPOCH);
-    let times = [began.unwrap_or_default(), report.timing.duration];
-    let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-    profile.timed("cpu", "nanoseconds", PERIOD_NANOS, times.map(nanos));
-    for (stack, count) in stacks(report) {
-        profile.sample(&stack, &[count, count.saturating_mul(PERIOD_NANOS)]);
-    }
-    profile.encode()
+fn encode(guard: &ProfilerGuard<'_>) -> Result<Vec<u8>, ProfileError> {
+    let profile = guard.report().build()?.pprof()?;
+    profile.write_to_bytes().map_err(|error| ProfileError::Failed(error.to_string()))
 }
 
-/// How often each stack was sampled, as names of functions, the innermost first.
-fn stacks(report: &Report) -> BTreeMap<Vec<String>, i64> {
-    let mut stacks = BTreeMap::new();
-    for (frames, count) in &report.data {
-        let stack = frames.frames.iter().flatten().map(pprof::Symbol::name).collect();
-        *stacks.entry(stack).or_default() += i64::try_from(*count).unwrap_or(0);
-    }
-    stacks
-}
+#[cfg(test)]
+mod tests;
