@@ -3,7 +3,7 @@
 //! Content types, bodies and error texts are those of external-provisioner (`ok` and `internal server
 //! error: ...` for checks, Go's 404 elsewhere), for any method, since Go's handlers ignore it too.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header, uri::Authority};
@@ -21,8 +21,9 @@ use super::profile;
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// How long the text of the metrics is shared.
-const SHARED: Duration = Duration::from_secs(1);
+/// How many times as long as it took to render is the text of the metrics shared: rendering takes a twentieth
+/// of the time at most, and whoever asks now and then gets what is true now.
+const SHARED: u32 = 20;
 
 /// What a request under another name than that of this host gets.
 const FOREIGN_HOST: &str = "only for localhost: ask for it by a loopback name or address";
@@ -69,6 +70,7 @@ struct Metrics {
 /// The text that scrapes share, and their pace: one is answered after the other, whoever asks.
 struct Shared {
     pace: Interval,
+    /// The text, and until when it is shared.
     text: Option<(Instant, Bytes)>,
 }
 
@@ -83,7 +85,7 @@ impl fmt::Debug for Routes {
 }
 
 impl Routes {
-    /// Serves only metrics at `path`. Their text is rendered at most once a second.
+    /// Serves only metrics at `path`.
     pub fn new(path: &str, scrape: impl Fn() -> String + Send + Sync + 'static) -> Self {
         let shared = Mutex::new(Shared { pace: pace(), text: None });
         let metrics = Metrics { path: path.to_owned(), scrape: Box::new(scrape), shared };
@@ -171,10 +173,11 @@ impl Metrics {
         let mut shared = self.shared.lock().await;
         shared.pace.tick().await;
         match &shared.text {
-            Some((rendered, text)) if rendered.elapsed() < SHARED => text.clone(),
+            Some((end, text)) if Instant::now() < *end => text.clone(),
             _ => {
+                let start = Instant::now();
                 let text = Bytes::from((self.scrape)());
-                shared.text = Some((Instant::now(), text.clone()));
+                shared.text = Some((Instant::now() + start.elapsed() * SHARED, text.clone()));
                 text
             }
         }
