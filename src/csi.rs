@@ -18,7 +18,7 @@ mod driver;
 mod identity;
 mod link;
 pub mod proto;
-mod redact;
+mod shown;
 mod status;
 mod wire;
 
