@@ -394,7 +394,7 @@ fn a_text_is_explained_by_itself_or_by_a_long_beginning() {
 fn a_link_without_a_target_is_found() {
     let page = "# One head, `two`\n\n```\n# no heading\n```\n<a id=\"third\"></a>\n";
     let docs = here("docs");
-    for link in ["#one-head-two", "#third", "metrics.md#profiles", "../README.md"] {
+    for link in ["#one-head-two", "#third", "metrics.md#the-cpu-profile", "../README.md"] {
         assert!(leads_somewhere(&docs, page, link), "{link}");
     }
     for link in ["#no-heading", "#fourth", "metrics.md#no-such", "nowhere.md"] {
