@@ -266,7 +266,7 @@ impl<'a> Program<'a> {
         self.tasks.spawn_critical("watch of CSINodes", self.informer().run(handler));
         let informers = self.informers();
         self.tasks.spawn_critical("watch of Nodes", async move {
-            nodes.watch_nodes(informers, wake).await
+            nodes.watch_nodes(informers, wake).await;
         });
     }
 

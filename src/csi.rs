@@ -19,7 +19,7 @@ mod identity;
 mod last_calls;
 mod link;
 pub mod proto;
-mod redact;
+mod shown;
 mod status;
 mod wire;
 

@@ -20,6 +20,7 @@ mod deletion;
 mod errors;
 mod expand;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/csi_answer.rs"]
 pub mod fuzz;
 mod in_tree;
 mod keys;
@@ -31,6 +32,7 @@ mod prediction;
 mod reads;
 mod request;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/samples.rs"]
 mod samples;
 mod secrets;
 #[cfg(test)]
@@ -41,9 +43,10 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-pub use crate::flags::VolumeNaming;
+use crate::flags::VolumeNaming;
 pub use attachments::Attachments;
 use ceph_rbd::CephRbd;
+pub use csi_translation::Migration;
 use data_source::Copyable;
 pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
@@ -84,7 +87,6 @@ use crate::{
         Client,
         objects::{Claim, View as _, Volume},
     },
-    migration::Migration,
     source_protection::{Protection, Unprotected},
 };
 

@@ -1,20 +1,22 @@
-//! The HTTP server: metrics, health checks, profiles and pages.
+//! The HTTP server: metrics, health checks, the CPU profile and the status as JSON.
 //!
-//! This module has the address, the connections and their limits; `routes` has the paths, `places` the
-//! limit on connections, `pprof` the profiles. Slow or many clients can
-//! neither exhaust the process nor keep new clients out. On shutdown open requests are answered.
+//! This module has the connections and their limits; `routes` has the paths and their answers, `profile`
+//! the CPU profile, `address` Go's form of addresses. Slow or many
+//! clients can neither take the program's time nor keep new clients out: there are few connections, whoever
+//! comes gets the place of the oldest one of the address that has most, and each has a pace. On shutdown open
+//! requests are answered.
 
 mod address;
-mod answer;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/http.rs"]
 pub mod fuzz;
-mod places;
-mod pprof;
+#[cfg(feature = "cpu-profiles")]
+mod profile;
 mod routes;
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};
 
-use http::{Request, StatusCode};
+use http::Request;
 use hyper::{
     body::Incoming,
     server::conn::http1,
@@ -26,31 +28,28 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    time::timeout,
+    sync::Mutex,
+    time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
+use self::routes::Answer;
 pub use self::{address::AddressError, routes::Routes};
-use self::{
-    answer::{Answer, failure},
-    places::{ConnectionPlace, Places},
-};
 use crate::runtime::Tasks;
-
-/// What a request under another name than that of this host gets.
-const FOREIGN_HOST: &str = "only for localhost: ask for it by a loopback name or address";
 
 /// How long to wait after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a new connection keeps its place in any case, so that its request can arrive and be answered, and
+/// how much time there is between two requests of a connection: at most 1,280 requests a second are
+/// answered, over kept connections or new ones. More wait in the kernel.
+const PACE: Duration = Duration::from_millis(50);
+
 /// Limits on clients.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Concurrent connections; a new one beyond that replaces the one that is idle longest.
+    /// Concurrent connections; a new one beyond that replaces another one.
     connections: usize,
-    /// Concurrent connections of one address. Loopback addresses count too: behind a proxy in the pod all
-    /// clients have that address, and a probe is not affected, since new connections are never refused.
-    of_address: usize,
     /// How long a client may take to send a request, also on a kept-alive connection.
     header: Duration,
     /// How long a connection may last, so that slow readers are disconnected. Longer than the longest
@@ -63,7 +62,6 @@ struct Limits {
 impl Limits {
     const USUAL: Self = Self {
         connections: 64,
-        of_address: 16,
         header: Duration::from_secs(10),
         life: Duration::from_secs(10 * 60),
         bytes: 16 * 1024,
@@ -74,6 +72,48 @@ impl Limits {
         let mut protocol = http1::Builder::new();
         protocol.timer(TokioTimer::new()).header_read_timeout(self.header).max_buf_size(self.bytes);
         protocol
+    }
+}
+
+/// The first tick comes at once, each further one a [`PACE`] after the one before.
+fn pace() -> Interval {
+    let mut pace = interval(PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}
+
+/// The open connections, the oldest one first.
+#[derive(Default)]
+struct Connections(VecDeque<Connection>);
+
+struct Connection {
+    from: IpAddr,
+    came: Instant,
+    /// Cancelled when the connection has ended, or has to end because another one takes its place.
+    place: CancellationToken,
+}
+
+impl Connections {
+    /// Takes a place for a new connection from this address.
+    async fn admit(&mut self, from: IpAddr, most: usize) -> CancellationToken {
+        self.0.retain(|it| !it.place.is_cancelled());
+        if self.0.len() >= most
+            && let Some(other) = self.oldest_of_greediest()
+        {
+            sleep_until(other.came + PACE).await;
+            other.place.cancel();
+        }
+        let place = CancellationToken::new();
+        self.0.push_back(Connection { from, came: Instant::now(), place: place.clone() });
+        place
+    }
+
+    /// The oldest connection of the address that has the most.
+    fn oldest_of_greediest(&mut self) -> Option<Connection> {
+        let of = |from| self.0.iter().filter(|it| it.from == from).count();
+        let most = self.0.iter().map(|it| of(it.from)).max()?;
+        let oldest = self.0.iter().position(|it| of(it.from) == most)?;
+        self.0.remove(oldest)
     }
 }
 
@@ -151,7 +191,7 @@ impl Server {
     /// Serves until `stop` is cancelled and open requests have ended. The caller limits the time.
     pub async fn run(self, tasks: Tasks, stop: CancellationToken) {
         let open = GracefulShutdown::new();
-        let places = Places::new(self.limits.connections, self.limits.of_address);
+        let mut connections = Connections::default();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -160,7 +200,8 @@ impl Server {
             };
             match accepted {
                 Ok((stream, from)) => {
-                    self.serve(stream, places.take(from.ip()).await, &open, &tasks);
+                    let place = connections.admit(from.ip(), self.limits.connections).await;
+                    self.serve(stream, place, &open, &tasks);
                     // Many may arrive at once: each is polled before the next one takes a place.
                     tokio::task::yield_now().await;
                 }
@@ -178,18 +219,18 @@ impl Server {
     fn serve(
         &self,
         stream: TcpStream,
-        place: ConnectionPlace,
+        place: CancellationToken,
         open: &GracefulShutdown,
         tasks: &Tasks,
     ) {
-        let place = Arc::new(place);
-        let service = service(&self.routes, &place);
+        let service = service(&self.routes);
         let connection = self.limits.protocol().serve_connection(TokioIo::new(stream), service);
         let connection = timeout(self.limits.life, open.watch(connection));
         tasks.spawn("HTTP connection", async move {
+            let _ended = place.clone().drop_guard();
             let ended = tokio::select! {
                 biased;
-                () = place.lost() => return tracing::trace!("an HTTP connection was closed for another"),
+                () = place.cancelled() => return tracing::trace!("an HTTP connection was closed for another"),
                 ended = connection => ended,
             };
             match ended {
@@ -201,21 +242,16 @@ impl Server {
     }
 }
 
-/// Answers the requests of the connection that has this place.
+/// Answers the requests of one connection, one after the other.
 fn service(
     routes: &Arc<Routes>,
-    place: &Arc<ConnectionPlace>,
 ) -> impl Service<Request<Incoming>, Response = Answer, Error = Infallible, Future: Send> + use<> {
-    let (routes, place) = (Arc::clone(routes), Arc::clone(place));
+    let (routes, pace) = (Arc::clone(routes), Arc::new(Mutex::new(pace())));
     service_fn(move |request: Request<Incoming>| {
-        let (routes, place) = (Arc::clone(&routes), Arc::clone(&place));
+        let (routes, pace) = (Arc::clone(&routes), Arc::clone(&pace));
         async move {
-            let _answering = place.answering();
-            Ok(if routes.admits(request.headers()) {
-                routes.answer(request.uri()).await
-            } else {
-                failure(StatusCode::FORBIDDEN, FOREIGN_HOST)
-            })
+            pace.lock().await.tick().await;
+            Ok(routes.answer(request.uri(), request.headers()).await)
         }
     })
 }

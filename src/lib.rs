@@ -16,23 +16,24 @@
 //! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the `Provisioner` trait |
 //! | [`source_protection`] | finalizers on the snapshots and claims from which volumes are created |
 //! | [`capacity`] | publishes CSIStorageCapacity objects per class and topology segment |
-//! | [`migration`] | translates classes and volumes of in-tree plugins |
 //! | [`nodes`] | caches topology keys and labels from CSINodes and Nodes |
 //! | [`preflight`] | checks which RBAC permissions are missing |
 //! | [`leader`] | leader election with a Lease |
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
 //! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events, quantities |
 //! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
-//! | [`http`], [`logging`] | metrics, health checks and profiles over HTTP; logs in klog's format |
-//! | `go_fmt`, [`plain_text`] | Go's quoting; untrusted texts, truncated and escaped |
+//! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
+//! | [`plain_text`] | untrusted texts, truncated and escaped |
 //! | `table` | a hash map with a deterministic order that frees its memory |
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | [`mutations`] | deliberate defects that the simulation must find; compiled out of shipped builds |
-//! | `fuzzing` | helpers of the fuzz targets, whose bodies are in the files `fuzz.rs`; compiled out of shipped builds |
+//! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
-//! Outside this crate: `proto/csi.proto` is the CSI specification. `cli/` has the commands that an admin runs
-//! by hand (`kubectl csi-provisioner`). `testkit/` (never shipped) contains an
+//! Outside this crate: `crates/csi-translation` translates classes and volumes of in-tree plugins, and
+//! `crates/go-fmt` quotes as Go does; neither knows of this one. `proto/csi.proto` is the CSI
+//! specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`). `testkit/`
+//! (never shipped) contains an
 //! in-memory API server, test drivers and the scenario player. `tests/` contains integration tests and
 //! simulations; what they share is in `tests/support/`. `docs/` describes behaviour and decisions, above
 //! all `docs/safety.md`.
@@ -71,14 +72,13 @@ pub mod csi;
 pub mod csi_provisioner;
 pub mod flags;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/fuzzing.rs"]
 mod fuzzing;
-mod go_fmt;
 pub mod http;
 pub mod kube;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
-pub mod migration;
 pub mod mutations;
 pub mod nodes;
 pub mod plain_text;
@@ -89,3 +89,5 @@ pub mod source_protection;
 pub mod status;
 mod table;
 pub mod workqueue;
+
+pub use csi_translation as migration;

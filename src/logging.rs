@@ -1,7 +1,7 @@
 //! Writes logs to stderr, as klog's lines or JSON objects.
 //!
 //! `verbosity` decides which events are logged, `line` formats an event, `fields` its values and those
-//! of its spans, `repeats` limits equal lines, `panics` formats panics. Registry and layers are those of
+//! of its spans, `panics` formats panics. Registry and layers are those of
 //! `tracing-subscriber`. Each event is one line in the format of external-provisioner, written at once
 //! without a buffer. Texts are truncated and have no control characters, except klog's own format of
 //! multi-line texts. A line has the fields of its spans, such as the claim and the attempt. An event that
@@ -9,10 +9,10 @@
 
 mod fields;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/bodies/log_line.rs"]
 pub mod fuzz;
 mod line;
 mod panics;
-mod repeats;
 mod verbosity;
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tracing_subscriber::{Registry, fmt::MakeWriter, layer::SubscriberExt as _};
 use self::{fields::FieldFormat, line::LineFormat, verbosity::Filter};
 pub use self::{
     panics::escape_panics,
-    verbosity::{BODIES, CALLS, REQUESTS},
+    verbosity::{CALLS, REQUESTS},
 };
 use crate::{flags::Logging, runtime::Clock};
 

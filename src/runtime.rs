@@ -6,9 +6,7 @@
 //! [`Tasks`] supervises background tasks. [`Backoff`] computes delays. The [`Gate`] is open while this process may write and call the
 //! driver.
 
-use std::{
-    collections::BTreeMap, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration,
-};
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
@@ -157,42 +155,13 @@ pub struct TaskEnded {
 pub struct Tasks {
     spawner: Arc<dyn Spawner>,
     ended: mpsc::UnboundedSender<TaskEnded>,
-    alive: Alive,
-}
-
-/// The number of running tasks by name.
-type Alive = Arc<Mutex<BTreeMap<&'static str, u64>>>;
-
-/// Counts a task until this is dropped: at the task's end or with the spawner.
-struct Counted(Alive, &'static str);
-
-impl Counted {
-    fn new(alive: &Alive, name: &'static str) -> Self {
-        *alive.lock().entry(name).or_default() += 1;
-        Self(Arc::clone(alive), name)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut alive = self.0.lock();
-        if let Some(count) = alive.get_mut(self.1) {
-            *count = count.saturating_sub(1);
-        }
-        alive.retain(|_, count| *count > 0);
-    }
 }
 
 impl Tasks {
     /// Creates the supervisor of tasks on `spawner`. The receiver yields the critical tasks that end.
     pub fn new(spawner: Arc<dyn Spawner>) -> (Self, mpsc::UnboundedReceiver<TaskEnded>) {
         let (ended, receiver) = mpsc::unbounded_channel();
-        (Self { spawner, ended, alive: Alive::default() }, receiver)
-    }
-
-    /// Returns the number of running tasks by name.
-    pub fn alive(&self) -> BTreeMap<&'static str, u64> {
-        self.alive.lock().clone()
+        (Self { spawner, ended }, receiver)
     }
 
     /// Spawns a task that must run as long as the process. If it returns or panics, the receiver of
@@ -203,10 +172,8 @@ impl Tasks {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let ended = self.ended.clone();
-        let counted = Counted::new(&self.alive, name);
         self.spawner.spawn(
             async move {
-                let _counted = counted;
                 let panic = catch_panic(task).await.err();
                 // During shutdown the receiver is dropped.
                 let _ = ended.send(TaskEnded { name, panic });
@@ -217,10 +184,8 @@ impl Tasks {
 
     /// Spawns a task that ends by itself. A panic in it is logged.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let counted = Counted::new(&self.alive, name);
         self.spawner.spawn(
             async move {
-                let _counted = counted;
                 if let Err(panic) = catch_panic(task).await {
                     tracing::error!(task = name, panic, "a task panicked; this is a bug");
                 }

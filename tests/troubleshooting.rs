@@ -14,7 +14,8 @@ const PAGE: &str = include_str!("../docs/troubleshooting.md");
 const RULES: &str = include_str!("../deploy/monitoring/rules.yaml");
 
 /// Where texts of events, and of the ends of the process, are made.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 16] = [
+    "crates/csi-translation/src",
     "src/app/error.rs",
     "src/controller",
     "src/csi/answer.rs",
@@ -28,15 +29,13 @@ const SOURCES: [&str; 17] = [
     "src/leader/decide.rs",
     "src/leader/elector.rs",
     "src/leader/health.rs",
-    "src/migration",
-    "src/migration.rs",
     "src/preflight.rs",
     "src/source_protection/overdue.rs",
 ];
 
 /// Texts of these sources that are no events: names of tasks, parts of other texts, and what only the log
 /// or `/readyz` has.
-const OTHERS: [&str; 43] = [
+const OTHERS: [&str; 42] = [
     "%Y-%m-%d %H:%M:%S +0000 UTC",
     "PersistentVolume …",
     // What explain says beside the text of the event.
@@ -394,7 +393,7 @@ fn a_text_is_explained_by_itself_or_by_a_long_beginning() {
 fn a_link_without_a_target_is_found() {
     let page = "# One head, `two`\n\n```\n# no heading\n```\n<a id=\"third\"></a>\n";
     let docs = here("docs");
-    for link in ["#one-head-two", "#third", "metrics.md#profiles", "../README.md"] {
+    for link in ["#one-head-two", "#third", "metrics.md#the-cpu-profile", "../README.md"] {
         assert!(leads_somewhere(&docs, page, link), "{link}");
     }
     for link in ["#no-heading", "#fourth", "metrics.md#no-such", "nowhere.md"] {

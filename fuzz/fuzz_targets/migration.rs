@@ -1,5 +1,5 @@
 #![no_main]
 
-use csi_provisioner::migration::fuzz::migration;
+use csi_translation::fuzz::migration;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| migration(data));

@@ -14,13 +14,12 @@ use crate::{
         events::{Severity, Source},
         objects::{StorageClass, VolumeSnapshot},
     },
-    leader,
-    migration::Migration,
-    preflight,
+    leader, preflight,
     preflight::{Feature, MissingRights, Preflight},
     runtime::Tasks,
     status::MissingRightsNow,
 };
+use csi_translation::Migration;
 
 /// The maximum time in seconds for which the first check waits for the first lists.
 const LIST_WAIT_SECONDS: u32 = 10;

@@ -24,14 +24,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 impl Program<'_> {
     /// Starts the HTTP servers.
     pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, AppError> {
-        let routes = |flags| self.routes(flags, tasks);
+        let routes = |flags| self.routes(flags);
         let metrics = self.flags.http.as_ref().map(routes);
         RunningServers::bind(self.flags, metrics, || self.status_routes(), tasks).await
     }
 
-    /// Metrics, health checks and profiles.
-    fn routes(&self, flags: &flags::Http, tasks: &Tasks) -> Routes {
-        let routes = routes(flags, &self.metrics, self.driver.name(), self.readiness(), tasks);
+    /// Metrics, health checks and the CPU profile.
+    fn routes(&self, flags: &flags::Http) -> Routes {
+        let routes = routes(flags, &self.metrics, self.driver.name(), self.readiness());
         if !flags.leader_election_check || self.flags.leader_election.is_none() {
             return routes;
         }
@@ -68,20 +68,19 @@ impl Program<'_> {
     }
 }
 
-/// Metrics, health checks and profiles of a process for this driver.
+/// Metrics, health checks and the CPU profile of a process for this driver.
 pub(super) fn routes(
     flags: &flags::Http,
     metrics: &Metrics,
     driver: &str,
     readiness: impl Fn() -> Result<(), String> + Send + Sync + 'static,
-    tasks: &Tasks,
 ) -> Routes {
     let scrapes = metrics.serve(driver);
     let metrics = metrics.clone();
     let routes = Routes::new(&flags.metrics_path, move || scrapes.count(|| metrics.text()))
         .check("/healthz", || Ok(()))
         .check("/readyz", readiness);
-    if flags.pprof { routes.profiles(tasks.clone()) } else { routes }
+    if flags.pprof { routes.profile() } else { routes }
 }
 
 /// The status, of these sources.

@@ -176,7 +176,7 @@ impl<'a> ShadowProgram<'a> {
     async fn serve(&self) -> Result<RunningServers, AppError> {
         let readiness = self.readiness();
         let name = self.driver.name();
-        let routes = |flags| serving::routes(flags, &self.metrics, name, readiness, self.tasks);
+        let routes = |flags| serving::routes(flags, &self.metrics, name, readiness);
         let metrics = self.flags.http.as_ref().map(routes);
         RunningServers::bind(self.flags, metrics, || self.status_routes(), self.tasks).await
     }

@@ -11,10 +11,10 @@ use crate::{
     flags::Flags,
     kube::{Client, objects::VolumeAttributesClass},
     metrics::Metrics,
-    migration::Migration,
     nodes::Nodes,
     runtime::{Gate, Tasks},
 };
+use csi_translation::Migration;
 
 /// Whether topology is used: the feature gate is on and the driver supports it.
 pub(super) fn has_topology(flags: &Flags, capabilities: &Capabilities) -> bool {

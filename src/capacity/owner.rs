@@ -6,10 +6,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::{
-    go_fmt::quote,
-    kube::{ApiError, Client, Name, Served, objects::Metadata},
-};
+use crate::kube::{ApiError, Client, Name, Served, objects::Metadata};
+use go_fmt::quote;
 
 /// Why the owner cannot be found; texts are external-provisioner's.
 #[derive(Debug, thiserror::Error)]

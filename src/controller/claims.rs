@@ -22,6 +22,7 @@ pub mod call_record;
 pub(crate) mod discard;
 mod elsewhere;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../fuzz/bodies/record.rs"]
 pub mod fuzz;
 pub mod index;
 mod node;

@@ -5,7 +5,6 @@
 //! of the surrounding span, if that has one.
 
 use std::{
-    fmt::Debug,
     future::Future,
     sync::Arc,
     task::{Context, Poll},
@@ -13,6 +12,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
+use serde::Serialize;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
 use tower::{Layer, Service, ServiceExt as _, service_fn};
@@ -21,6 +21,7 @@ use super::{
     answer::AnswerMemory,
     last_calls::LastCalls,
     link::Link,
+    shown::Shown,
     status::{CallError, code_name},
     wire::Wire,
 };
@@ -85,8 +86,8 @@ impl Calls {
         send: impl FnMut(Wire, Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
-        Q: Debug,
-        A: Debug,
+        Q: Serialize,
+        A: Serialize,
         F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
     {
         // A call that is not begun is neither logged nor counted.
@@ -103,8 +104,8 @@ impl Calls {
         send: impl FnMut(Wire, Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
-        Q: Debug,
-        A: Debug,
+        Q: Serialize,
+        A: Serialize,
         F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
     {
         self.send(method, self.wire(Ok(link.clone()), None), request, send).await
@@ -118,8 +119,8 @@ impl Calls {
         mut send: impl FnMut(Wire, Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
-        Q: Debug,
-        A: Debug,
+        Q: Serialize,
+        A: Serialize,
         F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
     {
         let mut request = Request::new(request);
@@ -154,14 +155,16 @@ struct Observe {
 
 impl Observe {
     /// A call has ended.
-    fn end<A: Debug>(&self, answer: Result<&A, &CallError>, took: Duration) {
+    fn end<A: Serialize>(&self, answer: Result<&A, &CallError>, took: Duration) {
         let method = self.method;
         let code = code_name(answer.err().map_or(Code::Ok, CallError::code));
         self.metrics.observe(&self.driver, method, code, took);
         self.last.ended(answer.err());
         tracing::Span::current().record("code", code);
         match answer {
-            Ok(response) => tracing::trace!(target: CALLS, method, ?response, "GRPC response"),
+            Ok(response) => {
+                tracing::trace!(target: CALLS, method, response = %Shown(response), "GRPC response");
+            }
             Err(error) => tracing::trace!(target: CALLS, method, %error, "GRPC response"),
         }
     }
@@ -185,8 +188,8 @@ impl<S, Q, A> Service<Request<Q>> for Observed<S>
 where
     S: Service<Request<Q>, Response = Response<A>, Error = Status>,
     S::Future: Send + 'static,
-    Q: Debug,
-    A: Debug,
+    Q: Serialize,
+    A: Serialize,
 {
     type Response = A;
     type Error = CallError;
@@ -199,7 +202,7 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let observe = self.observe.clone();
         let method = observe.method;
-        tracing::trace!(target: CALLS, method, request = ?request.get_ref(), "GRPC call");
+        tracing::trace!(target: CALLS, method, request = %Shown(request.get_ref()), "GRPC call");
         let start = Instant::now();
         let in_flight = observe.metrics.begin(method);
         let call = self.client.call(request);

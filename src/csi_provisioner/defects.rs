@@ -13,8 +13,8 @@ use crate::{
     },
     csi::proto::Volume,
     kube::quantity::Quantity,
-    migration::Untranslatable,
 };
+use csi_translation::Untranslatable;
 
 /// What makes a volume unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]

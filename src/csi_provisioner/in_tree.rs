@@ -2,17 +2,17 @@
 //!
 //! Decides when to translate: a class before its call and before a deletion that needs its secret,
 //! the PersistentVolume of such a class after the call, and an in-tree PersistentVolume before its
-//! deletion. Pure. The translation itself belongs to `migration`.
+//! deletion. Pure. The translation itself is the crate `csi-translation`.
 
 use std::{borrow::Cow, sync::Arc};
 
+use csi_translation::{CsiVolume, Migration, Untranslatable};
 use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 
 use super::{ProvisionerSettings, secrets::names_credentials};
 use crate::{
     controller::provisioner::{Failure, ProvisionRequest},
     kube::objects::{StorageClass, Volume},
-    migration::{CsiVolume, Migration, Untranslatable},
 };
 
 /// Whether this program reads a secret for volumes of the class, which may be one of the in-tree
@@ -22,8 +22,15 @@ pub fn reads_secret(class: &StorageClass, driver: &str, migration: Option<Migrat
         return names_credentials(&class.parameters);
     }
     let migration = migration.filter(|migration| class.provisioner == migration.in_tree_name());
-    let translated = migration.and_then(|migration| migration.class_to_csi(class).ok());
+    let translated = migration.and_then(|migration| to_csi(migration, class).ok());
     translated.is_some_and(|class| names_credentials(&class.parameters))
+}
+
+/// The plugin's class as one of the driver. Its name, options and policy stay.
+fn to_csi(migration: Migration, class: &StorageClass) -> Result<StorageClass, Untranslatable> {
+    let mut translated = class.clone();
+    migration.class_to_csi(translated.translatable())?;
+    Ok(translated)
 }
 
 impl ProvisionerSettings {
@@ -41,7 +48,7 @@ impl ProvisionerSettings {
         let migration = self.migration_of(&request.class);
         let class = match migration {
             None => Arc::clone(&request.class),
-            Some(migration) => Arc::new(migration.class_to_csi(&request.class).map_err(|why| {
+            Some(migration) => Arc::new(to_csi(migration, &request.class).map_err(|why| {
                 Failure::new(format!("failed to translate storage class: {why}"))
             })?),
         };
@@ -58,7 +65,7 @@ impl ProvisionerSettings {
         match self.migration_of(&class).filter(|_| volume.spec.in_tree.is_some()) {
             None => Ok(Some(class)),
             Some(migration) => {
-                migration.class_to_csi(&class).map(Arc::new).map(Some).map_err(Failure::new)
+                to_csi(migration, &class).map(Arc::new).map(Some).map_err(Failure::new)
             }
         }
     }

@@ -18,8 +18,8 @@ use crate::{
         objects::{Claim, StorageClass, View as _, VolumeAttributesClass},
         quantity::Quantity,
     },
-    migration::Migration,
 };
+use csi_translation::Migration;
 
 use super::{
     ProvisionerSettings, access_modes, capabilities,

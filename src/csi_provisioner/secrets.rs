@@ -5,6 +5,7 @@
 //! and `deletion`.
 
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../fuzz/bodies/secret_template.rs"]
 pub mod fuzz;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -18,13 +19,13 @@ use crate::{
     controller::{
         dependencies::Dependency, model::unusable_volume::Credentials, provisioner::Failure,
     },
-    go_fmt::{quote, quote_list},
     kube::{
         ApiError, CoalescedReads,
         client::name::is_dns_subdomain,
         objects::{Claim, Secret, SecretValue, View as _},
     },
 };
+use go_fmt::{quote, quote_list};
 
 /// A Secret by name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -252,7 +252,7 @@ pub(super) struct HttpArguments {
     /// Path of the metrics
     #[arg(long, value_name = "string", default_value = "/metrics")]
     pub(super) metrics_path: String,
-    /// Serve profiles under /debug/pprof/
+    /// Serve the CPU profile at /debug/pprof/profile
     #[arg(long, value_name = "bool", default_value = "false", value_parser = boolean)]
     pub(super) enable_pprof: bool,
     /// Address (as in `127.0.0.1:8090`) that serves the status as JSON; without a host, loopback only
@@ -264,7 +264,7 @@ pub(super) struct HttpArguments {
 #[command(next_help_heading = "Logging")]
 pub(super) struct LoggingArguments {
     /// Log level: 0 start, errors and outcomes; 2 decisions; 4 tries; 5 calls to the driver; 6
-    /// requests to the API server; 8 their bodies; 10 all
+    /// requests to the API server; 10 all
     #[arg(long, value_name = "level", default_value = "0", value_parser = level)]
     pub(super) v: u32,
     /// Log levels of single files

@@ -16,7 +16,7 @@ use super::{
     },
     values::CapacitySwitch,
 };
-use crate::go_fmt::quote;
+use go_fmt::quote;
 
 /// The path of external-provisioner's health check of leader election.
 pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";

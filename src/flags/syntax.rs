@@ -4,8 +4,9 @@
 //! a switch, the shorthand `-v`, words (ignored) and `--` (the end).
 //! Stops at the first error, with pflag's text. The values are parsed by [`command`](super::command).
 
+use go_fmt::quote;
+
 use super::retired::Takes;
-use crate::go_fmt::quote;
 
 /// A flag with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]

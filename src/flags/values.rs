@@ -10,7 +10,7 @@ use super::{
     ClaimProtection,
     duration::{self, DurationError},
 };
-use crate::go_fmt::{parse_bool, quote};
+use go_fmt::{parse_bool, quote};
 
 /// Why a value was refused, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

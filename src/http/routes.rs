@@ -1,26 +1,51 @@
-//! The paths and their answers: metrics, checks and profiles of one address, pages of another.
+//! The paths and their answers: metrics, checks and the CPU profile of one address, pages of another.
 //!
 //! Content types, bodies and error texts are those of external-provisioner (`ok` and `internal server
 //! error: ...` for checks, Go's 404 elsewhere), for any method, since Go's handlers ignore it too.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
-use http::{HeaderMap, StatusCode, Uri, header, uri::Authority};
-
-use super::{
-    answer::{Answer, TEXT, failure, ok, page, redirected},
-    pprof::{self, Profiles},
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header, uri::Authority};
+use http_body_util::Full;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, Interval},
 };
-use crate::runtime::Tasks;
+
+use super::pace;
+#[cfg(feature = "cpu-profiles")]
+use super::profile;
 
 /// The Prometheus client's content type; `escaping`: names are not escaped.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// How many times as long as it took to render is the text of the metrics shared: rendering takes a twentieth
+/// of the time at most, and whoever asks now and then gets what is true now.
+const SHARED: u32 = 20;
+
+/// What a request under another name than that of this host gets.
+const FOREIGN_HOST: &str = "only for localhost: ask for it by a loopback name or address";
+
+/// What a page may load (its own styles, which are in it), and that nobody keeps it.
+const OF_PAGE: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    ),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
+
+/// An answer.
+pub(super) type Answer = Response<Full<Bytes>>;
 
 /// A health check; `Err` is the reason of a failure.
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Returns the metrics in the Prometheus text format.
 type Scrape = Box<dyn Fn() -> String + Send + Sync>;
-
 /// Writes a page, given the query.
 type Write = Box<dyn Fn(&str) -> String + Send + Sync>;
 
@@ -29,8 +54,9 @@ type Write = Box<dyn Fn(&str) -> String + Send + Sync>;
 pub struct Routes {
     metrics: Option<Metrics>,
     checks: BTreeMap<&'static str, Check>,
-    pages: BTreeMap<&'static str, Page>,
-    profiles: Option<Profiles>,
+    pages: BTreeMap<&'static str, (&'static str, Write)>,
+    #[cfg(feature = "cpu-profiles")]
+    profile: Option<profile::Sampler>,
     /// Whether only requests for a loopback name are answered.
     is_local: bool,
 }
@@ -38,21 +64,22 @@ pub struct Routes {
 struct Metrics {
     path: String,
     scrape: Scrape,
+    shared: Mutex<Shared>,
 }
 
-struct Page {
-    content_type: &'static str,
-    write: Write,
+/// The text that scrapes share, and their pace: one is answered after the other, whoever asks.
+struct Shared {
+    pace: Interval,
+    /// The text, and until when it is shared.
+    text: Option<(Instant, Bytes)>,
 }
 
 impl fmt::Debug for Routes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let checks: Vec<_> = self.checks.keys().collect();
         f.debug_struct("Routes")
             .field("metrics", &self.metrics_path())
-            .field("checks", &checks)
+            .field("checks", &self.checks.keys().collect::<Vec<_>>())
             .field("pages", &self.pages.keys().collect::<Vec<_>>())
-            .field("profiles", &self.profiles.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -60,7 +87,8 @@ impl fmt::Debug for Routes {
 impl Routes {
     /// Serves only metrics at `path`.
     pub fn new(path: &str, scrape: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        let metrics = Metrics { path: path.to_owned(), scrape: Box::new(scrape) };
+        let shared = Mutex::new(Shared { pace: pace(), text: None });
+        let metrics = Metrics { path: path.to_owned(), scrape: Box::new(scrape), shared };
         Self { metrics: Some(metrics), ..Self::default() }
     }
 
@@ -72,7 +100,7 @@ impl Routes {
         content_type: &'static str,
         write: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.pages.insert(path, Page { content_type, write: Box::new(write) });
+        self.pages.insert(path, (content_type, Box::new(write)));
         self
     }
 
@@ -81,12 +109,6 @@ impl Routes {
     #[must_use]
     pub fn local(self) -> Self {
         Self { is_local: true, ..self }
-    }
-
-    /// Whether a request with these headers may be answered.
-    pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        !self.is_local || host.is_some_and(is_loopback)
     }
 
     /// Adds a health check at `path`.
@@ -100,11 +122,14 @@ impl Routes {
         self
     }
 
-    /// Adds profiles of this process, with these tasks, below `/debug/pprof/`.
+    /// Adds the CPU profile of this process, unless it is built without.
     #[must_use]
-    pub fn profiles(mut self, tasks: Tasks) -> Self {
-        self.profiles = Some(Profiles::new(tasks));
-        self
+    pub fn profile(self) -> Self {
+        Self {
+            #[cfg(feature = "cpu-profiles")]
+            profile: Some(profile::Sampler::default()),
+            ..self
+        }
     }
 
     /// The path of the metrics, if they are served.
@@ -112,43 +137,50 @@ impl Routes {
         self.metrics.as_ref().map(|metrics| metrics.path.as_str())
     }
 
-    pub(super) async fn answer(&self, uri: &Uri) -> Answer {
-        let path = uri.path();
-        let straight = straight(path);
-        if straight != path {
-            let slash = if self.lacks_slash(&straight) { "/" } else { "" };
-            return elsewhere(&format!("{straight}{slash}"), uri);
+    /// Whether a request with these headers may be answered.
+    fn admits(&self, headers: &HeaderMap) -> bool {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        !self.is_local || host.is_some_and(is_loopback)
+    }
+
+    pub(super) async fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
+        if !self.admits(headers) {
+            return failure(StatusCode::FORBIDDEN, FOREIGN_HOST);
         }
+        let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         if let Some(metrics) = self.metrics.as_ref().filter(|metrics| path == metrics.path) {
-            return ok(METRICS, (metrics.scrape)());
-        }
-        if let Some(Page { content_type, write }) = self.pages.get(path) {
-            return page(content_type, write(uri.query().unwrap_or_default()));
+            return ok(METRICS, metrics.text().await);
         }
         if let Some(check) = self.checks.get(path) {
             return checked(check());
         }
-        // As in Go, the longest pattern that fits counts.
-        let below = self.profiles.as_ref().zip(path.strip_prefix(pprof::PATH));
-        if let Some((profiles, name)) = below {
-            return profiles.answer(name, uri.query().unwrap_or_default()).await;
+        if let Some((content_type, write)) = self.pages.get(path) {
+            let mut answer = ok(content_type, write(query));
+            let of_page = OF_PAGE.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            answer.headers_mut().extend(of_page);
+            return answer;
         }
-        if let Some(metrics) = self.metrics.as_ref().filter(|it| is_below(&it.path, path)) {
-            return ok(METRICS, (metrics.scrape)());
-        }
-        if self.lacks_slash(path) {
-            return elsewhere(&format!("{path}/"), uri);
+        #[cfg(feature = "cpu-profiles")]
+        if let Some(sampler) = self.profile.as_ref().filter(|_| path == profile::PATH) {
+            return sampler.answer(query).await;
         }
         failure(StatusCode::NOT_FOUND, "404 page not found")
     }
+}
 
-    /// Whether the path is served with a slash at its end.
-    fn lacks_slash(&self, path: &str) -> bool {
-        let profiles = self.profiles.as_ref().map(|_| pprof::PATH);
-        [self.metrics_path(), profiles]
-            .into_iter()
-            .flatten()
-            .any(|served| served.strip_suffix('/') == Some(path))
+impl Metrics {
+    async fn text(&self) -> Bytes {
+        let mut shared = self.shared.lock().await;
+        shared.pace.tick().await;
+        match &shared.text {
+            Some((end, text)) if Instant::now() < *end => text.clone(),
+            _ => {
+                let start = Instant::now();
+                let text = Bytes::from((self.scrape)());
+                shared.text = Some((Instant::now() + start.elapsed() * SHARED, text.clone()));
+                text
+            }
+        }
     }
 }
 
@@ -160,31 +192,6 @@ fn is_loopback(host: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Redirects to another path and keeps the query.
-fn elsewhere(path: &str, uri: &Uri) -> Answer {
-    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    redirected(&format!("{path}{query}"))
-}
-
-/// Go's `path.Clean`, but keeps a slash at the end.
-fn straight(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    let slash = if path.ends_with('/') && !parts.is_empty() { "/" } else { "" };
-    format!("/{}{slash}", parts.join("/"))
-}
-
-/// Go's rule: a pattern that ends in a slash matches all paths below.
-fn is_below(pattern: &str, path: &str) -> bool {
-    pattern.ends_with('/') && path.starts_with(pattern)
-}
-
 fn checked(result: Result<(), String>) -> Answer {
     match result {
         Ok(()) => ok(TEXT, "ok"),
@@ -192,6 +199,26 @@ fn checked(result: Result<(), String>) -> Answer {
             failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {why}"))
         }
     }
+}
+
+/// 200 with a body of this media type.
+pub(super) fn ok(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    respond(StatusCode::OK, content_type, body.into())
+}
+
+/// The answer of Go's `http.Error`.
+pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
+    let mut answer = respond(status, TEXT, format!("{text}\n").into());
+    let nosniff = HeaderValue::from_static("nosniff");
+    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    answer
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@ mod crowd;
 
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use http::{HeaderMap, Uri};
+use http_body_util::BodyExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    time::{Instant, sleep},
+    time::sleep,
 };
 
 use super::*;
@@ -36,6 +38,11 @@ async fn start_with(metrics_path: &str, limits: Limits) -> Running {
             let lost = "failed election to renew leadership on lease ".to_owned();
             if health.load(Ordering::Relaxed) { Ok(()) } else { Err(lost) }
         });
+    Running { healthy, ..start_routes(routes, limits).await }
+}
+
+/// A server of these routes.
+async fn start_routes(routes: Routes, limits: Limits) -> Running {
     let mut server = Server::bind("127.0.0.1:0", routes).await.unwrap();
     server.limits = limits;
     let address = server.listener.local_addr().unwrap();
@@ -46,7 +53,7 @@ async fn start_with(metrics_path: &str, limits: Limits) -> Running {
         running.await;
         let _ = done.send(());
     });
-    Running { address, healthy, stop, stopped }
+    Running { address, healthy: Arc::default(), stop, stopped }
 }
 
 /// The answer's status line, headers and body.
@@ -100,7 +107,7 @@ async fn health_checks_answer_as_in_external_provisioner() {
 #[tokio::test]
 async fn other_paths_are_not_found_in_gos_words() {
     let server = start("/m").await;
-    for path in ["/", "/metrics", "/m/", "/healthz/", "/debug/pprof/"] {
+    for path in ["/", "/metrics", "/m/", "//m", "/healthz/", "/debug/pprof/profile"] {
         let (status, _, body) = get(server.address, path).await;
         assert_eq!(
             (status.as_str(), body.as_str()),
@@ -112,48 +119,25 @@ async fn other_paths_are_not_found_in_gos_words() {
 }
 
 #[tokio::test]
-async fn a_path_that_ends_in_a_slash_matches_all_below() {
-    let server = start("/m/").await;
-    assert_eq!(get(server.address, "/m/x/y").await.2, "metric 1\n");
-    let (status, headers, _) = get(server.address, "/m?a=b").await;
-    assert_eq!(status, "HTTP/1.1 307 Temporary Redirect");
-    assert!(headers.contains("location: /m/?a=b\r\n"), "{headers}");
-    let everywhere = start("/").await;
-    assert_eq!(get(everywhere.address, "/anything").await.2, "metric 1\n");
-    assert_eq!(get(everywhere.address, "/healthz").await.2, "ok", "the longer path counts");
-}
-
-#[tokio::test]
-async fn paths_that_are_not_clean_are_redirected() {
-    let server = start("/m/").await;
-    for (path, to) in [
-        ("//m/", "/m/"),
-        ("/m//x", "/m/x"),
-        ("/a/../m/./x/", "/m/x/"),
-        ("//m?a=b&c=d", "/m/?a=b&c=d"),
-        ("/../..", "/"),
-        ("/./", "/"),
-        ("/x/..", "/"),
-        ("/none//x", "/none/x"),
-        ("//x\"'y", "/x\"'y"),
-    ] {
-        let (status, headers, body) = get(server.address, path).await;
-        assert_eq!(status, "HTTP/1.1 307 Temporary Redirect", "{path}");
-        assert!(headers.contains(&format!("location: {to}\r\n")), "{path}: {headers}");
-        let link = to.replace('&', "&amp;").replace('"', "&#34;").replace('\'', "&#39;");
-        assert_eq!(body, format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n"));
+async fn rendering_the_metrics_takes_a_part_of_the_time_at_most() {
+    let rendered = AtomicUsize::new(0);
+    let render = move || {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {}
+        format!("metric {}\n", rendered.fetch_add(1, Ordering::Relaxed))
+    };
+    let routes = Routes::new("/metrics", render);
+    let text = async || {
+        let answer = routes.answer(&Uri::from_static("/metrics"), &HeaderMap::new()).await;
+        answer.into_body().collect().await.unwrap().to_bytes()
+    };
+    let start = Instant::now();
+    for _ in 0..5 {
+        assert_eq!(text().await, "metric 0\n");
     }
-}
-
-#[tokio::test]
-async fn a_redirection_stays_at_the_server_and_its_header_is_ascii() {
-    let server = start("/m/").await;
-    let (status, headers, body) = get(server.address, "//\u{e9}?\u{e9}=%c3").await;
-    assert_eq!(status, "HTTP/1.1 307 Temporary Redirect");
-    assert!(headers.contains("location: /%c3%a9?%c3%a9=%c3\r\n"), "{headers}");
-    assert_eq!(body, "<a href=\"/%C3%A9?%C3%A9=%c3\">Temporary Redirect</a>.\n\n");
-    let (_, headers, _) = get(server.address, "//\\host.example/x").await;
-    assert!(headers.contains("location: /%5chost.example/x\r\n"), "{headers}");
+    assert!(start.elapsed() >= 4 * PACE, "one after the other, at a pace");
+    sleep(Duration::from_millis(50) * 30).await;
+    assert_eq!(text().await, "metric 1\n");
 }
 
 #[tokio::test]
@@ -248,7 +232,7 @@ async fn a_connection_ends_at_its_maximum_age_even_if_busy() {
 }
 
 #[tokio::test]
-async fn if_all_places_are_taken_the_longest_idle_connection_is_closed() {
+async fn if_all_places_are_taken_the_oldest_connection_is_closed() {
     let server = start_with("/metrics", Limits { header: WHILE, ..short() }).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     let mut second = TcpStream::connect(server.address).await.unwrap();
@@ -259,6 +243,35 @@ async fn if_all_places_are_taken_the_longest_idle_connection_is_closed() {
     assert!(open_for(&mut first).await < WHILE / 4, "it lost its place");
     second.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(second.read(&mut [0; 512]).await.unwrap() > 0, "it stayed");
+}
+
+/// An address, by its last number.
+fn address(last: u8) -> IpAddr {
+    [10, 0, 0, last].into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_keeps_its_place_for_a_moment_and_an_ended_one_gives_it_back() {
+    let mut connections = Connections::default();
+    let first = connections.admit(address(1), 2).await;
+    connections.admit(address(2), 2).await.cancel();
+    let start = Instant::now();
+    let third = connections.admit(address(3), 2).await;
+    assert_eq!(start.elapsed(), Duration::ZERO, "the second one has ended");
+    let _fourth = connections.admit(address(4), 2).await;
+    assert!((PACE..2 * PACE).contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!(first.is_cancelled() && !third.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_address_with_the_most_connections_gives_a_place() {
+    let mut connections = Connections::default();
+    let mut places = Vec::new();
+    for last in [1, 2, 2, 3, 2, 4] {
+        places.push(connections.admit(address(last), 4).await);
+    }
+    let lost: Vec<_> = places.iter().map(CancellationToken::is_cancelled).collect();
+    assert_eq!(lost, [false, true, true, false, false, false]);
 }
 
 #[tokio::test]

@@ -13,13 +13,14 @@ pub use kind::Kind;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use csi_translation::InTreeSource;
 use k8s_openapi::{
     ByteString,
-    api::core::v1::{self as core, VolumeNodeAffinity},
+    api::core::v1::{self as core, TopologySelectorTerm, VolumeNodeAffinity},
 };
 use serde::{Deserialize, Deserializer};
 
-pub use self::{in_tree::InTreeSource, metadata::Metadata, string_map::StringMap};
+pub use self::{metadata::Metadata, string_map::StringMap};
 
 /// A view of one kind, with what requests for the kind need.
 pub trait View:
@@ -265,16 +266,10 @@ impl Volume {
     /// The [`source_id`](Self::source_id) of a complete PersistentVolume.
     pub fn source_id_of(volume: &core::PersistentVolume) -> String {
         let Some(spec) = &volume.spec else { return String::new() };
-        match (&spec.csi, InTreeSource::of(spec)) {
-            (Some(csi), _) => csi.volume_handle.clone(),
-            (None, Some(in_tree)) => in_tree.id().to_owned(),
-            (None, None) => String::new(),
+        match &spec.csi {
+            Some(csi) => csi.volume_handle.clone(),
+            None => InTreeSource::of(spec).map(|it| it.id().to_owned()).unwrap_or_default(),
         }
-    }
-
-    /// The label `key` of the PersistentVolume.
-    pub fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.get(key)
     }
 }
 
@@ -344,24 +339,6 @@ view! {
         /// The topologies that volumes of the class may have.
         allowed_topologies: Vec<TopologySelectorTerm>,
     }
-}
-
-/// One alternative of a class's allowed topologies.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TopologySelectorTerm {
-    /// The requirements, all of which must be met.
-    pub match_label_expressions: Vec<TopologySelectorRequirement>,
-}
-
-/// One key of an allowed topology with its allowed values.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct TopologySelectorRequirement {
-    /// The topology key.
-    pub key: String,
-    /// Its allowed values.
-    pub values: Vec<String>,
 }
 
 view! {

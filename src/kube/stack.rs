@@ -18,7 +18,6 @@ pub(crate) mod in_flight;
 pub(crate) mod request_log;
 pub(crate) mod request_metrics;
 pub(crate) mod retry_after;
-mod strip_secrets;
 pub(crate) mod target;
 pub(crate) mod throttle;
 

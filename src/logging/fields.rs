@@ -2,8 +2,7 @@
 //!
 //! Values come from users, drivers and servers: each is truncated and escaped when it is recorded.
 //! `tracing-subscriber` keeps the fields of a span as one string. Here this is a list of `name=value`, each
-//! followed by [`END`], which escaped values do not contain. An event's fields are such a list as well, so
-//! that a line needs two allocations, however many fields it has.
+//! followed by [`END`], which escaped values do not contain. An event's fields are such a list as well.
 
 use std::fmt::{self, Display, Write as _};
 
@@ -31,9 +30,6 @@ const END: char = '\0';
 /// The longest text of a value, in bytes, before it is escaped, which may multiply it by six.
 const MAX_TEXT: usize = 4096;
 
-/// The initial capacity of a list and of the buffer for a value, in bytes.
-const CAPACITY: usize = 512;
-
 /// Formats the fields of spans and events.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FieldFormat(pub(super) LogFormat);
@@ -41,11 +37,7 @@ pub(super) struct FieldFormat(pub(super) LogFormat);
 impl FieldFormat {
     /// The list of `fields`.
     pub(super) fn list(self, fields: impl RecordFields) -> String {
-        let mut visitor = Visitor {
-            format: self.0,
-            list: String::with_capacity(CAPACITY),
-            text: String::with_capacity(CAPACITY),
-        };
+        let mut visitor = Visitor { format: self.0, list: String::new() };
         fields.record(&mut visitor);
         visitor.list
     }
@@ -121,8 +113,6 @@ pub(super) fn push(list: &mut String, name: &str, value: impl Display) {
 struct Visitor {
     format: LogFormat,
     list: String,
-    /// The current text, before it is escaped.
-    text: String,
 }
 
 impl Visitor {
@@ -131,12 +121,12 @@ impl Visitor {
     }
 
     fn record_text(&mut self, field: &Field, text: fmt::Arguments<'_>) {
-        self.text.clear();
-        let mut cut = Cut::new(&mut self.text, MAX_TEXT);
+        let mut whole = String::new();
+        let mut cut = Cut::new(&mut whole, MAX_TEXT);
         // A value that fails to format itself is logged as far as it was formatted.
         let _ = cut.write_fmt(text);
         cut.finish();
-        let (list, name, text) = (&mut self.list, name(field), &*self.text);
+        let (list, name, text) = (&mut self.list, name(field), &*whole);
         match self.format {
             LogFormat::Json => push(list, name, JsonString(text)),
             LogFormat::Text if name != MESSAGE && text.contains('\n') => {

@@ -1,14 +1,8 @@
 //! One log line, as klog's text and as JSON.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::{Timestamp, tz::Offset};
-use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::{
@@ -18,40 +12,21 @@ use tracing_subscriber::{
 
 use super::{
     fields::{self, FieldFormat, JsonString, MESSAGE},
-    repeats::{Decision, Repeats},
     verbosity,
 };
 use crate::{flags::LogFormat, runtime::Clock};
 
-/// The initial capacity of the list of a JSON line's own fields, in bytes.
-const HEADER: usize = 256;
-
-/// Formats events as log lines; a suppressed line is empty.
+/// Formats events as log lines.
 pub(super) struct LineFormat {
     format: LogFormat,
     clock: Arc<dyn Clock>,
     process: u32,
-    /// The lines that were written lately.
-    repeats: Mutex<Repeats>,
 }
 
 impl LineFormat {
     /// The format of the lines of the process with the ID `process`.
     pub(super) fn new(format: LogFormat, clock: Arc<dyn Clock>, process: u32) -> Self {
-        Self { format, clock, process, repeats: Mutex::default() }
-    }
-
-    /// Whether the line is logged; adds how often it was suppressed before.
-    fn admit(&self, line: &mut Line) -> bool {
-        // Events of a raised verbosity are not limited.
-        if line.verbosity > 0 {
-            return true;
-        }
-        let decision = self.repeats.lock().decide(line, self.clock.boot());
-        if let Decision::LogWithCount { suppressed } = decision {
-            fields::push(&mut line.fields, "repeated", suppressed);
-        }
-        decision != Decision::Suppress
+        Self { format, clock, process }
     }
 }
 
@@ -65,10 +40,7 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut line = Line::read(context, event);
-        if !self.admit(&mut line) {
-            return Ok(());
-        }
+        let line = Line::read(context, event);
         match self.format {
             LogFormat::Text => line.write_text(self.clock.wall(), self.process, &mut out),
             LogFormat::Json => line.write_json(self.clock.wall(), &mut out),
@@ -82,17 +54,6 @@ struct Line {
     verbosity: u32,
     /// The list of its fields and of those of its spans, formatted.
     fields: String,
-}
-
-/// Two lines are equal if they differ only in time and in the number of the attempt.
-impl Hash for Line {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.metadata.file(), self.number()).hash(hasher);
-        let is_attempt = |field: &&str| fields::value(field, "attempt").is_some();
-        fields::iter(&self.fields)
-            .filter(|field| !is_attempt(field))
-            .for_each(|field| field.hash(hasher));
-    }
 }
 
 impl Line {
@@ -146,7 +107,7 @@ impl Line {
         #[allow(clippy::cast_precision_loss)]
         let milliseconds = Value::from(time.as_microsecond() as f64 / 1000.0);
         let caller = format!("{}:{}", self.file(2), self.number());
-        let mut header = String::with_capacity(HEADER);
+        let mut header = String::new();
         fields::push(&mut header, "ts", milliseconds);
         fields::push(&mut header, "caller", JsonString(&caller));
         fields::push(&mut header, MESSAGE, self.message());

@@ -102,7 +102,7 @@ fn a_long_field_or_message_is_truncated_with_a_note() {
     };
     let text = logged(&Logging { format: LogFormat::Json, ..settings(10) }, || {
         let span = tracing::info_span!("work", around = &*long);
-        span.in_scope(|| tracing::trace!(target: BODIES, body = &*long, what = ?long, "{long}"));
+        span.in_scope(|| tracing::trace!(target: CALLS, body = &*long, what = ?long, "{long}"));
     });
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
     for name in ["body", "around", "msg"] {
@@ -177,7 +177,6 @@ fn log_all() {
     tracing::trace!("own trace");
     tracing::trace!(target: CALLS, "call");
     tracing::trace!(target: REQUESTS, "request");
-    tracing::trace!(target: BODIES, "body");
     tracing::error!(target: "kube_client::client", "kube error");
     tracing::warn!(target: "hyper::proto", "library warn");
     tracing::info!(target: "hyper::proto", "library info");
@@ -197,7 +196,7 @@ fn verbosity_decides_what_is_logged() {
         &["call", "library info"],
         &["request"],
         &[],
-        &["body", "library debug"],
+        &["library debug"],
         &[],
         &["library trace"],
     ];
@@ -262,23 +261,6 @@ fn a_value_recorded_again_replaces_the_first() {
 }
 
 #[test]
-fn equal_lines_are_suppressed_but_not_those_of_a_raised_verbosity() {
-    let again = |log: fn()| (0..10).for_each(|_| log());
-    let usual = logged(&settings(10), || again(|| tracing::warn!(pv = "x", "no")));
-    assert_eq!(usual.lines().count(), 3);
-    let raised = logged(&settings(10), || again(|| tracing::debug!(pv = "x", "no")));
-    assert_eq!(raised.lines().count(), 10);
-    let attempts = logged(&settings(0), || {
-        (0..10).for_each(|attempt| {
-            tracing::info_span!("work", attempt).in_scope(|| tracing::warn!("no"));
-        });
-    });
-    assert_eq!(attempts.lines().count(), 3, "lines that differ in the attempt only are equal");
-    let others = logged(&settings(0), || (0..10).for_each(|pv| tracing::warn!(pv, "no")));
-    assert_eq!(others.lines().count(), 10);
-}
-
-#[test]
 fn hidden_events_are_not_formatted() {
     struct Costly<'a>(&'a std::cell::Cell<u32>);
     impl std::fmt::Debug for Costly<'_> {
@@ -291,10 +273,8 @@ fn hidden_events_are_not_formatted() {
     let log = |verbosity| {
         logged(&settings(verbosity), || {
             tracing::trace!(target: CALLS, costly = ?Costly(&formatted), "call");
-            tracing::trace!(target: BODIES, costly = ?Costly(&formatted), "body");
         })
     };
     assert_eq!((log(4), formatted.get()), (String::new(), 0));
     assert_eq!((log(5).lines().count(), formatted.get()), (1, 1));
-    assert_eq!((log(8).lines().count(), formatted.get()), (2, 3));
 }

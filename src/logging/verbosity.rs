@@ -7,7 +7,7 @@
 //! | 4 | and every attempt | `trace!` | |
 //! | 5 | and every call to the driver with its answer, secrets stripped | [`CALLS`] | and information |
 //! | 6 | and every request to the API server | [`REQUESTS`] | |
-//! | 8 | and the bodies of both, secrets stripped | [`BODIES`] | and debugging |
+//! | 8 | | | and debugging |
 //! | 10 | all | | all |
 //!
 //! Events of `kube` are never logged: it logs bodies of answers, which may hold secrets, and errors that
@@ -22,8 +22,6 @@ use crate::flags::Logging;
 pub const CALLS: &str = "csi_provisioner::calls";
 /// The target of events about requests to the API server: `-v=6`.
 pub const REQUESTS: &str = "csi_provisioner::requests";
-/// The target of bodies of requests and answers: `-v=8`.
-pub const BODIES: &str = "csi_provisioner::bodies";
 
 /// Crates whose events count as this program's.
 const OWN: [&str; 2] = ["csi_provisioner", "testkit"];
@@ -95,7 +93,6 @@ pub(super) fn of(metadata: &Metadata<'_>) -> Option<u32> {
     Some(match (metadata.target(), level) {
         (CALLS, _) => 5,
         (REQUESTS, _) => 6,
-        (BODIES, _) => 8,
         (_, Level::TRACE) => 4,
         (_, Level::DEBUG) => 2,
         _ => 0,

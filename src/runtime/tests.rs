@@ -14,21 +14,6 @@ async fn the_end_of_a_critical_task_is_reported_with_its_panic() {
 }
 
 #[tokio::test]
-async fn tasks_are_counted_by_name_until_they_end() {
-    let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
-    let (end, end_requested) = tokio::sync::oneshot::channel::<()>();
-    tasks.spawn("short", async move { drop(end_requested.await) });
-    tasks.spawn("panics", async { panic!("counted no longer") });
-    tasks.spawn_critical("long", std::future::pending());
-    assert_eq!(tasks.alive(), BTreeMap::from([("long", 1), ("panics", 1), ("short", 1)]));
-    end.send(()).unwrap();
-    for _ in 0..3 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(tasks.alive(), BTreeMap::from([("long", 1)]));
-}
-
-#[tokio::test]
 async fn blocking_work_returns_its_result_or_its_panic() {
     assert_eq!(spawn_blocking(|| 7).await, Ok(7));
     assert!(spawn_blocking(|| -> () { panic!("boom") }).await.unwrap_err().contains("boom"));

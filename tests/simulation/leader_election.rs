@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::json;
 use testkit::apiserver::{
     audit::Recorded,
-    faults::{Effect, Match, Rule, StreamFault},
+    faults::{Effect, Match, Rule},
     status::Status,
 };
 use tokio::time::{Instant, sleep};

@@ -13,13 +13,13 @@ use crate::{
         provisioner::Failure,
     },
     csi_provisioner::reads::Reads,
-    go_fmt::parse_bool,
     kube::{
         ApiError, Client, Name,
         objects::{Claim, View as _, VolumeSnapshot, VolumeSnapshotContent},
         quantity::Quantity,
     },
 };
+use go_fmt::parse_bool;
 
 /// The finalizer of a snapshot that volumes are being made from.
 const PROTECTION: &str = SourceKind::Snapshot.finalizer();

@@ -2,10 +2,11 @@
 //!
 //! external-provisioner's algorithm and its texts, as a pure function.
 
+use go_fmt::quote;
+use k8s_openapi::api::core::v1::TopologySelectorTerm;
+
 use crate::{
     controller::model::topology::{Requirement, Segments},
-    go_fmt::quote,
-    kube::objects::TopologySelectorTerm,
     nodes::{Keys, Labels, Nodes, Registration},
 };
 

@@ -4,9 +4,10 @@
 
 use std::cmp::Ordering;
 
+use k8s_openapi::api::core::v1::TopologySelectorTerm;
+
 use crate::{
     controller::model::topology::Segments,
-    kube::objects::TopologySelectorTerm,
     nodes::{Keys, Labels},
 };
 
@@ -35,7 +36,7 @@ pub(super) fn allowed(alternatives: &[TopologySelectorTerm]) -> Vec<Segments> {
 /// without values, which the API rejects, drops the combinations before it.
 fn combinations(alternative: &TopologySelectorTerm) -> Vec<Segments> {
     let no_terms = Vec::new();
-    alternative.match_label_expressions.iter().fold(no_terms, |before, expression| {
+    alternative.match_label_expressions.iter().flatten().fold(no_terms, |before, expression| {
         let starts = if before.is_empty() { vec![Segments::new()] } else { before };
         let with = |value: &String| {
             let key = expression.key.clone();

@@ -1,4 +1,5 @@
-//! More clients than places: probes are answered nevertheless.
+//! More clients than places, and clients that ask without a pause: probes are answered nevertheless, and the
+//! program has its time.
 
 use std::net::Ipv4Addr;
 
@@ -144,4 +145,63 @@ async fn probes_are_answered_beside_a_thousand_connections_from_as_many_addresse
         Ipv4Addr::new(127, 1, high, low)
     };
     probes_are_answered(ELSEWHERE, own).await;
+}
+
+/// How long the program's own work may wait because of the server.
+const DELAYED: Duration = Duration::from_millis(100);
+
+/// A client that sends requests for the metrics without a pause, and reads whatever comes.
+async fn pipeline(source: Ipv4Addr, to: SocketAddr) {
+    let requests = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    loop {
+        sleep(Duration::from_millis(1)).await;
+        let Ok(mut stream) = connect_from(source, to).await else { continue };
+        let (mut reader, mut writer) = stream.split();
+        let mut nowhere = tokio::io::sink();
+        let read = tokio::io::copy(&mut reader, &mut nowhere);
+        let write = async { while writer.write_all(&requests).await.is_ok() {} };
+        tokio::join!(read, write).0.ok();
+    }
+}
+
+/// By how much the longest of many short sleeps of the program is longer than it should be.
+async fn longest_delay() -> Duration {
+    let mut longest = Duration::ZERO;
+    for _ in 0..500 {
+        let (start, pause) = (Instant::now(), Duration::from_millis(5));
+        sleep(pause).await;
+        longest = longest.max(start.elapsed().saturating_sub(pause));
+    }
+    longest
+}
+
+#[tokio::test]
+async fn clients_that_pipeline_scrapes_take_no_time_of_the_program_and_delay_no_probe() {
+    let _alone = CROWDED.lock().await;
+    let text = "# HELP some_metric_of_the_program with a description\nsome_metric 1\n".repeat(3000);
+    let routes = Routes::new("/metrics", move || text.clone()).check("/healthz", || Ok(()));
+    let server = start_routes(routes, Limits::USUAL).await;
+    let address = server.address;
+    // The program has one thread, which is that of this test. The clients have another one.
+    let end = CancellationToken::new();
+    let ends = end.clone();
+    let clients = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut clients = tokio::task::JoinSet::new();
+            for number in 0..64 {
+                clients.spawn(pipeline(Ipv4Addr::new(127, 1, 0, 1 + number % 4), address));
+            }
+            ends.cancelled().await;
+        });
+    });
+    sleep(BEAT).await;
+    let probes = tokio::task::spawn_blocking(move || probes(ELSEWHERE, [address, address]));
+    let delay = longest_delay().await;
+    let [one, other] = probes.await.unwrap();
+    end.cancel();
+    let [most, last] = quantiles(&[one, other].concat(), [90, 100]);
+    clients.await.unwrap();
+    println!("work was delayed by {delay:?}; probes took {most:?} for 90 %, {last:?} at worst");
+    assert!(delay < DELAYED && most < SWIFT && last < WORST, "{delay:?} {most:?} {last:?}");
 }

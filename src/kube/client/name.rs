@@ -3,7 +3,7 @@
 //! The checks and their texts, which users see in events, are those of client-go. A request for a
 //! [`Name`] never reaches another object than the one it names.
 
-use crate::go_fmt::quote;
+use go_fmt::quote;
 
 /// The checked name of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

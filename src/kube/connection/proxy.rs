@@ -9,6 +9,7 @@
 //! left for it to match.
 
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../fuzz/bodies/no_proxy.rs"]
 pub mod fuzz;
 
 use std::{ffi::OsString, fmt, net::IpAddr};

@@ -1,93 +1,93 @@
-//! Sources of PersistentVolumes of in-tree plugins that were migrated to CSI.
+//! What translation needs of the views: the sources of in-tree plugins that were migrated to CSI.
 //!
-//! A PersistentVolume of another kind costs one empty pointer. [`migration`](crate::migration)
-//! translates the sources.
+//! A PersistentVolume of another kind costs one empty pointer. The crate `csi-translation` translates
+//! the sources.
 
+use csi_translation::{Class, InTreeSource};
 use k8s_openapi::api::core::v1 as core;
 use serde::Deserialize;
 
-use super::{ClaimReference, CsiSource, VolumeSpec};
+use super::{ClaimReference, CsiSource, StorageClass, Volume, VolumeSpec};
 
-/// Declares the plugins, for views and for complete objects.
-macro_rules! in_tree_sources {
-    ($($(#[$doc:meta])* $plugin:ident { $field:ident: $source:ident, id: $id:ident },)*) => {
-        /// The source of an in-tree plugin in a PersistentVolume.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum InTreeSource {
-            $($(#[$doc])* $plugin(core::$source),)*
-        }
-
-        impl InTreeSource {
-            /// The number of plugins: tests have a sample of each.
-            #[cfg(test)]
-            pub(super) const PLUGINS: usize = [$(stringify!($plugin)),*].len();
-
-            /// The in-tree source in the spec of a complete PersistentVolume.
-            pub fn of(spec: &core::PersistentVolumeSpec) -> Option<Self> {
-                $(if let Some(source) = &spec.$field {
-                    return Some(Self::$plugin(source.clone()));
-                })*
-                None
-            }
-
-            /// The volume's id in the source; the server's defaulting does not change it.
-            pub fn id(&self) -> &str {
-                match self {
-                    $(Self::$plugin(source) => &source.$id,)*
-                }
-            }
-        }
-
-        /// The serialized form of [`VolumeSpec`].
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
-        pub(super) struct RawVolumeSpec {
-            claim_ref: Option<ClaimReference>,
-            csi: Option<CsiSource>,
-            node_affinity: Option<core::VolumeNodeAffinity>,
-            persistent_volume_reclaim_policy: String,
-            storage_class_name: String,
-            volume_mode: Option<String>,
-            $($field: Option<core::$source>,)*
-        }
-
-        impl From<RawVolumeSpec> for VolumeSpec {
-            fn from(raw: RawVolumeSpec) -> Self {
-                let mut in_tree = None;
-                $(if let Some(source) = raw.$field {
-                    in_tree = Some(Box::new(InTreeSource::$plugin(source)));
-                })*
-                Self {
-                    claim_ref: raw.claim_ref,
-                    csi: raw.csi,
-                    in_tree,
-                    node_affinity: raw.node_affinity,
-                    persistent_volume_reclaim_policy: raw.persistent_volume_reclaim_policy,
-                    storage_class_name: raw.storage_class_name,
-                    volume_mode: raw.volume_mode,
-                }
-            }
-        }
-    };
+/// The serialized form of [`VolumeSpec`].
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawVolumeSpec {
+    claim_ref: Option<ClaimReference>,
+    csi: Option<CsiSource>,
+    node_affinity: Option<core::VolumeNodeAffinity>,
+    persistent_volume_reclaim_policy: String,
+    storage_class_name: String,
+    volume_mode: Option<String>,
+    aws_elastic_block_store: Option<core::AWSElasticBlockStoreVolumeSource>,
+    azure_disk: Option<core::AzureDiskVolumeSource>,
+    azure_file: Option<core::AzureFilePersistentVolumeSource>,
+    cinder: Option<core::CinderPersistentVolumeSource>,
+    gce_persistent_disk: Option<core::GCEPersistentDiskVolumeSource>,
+    portworx_volume: Option<core::PortworxVolumeSource>,
+    rbd: Option<core::RBDPersistentVolumeSource>,
+    vsphere_volume: Option<core::VsphereVirtualDiskVolumeSource>,
 }
 
-in_tree_sources! {
-    /// `kubernetes.io/aws-ebs`.
-    AwsEbs { aws_elastic_block_store: AWSElasticBlockStoreVolumeSource, id: volume_id },
-    /// `kubernetes.io/azure-disk`.
-    AzureDisk { azure_disk: AzureDiskVolumeSource, id: disk_uri },
-    /// `kubernetes.io/azure-file`.
-    AzureFile { azure_file: AzureFilePersistentVolumeSource, id: share_name },
-    /// `kubernetes.io/cinder`.
-    Cinder { cinder: CinderPersistentVolumeSource, id: volume_id },
-    /// `kubernetes.io/gce-pd`.
-    GcePd { gce_persistent_disk: GCEPersistentDiskVolumeSource, id: pd_name },
-    /// `kubernetes.io/portworx-volume`.
-    Portworx { portworx_volume: PortworxVolumeSource, id: volume_id },
-    /// `kubernetes.io/rbd`.
-    Rbd { rbd: RBDPersistentVolumeSource, id: image },
-    /// `kubernetes.io/vsphere-volume`.
-    Vsphere { vsphere_volume: VsphereVirtualDiskVolumeSource, id: volume_path },
+impl From<RawVolumeSpec> for VolumeSpec {
+    fn from(raw: RawVolumeSpec) -> Self {
+        let sources = [
+            raw.aws_elastic_block_store.map(InTreeSource::AwsEbs),
+            raw.azure_disk.map(InTreeSource::AzureDisk),
+            raw.azure_file.map(InTreeSource::AzureFile),
+            raw.cinder.map(InTreeSource::Cinder),
+            raw.gce_persistent_disk.map(InTreeSource::GcePd),
+            raw.portworx_volume.map(InTreeSource::Portworx),
+            raw.rbd.map(InTreeSource::Rbd),
+            raw.vsphere_volume.map(InTreeSource::Vsphere),
+        ];
+        Self {
+            claim_ref: raw.claim_ref,
+            csi: raw.csi,
+            in_tree: sources.into_iter().flatten().next().map(Box::new),
+            node_affinity: raw.node_affinity,
+            persistent_volume_reclaim_policy: raw.persistent_volume_reclaim_policy,
+            storage_class_name: raw.storage_class_name,
+            volume_mode: raw.volume_mode,
+        }
+    }
+}
+
+impl StorageClass {
+    /// The parts that translation changes.
+    pub fn translatable(&mut self) -> Class<'_> {
+        Class {
+            provisioner: &mut self.provisioner,
+            parameters: &mut self.parameters,
+            allowed_topologies: &mut self.allowed_topologies,
+        }
+    }
+}
+
+impl csi_translation::Volume for Volume {
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.get(key)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.get(key)
+    }
+
+    fn claim_namespace(&self) -> &str {
+        self.spec.claim_ref.as_ref().map_or("", |claim| &claim.namespace)
+    }
+
+    fn node_affinity(&self) -> Option<&core::VolumeNodeAffinity> {
+        self.spec.node_affinity.as_ref()
+    }
+
+    fn in_tree(&self) -> Option<&InTreeSource> {
+        self.spec.in_tree.as_deref()
+    }
 }
 
 #[cfg(test)]
@@ -95,10 +95,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kube::objects::Volume;
 
     /// Each plugin's field and source as the API server serializes them, with the volume's id.
-    fn sources() -> [(&'static str, Value, &'static str); InTreeSource::PLUGINS] {
+    fn sources() -> [(&'static str, Value, &'static str); 8] {
         [
             ("awsElasticBlockStore", json!({"volumeID": "vol-1", "partition": 1}), "vol-1"),
             ("azureDisk", json!({"diskName": "d", "diskURI": "/uri"}), "/uri"),

@@ -1,0 +1,134 @@
+//! Azure's managed disks.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    AzureDiskVolumeSource, CSIPersistentVolumeSource, PersistentVolume,
+};
+
+use crate::{Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, class, spec, whole};
+
+const DRIVER: &str = "disk.csi.azure.com";
+const ZONE: &str = "topology.disk.csi.azure.com/zone";
+const MANAGED: &str = "Managed";
+
+// The driver's volume attributes.
+const KIND: &str = "kind";
+const CACHING_MODE: &str = "cachingmode";
+
+/// The pattern of a managed disk's URI, as printed in messages.
+const MANAGED_URI: &str =
+    ".*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)";
+/// The pattern of another disk's URI, as printed in messages.
+const UNMANAGED_URI: &str = "http(?:.*)://(?:.*)/vhds/(.+)";
+
+pub(crate) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/azure-disk",
+    class_to_csi,
+    to_in_tree,
+    to_csi,
+    key: whole,
+};
+
+/// The driver reads the file system from the parameters itself.
+fn class_to_csi(class: &mut Class<'_>) -> Result<(), Untranslatable> {
+    class::zones_to_topologies(class, ZONE)?;
+    for expression in class::expressions(class).filter(|it| it.key == ZONE) {
+        for zone in &mut expression.values {
+            // In a region without zones, the plugin numbered its fault domains.
+            if !zone.is_empty() && zone.bytes().all(|byte| byte.is_ascii_digit()) {
+                zone.clear();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The topology keeps the driver's keys, as in external-provisioner.
+fn to_in_tree(
+    csi: &CSIPersistentVolumeSource,
+    volume: &mut PersistentVolume,
+) -> Result<(), Untranslatable> {
+    let mut disk = AzureDiskVolumeSource {
+        disk_name: disk_name(&csi.volume_handle)?.to_owned(),
+        disk_uri: csi.volume_handle.clone(),
+        fs_type: Some(csi.fs_type.clone().unwrap_or_default()),
+        read_only: Some(csi.read_only.unwrap_or_default()),
+        kind: Some(MANAGED.to_owned()),
+        caching_mode: None,
+    };
+    for (key, value) in csi.volume_attributes.iter().flatten().filter(|(_, it)| !it.is_empty()) {
+        match &*key.to_lowercase() {
+            CACHING_MODE => disk.caching_mode = Some(value.clone()),
+            class::FS_TYPE => disk.fs_type = Some(value.clone()),
+            _ => {}
+        }
+    }
+    spec(volume).azure_disk = Some(disk);
+    Ok(())
+}
+
+/// The disk name in a URI.
+fn disk_name(uri: &str) -> Result<&str, Untranslatable> {
+    let is_unmanaged =
+        uri.len() > 4 && uri.get(..4).is_some_and(|it| it.eq_ignore_ascii_case("http"));
+    let (parts, format) = if is_unmanaged {
+        (&["http", "://", "/vhds/"][..], UNMANAGED_URI)
+    } else {
+        (
+            &["/subscriptions/", "/resourceGroups/", "/providers/Microsoft.Compute/disks/"][..],
+            MANAGED_URI,
+        )
+    };
+    behind_last(uri, parts).ok_or_else(|| {
+        Untranslatable::invalid(format!(
+            "could not get disk name from {uri}, correct format: {format}"
+        ))
+    })
+}
+
+/// The text after the last part, if the other parts occur before it, in order.
+fn behind_last<'a>(text: &'a str, parts: &[&str]) -> Option<&'a str> {
+    let (last, before) = parts.split_last()?;
+    let mut rest = text;
+    for part in before {
+        rest = rest.split_once(part)?.1;
+    }
+    let mut found = rest.rmatch_indices(last).map(|(at, _)| rest.get(at + last.len()..));
+    found.find_map(|name| name.filter(|name| !name.is_empty()))
+}
+
+fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+    let InTreeSource::AzureDisk(disk) = source else { return None };
+    Some(
+        source_of(disk)
+            .map(|source| CsiVolume { source, node_affinity: volume.node_affinity().cloned() }),
+    )
+}
+
+fn source_of(disk: &AzureDiskVolumeSource) -> Result<CSIPersistentVolumeSource, Untranslatable> {
+    if let Some(kind) = disk.kind.as_ref().filter(|kind| !kind.eq_ignore_ascii_case(MANAGED)) {
+        return Err(Untranslatable::invalid(format!(
+            "kind({kind}) is not supported in csi migration"
+        )));
+    }
+    let given = [
+        (KIND, Some(MANAGED)),
+        (CACHING_MODE, disk.caching_mode.as_deref()),
+        (class::FS_TYPE, disk.fs_type.as_deref()),
+    ];
+    let given =
+        given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
+    Ok(CSIPersistentVolumeSource {
+        driver: DRIVER.to_owned(),
+        volume_handle: disk.disk_uri.clone(),
+        fs_type: disk.fs_type.clone(),
+        read_only: disk.read_only,
+        volume_attributes: Some(given.collect::<BTreeMap<_, _>>()),
+        ..CSIPersistentVolumeSource::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Properties of every plugin: which driver it belongs to, and that translating there and back
+//! loses only what the single plugins' tables say.
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::Whole;
+
+/// Every plugin, including ceph's retired one.
+fn all() -> impl Iterator<Item = &'static Plugin> {
+    PLUGINS.into_iter().chain([&rbd::PLUGIN])
+}
+
+#[test]
+fn each_driver_took_over_from_one_plugin() {
+    let pairs = [
+        ("ebs.csi.aws.com", "kubernetes.io/aws-ebs"),
+        ("disk.csi.azure.com", "kubernetes.io/azure-disk"),
+        ("file.csi.azure.com", "kubernetes.io/azure-file"),
+        ("cinder.csi.openstack.org", "kubernetes.io/cinder"),
+        ("pd.csi.storage.gke.io", "kubernetes.io/gce-pd"),
+        ("pxd.portworx.com", "kubernetes.io/portworx-volume"),
+        ("csi.vsphere.vmware.com", "kubernetes.io/vsphere-volume"),
+    ];
+    for (driver, in_tree) in pairs {
+        for rbd in [false, true] {
+            let found = Migration::of_driver(driver, rbd).map(Migration::in_tree_name);
+            assert_eq!(found, Some(in_tree));
+        }
+    }
+    assert!(Migration::of_driver("disk.example.com", true).is_none());
+    // The retired plugin is included only on request.
+    let rbd = |gate| Migration::of_driver("rbd.csi.ceph.com", gate).map(Migration::in_tree_name);
+    assert_eq!((rbd(false), rbd(true)), (None, Some("kubernetes.io/rbd")));
+}
+
+/// A PersistentVolume of each plugin.
+fn part(plugin: &Plugin) -> Value {
+    match plugin.in_tree {
+        "kubernetes.io/aws-ebs" => json!({"awsElasticBlockStore": {"volumeID": "vol-1"}}),
+        "kubernetes.io/azure-disk" => json!({"azureDisk": {"diskName": "d", "diskURI": "u"}}),
+        "kubernetes.io/azure-file" => {
+            json!({"azureFile": {"shareName": "s", "secretName": "n", "secretNamespace": "ns"}})
+        }
+        "kubernetes.io/cinder" => json!({"cinder": {"volumeID": "v"}}),
+        "kubernetes.io/gce-pd" => json!({"gcePersistentDisk": {"pdName": "d"}}),
+        "kubernetes.io/portworx-volume" => json!({"portworxVolume": {"volumeID": "v"}}),
+        "kubernetes.io/rbd" => json!({"rbd": {"image": "i", "monitors": ["m"]}}),
+        "kubernetes.io/vsphere-volume" => json!({"vsphereVolume": {"volumePath": "p"}}),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn only_the_plugins_own_volumes_are_translated() {
+    for plugin in all() {
+        for other in all() {
+            let volume = Whole::of(&json!({"spec": part(other)}));
+            let translated = Migration(plugin).to_csi(&volume);
+            let own = plugin.in_tree == other.in_tree;
+            assert_eq!(translated.is_ok(), own, "{} {}", plugin.in_tree, other.in_tree);
+        }
+        assert_eq!(
+            Migration(plugin).to_csi(&Whole::default()),
+            Err(Untranslatable::OtherPlugin(plugin.in_tree))
+        );
+        let none = Migration(plugin).to_in_tree(PersistentVolume::default());
+        let text = none.unwrap_err().to_string();
+        assert_eq!(text, "pv is nil or CSI source not defined on pv");
+    }
+}
+
+/// A driver's answer as a PersistentVolume, with the expected result of translating it there and
+/// back.
+#[derive(Debug, Clone)]
+struct Answer {
+    plugin: &'static Plugin,
+    handle: String,
+    attributes: Value,
+    /// The expected handle afterwards.
+    back: String,
+    keeps_fs_type: bool,
+    keeps_read_only: bool,
+    /// The driver's zone key, and zones.
+    zone_key: &'static str,
+    zones: Vec<String>,
+}
+
+fn answer(plugin: &'static Plugin, handle: String, zone_key: &'static str) -> Answer {
+    Answer {
+        plugin,
+        back: handle.clone(),
+        handle,
+        attributes: json!({}),
+        keeps_fs_type: true,
+        keeps_read_only: true,
+        zone_key,
+        zones: Vec::new(),
+    }
+}
+
+/// Words that may occur in ids.
+fn word() -> impl Strategy<Value = String> {
+    "[a-z0-9][a-z0-9.-]{0,12}"
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    let zones = |of: &'static [&'static str]| {
+        proptest::sample::subsequence(of, 0..=of.len())
+            .prop_map(|zones| zones.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let ebs = (word(), 0..4_u8, zones(&["us-east-1a", "us-east-1b", "us-east-1c"])).prop_map(
+        |(id, partition, zones)| Answer {
+            attributes: json!({"partition": partition.to_string()}),
+            zones,
+            ..answer(&aws_ebs::PLUGIN, format!("vol-{id}"), "topology.ebs.csi.aws.com/zone")
+        },
+    );
+    let gce = (word(), word(), zones(&["eu-west1-a", "eu-west1-b"])).prop_map(
+        |(project, disk, zones)| {
+            let place = match zones.as_slice() {
+                [] => "zones/UNSPECIFIED".to_owned(),
+                [zone] => format!("zones/{zone}"),
+                _ => "regions/eu-west1".to_owned(),
+            };
+            Answer {
+                // A PersistentVolume of the plugin does not contain the project.
+                back: format!("projects/UNSPECIFIED/{place}/disks/{disk}"),
+                zones,
+                ..answer(
+                    &gce_pd::PLUGIN,
+                    format!("projects/{project}/{place}/disks/{disk}"),
+                    "topology.gke.io/zone",
+                )
+            }
+        },
+    );
+    let cinder = (word(), zones(&["nova", "other"])).prop_map(|(id, zones)| Answer {
+        zones,
+        ..answer(&cinder::PLUGIN, id, "topology.cinder.csi.openstack.org/zone")
+    });
+    let azure_disk =
+        (word(), word(), zones(&["westeurope-1", ""])).prop_map(|(group, disk, zones)| {
+            let uri = format!(
+                "/subscriptions/s/resourceGroups/{group}/providers/Microsoft.Compute/disks/{disk}"
+            );
+            Answer { zones, ..answer(&azure_disk::PLUGIN, uri, "topology.disk.csi.azure.com/zone") }
+        });
+    let azure_file = (word(), word(), word()).prop_map(|(group, account, share)| Answer {
+        // The id of such a volume ends in its name and its secret's namespace.
+        back: format!("{group}#{account}#{share}#pv#default"),
+        keeps_fs_type: false,
+        ..answer(&azure_file::PLUGIN, format!("{group}#{account}#{share}"), "none")
+    });
+    let vsphere = (word(), word(), zones(&["z1", "z2"])).prop_map(|(id, path, zones)| Answer {
+        // The plugin identifies volumes by their path only.
+        back: format!("[ds] {path}"),
+        attributes: json!({"initialvolumefilepath": format!("[ds] {path}")}),
+        keeps_read_only: false,
+        zones,
+        ..answer(&vsphere::PLUGIN, id, "topology.csi.vmware.com/zone")
+    });
+    let portworx = word()
+        .prop_map(|id| Answer { keeps_read_only: false, ..answer(&portworx::PLUGIN, id, "none") });
+    let ceph = (word(), word()).prop_map(|(id, pool)| Answer {
+        attributes: json!({"imageName": format!("csi-vol-{id}"), "pool": pool, "clusterID": "c"}),
+        keeps_read_only: false,
+        ..answer(&rbd::PLUGIN, format!("0001-{id}"), "none")
+    });
+    prop_oneof![ebs, gce, cinder, azure_disk, azure_file, vsphere, portworx, ceph]
+}
+
+impl Answer {
+    /// The node affinity for the driver's zones, one term each.
+    fn affinity(&self) -> Value {
+        let term = |zone: &String| json!({"matchExpressions": [{"key": self.zone_key, "operator": "In", "values": [zone]}]});
+        match self.zones.as_slice() {
+            [] => json!(null),
+            zones => {
+                json!({"required": {"nodeSelectorTerms": zones.iter().map(term).collect::<Vec<_>>()}})
+            }
+        }
+    }
+}
+
+/// Removes regions, which the plugins' volumes contain and the drivers' need not.
+fn without_regions(affinity: Option<VolumeNodeAffinity>) -> Value {
+    let mut affinity = serde_json::to_value(affinity).unwrap();
+    let terms = affinity.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);
+    for term in terms.into_iter().flatten() {
+        let expressions = term["matchExpressions"].as_array_mut().unwrap();
+        expressions.retain(|it| it["key"] != topology::REGION);
+    }
+    affinity
+}
+
+proptest! {
+    #[test]
+    fn a_driver_finds_its_volume_again(
+        answer in answers(),
+        fs_type in proptest::option::of("ext4|xfs"),
+        read_only in any::<bool>(),
+    ) {
+        let csi = json!({"driver": answer.plugin.driver, "volumeHandle": answer.handle, "fsType": fs_type,
+                         "readOnly": read_only, "volumeAttributes": answer.attributes});
+        let affinity = answer.affinity();
+        let made = json!({"metadata": {"name": "pv"}, "spec": {"csi": csi, "nodeAffinity": affinity}});
+        let made: PersistentVolume = serde_json::from_value(made).unwrap();
+        let in_tree = Migration(answer.plugin).to_in_tree(made).unwrap();
+        // As the API server stores it and a watch delivers it.
+        let volume = Whole::of(&serde_json::to_value(in_tree).unwrap());
+        let CsiVolume { source, node_affinity } = Migration(answer.plugin).to_csi(&volume).unwrap();
+        prop_assert_eq!(source.volume_handle, answer.back);
+        if answer.keeps_fs_type {
+            prop_assert_eq!(source.fs_type.unwrap_or_default(), fs_type.unwrap_or_default());
+        }
+        if answer.keeps_read_only {
+            prop_assert_eq!(source.read_only, Some(read_only));
+        }
+        let attributes = serde_json::to_value(source.volume_attributes).unwrap();
+        if let Some(partition) = answer.attributes.get("partition") {
+            prop_assert_eq!(&attributes["partition"], partition);
+        }
+        prop_assert_eq!(without_regions(node_affinity), affinity);
+    }
+
+    #[test]
+    fn a_plugins_volume_survives_translation_there_and_back(
+        id in word(),
+        fs_type in proptest::option::of("ext4|xfs"),
+        read_only in any::<bool>(),
+        partition in 0..4_i32,
+        zone in proptest::option::of("us-east-[1-9][ab]"),
+    ) {
+        let labels = zone.map(|zone| json!({topology::ZONE: zone}));
+        let parts = [
+            (&aws_ebs::PLUGIN, json!({"awsElasticBlockStore": {"volumeID": format!("vol-{id}"), "fsType": fs_type, "readOnly": read_only, "partition": partition}})),
+            (&cinder::PLUGIN, json!({"cinder": {"volumeID": id, "fsType": fs_type, "readOnly": read_only}})),
+            (&azure_disk::PLUGIN, json!({"azureDisk": {"diskName": id, "diskURI": format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/{id}"),
+                "kind": "Managed", "cachingMode": "None", "fsType": fs_type.clone().unwrap_or_default(), "readOnly": read_only}})),
+            (&azure_file::PLUGIN, json!({"azureFile": {"shareName": id, "secretName": "s", "secretNamespace": "ns", "readOnly": read_only}})),
+            (&portworx::PLUGIN, json!({"portworxVolume": {"volumeID": id, "fsType": fs_type}})),
+            (&gce_pd::PLUGIN, json!({"gcePersistentDisk": {"pdName": id, "fsType": fs_type, "readOnly": read_only}})),
+        ];
+        for (plugin, spec) in parts {
+            let whole = json!({"metadata": {"name": "pv", "labels": labels}, "spec": spec});
+            let before: PersistentVolume = serde_json::from_value(whole.clone()).unwrap();
+            let volume = Whole::of(&whole);
+            let CsiVolume { source, .. } = Migration(plugin).to_csi(&volume).unwrap();
+            let spec = PersistentVolumeSpec { csi: Some(source), ..PersistentVolumeSpec::default() };
+            let csi = PersistentVolume { spec: Some(spec), ..before.clone() };
+            let after = Migration(plugin).to_in_tree(csi).unwrap();
+            prop_assert_eq!(after, before);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The CPU profile, where `go tool pprof` looks for it.
+//!
+//! A timer of CPU time interrupts the process a hundred times a second, and the interrupted stack is
+//! recorded. Only one profile is taken at a time. Signals are sent only while it is taken, and stop if the
+//! client disconnects. Stacks are walked by frame pointers, with which `.cargo/config.toml` compiles all
+//! code. The unsafe part, and the file's format, are the crate `pprof`'s.
+
+use std::{path::PathBuf, time::Duration};
+
+use http::StatusCode;
+use pprof::{Error as PprofError, ProfilerGuard, protos::Message as _};
+use tokio::sync::Semaphore;
+
+use super::routes::{Answer, failure, ok};
+use crate::runtime::spawn_blocking;
+
+/// The path of the profile.
+pub(super) const PATH: &str = "/debug/pprof/profile";
+
+/// Go's default length, and the longest, in seconds: shorter than a connection may last.
+const DEFAULT_SECONDS: u64 = 30;
+const MAX_SECONDS: u64 = 300;
+
+/// Samples a second of CPU time, as in Go.
+const FREQUENCY: i32 = 100;
+
+/// Why no profile was taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProfileError {
+    /// Another profile is being taken; Go's text.
+    #[error("cpu profiling already in use")]
+    Busy,
+    /// There is no directory for samples that exceed the memory buffer.
+    #[error(
+        "no folder for temporary files can be written to: mount an emptyDir at /tmp, or set TMPDIR"
+    )]
+    NoFolder,
+    /// The signals could not be set up, or the samples could not be read.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<PprofError> for ProfileError {
+    fn from(error: PprofError) -> Self {
+        match error {
+            // The previous profile was cancelled and has not been cleaned up yet.
+            PprofError::Running => Self::Busy,
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+/// Takes profiles, one at a time.
+#[derive(Debug)]
+pub(super) struct Sampler(Semaphore);
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
+
+impl Sampler {
+    /// Answers with a profile over the query's `seconds`.
+    pub(super) async fn answer(&self, query: &str) -> Answer {
+        let seconds = query.split('&').find_map(|pair| pair.strip_prefix("seconds=")?.parse().ok());
+        let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
+        match self.take(Duration::from_secs(seconds.min(MAX_SECONDS))).await {
+            Ok(profile) => ok("application/octet-stream", profile),
+            Err(error) => failure(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &format!("Could not enable CPU profiling: {error}"),
+            ),
+        }
+    }
+
+    async fn take(&self, time: Duration) -> Result<Vec<u8>, ProfileError> {
+        let _turn = self.0.try_acquire().map_err(|_| ProfileError::Busy)?;
+        // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
+        let guard = spawn_blocking(start).await.map_err(ProfileError::Failed)??;
+        tokio::time::sleep(time).await;
+        let profile = spawn_blocking(move || encode(&guard));
+        profile.await.map_err(ProfileError::Failed)?
+    }
+}
+
+fn start() -> Result<ProfilerGuard<'static>, ProfileError> {
+    set_directory()?;
+    Ok(ProfilerGuard::new(FREQUENCY)?)
+}
+
+/// Finds a directory for samples: an image without /tmp has /dev/shm.
+fn set_directory() -> Result<(), ProfileError> {
+    let folders = [tempfile::env::temp_dir(), PathBuf::from("/dev/shm")];
+    let mut folders = folders.iter();
+    let folder = folders.find(|folder| tempfile::tempfile_in(folder).is_ok());
+    let folder = folder.ok_or(ProfileError::NoFolder)?;
+    // The only error is that the directory is set already.
+    let _ = tempfile::env::override_temp_dir(folder);
+    Ok(())
+}
+
+fn encode(guard: &ProfilerGuard<'_>) -> Result<Vec<u8>, ProfileError> {
+    let profile = guard.report().build()?.pprof()?;
+    profile.write_to_bytes().map_err(|error| ProfileError::Failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;
