@@ -89,5 +89,3 @@ pub mod source_protection;
 pub mod status;
 mod table;
 pub mod workqueue;
-
-pub use csi_translation as migration;

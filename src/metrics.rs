@@ -20,12 +20,12 @@ mod node;
 mod process;
 mod scrapes;
 mod shadow;
-mod text;
 mod workqueue;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use prometheus::TextEncoder;
 
 use self::families::Families;
 pub use self::{
@@ -116,7 +116,9 @@ impl Metrics {
     /// The body of a scrape.
     pub fn text(&self) -> String {
         self.refreshers.lock().iter().for_each(|refresh| refresh());
-        text::encode(&self.families.registry.gather())
+        // Cannot fail: the registry leaves out families without metrics.
+        let families = self.families.registry.gather();
+        TextEncoder::new().encode_to_string(&families).unwrap_or_default()
     }
 
     /// All metrics by name, also those without values yet.

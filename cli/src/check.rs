@@ -37,9 +37,9 @@ use csi_provisioner::{
         ApiError, Client, Scope, View,
         objects::{Claim, RecordedEvent, StorageClass},
     },
-    migration::Migration,
     preflight::Namespaces,
 };
+use csi_translation::Migration;
 
 use crate::subcommand::{self, CHECK, Output};
 
