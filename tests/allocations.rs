@@ -43,11 +43,11 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const COUNT: usize = 4;
 
 /// How often the program may ask for memory to log a line, whatever it says.
-const A_LINE: usize = 2;
+const A_LINE: usize = 11;
 /// And to emit an event, its line included.
-const AN_EVENT: usize = 10;
+const AN_EVENT: usize = 22;
 /// And until the event is on its way, with all that a request needs.
-const AN_EVENT_SENT: usize = 22;
+const AN_EVENT_SENT: usize = 36;
 /// And to read a waiting claim: its texts, its annotations, and lists of finalizers and access modes.
 const A_CLAIM: usize = 18;
 
