@@ -17,14 +17,14 @@ mod roles;
 #[cfg(test)]
 mod testing;
 
-use std::{collections::BTreeMap, ffi::OsString, ops::ControlFlow};
+use std::collections::BTreeMap;
 
-use clap::{ArgAction, Parser};
+use clap::Parser;
 
-pub use self::finding::failure;
+pub use self::finding::{NOT_CHECKED, failure};
 use self::{
     differences::Facts,
-    finding::{Checked, Finding, NOT_CHECKED, Section, Severity},
+    finding::{Checked, Finding, Section, Severity},
     flags::CommandLine,
     manifest::{Manifest, Unreadable, Workload},
     rights::Uses,
@@ -41,7 +41,10 @@ use csi_provisioner::{
 };
 use csi_translation::Migration;
 
-use crate::subcommand::{self, CHECK, Output};
+use crate::{
+    connection::{ApiServer, list},
+    subcommand::{CHECK, Format, Output},
+};
 
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
@@ -50,7 +53,7 @@ use crate::subcommand::{self, CHECK, Output};
     bin_name = "kubectl csi-provisioner check",
     no_binary_name = true,
     disable_version_flag = true,
-    about = "Says before the switch what becomes of a manifest that runs external-provisioner",
+    about = "Says before the switch what becomes of a manifest that runs external-provisioner. With --kubeconfig or --master it asks the cluster about rights and claims as well",
     after_help = "Exit codes: 0 nothing to do, 1 something to do before the switch, 2 the switch would fail, 3 could not be checked"
 )]
 pub struct Request {
@@ -63,16 +66,9 @@ pub struct Request {
         help = "The Deployment with its roles, YAML or JSON; - is stdin; may be repeated"
     )]
     pub files: Vec<String>,
-    /// `--kubeconfig`.
-    #[arg(
-        long,
-        value_name = "path",
-        help = "Path of a kubeconfig file: asks the cluster about rights and claims"
-    )]
-    pub kubeconfig: Option<String>,
-    /// `--master`.
-    #[arg(long, value_name = "URL", help = "URL of the API server")]
-    pub master: Option<String>,
+    /// The API server.
+    #[command(flatten)]
+    pub server: ApiServer,
     /// `--namespace`: of objects that name none.
     #[arg(
         long,
@@ -89,34 +85,9 @@ pub struct Request {
         help = "The CSI driver's name, where the manifest does not show it"
     )]
     pub driver: Option<String>,
-    /// Whether the output is JSON.
-    #[arg(
-        long = "output",
-        short = 'o',
-        value_name = "format",
-        default_value = "text",
-        action = ArgAction::Set,
-        value_parser = subcommand::is_json(),
-        help = "text or json"
-    )]
-    pub is_json: bool,
-}
-
-impl Request {
-    /// Parses the arguments after the subcommand's name.
-    ///
-    /// # Errors
-    /// What to print instead, with the exit code 3, or 0 for help.
-    pub fn parse(
-        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, Output> {
-        subcommand::parse(args, NOT_CHECKED)
-    }
-
-    /// Whether the cluster is to be asked.
-    pub fn asks_cluster(&self) -> bool {
-        self.kubeconfig.is_some() || self.master.is_some()
-    }
+    /// `--output`.
+    #[command(flatten)]
+    pub format: Format,
 }
 
 /// Checks the manifests, whose texts are given; with a client also the cluster.
@@ -147,7 +118,7 @@ pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String
         let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
         checked.push(Checked { title: workload.title(), findings: check.findings().await });
     }
-    finding::output(&checked, request.is_json)
+    finding::output(&checked, request.format.is_json)
 }
 
 /// What is read from the cluster.
@@ -170,21 +141,6 @@ impl<'a> Cluster<'a> {
         let scope = Scope::namespace(claim.namespace())?;
         list(self.client, &scope.about("PersistentVolumeClaim", claim.name()), |_| true).await
     }
-}
-
-/// Those of the objects in `scope` that `is_kept` says.
-pub(crate) async fn list<V: View>(
-    client: &Client,
-    scope: &Scope,
-    is_kept: fn(&V) -> bool,
-) -> Result<Vec<V>, ApiError> {
-    let mut kept = Vec::new();
-    let visit = |object| {
-        kept.extend(Some(object).filter(is_kept));
-        ControlFlow::Continue(())
-    };
-    client.list(scope, visit).await?;
-    Ok(kept)
 }
 
 /// The check of one workload.

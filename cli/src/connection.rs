@@ -3,21 +3,53 @@
 use std::{
     env,
     ffi::OsString,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use clap::Args;
 use csi_provisioner::{
     app::Host,
-    kube::{Client, ConfigSource, LaneSettings, Lanes},
+    kube::{ApiError, Client, ConfigSource, LaneSettings, Lanes, Scope, View},
     metrics::Metrics,
     runtime::{Gate, Generator},
 };
 
-/// Where `--master`, `--kubeconfig` and the environment say that the API server is. As for kubectl, the flag
-/// wins over `KUBECONFIG`, and `~/.kube/config` counts outside a cluster where neither is given.
-pub fn source(master: Option<&str>, kubeconfig: Option<&Path>) -> ConfigSource {
-    resolve(master, kubeconfig, |name| env::var_os(name))
+/// Which API server to ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct ApiServer {
+    /// `--kubeconfig`.
+    #[arg(long, value_name = "path", help = "Path of a kubeconfig file")]
+    pub kubeconfig: Option<PathBuf>,
+    /// `--master`.
+    #[arg(long, value_name = "URL", help = "URL of the API server")]
+    pub master: Option<String>,
+}
+
+impl ApiServer {
+    /// Whether a flag names it.
+    pub fn is_named(&self) -> bool {
+        self.kubeconfig.is_some() || self.master.is_some()
+    }
+
+    /// Where flags and environment say that it is. As for kubectl, the flag wins over `KUBECONFIG`, and
+    /// `~/.kube/config` counts outside a cluster where neither is given.
+    pub fn source(&self) -> ConfigSource {
+        resolve(self.master.as_deref(), self.kubeconfig.as_deref(), |name| env::var_os(name))
+    }
+
+    /// A client of it, which writes only while `gate` is open.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub async fn client(&self, gate: Gate) -> Result<Client, String> {
+        let transport = self.source().connect().await;
+        let transport =
+            transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
+        let (random, metrics) = (Arc::new(Generator::from_entropy()), Metrics::new());
+        Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
+    }
 }
 
 fn resolve(
@@ -36,19 +68,22 @@ fn resolve(
     source
 }
 
-/// A client of the API server, which writes only while `gate` is open.
+/// Those of the objects in `scope` that `is_kept` says.
 ///
 /// # Errors
-/// Why the API server cannot be reached.
-pub async fn client(
-    master: Option<&str>,
-    kubeconfig: Option<&Path>,
-    gate: Gate,
-) -> Result<Client, String> {
-    let transport = source(master, kubeconfig).connect().await;
-    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
-    let (random, metrics) = (Arc::new(Generator::from_entropy()), Metrics::new());
-    Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
+/// They cannot be listed.
+pub async fn list<V: View>(
+    client: &Client,
+    scope: &Scope,
+    is_kept: fn(&V) -> bool,
+) -> Result<Vec<V>, ApiError> {
+    let mut kept = Vec::new();
+    let visit = |object| {
+        kept.extend(Some(object).filter(is_kept));
+        ControlFlow::Continue(())
+    };
+    client.list(scope, visit).await?;
+    Ok(kept)
 }
 
 /// The namespace of the Leases: the flag's value, else the pod's own namespace. Empty if neither is known,

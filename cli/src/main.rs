@@ -1,14 +1,15 @@
 //! Runs the command that the first argument names: reads what it needs from files and environment, prints
 //! what it returns, and sets the exit code.
 
-use std::{env, ffi::OsString, fs, io, path::Path, process::ExitCode, sync::Arc};
+use std::{env, ffi::OsString, fs, io, process::ExitCode, sync::Arc};
 
 use cli::{
     check,
-    connection::{client, lease_namespace},
+    connection::{ApiServer, lease_namespace},
     explain, release_claims, shadow_report, status,
     subcommand::{
-        CHECK, EXPLAIN, Output, RELEASE_CLAIMS, SHADOW_REPORT, STATUS, unknown, usage, version,
+        CHECK, EXPLAIN, Output, RELEASE_CLAIMS, SHADOW_REPORT, STATUS, parse, unknown, usage,
+        version,
     },
 };
 use csi_provisioner::{
@@ -59,16 +60,15 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, String> {
 }
 
 fn release_claims() -> Result<Output, Output> {
-    let request = release_claims::Request::parse(arguments())?;
+    let request: release_claims::Request = parse(arguments(), release_claims::WRONG_ARGUMENTS)?;
     let released = block_on(released(&request)).flatten();
     released.map_err(|why| release_claims::failure(&why))
 }
 
 async fn released(request: &release_claims::Request) -> Result<Output, String> {
-    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let gate = Gate::open(Arc::clone(&clock));
-    let client = client(request.master.as_deref(), kubeconfig, gate).await?;
+    let client = request.server.client(gate).await?;
     let namespace = lease_namespace(request.lease_namespace.as_deref());
     Ok(release_claims::run(&client, &*clock, request, &namespace).await)
 }
@@ -83,9 +83,9 @@ fn explain() -> Result<Output, Output> {
 async fn explanation(request: &explain::Request) -> explain::Explanation {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let kubernetes = &request.flags.kubernetes;
-    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
+    let (kubeconfig, master) = (kubernetes.kubeconfig.clone(), kubernetes.master.clone());
     // While the gate is shut, nothing can be written.
-    let client = client(master, kubeconfig, Gate::shut(Arc::clone(&clock))).await;
+    let client = ApiServer { kubeconfig, master }.client(Gate::shut(Arc::clone(&clock))).await;
     let namespace = lease_namespace(request.lease_namespace.as_deref());
     match client {
         Ok(client) => explain::run(&client, &*clock, request, &namespace).await,
@@ -94,13 +94,13 @@ async fn explanation(request: &explain::Request) -> explain::Explanation {
 }
 
 fn shadow_report() -> Result<Output, Output> {
-    let request = shadow_report::Request::parse(arguments())?;
+    let request: shadow_report::Request = parse(arguments(), shadow_report::FAILED)?;
     let report = block_on(shadow_report::run(&request));
     report.map_err(|why| Output::failure(why, shadow_report::FAILED))?
 }
 
 fn status() -> Result<Output, Output> {
-    let request = status::Request::parse(arguments())?;
+    let request: status::Request = parse(arguments(), status::FAILED)?;
     let shown = block_on(status::run(&request, &SystemClock, |output| {
         print(output);
     }));
@@ -108,17 +108,15 @@ fn status() -> Result<Output, Output> {
 }
 
 fn check() -> Result<Output, Output> {
-    let request = check::Request::parse(arguments())?;
+    let request: check::Request = parse(arguments(), check::NOT_CHECKED)?;
     let checked = block_on(checked(&request)).flatten();
     checked.map_err(|why| check::failure(&why))
 }
 
 async fn checked(request: &check::Request) -> Result<Output, String> {
     let manifests = request.files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let client = if request.asks_cluster() {
-        let (master, kubeconfig) = (request.master.as_deref(), request.kubeconfig.as_deref());
-        let gate = Gate::open(Arc::new(SystemClock));
-        Some(client(master, kubeconfig.map(Path::new), gate).await?)
+    let client = if request.server.is_named() {
+        Some(request.server.client(Gate::open(Arc::new(SystemClock))).await?)
     } else {
         None
     };

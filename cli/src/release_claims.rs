@@ -7,7 +7,7 @@
 //! replica leads. The edit belongs to `controller::claims::record_status`. The list names each volume, so
 //! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
 
-use std::{ffi::OsString, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use clap::Parser;
 use csi_provisioner::{
@@ -22,10 +22,13 @@ use csi_provisioner::{
     runtime::Clock,
 };
 
-use crate::subcommand::{self, Output, RELEASE_CLAIMS};
+use crate::{
+    connection::ApiServer,
+    subcommand::{Output, RELEASE_CLAIMS},
+};
 
 /// The exit code if the arguments are wrong.
-const WRONG_ARGUMENTS: u8 = 2;
+pub const WRONG_ARGUMENTS: u8 = 2;
 
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Parser)]
@@ -37,12 +40,9 @@ const WRONG_ARGUMENTS: u8 = 2;
     about = "Lists the claims that carry the record of an open CreateVolume, and lets them go"
 )]
 pub struct Request {
-    /// `--kubeconfig`.
-    #[arg(long, value_name = "path", help = "Path of a kubeconfig file")]
-    pub kubeconfig: Option<String>,
-    /// `--master`.
-    #[arg(long, value_name = "URL", help = "URL of the API server")]
-    pub master: Option<String>,
+    /// The API server.
+    #[command(flatten)]
+    pub server: ApiServer,
     /// `--driver`: only this driver's claims; otherwise all.
     #[arg(long, value_name = "name", help = "Only the claims of this CSI driver")]
     pub driver: Option<String>,
@@ -59,18 +59,6 @@ pub struct Request {
     /// `--force`: even while a replica leads, or if that can't be determined.
     #[arg(long, help = "Even while a replica leads, or when that is unknown")]
     pub force: bool,
-}
-
-impl Request {
-    /// Parses the arguments after the subcommand's name.
-    ///
-    /// # Errors
-    /// What to print instead, with the exit code 2, or 0 for help.
-    pub fn parse(
-        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, Output> {
-        subcommand::parse(args, WRONG_ARGUMENTS)
-    }
 }
 
 /// The output with a single error.

@@ -3,10 +3,8 @@
 //! Contains the subcommand's arguments, output and exit codes. The results are read from the status of
 //! that process ([`shadow`](csi_provisioner::shadow)).
 
-use std::ffi::OsString;
-
 use clap::{
-    ArgAction, Parser,
+    Parser,
     builder::{StringValueParser, TypedValueParser as _},
 };
 
@@ -17,7 +15,7 @@ use csi_provisioner::{
 
 use crate::{
     fetch::{fetch_status, with_host},
-    subcommand::{self, Output, SHADOW_REPORT},
+    subcommand::{Format, Output, SHADOW_REPORT},
 };
 
 /// The exit code if there are no results to print, or the arguments are wrong.
@@ -42,30 +40,9 @@ pub struct Request {
         help = "Address of the status of the process with --shadow"
     )]
     pub address: String,
-    /// Whether the output is JSON.
-    #[arg(
-        long = "output",
-        short = 'o',
-        value_name = "format",
-        default_value = "text",
-        action = ArgAction::Set,
-        value_parser = subcommand::is_json(),
-        hide_possible_values = true,
-        help = "`text` or `json`"
-    )]
-    pub is_json: bool,
-}
-
-impl Request {
-    /// Parses the arguments after the subcommand's name.
-    ///
-    /// # Errors
-    /// What to print instead, with the exit code 2, or 0 for help.
-    pub fn parse(
-        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, Output> {
-        subcommand::parse(args, FAILED)
-    }
+    /// `--output`.
+    #[command(flatten)]
+    pub format: Format,
 }
 
 /// Fetches the results and prints them.
@@ -74,7 +51,7 @@ impl Request {
 /// Why there are none.
 pub async fn run(request: &Request) -> Result<Output, Output> {
     let report = report(request).await.map_err(|why| Output::failure(why, FAILED))?;
-    let text = text(&report, request.is_json);
+    let text = text(&report, request.format.is_json);
     Ok(Output::printed(text, exit_code(&report)))
 }
 
@@ -103,16 +80,17 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+    use crate::subcommand;
     use csi_provisioner::shadow::{Subject, Total};
 
     fn parse(args: &[&str]) -> Result<Request, Output> {
-        Request::parse(args.iter().map(ToString::to_string))
+        subcommand::parse(args, FAILED)
     }
 
     #[test]
     fn an_address_without_a_host_is_of_this_pod() {
         let request = parse(&["--status-endpoint=:8090", "-o", "json"]).unwrap();
-        assert_eq!((&*request.address, request.is_json), ("127.0.0.1:8090", true));
+        assert_eq!((&*request.address, request.format.is_json), ("127.0.0.1:8090", true));
         assert_eq!(parse(&["--status-endpoint", "a:1"]).unwrap().address, "a:1");
     }
 

@@ -8,10 +8,10 @@ mod pod;
 mod table;
 mod waiting;
 
-use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use clap::{
-    ArgAction, Parser,
+    Parser,
     builder::{StringValueParser, TypedValueParser as _},
 };
 use csi_provisioner::{
@@ -22,9 +22,9 @@ use csi_provisioner::{
 use serde::Serialize;
 
 use crate::{
-    connection::client,
+    connection::ApiServer,
     fetch::{fetch_status, with_host},
-    subcommand::{self, Output},
+    subcommand::{self, Format, Output},
 };
 
 /// The exit code if there is no status to show, or the arguments are wrong.
@@ -70,43 +70,15 @@ pub struct Request {
         help = "Asks this address instead, such as :8090 in the leader's own pod"
     )]
     pub address: Option<String>,
-    /// `--kubeconfig`.
-    #[arg(long, value_name = "path", help = "Path of a kubeconfig file")]
-    pub kubeconfig: Option<String>,
-    /// `--master`.
-    #[arg(long, value_name = "URL", help = "URL of the API server")]
-    pub master: Option<String>,
+    /// The API server.
+    #[command(flatten)]
+    pub server: ApiServer,
     /// `--watch`: show it again and again.
     #[arg(long, short, help = "Shows it again every 5 s, until it is interrupted")]
     pub watch: bool,
-    /// Whether the output is JSON.
-    #[arg(
-        long = "output",
-        short = 'o',
-        value_name = "format",
-        default_value = "text",
-        action = ArgAction::Set,
-        value_parser = subcommand::is_json(),
-        hide_possible_values = true,
-        help = "`text` or `json`"
-    )]
-    pub is_json: bool,
-}
-
-impl Request {
-    /// Parses the arguments after the command's name.
-    ///
-    /// # Errors
-    /// What to print instead, with the exit code 2, or 0 for help.
-    pub fn parse(
-        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, Output> {
-        subcommand::parse(args, FAILED)
-    }
-
-    fn kubeconfig(&self) -> Option<&Path> {
-        self.kubeconfig.as_deref().map(Path::new)
-    }
+    /// `--output`.
+    #[command(flatten)]
+    pub format: Format,
 }
 
 /// What is shown.
@@ -139,17 +111,17 @@ pub async fn run(request: &Request, clock: &dyn Clock, print: impl Fn(&Output)) 
 
 /// One of several tables. A leader that does not answer is shown in its place: another one may be elected.
 fn again(request: &Request, shown: &Result<Shown, String>) -> Output {
-    let clear = if request.is_json { "" } else { CLEAR };
+    let clear = if request.format.is_json { "" } else { CLEAR };
     let text = match shown {
         Ok(shown) => text(request, shown),
-        Err(why) if request.is_json => return Output::failure(escaped(why).to_string(), 0),
+        Err(why) if request.format.is_json => return Output::failure(escaped(why).to_string(), 0),
         Err(why) => format!("{}\n", escaped(why)),
     };
     Output::printed(format!("{clear}{text}"), 0)
 }
 
 fn text(request: &Request, shown: &Shown) -> String {
-    if request.is_json {
+    if request.format.is_json {
         // Cannot fail: all keys of maps are texts.
         return serde_json::to_string_pretty(shown).unwrap_or_default() + "\n";
     }
@@ -162,7 +134,7 @@ async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
         return Ok(Shown { status, without_consumer: None });
     }
     let gate = Gate::shut(Arc::new(SystemClock));
-    let client = client(request.master.as_deref(), request.kubeconfig(), gate).await?;
+    let client = request.server.client(gate).await?;
     let driver = request.driver.as_deref().unwrap_or_default();
     let status = pod::status_of_leader(&client, request, driver, clock).await?;
     let without_consumer = waiting::for_a_pod(&client, driver).await;
@@ -178,7 +150,7 @@ mod tests {
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Request, Output> {
-        Request::parse(args.iter().map(ToString::to_string))
+        subcommand::parse(args, FAILED)
     }
 
     #[test]
@@ -186,7 +158,10 @@ mod tests {
         let request = parse(&["--driver=d", "-w"]).unwrap();
         assert_eq!((request.driver.as_deref(), request.watch), (Some("d"), true));
         let request = parse(&["--status-endpoint=:8090", "-o", "json"]).unwrap();
-        assert_eq!((request.address.as_deref(), request.is_json), (Some("127.0.0.1:8090"), true));
+        assert_eq!(
+            (request.address.as_deref(), request.format.is_json),
+            (Some("127.0.0.1:8090"), true)
+        );
     }
 
     #[test]

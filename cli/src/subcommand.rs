@@ -8,7 +8,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::{
-    Error, Parser,
+    ArgAction, Args, Error, Parser,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use csi_provisioner::{flags::VERSION, plain_text::escaped};
@@ -108,6 +108,23 @@ pub fn parse<R: Parser>(
     R::try_parse_from(args).map_err(|error| Output::refusal(&error, wrong))
 }
 
+/// `--output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct Format {
+    /// Whether the output is JSON.
+    #[arg(
+        long = "output",
+        short = 'o',
+        value_name = "format",
+        default_value = "text",
+        action = ArgAction::Set,
+        value_parser = is_json(),
+        hide_possible_values = true,
+        help = "`text` or `json`"
+    )]
+    pub is_json: bool,
+}
+
 /// The value of `--output`: whether it is `json`, not `text`.
 pub fn is_json() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["text", "json"]).map(|format| format == "json")
@@ -120,8 +137,8 @@ mod tests {
     #[derive(Debug, Parser)]
     #[command(no_binary_name = true)]
     struct Request {
-        #[arg(short, value_parser = is_json(), action = clap::ArgAction::Set)]
-        output: bool,
+        #[command(flatten)]
+        format: Format,
     }
 
     fn request(args: &[&str]) -> Result<Request, Output> {
@@ -130,8 +147,8 @@ mod tests {
 
     #[test]
     fn arguments_are_parsed_or_end_with_the_commands_exit_code() {
-        assert!(request(&["-o", "json"]).unwrap().output);
-        assert!(!request(&["-o", "text"]).unwrap().output);
+        assert!(request(&["-o", "json"]).unwrap().format.is_json);
+        assert!(!request(&[]).unwrap().format.is_json);
         let refused = request(&["-o", "yaml"]).unwrap_err();
         assert_eq!((&*refused.text, refused.errors.len(), refused.exit_code), ("", 1, 7));
     }

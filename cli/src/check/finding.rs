@@ -48,7 +48,7 @@ impl Severity {
 }
 
 /// The exit code of a check that could not be made.
-pub(super) const NOT_CHECKED: u8 = 3;
+pub const NOT_CHECKED: u8 = 3;
 
 /// What was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,18 +1,19 @@
 use super::*;
+use crate::subcommand;
 
 fn parse(args: &[&str]) -> Result<Request, Output> {
-    Request::parse(args.iter())
+    subcommand::parse(args, NOT_CHECKED)
 }
 
 #[test]
 fn arguments_as_kubectl_has_them() {
     let request = parse(&["-f", "a", "--filename=-", "-n", "ns", "-o", "json"]).unwrap();
     assert_eq!(request.files, ["a", "-"]);
-    assert_eq!((request.namespace.as_str(), request.is_json), ("ns", true));
-    assert!(!request.asks_cluster());
+    assert_eq!((request.namespace.as_str(), request.format.is_json), ("ns", true));
+    assert!(!request.server.is_named());
     let request = parse(&["-fa", "--kubeconfig=k", "--driver=d"]).unwrap();
-    assert_eq!((request.namespace.as_str(), request.is_json), ("default", false));
-    assert!(request.asks_cluster() && request.driver.as_deref() == Some("d"));
+    assert_eq!((request.namespace.as_str(), request.format.is_json), ("default", false));
+    assert!(request.server.is_named() && request.driver.as_deref() == Some("d"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::subcommand;
 use crate::testing::{Answer, Epoch, RecordedRequest, Server, client};
 
 fn claims(name: &str, driver: &str) -> Value {
@@ -32,7 +33,7 @@ fn server(held: bool) -> Server {
 }
 
 async fn report(server: &Server, arguments: &[&str]) -> Output {
-    let request = Request::parse(arguments.iter().map(ToString::to_string)).unwrap();
+    let request = subcommand::parse(arguments, WRONG_ARGUMENTS).unwrap();
     run(&client(server), &Epoch, &request, "kube-system").await
 }
 
@@ -134,7 +135,7 @@ async fn a_failed_list_is_an_error() {
 
 #[test]
 fn arguments_are_read_and_others_refused() {
-    let parse = |args: &[&str]| Request::parse(args.iter().map(ToString::to_string));
+    let parse = |args: &[&str]| subcommand::parse::<Request>(args, WRONG_ARGUMENTS);
     assert_eq!(parse(&[]), Ok(Request::default()));
     let all = parse(&[
         "--release",

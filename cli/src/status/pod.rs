@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::Request;
 use crate::{
-    connection::{lease_namespace, source},
+    connection::lease_namespace,
     explain::{LeaseView, read_lease},
     fetch::status_over,
 };
@@ -65,8 +65,7 @@ async fn through_port_forward(
     name: &str,
 ) -> Result<Status, String> {
     let what = format!("pod {namespace}/{name}");
-    let source = source(request.master.as_deref(), request.kubeconfig());
-    let config = config::load(&source).await.map_err(|error| error.to_string())?;
+    let config = config::load(&request.server.source()).await.map_err(|error| error.to_string())?;
     let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
     let pods = Api::<Pod>::namespaced(client, namespace);
     let pod = pods.get(name).await.map_err(|error| format!("cannot read {what}: {error}"))?;

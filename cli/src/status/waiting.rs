@@ -8,9 +8,9 @@ use csi_provisioner::{
     },
 };
 
-use crate::check::{
-    claims::{Waiting, waiting},
-    list,
+use crate::{
+    check::claims::{Waiting, waiting},
+    connection::list,
 };
 
 /// Reads the claims of this driver that wait for a pod that uses them, as `namespace/name`.
