@@ -132,9 +132,9 @@ pub enum ListenError {
         /// The cause.
         cause: ListenCause,
     },
-    /// A server of pages only.
+    /// The server of the status.
     #[error("cannot serve the status: {cause}; use another --status-endpoint")]
-    Pages {
+    Status {
         /// The cause.
         cause: ListenCause,
     },
@@ -178,7 +178,7 @@ impl Server {
         match bound.await {
             Ok(listener) => Ok(Self { listener, routes: Arc::new(routes), limits: Limits::USUAL }),
             Err(cause) => Err(match routes.metrics_path() {
-                None => ListenError::Pages { cause },
+                None => ListenError::Status { cause },
                 Some(path) => ListenError::Metrics {
                     address: address.to_owned(),
                     metrics_path: path.to_owned(),

@@ -124,7 +124,7 @@ struct Shared {
     clones: Queue<NamedSource>,
     /// Whether all claims have been listed once.
     listed: watch::Sender<bool>,
-    /// Whether the workers run: the queues of a standby stay empty.
+    /// Whether the workers run. Nothing is queued while the claims are listed: another one may still need a source.
     working: AtomicBool,
     metrics: Metrics,
     random: Arc<dyn Random>,

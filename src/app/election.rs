@@ -111,7 +111,7 @@ impl Program<'_> {
             () = self.wait_until_leading() => {}
         }
         self.watch();
-        self.preflight(&self.tasks);
+        self.preflight();
         let publish = async {
             if let Some(publisher) = &self.publisher {
                 publisher.work(self.controller.classes_listed(), stop.clone()).await;

@@ -16,7 +16,6 @@ use crate::{
     },
     leader, preflight,
     preflight::{Feature, MissingRights, Preflight},
-    runtime::Tasks,
     status::MissingRightsNow,
 };
 use csi_translation::Migration;
@@ -27,7 +26,7 @@ const LIST_WAIT_SECONDS: u32 = 10;
 impl Program<'_> {
     /// Starts a task that checks the permissions once everything that is watched has been listed, or after
     /// [`LIST_WAIT_SECONDS`], as a missing permission may prevent a list. Checks again from time to time.
-    pub(super) fn preflight(&self, tasks: &Tasks) {
+    pub(super) fn preflight(&self) {
         let readiness = self.readiness();
         let forbidden = Arc::clone(&self.lanes.forbidden);
         let rights = Rights {
@@ -42,7 +41,7 @@ impl Program<'_> {
             missing: self.missing_rights.clone(),
         };
         let mut preflight = self.new_preflight();
-        tasks.spawn_critical("preflight", async move {
+        self.tasks.spawn_critical("preflight", async move {
             for _ in 0..LIST_WAIT_SECONDS {
                 if readiness().is_ok() {
                     break;

@@ -86,7 +86,7 @@ pub(super) fn routes(
 /// The status, of these sources.
 pub(super) fn status_routes(sources: Sources) -> Routes {
     let json = move |query: &str| sources.read(&status::query(query)).to_json();
-    Routes::default().local().page(status::JSON_PATH, "application/json", json)
+    Routes::default().local().json(status::JSON_PATH, json)
 }
 
 /// The running HTTP servers.

@@ -100,7 +100,7 @@ struct Inner {
     /// Holds an item when segments may have changed. The queue's name in metrics is
     /// external-provisioner's.
     topology: Queue<()>,
-    /// Whether workers run. A standby adds nothing to its queues.
+    /// Whether workers run. Nothing is queued while the first lists run.
     working: AtomicBool,
     listed: watch::Sender<bool>,
     /// Cancelled when no new work may begin.
@@ -179,7 +179,7 @@ impl Publisher {
         });
     }
 
-    /// Starts watching. Writes nothing and does not call the driver: a standby watches, too.
+    /// Starts watching. Writes nothing and does not call the driver.
     pub fn watch(&self) {
         let inner = Arc::clone(&self.0);
         let random = Arc::clone(&self.0.random);

@@ -32,8 +32,8 @@ pub(super) struct Queues {
     pub(super) unsaved: Queue<Key>,
     /// Notified when a volume lacks the protection finalizer.
     pub(super) unprotected: Arc<Notify>,
-    /// Whether this process works. A standby adds nothing, as its queues would grow without bound; the
-    /// indexes know what to do when it becomes the leader.
+    /// Whether the work has begun. Nothing is queued while the first lists run: the indexes know what to do
+    /// once they are whole.
     pub(super) working: Arc<AtomicBool>,
 }
 

@@ -25,10 +25,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The progress of the lists of each kind. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Lists(Arc<SharedLists>);
-
-#[derive(Default)]
-struct SharedLists {
+pub(super) struct Lists {
     classes: FirstList,
     claims: FirstList,
     volumes: FirstList,
@@ -38,9 +35,9 @@ impl Lists {
     /// Returns the kind that is not listed yet.
     fn missing(&self) -> Option<&'static str> {
         let kinds = [
-            ("StorageClasses", &self.0.classes),
-            ("PersistentVolumeClaims", &self.0.claims),
-            ("PersistentVolumes", &self.0.volumes),
+            ("StorageClasses", &self.classes),
+            ("PersistentVolumeClaims", &self.claims),
+            ("PersistentVolumes", &self.volumes),
         ];
         kinds.into_iter().find(|(_, list)| !list.is_whole()).map(|(kind, _)| kind)
     }
@@ -61,7 +58,7 @@ impl<P: Provisioner> Controller<P> {
         self.classes.on_change(move |class, _| {
             queues.wake_claims(index.uids(|it| class_of_claim(&it.claim) == class));
         });
-        let handler = self.classes.event_handler(self.lists.0.classes.clone());
+        let handler = self.classes.event_handler(self.lists.classes.clone());
         self.tasks.spawn_critical(
             "watch of StorageClasses",
             self.informer::<StorageClass>().run(handler),
@@ -74,7 +71,7 @@ impl<P: Provisioner> Controller<P> {
         let informer = self.informer::<Claim>();
         self.tasks.spawn_critical("watch of PersistentVolumeClaims", async move {
             if mutations::is_on(Mutation::VolumesListedFirst) {
-                lists.0.volumes.whole().await;
+                lists.volumes.whole().await;
             }
             informer.run(handler).await;
         });
@@ -105,7 +102,7 @@ impl<P: Provisioner> Controller<P> {
             let given_up = claims.iter().filter(|uid| index.snapshot(uid).is_some_and(is_given_up));
             queues.wake_unsaved(given_up.cloned().collect());
             queues.wake_claims(claims);
-            lists.0.claims.reached(extent);
+            lists.claims.reached(extent);
         }
     }
 
@@ -115,7 +112,7 @@ impl<P: Provisioner> Controller<P> {
         let informer = self.informer::<Volume>();
         self.tasks.spawn_critical("watch of PersistentVolumes", async move {
             if !mutations::is_on(Mutation::VolumesListedFirst) {
-                lists.0.claims.whole().await;
+                lists.claims.whole().await;
             }
             informer.run(handler).await;
         });
@@ -144,7 +141,7 @@ impl<P: Provisioner> Controller<P> {
             if extent == Extent::Everything {
                 claim_index.both_listed();
             }
-            lists.0.volumes.reached(extent);
+            lists.volumes.reached(extent);
         }
     }
 
@@ -155,7 +152,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Waits until volumes can be created: everything has been listed.
     pub(super) async fn ready_to_create(&self) {
-        let SharedLists { classes, claims, volumes, .. } = &*self.lists.0;
+        let Lists { classes, claims, volumes } = &self.lists;
         for list in [classes, claims, volumes] {
             list.whole().await;
         }
@@ -187,13 +184,13 @@ impl<P: Provisioner> Controller<P> {
 
     /// Waits until all classes have been listed once.
     pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
-        let classes = self.lists.0.classes.clone();
+        let classes = self.lists.classes.clone();
         async move { classes.whole().await }
     }
 
     /// Waits until all PersistentVolumes have been listed once.
     pub fn volumes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
-        let volumes = self.lists.0.volumes.clone();
+        let volumes = self.lists.volumes.clone();
         async move { volumes.whole().await }
     }
 
@@ -213,16 +210,15 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_is_named() {
-        let Lists(lists) = Lists::default();
-        let missing = || Lists(Arc::clone(&lists)).missing();
+        let lists = Lists::default();
         for (list, kind) in [
             (&lists.classes, "StorageClasses"),
             (&lists.claims, "PersistentVolumeClaims"),
             (&lists.volumes, "PersistentVolumes"),
         ] {
-            assert_eq!(missing(), Some(kind));
+            assert_eq!(lists.missing(), Some(kind));
             list.reached(Extent::Everything);
         }
-        assert_eq!(missing(), None);
+        assert_eq!(lists.missing(), None);
     }
 }

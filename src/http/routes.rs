@@ -1,4 +1,4 @@
-//! The paths and their answers: metrics, checks and the CPU profile of one address, pages of another.
+//! The paths and their answers: metrics, checks and the CPU profile of one address, JSON of another.
 //!
 //! Content types, bodies and error texts are those of external-provisioner (`ok` and `internal server
 //! error: ...` for checks, Go's 404 elsewhere), for any method, since Go's handlers ignore it too.
@@ -28,16 +28,9 @@ const SHARED: u32 = 20;
 /// What a request under another name than that of this host gets.
 const FOREIGN_HOST: &str = "only for localhost: ask for it by a loopback name or address";
 
-/// What a page may load (its own styles, which are in it), and that nobody keeps it.
-const OF_PAGE: [(HeaderName, &str); 4] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-    ),
-    (header::CACHE_CONTROL, "no-store"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-];
+/// What a browser is told of JSON: to keep none, and to show it as nothing else.
+const OF_JSON: [(HeaderName, &str); 2] =
+    [(header::CACHE_CONTROL, "no-store"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
 
 /// An answer.
 pub(super) type Answer = Response<Full<Bytes>>;
@@ -46,7 +39,7 @@ pub(super) type Answer = Response<Full<Bytes>>;
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Returns the metrics in the Prometheus text format.
 type Scrape = Box<dyn Fn() -> String + Send + Sync>;
-/// Writes a page, given the query.
+/// Writes JSON, given the query.
 type Write = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 /// The served paths.
@@ -54,7 +47,7 @@ type Write = Box<dyn Fn(&str) -> String + Send + Sync>;
 pub struct Routes {
     metrics: Option<Metrics>,
     checks: BTreeMap<&'static str, Check>,
-    pages: BTreeMap<&'static str, (&'static str, Write)>,
+    json: BTreeMap<&'static str, Write>,
     #[cfg(feature = "cpu-profiles")]
     profile: Option<profile::Sampler>,
     /// Whether only requests for a loopback name are answered.
@@ -79,7 +72,7 @@ impl fmt::Debug for Routes {
         f.debug_struct("Routes")
             .field("metrics", &self.metrics_path())
             .field("checks", &self.checks.keys().collect::<Vec<_>>())
-            .field("pages", &self.pages.keys().collect::<Vec<_>>())
+            .field("json", &self.json.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
@@ -92,15 +85,14 @@ impl Routes {
         Self { metrics: Some(metrics), ..Self::default() }
     }
 
-    /// Adds a page at `path`. `write` writes it for a query.
+    /// Adds JSON at `path`. `write` writes it for a query.
     #[must_use]
-    pub fn page(
+    pub fn json(
         mut self,
         path: &'static str,
-        content_type: &'static str,
         write: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.pages.insert(path, (content_type, Box::new(write)));
+        self.json.insert(path, Box::new(write));
         self
     }
 
@@ -154,10 +146,10 @@ impl Routes {
         if let Some(check) = self.checks.get(path) {
             return checked(check());
         }
-        if let Some((content_type, write)) = self.pages.get(path) {
-            let mut answer = ok(content_type, write(query));
-            let of_page = OF_PAGE.map(|(name, value)| (name, HeaderValue::from_static(value)));
-            answer.headers_mut().extend(of_page);
+        if let Some(write) = self.json.get(path) {
+            let mut answer = ok("application/json", write(query));
+            let of_json = OF_JSON.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            answer.headers_mut().extend(of_json);
             return answer;
         }
         #[cfg(feature = "cpu-profiles")]
@@ -226,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_for_this_host_are_refused_under_other_names() {
+    fn what_is_for_this_host_is_refused_under_other_names() {
         let headers = |host: &str| [(header::HOST, host.parse().unwrap())].into_iter().collect();
         let local = Routes::default().local();
         for host in

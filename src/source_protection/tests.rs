@@ -194,9 +194,8 @@ async fn a_claim_that_is_delivered_during_a_removal_keeps_the_source_only_while_
     work.await.unwrap();
 }
 
-/// A standby receives the same events, and writes nothing.
 #[tokio::test(start_paused = true)]
-async fn a_standby_frees_nothing() {
+async fn nothing_is_freed_before_all_claims_are_listed() {
     let server = server(0..0);
     let protection = protection(&server, SETTINGS);
     protection.protect("a", &source(), "u").await.unwrap();
