@@ -68,21 +68,41 @@ async fn through_port_forward(
     let config = config::load(&request.server.source()).await.map_err(|error| error.to_string())?;
     let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
     let pods = Api::<Pod>::namespaced(client, namespace);
-    let pod = pods.get(name).await.map_err(|error| format!("cannot read {what}: {error}"))?;
+    let pod = pods.get(name).await.map_err(|error| unread(&what, error))?;
     let port = port(&pod).map_err(|why| format!("{what}: {why}"))?;
     let forwarded = pods.portforward(name, &[port]).await;
-    let mut forwarded =
-        forwarded.map_err(|error| format!("cannot forward port {port} of {what}: {error}"))?;
+    let mut forwarded = forwarded
+        .map_err(|error| format!("cannot forward port {port} of {what}: {}", said(error)))?;
     let error = forwarded.take_error(port);
     let stream = forwarded.take_stream(port).ok_or("the port-forward has no stream")?;
     let status = status_over(stream, "").await;
     let Err(why) = status else { return status.map_err(|why| why.to_string()) };
     // What the kubelet says is clearer than that the stream has ended.
-    let said = match error {
+    let of_kubelet = match error {
         Some(error) => timeout(ERROR_WAIT, error).await.ok().flatten(),
         None => None,
     };
-    Err(format!("{what}, port {port}: {}", said.unwrap_or_else(|| why.to_string())))
+    Err(format!("{what}, port {port}: {}", of_kubelet.unwrap_or_else(|| why.to_string())))
+}
+
+/// Why the pod cannot be read. A holder with the host's network has the name of its node.
+fn unread(what: &str, error: kube::Error) -> String {
+    let is_missing = matches!(&error, kube::Error::Api(status) if status.code == 404);
+    let why = format!("cannot read {what}: {}", said(error));
+    if !is_missing {
+        return why;
+    }
+    format!(
+        "{why}. If the leader uses the host's network, its pod has another name: run this in that pod, with {FLAG}"
+    )
+}
+
+/// What the server said, or what went wrong on the way.
+fn said(error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message,
+        error => error.to_string(),
+    }
 }
 
 /// The port that a container's flags name.
@@ -138,6 +158,18 @@ mod tests {
                 Err(text) => assert!(port.unwrap_err().starts_with(text), "{args}"),
             }
         }
+    }
+
+    #[test]
+    fn a_pod_that_cannot_be_read_is_named_with_the_servers_words() {
+        let refused = |code, message: &str| {
+            let status = kube::core::Status::failure(message, "Reason").with_code(code);
+            unread("pod csi/n1", kube::Error::Api(status.boxed()))
+        };
+        assert_eq!(refused(403, "no"), "cannot read pod csi/n1: no");
+        assert!(
+            refused(404, "pods not found").contains("not found. If the leader uses the host's")
+        );
     }
 
     #[test]
