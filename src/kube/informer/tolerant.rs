@@ -6,6 +6,7 @@
 //! text at hand when it is read.
 
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../fuzz/bodies/objects.rs"]
 pub mod fuzz;
 
 use std::{borrow::Cow, sync::Arc};
