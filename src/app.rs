@@ -1,7 +1,7 @@
 //! The program: creates all parts, starts them, and shuts them down.
 //!
 //! Starts in the order driver, HTTP server, leader election, watches, work. Shuts down in the order new
-//! work, running calls, Lease, events, HTTP server. The transport to the API server, the connector to the
+//! work, running calls, Lease, events, HTTP server. The connections to the API server, the connector to the
 //! driver, clock, random numbers and task spawner are passed in ([`Env`]), so that a simulation runs the
 //! same program. It works only while it holds the Lease. In shadow mode it starts only what reads
 //! (`shadow`). A part that ends unexpectedly ends the process with an error that names it. `main` parses the flags, handles signals and sets the exit code.
@@ -38,7 +38,7 @@ use crate::{
     csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology},
     flags::Flags,
     kube::{
-        Informer, Lanes, Scope, Transport, View,
+        Connections, Informer, Lanes, Scope, View,
         events::Recorder,
         objects::{CsiNode, Node},
     },
@@ -57,8 +57,8 @@ const EVENT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The program's environment.
 pub struct Env {
-    /// The transport to the API server.
-    pub transport: Transport,
+    /// The connections to the API server.
+    pub connections: Connections,
     /// Connects to the driver.
     pub connector: Connector,
     /// The wall clock, and the time since boot.
@@ -322,9 +322,9 @@ impl<'a> Base<'a> {
         let clock = || Arc::clone(&env.clock);
         let has_election = flags.leader_election.is_some();
         let gate = if has_election { Gate::shut(clock()) } else { Gate::open(clock()) };
-        let transport = env.transport.clone();
+        let connections = env.connections.clone();
         let random = Arc::clone(&env.random);
-        let lanes = Lanes::new(transport, lane_settings(flags), gate.clone(), random, &metrics);
+        let lanes = Lanes::new(connections, lane_settings(flags), gate.clone(), random, &metrics);
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, env, tasks, &gate, &metrics).await?;
         Ok(Self { flags, env, tasks, metrics, gate, lanes, attributes_classes, driver })

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`connection`] | configuration, credentials, proxies, TLS, connections |
-//! | `stack` | the layers that every request passes |
+//! | [`layers`] | the tower layers that every request passes |
 //! | [`client`] | lanes ([`Lanes`]), requests ([`Client`]), checked names ([`Name`]), edits ([`Client::edit`]), shared reads ([`CoalescedReads`]), reviews of our rights ([`access`]) |
 //! | [`informer`] | lists, watches and caches |
 //! | [`objects`] | slim views of objects |
@@ -19,10 +19,10 @@ pub mod connection;
 mod error;
 pub mod events;
 pub mod informer;
+pub mod layers;
 pub mod objects;
 pub mod quantity;
 mod scope;
-mod stack;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -32,15 +32,10 @@ pub use client::{
     BadName, Client, CoalescedReads, Edit, Edited, EventLane, LaneSettings, Lanes, Name, Patch,
     RateLimit, Served, WriteBy, access, finalizers,
 };
-pub use connection::{
-    BadProxy, ConfigError, ConfigSource, Proxies, Transport, config, credentials, transport,
-};
+pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::{ApiError, Refusal};
 pub use informer::{
     Cache, Change, EventHandler, Extent, FirstList, Informer, InformerEvent, cache,
 };
 pub use objects::{Kind, View};
 pub use scope::Scope;
-
-#[cfg(any(test, feature = "fuzzing"))]
-pub use self::connection::proxy_fuzz;

@@ -97,17 +97,17 @@ async fn run_program(flags: Flags, stop: CancellationToken) -> ExitCode {
     let kubernetes = &flags.kubernetes;
     let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
     let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
-    let transport = tokio::select! {
+    let connections = tokio::select! {
         biased;
-        transport = source.connect() => transport,
+        connections = source.connect() => connections,
         () = stop.cancelled() => return ExitCode::SUCCESS,
     };
-    let transport = match transport {
-        Ok(transport) => transport,
+    let connections = match connections {
+        Ok(connections) => connections,
         Err(error) => return end(255, &format!("Failed to create config: {error}")),
     };
     let env = Env {
-        transport,
+        connections,
         connector: unix_connector(),
         clock: Arc::new(SystemClock),
         random: Arc::new(Generator::from_entropy()),

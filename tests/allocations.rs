@@ -21,12 +21,7 @@ use bytes::Bytes;
 use csi_provisioner::{
     controller::events::ClaimEvents,
     flags::{LogFormat, Logging},
-    kube::{
-        LaneSettings, Lanes, Transport,
-        connection::transport::{KubeRequest, boxed},
-        events::Recorder,
-        objects::Claim,
-    },
+    kube::{Connections, LaneSettings, Lanes, events::Recorder, layers::Request, objects::Claim},
     logging,
     metrics::Metrics,
     runtime::{Clock, Gate, Generator, Tasks, TokioSpawner},
@@ -47,7 +42,7 @@ const A_LINE: usize = 11;
 /// And to emit an event, its line included.
 const AN_EVENT: usize = 22;
 /// And until the event is on its way, with all that a request needs.
-const AN_EVENT_SENT: usize = 36;
+const AN_EVENT_SENT: usize = 60;
 /// And to read a waiting claim: its texts, its annotations, and lists of finalizers and access modes.
 const A_CLAIM: usize = 18;
 
@@ -80,9 +75,9 @@ impl Clock for Fixed {
 }
 
 /// A server that takes every event, and notes how often memory had been asked for when one came.
-fn server(came: &Arc<AtomicUsize>) -> Transport {
+fn server(came: &Arc<AtomicUsize>) -> Connections {
     let came = Arc::clone(came);
-    boxed(service_fn(move |_: KubeRequest| {
+    Connections::to(service_fn(move |_: Request| {
         came.store(asked(), Relaxed);
         let answer = http::Response::new(Full::new(Bytes::from_static(b"{\"metadata\":{}}")));
         async move { Ok::<_, Infallible>(answer) }
@@ -90,7 +85,7 @@ fn server(came: &Arc<AtomicUsize>) -> Transport {
 }
 
 /// The emitter of claims' events, which sends them to `server`.
-fn claim_events(server: Transport) -> ClaimEvents {
+fn claim_events(server: Connections) -> ClaimEvents {
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
     let (metrics, random) = (Metrics::new(), Arc::new(Generator::from_seed(1)));
     let gate = Gate::open(Arc::new(Fixed));

@@ -25,7 +25,7 @@ use csi_provisioner::{
         },
     },
     flags::ClaimProtection,
-    kube::{LaneSettings, Lanes, connection::transport::boxed, events::Recorder, objects::Volume},
+    kube::{Connections, LaneSettings, Lanes, events::Recorder, objects::Volume},
     metrics::Metrics,
     runtime::{Backoff, Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
 };
@@ -130,7 +130,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
     let random: Arc<dyn Random> = Arc::new(Generator::from_seed(1));
     let metrics = Metrics::new();
     let lanes = Lanes::new(
-        boxed(api.service(User::new("provisioner"))),
+        Connections::to(api.service(User::new("provisioner"))),
         LaneSettings::default(),
         Gate::open(Arc::clone(&clock)),
         Arc::clone(&random),

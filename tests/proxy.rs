@@ -100,31 +100,19 @@ async fn tls_goes_through_the_proxys_tunnel() {
     served.stop().await;
 }
 
-/// As some images have them in their environment, with a password that nobody may read.
-const BAD_PROXY: (&str, &str) = ("HTTPS_PROXY", "http://[user:hush@proxy");
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_bad_proxy_in_the_environment_is_named_without_its_password() {
-    let directory = Directory::new();
-    let arguments = ["--master=https://api.example".to_owned()];
-    let log = directory.0.join("log");
-    let mut provisioner =
-        Provisioner::start_in(env!("CARGO_BIN_EXE_csi-provisioner"), &[BAD_PROXY], &arguments, log);
-    let ended = provisioner.ended("it refuses to start").await;
-    let log = provisioner.log();
-    assert_eq!(ended.code(), Some(255), "{log}");
-    assert!(log.contains("HTTPS_PROXY is not the URL of a proxy"), "{log}");
-    assert!(!log.contains("hush"), "{log}");
-}
-
-/// Go's rules ask no proxy for what is on the same machine.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_bad_proxy_that_is_not_on_the_way_does_not_matter() {
+/// Whether the program leads with these variables in its environment, and what the proxy was asked for.
+async fn led_with(variables: &[(&str, &str)]) -> usize {
     let directory = Directory::new();
     let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
     let served = Served::start(settings).await.unwrap();
     let driver = Host::new(Scripted::new(Script::default()));
     driver.listen(&directory.0.join("csi.sock")).unwrap();
+    let proxy = Proxy::start().await;
+    let address = format!("http://user:hush@{}", proxy.address);
+    let filled: Vec<(&str, &str)> = variables
+        .iter()
+        .map(|(name, value)| (*name, if *value == "PROXY" { address.as_str() } else { *value }))
+        .collect();
     let arguments = [
         format!("--kubeconfig={}", served.layout().kubeconfig("admin").display()),
         format!("--csi-address={}", directory.0.join("csi.sock").display()),
@@ -132,10 +120,26 @@ async fn a_bad_proxy_that_is_not_on_the_way_does_not_matter() {
     ];
     let log = directory.0.join("log");
     let mut provisioner =
-        Provisioner::start_in(env!("CARGO_BIN_EXE_csi-provisioner"), &[BAD_PROXY], &arguments, log);
+        Provisioner::start_in(env!("CARGO_BIN_EXE_csi-provisioner"), &filled, &arguments, log);
     let leads = |log: &str| log.contains("Successfully acquired lease");
     provisioner.until("it leads", async |it| leads(&it.log())).await;
     assert!(provisioner.stop().await.success());
+    assert!(!provisioner.log().contains("hush"), "{}", provisioner.log());
     driver.stop();
     served.stop().await;
+    let asked = proxy.asked.lock();
+    assert!(asked.iter().all(|head| head.contains("Proxy-Authorization: Basic dXNlcjpodXNo")));
+    asked.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environments_proxy_serves_what_no_proxy_does_not_name() {
+    assert!(led_with(&[("HTTPS_PROXY", "PROXY")]).await > 0);
+    assert_eq!(led_with(&[("HTTPS_PROXY", "PROXY"), ("NO_PROXY", "127.0.0.0/8")]).await, 0);
+}
+
+/// As some images have them in their environment, with a password that nobody may read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_proxy_in_the_environment_counts_as_none() {
+    assert_eq!(led_with(&[("HTTPS_PROXY", "http://[user:hush@proxy")]).await, 0);
 }

@@ -44,11 +44,11 @@ impl ApiServer {
     /// # Errors
     /// Why it cannot be reached.
     pub async fn client(&self, gate: Gate) -> Result<Client, String> {
-        let transport = self.source().connect().await;
-        let transport =
-            transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
+        let connections = self.source().connect().await;
+        let connections =
+            connections.map_err(|error| format!("cannot reach the API server: {error}"))?;
         let (random, metrics) = (Arc::new(Generator::from_entropy()), Metrics::new());
-        Ok(Lanes::new(transport, LaneSettings::default(), gate, random, &metrics).objects)
+        Ok(Lanes::new(connections, LaneSettings::default(), gate, random, &metrics).objects)
     }
 }
 

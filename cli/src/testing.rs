@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use csi_provisioner::{
-    kube::{
-        Client, LaneSettings, Lanes, Transport,
-        connection::transport::{KubeRequest, boxed},
-    },
+    kube::{Client, Connections, LaneSettings, Lanes, layers::Request},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator, SystemClock},
 };
@@ -51,7 +48,7 @@ impl Answer {
 #[derive(Clone)]
 pub(crate) struct Server {
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
-    transport: Transport,
+    connections: Connections,
 }
 
 impl Server {
@@ -59,7 +56,7 @@ impl Server {
     pub(crate) fn new(script: impl Fn(&RecordedRequest) -> Answer + Send + Sync + 'static) -> Self {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (recorded, script) = (Arc::clone(&requests), Arc::new(script));
-        let transport = boxed(service_fn(move |request: KubeRequest| {
+        let connections = Connections::to(service_fn(move |request: Request| {
             let (recorded, script) = (Arc::clone(&recorded), Arc::clone(&script));
             async move {
                 let (parts, body) = request.into_parts();
@@ -75,7 +72,7 @@ impl Server {
                 Ok::<_, BoxError>(response?)
             }
         }));
-        Self { requests, transport }
+        Self { requests, connections }
     }
 
     /// The requests so far.
@@ -88,8 +85,8 @@ impl Server {
 pub(crate) fn client(server: &Server) -> Client {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let random = Arc::new(Generator::from_seed(1));
-    let (transport, metrics) = (server.transport.clone(), Metrics::new());
-    Lanes::new(transport, LaneSettings::default(), Gate::open(clock), random, &metrics).objects
+    let (connections, metrics) = (server.connections.clone(), Metrics::new());
+    Lanes::new(connections, LaneSettings::default(), Gate::open(clock), random, &metrics).objects
 }
 
 /// The time of all tests.

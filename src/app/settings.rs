@@ -24,19 +24,19 @@ pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
         );
     }
     let defaults = LaneSettings::default();
-    let lease_patience = flags.leader_election.as_ref().map(lease_patience);
+    let lease_deadline = flags.leader_election.as_ref().map(lease_deadline);
     LaneSettings {
         qps: flags.kubernetes.rate,
         capacity_qps: flags.kubernetes.capacity_rate,
-        lease_patience: lease_patience.unwrap_or(defaults.lease_patience),
+        lease_deadline: lease_deadline.unwrap_or(defaults.lease_deadline),
         ..defaults
     }
 }
 
-/// The timeout of a request for the Lease: a quarter of the time between a due renewal and the renew
-/// deadline. A renewal may take three requests (write, read, write), and each may meet a dead connection.
-fn lease_patience(election: &flags::LeaderElection) -> Duration {
-    election.renew_deadline.saturating_sub(election.retry_period) / 4
+/// The deadline of a request for the Lease: half of the time between a due renewal and the renew deadline,
+/// so that a request that gets no answer can be repeated in time.
+fn lease_deadline(election: &flags::LeaderElection) -> Duration {
+    election.renew_deadline.saturating_sub(election.retry_period) / 2
 }
 
 /// The controller's settings.

@@ -123,8 +123,8 @@ impl<'a> ShadowProgram<'a> {
         tasks: &'a Tasks,
     ) -> Result<Self, AppError> {
         let gate = Gate::shut(Arc::clone(&env.clock));
-        let (transport, random) = (env.transport.clone(), Arc::clone(&env.random));
-        let lanes = Lanes::new(transport, lane_settings(flags), gate.clone(), random, &metrics);
+        let (connections, random) = (env.connections.clone(), Arc::clone(&env.random));
+        let lanes = Lanes::new(connections, lane_settings(flags), gate.clone(), random, &metrics);
         let client = lanes.objects;
         let driver = ShadowedDriver::new(flags, env, tasks, &gate, &metrics).await?;
         let name = driver.name();

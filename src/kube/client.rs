@@ -1,9 +1,10 @@
 //! Reads and writes objects of the API server on one lane.
 //!
-//! [`Client`] gets, creates, replaces, patches, deletes, lists and edits objects. Names are checked
-//! before they become part of a URL. Answers are read up to a limit. Every error says whether the
-//! request may have been carried out ([`ApiError::is_unclear`]). The watch of one object is in
-//! `kube_client`, watches of a kind are in [`super::informer`].
+//! [`Client`] gets, creates, replaces, patches, deletes, lists and edits objects through kube-rs's client,
+//! which sends each request through the lane's [`layers`](super::layers). Names are checked before they
+//! become part of a URL. Answers are read up to a limit. Every error says whether the request may have
+//! been carried out ([`ApiError::is_unclear`]). The watch of one object is in `watch_object`, watches of a
+//! kind are in [`super::informer`].
 
 pub mod access;
 mod bodies;
@@ -11,12 +12,12 @@ mod coalesced_reads;
 mod discovery;
 mod edits;
 pub mod finalizers;
-mod kube_client;
 mod lanes;
 mod list;
 pub(crate) mod name;
 #[cfg(test)]
 mod odd_names;
+mod watch_object;
 
 pub use coalesced_reads::CoalescedReads;
 pub use discovery::Served;
@@ -27,19 +28,23 @@ pub use name::{BadName, Name};
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, header, response::Parts};
+use http::{HeaderValue, Method, header};
+use kube::client::Body;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tower::ServiceBuilder;
 
 use self::{
-    bodies::{Bodies, Permit},
+    bodies::{Bodies, BodyError, Permit},
     name::check_namespace,
 };
 use super::{
-    connection::transport::{BodyError, Request, ResponseBody, Service, Transport},
-    error::{ApiError, Refusal, fault},
+    error::{ApiError, fault},
+    layers::{
+        ApiService, Request, answer_limit::AnswerLimitLayer, gate::SentAt, pace::PaceLayer,
+        target::Target,
+    },
     objects::{AnyObject, Metadata, View, kind::Kind},
-    stack::{gate::SentAt, target::Target},
 };
 use crate::runtime::Random;
 
@@ -47,13 +52,18 @@ use crate::runtime::Random;
 /// accepts. A page of 500 volumes is about one MiB.
 pub(super) const MAX_ANSWER: usize = 32 << 20;
 
+/// kube-rs's client wants a default namespace. Nobody uses it: each request names its own.
+const NO_NAMESPACE: &str = "default";
+
 /// The media type of objects.
 const JSON: &str = "application/json";
 
 /// A client of the API server on one lane. Clones share the lane.
 #[derive(Clone)]
 pub struct Client {
-    service: Transport,
+    kube: kube::Client,
+    /// What `kube` sends requests through.
+    service: ApiService,
     bodies: Bodies,
     pub(super) random: Arc<dyn Random>,
 }
@@ -84,9 +94,21 @@ impl Patch {
 }
 
 impl Client {
-    /// A client on `service`, the transport wrapped in the lane's layers.
-    pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
-        Self { service, bodies: Bodies::default(), random }
+    /// A client on `service`, the connections below the lane's layers. Must be called within a runtime:
+    /// kube-rs starts a task, which ends with the client.
+    pub(crate) fn new(service: ApiService, random: Arc<dyn Random>) -> Self {
+        let kube = kube::Client::new(service.clone(), NO_NAMESPACE);
+        Self { kube, service, bodies: Bodies::default(), random }
+    }
+
+    /// A client of kube-rs for one watcher, on this lane. It reads at most `max_answer` bytes of an answer
+    /// that is no watch, and opens a watch no more than once a second.
+    pub(crate) fn for_watcher(&self, max_answer: usize) -> kube::Client {
+        let service = ServiceBuilder::new()
+            .layer(AnswerLimitLayer(max_answer))
+            .layer(PaceLayer)
+            .service(self.service.clone());
+        kube::Client::new(service, NO_NAMESPACE)
     }
 
     /// Reads one object.
@@ -146,8 +168,7 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<(), ApiError> {
-        let mut request = creation::<V>(namespace, body)?;
-        self.exchange(&mut request, MAX_ANSWER, None).await.map(drop)
+        self.exchange(creation::<V>(namespace, body)?, MAX_ANSWER, None).await.map(drop)
     }
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
@@ -192,8 +213,8 @@ impl Client {
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
-        let mut request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        let answer = self.exchange(&mut request, MAX_ANSWER, None).await?;
+        let request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
+        let answer = self.exchange(request, MAX_ANSWER, None).await?;
         Ok(remaining_finalizers::<V>(&answer))
     }
 
@@ -240,13 +261,13 @@ impl Client {
     /// Like [`Self::send`], with the permit of an earlier body.
     async fn send_held<T: DeserializeOwned>(
         &self,
-        mut request: Request,
+        request: Request,
         max: usize,
         held: Option<Permit>,
     ) -> Result<(T, Answer), ApiError> {
-        let answer = self.exchange(&mut request, max, held).await?;
+        let answer = self.exchange(request, max, held).await?;
         let object = serde_json::from_slice(&answer.body).map_err(|error| {
-            ApiError::Unreadable { about: Target::of(&request).about(), fault: fault(&error) }
+            ApiError::Unreadable { about: answer.about.clone(), fault: fault(&error) }
         })?;
         Ok((object, answer))
     }
@@ -254,33 +275,19 @@ impl Client {
     /// Sends a request and reads the body of a successful answer, at most `max` bytes.
     async fn exchange(
         &self,
-        request: &mut Request,
+        request: Request,
         max: usize,
         held: Option<Permit>,
     ) -> Result<Answer, ApiError> {
-        let (parts, body) = self.open(request).await?;
-        let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
-        let body = self.bodies.read(body, max, held).await;
-        let (body, permit) = body.map_err(|error| body_error(error, &Target::of(request), max))?;
-        Ok(Answer { body, sent, permit })
-    }
-
-    /// Sends a request; returns the head of a successful answer, and its body as it is received.
-    pub(super) async fn open(
-        &self,
-        request: &mut Request,
-    ) -> Result<(Parts, ResponseBody), ApiError> {
-        let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
-        let (parts, body) = response.into_parts();
-        if parts.status.is_success() {
-            return Ok((parts, body));
+        let about = Target::of(&request).about();
+        let response = self.kube.send(request).await;
+        let response = response.map_err(|error| ApiError::of_kube(error, &about))?;
+        let sent = response.extensions().get().map(|SentAt(at)| *at).unwrap_or_default();
+        match self.bodies.read(response.into_body(), max, held).await {
+            Ok((body, permit)) => Ok(Answer { body, sent, permit, about }),
+            Err(BodyError::TooLong) => Err(ApiError::TooLarge { about, max }),
+            Err(BodyError::Broken(error)) => Err(ApiError::of_kube(error, &about)),
         }
-        // The status code counts even if the body cannot be read.
-        let body = self.bodies.read(body, MAX_ANSWER, None).await;
-        let body = body.map(|(body, _)| body).unwrap_or_default();
-        let target = Target::of(request);
-        let refusal = Refusal::read(request.method(), &target, parts.status, &parts.headers, &body);
-        Err(ApiError::Refused(Box::new(refusal)))
     }
 }
 
@@ -291,6 +298,8 @@ struct Answer {
     sent: Duration,
     /// That of a large body.
     permit: Option<Permit>,
+    /// The resource and, if the request had one, the name.
+    about: String,
 }
 
 /// The finalizers in the answer to a DELETE. The server answers with the object while finalizers keep it,
@@ -299,14 +308,6 @@ fn remaining_finalizers<V: View>(answer: &Answer) -> Vec<String> {
     match serde_json::from_slice::<V>(&answer.body) {
         Ok(object) => object.meta().finalizers.iter().map(ToString::to_string).collect(),
         Err(_) => Vec::new(),
-    }
-}
-
-/// The error of a request whose answer's body could not be read to its end.
-fn body_error(error: BodyError, target: &Target<'_>, max: usize) -> ApiError {
-    match error {
-        BodyError::TooLong => ApiError::TooLarge { about: target.about(), max },
-        BodyError::Broken(error) => ApiError::from_transport(error),
     }
 }
 
@@ -339,7 +340,7 @@ const BODY_CAPACITY: usize = 1 << 10;
 pub(super) fn request(method: Method, url: String) -> Result<Request, ApiError> {
     let accept = HeaderValue::from_static(JSON);
     let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, accept);
-    Ok(request.body(Bytes::new())?)
+    Ok(request.body(Body::empty())?)
 }
 
 fn request_with_body(

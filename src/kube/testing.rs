@@ -9,16 +9,19 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
+use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use tower::{BoxError, service_fn};
+use tower::{BoxError, Layer as _, service_fn};
 use tracing_subscriber::{filter::filter_fn, fmt, layer::SubscriberExt as _};
 
 use super::{
     client::{Client, EventLane},
-    connection::transport::{KubeRequest, Outcome, Request, Service, Transport, boxed},
-    stack::in_flight::WriteLoad,
+    connection::Connections,
+    layers::{
+        ApiService, Next, Outcome, Request, Response, in_flight::WriteLoad, refusals::RefusalsLayer,
+    },
 };
 use crate::runtime::{Clock, Generator, Random};
 
@@ -152,8 +155,8 @@ impl Answer {
 #[derive(Clone)]
 pub(crate) struct Server {
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
-    /// The transport to it.
-    pub(crate) transport: Transport,
+    /// The service that answers for it.
+    pub(crate) service: ApiService,
 }
 
 impl Server {
@@ -164,7 +167,7 @@ impl Server {
     ) -> Self {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (recorded, script, start) = (Arc::clone(&requests), Arc::new(script), Instant::now());
-        let transport = boxed(service_fn(move |request: KubeRequest| {
+        let connections = Connections::to(service_fn(move |request: Request| {
             let (recorded, script) = (Arc::clone(&recorded), Arc::clone(&script));
             async move {
                 let request = RecordedRequest::record(request, start).await;
@@ -176,7 +179,12 @@ impl Server {
                 script(number, &request).into_response().await
             }
         }));
-        Self { requests, transport }
+        Self { requests, service: connections.kept }
+    }
+
+    /// The connections to it.
+    pub(crate) fn connections(&self) -> Connections {
+        Connections::to(self.service.clone())
     }
 
     /// The requests so far.
@@ -191,7 +199,7 @@ impl Server {
 }
 
 impl RecordedRequest {
-    async fn record(request: KubeRequest, start: Instant) -> Self {
+    async fn record(request: Request, start: Instant) -> Self {
         let at = start.elapsed();
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -212,12 +220,17 @@ pub(crate) fn random() -> Arc<dyn Random> {
 
 /// A request without a body.
 pub(crate) fn request(method: http::Method, url: &str) -> Request {
-    http::Request::builder().method(method).uri(url).body(Bytes::new()).unwrap()
+    http::Request::builder().method(method).uri(url).body(Body::empty()).unwrap()
 }
 
 /// Sends a request through `service`.
-pub(crate) async fn send(service: &impl Service, mut request: Request) -> Outcome {
-    service.send(&mut request).await
+pub(crate) async fn send(service: &impl Next, request: Request) -> Outcome {
+    service.send(request).await
+}
+
+/// Reads the body of a response to its end.
+pub(crate) async fn read(response: Response) -> Result<Bytes, BoxError> {
+    Ok(response.into_body().collect().await?.to_bytes())
 }
 
 /// A clock whose boot time follows tokio's paused time, starting at 100 s.
@@ -240,7 +253,8 @@ impl Clock for PausedClock {
 
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
-    Client::new(server.transport.clone(), random())
+    let service = RefusalsLayer::default().layer(server.service.clone());
+    Client::new(ApiService::new(service), random())
 }
 
 /// A lane of events to `server`, beside which no objects are written.

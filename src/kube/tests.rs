@@ -14,8 +14,8 @@ use testkit::apiserver::{
 use tokio::time::sleep;
 
 use super::{
-    Cache, Change, Edit, Edited, Informer, InformerEvent, LaneSettings, Lanes, Name, Scope, View,
-    connection::transport::boxed,
+    Cache, Change, Connections, Edit, Edited, Informer, InformerEvent, LaneSettings, Lanes, Name,
+    Scope, View,
     objects::StorageClass,
     testing::{paused_clock, random},
 };
@@ -82,10 +82,10 @@ struct Fixture {
 fn fixture(minor: u8) -> Fixture {
     let server =
         ApiServer::new(Options { version: ServerVersion::minor(minor), ..Options::default() });
-    let transport = boxed(server.service(User::new("provisioner")));
+    let connections = Connections::to(server.service(User::new("provisioner")));
     let metrics = Metrics::new();
     let gate = Gate::open(paused_clock());
-    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
+    let lanes = Lanes::new(connections, LaneSettings::default(), gate, random(), &metrics);
     Fixture { server, lanes, metrics }
 }
 

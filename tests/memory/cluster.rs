@@ -6,10 +6,7 @@
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use csi_provisioner::kube::{
-    Transport,
-    connection::transport::{KubeRequest, boxed},
-};
+use csi_provisioner::kube::{Connections, layers::Request};
 use futures::{Stream, StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
@@ -63,15 +60,15 @@ fn line((of, object): (&str, Value)) -> Bytes {
 }
 
 /// The way to a server that shows `shows`, by plural.
-pub(crate) fn transport(shows: BTreeMap<&'static str, Show>) -> Transport {
+pub(crate) fn connections(shows: BTreeMap<&'static str, Show>) -> Connections {
     let shows = Arc::new(shows);
-    boxed(service_fn(move |request: KubeRequest| {
+    Connections::to(service_fn(move |request: Request| {
         let shows = Arc::clone(&shows);
         async move { Ok::<_, Infallible>(answer(&shows, &request)) }
     }))
 }
 
-fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::Response<Body> {
+fn answer(shows: &BTreeMap<&'static str, Show>, request: &Request) -> http::Response<Body> {
     let path = request.uri().path().to_owned();
     let plural = path.rsplit('/').next().unwrap_or_default().to_owned();
     let query = request.uri().query().unwrap_or_default();

@@ -297,7 +297,7 @@ async fn held(load: &Load, objects: usize) -> u64 {
     let flags = Flags::parse(ALL.iter().map(Into::into), namespace).unwrap().flags;
     let tasks = Tasks::default();
     let env = Env {
-        transport: cluster::transport(load.shows(objects)),
+        connections: cluster::connections(load.shows(objects)),
         connector: connector(&Arc::new(attaching_driver(load.services))),
         clock: Arc::new(SimulatedClock::new(jiff::Timestamp::from_second(1_767_225_600).unwrap())),
         random: Arc::new(Generator::from_seed(1)),

@@ -13,7 +13,7 @@ use csi_provisioner::{
     app::{Env, Host},
     csi::Connector,
     flags::Flags,
-    kube::connection::transport::boxed,
+    kube::Connections,
     metrics::Metrics,
     runtime::{Clock, Generator, Spawner},
 };
@@ -304,7 +304,7 @@ impl Process {
             clock: Arc::clone(&clock),
         };
         let env = Env {
-            transport: boxed(Wire::new(core, &life)),
+            connections: Connections::to(Wire::new(core, &life)),
             connector,
             clock,
             random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),

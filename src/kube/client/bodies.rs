@@ -10,13 +10,20 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::kube::connection::transport::{BodyError, ResponseBody};
-
 /// How many large bodies are read at once.
 const AT_ONCE: usize = 4;
 
 /// The longest body that needs no permit, in bytes.
 const SMALL: usize = 64 << 10;
+
+/// Why a body could not be read to its end.
+#[derive(Debug)]
+pub(super) enum BodyError {
+    /// It is longer than the limit.
+    TooLong,
+    /// The connection broke, or the deadline passed.
+    Broken(kube::Error),
+}
 
 /// The right to read and keep one large body. Dropping it lets the next reader go on.
 #[derive(Debug)]
@@ -39,7 +46,7 @@ impl Bodies {
     /// that none waits for another while it holds one. Returns it, or the one that this body needed.
     pub(super) async fn read(
         &self,
-        mut body: ResponseBody,
+        mut body: impl http_body::Body<Data = Bytes, Error = kube::Error> + Unpin,
         max: usize,
         mut held: Option<Permit>,
     ) -> Result<(Bytes, Option<Permit>), BodyError> {
@@ -78,19 +85,19 @@ mod tests {
     use std::time::Duration;
 
     use futures::{StreamExt as _, future::join_all, stream};
-    use http_body_util::{BodyExt, StreamBody};
+    use http_body_util::StreamBody;
     use hyper::body::Frame;
     use tokio::time::{Instant, sleep};
 
     use super::*;
 
     /// A body of so many frames of 16 KiB, one each 10 ms.
-    fn body(frames: usize) -> ResponseBody {
+    fn body(frames: usize) -> impl http_body::Body<Data = Bytes, Error = kube::Error> + Unpin {
         let frames = stream::iter(0..frames).then(|_| async {
             sleep(Duration::from_millis(10)).await;
             Ok(Frame::data(Bytes::from(vec![b'x'; 16 << 10])))
         });
-        BodyExt::boxed_unsync(StreamBody::new(frames.boxed()))
+        StreamBody::new(frames.boxed())
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,36 +4,37 @@
 //!
 //! | lane | gate | token bucket | concurrent writes | for |
 //! |---|---|---|---|---|
-//! | `leases` | no | no | unlimited | the Lease, which must be renewed under any load |
+//! | `leases` | no | no | unlimited | the Lease, which must be renewed under any load, over new connections |
 //! | `objects` | writes | if a rate is set | limited | claims, volumes and all other reads and writes |
 //! | `capacity` | writes | its own, unless disabled | limited | CSIStorageCapacity objects, of which there may be many |
 //! | `reviews` | no | no | unlimited | reviews of our own rights |
 //! | `events` | no | its own, with the rate of `objects` | limited | events, which give way to writes of `objects` |
 //!
-//! On `leases` a request without an answer is sent again over a new connection. All lanes have a
-//! deadline, obey `Retry-After` and count their requests. The layers are in [`crate::kube::stack`].
+//! `leases` has a short deadline and opens a connection for each request, so that none waits for the
+//! answer of a peer that is gone. All lanes have a deadline, obey `Retry-After` and count their requests.
+//! The layers are in [`crate::kube::layers`].
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
+use tower::ServiceBuilder;
 
 use super::Client;
-pub use crate::kube::stack::throttle::RateLimit;
+pub use crate::kube::layers::throttle::RateLimit;
 use crate::{
     kube::{
-        connection::transport::Transport,
+        connection::Connections,
         events,
-        stack::{
-            deadline::Deadline,
-            forbidden::Forbidden,
-            gate::Gated,
-            hedge::Hedge,
-            in_flight::{InFlight, WriteLoad},
-            layer,
-            request_log::RequestLog,
-            request_metrics::RequestMetrics,
-            retry_after::RetryAfter,
-            throttle::Throttle,
+        layers::{
+            ApiService,
+            deadline::DeadlineLayer,
+            gate::GateLayer,
+            in_flight::{InFlightLayer, WriteLoad},
+            refusals::RefusalsLayer,
+            request_log::RequestLogLayer,
+            request_metrics::RequestMetricsLayer,
+            retry_after::RetryAfterLayer,
+            throttle::{Throttle, ThrottleLayer},
         },
     },
     metrics::{ApiMetrics, Metrics},
@@ -49,21 +50,21 @@ pub struct LaneSettings {
     pub capacity_qps: Option<RateLimit>,
     /// How long an answer may take.
     pub deadline: Duration,
-    /// After how long without an answer a request for the Lease is sent again.
-    pub lease_patience: Duration,
+    /// How long the answer to a request for the Lease may take.
+    pub lease_deadline: Duration,
     /// How many writes a lane may have in flight at once.
     pub max_writes: usize,
 }
 
 impl Default for LaneSettings {
-    /// No rates, a deadline of 30 s, 32 writes, and a hedge that fits the default times of leader
-    /// election.
+    /// No rates, a deadline of 30 s, 32 writes, and a deadline for the Lease that fits the default times
+    /// of leader election.
     fn default() -> Self {
         Self {
             qps: None,
             capacity_qps: None,
             deadline: Duration::from_secs(30),
-            lease_patience: Duration::from_millis(1250),
+            lease_deadline: Duration::from_millis(2500),
             max_writes: 32,
         }
     }
@@ -98,55 +99,55 @@ pub struct EventLane {
 /// The layers in which lanes differ.
 #[derive(Default)]
 struct LaneLayers {
-    throttle: Option<Throttle>,
-    in_flight: Option<InFlight>,
-    gate: Option<Gated>,
-    forbidden: Option<Forbidden>,
-    hedge: Option<Hedge>,
+    refusals: RefusalsLayer,
+    throttle: Option<ThrottleLayer>,
+    in_flight: Option<InFlightLayer>,
+    gate: Option<GateLayer>,
 }
 
 impl Lanes {
-    /// Lanes on `transport`; `objects` and `capacity` send no write while `gate` is shut.
+    /// Lanes on `connections`; `objects` and `capacity` send no write while `gate` is shut. Must be called
+    /// within a runtime.
     pub fn new(
-        transport: Transport,
+        connections: Connections,
         settings: LaneSettings,
         gate: Gate,
         random: Arc<dyn Random>,
         metrics: &Metrics,
     ) -> Self {
-        let common = Common { transport, settings, random, metrics: metrics.api.clone() };
+        let Connections { kept, fresh } = connections;
+        let LaneSettings { qps, capacity_qps, deadline, lease_deadline, max_writes } = settings;
+        let common = Common { random, metrics: metrics.api.clone() };
         let forbidden = Arc::new(Notify::new());
-        let notify_forbidden = || Some(Forbidden(Arc::clone(&forbidden)));
-        let object_writes = InFlight::new(common.settings.max_writes);
+        let refusals = RefusalsLayer { forbidden: Some(Arc::clone(&forbidden)) };
+        let object_writes = InFlightLayer::new(max_writes);
         let object_load = object_writes.load();
+        let objects = LaneLayers {
+            refusals: refusals.clone(),
+            throttle: common.throttle(qps),
+            in_flight: Some(object_writes),
+            gate: Some(GateLayer(gate.clone())),
+        };
+        let capacity = LaneLayers {
+            refusals: refusals.clone(),
+            throttle: common.throttle(capacity_qps),
+            in_flight: Some(InFlightLayer::new(max_writes)),
+            gate: Some(GateLayer(gate)),
+        };
+        let events = LaneLayers {
+            refusals: refusals.clone(),
+            throttle: common.throttle(qps),
+            in_flight: Some(InFlightLayer::new(events::MAX_CONCURRENT_WRITES)),
+            gate: None,
+        };
+        let leases = LaneLayers { refusals, ..LaneLayers::default() };
         Self {
-            leases: common.lane(LaneLayers {
-                forbidden: notify_forbidden(),
-                hedge: Some(Hedge(common.settings.lease_patience)),
-                ..LaneLayers::default()
-            }),
-            reviews: common.lane(LaneLayers::default()),
-            objects: common.lane(LaneLayers {
-                throttle: common.throttle(common.settings.qps),
-                in_flight: Some(object_writes),
-                gate: Some(Gated(gate.clone())),
-                forbidden: notify_forbidden(),
-                hedge: None,
-            }),
-            capacity: common.lane(LaneLayers {
-                throttle: common.throttle(common.settings.capacity_qps),
-                in_flight: Some(InFlight::new(common.settings.max_writes)),
-                gate: Some(Gated(gate)),
-                forbidden: notify_forbidden(),
-                hedge: None,
-            }),
+            leases: common.lane(fresh, lease_deadline, leases),
+            reviews: common.lane(kept.clone(), deadline, LaneLayers::default()),
+            objects: common.lane(kept.clone(), deadline, objects),
+            capacity: common.lane(kept.clone(), deadline, capacity),
             events: EventLane {
-                client: common.lane(LaneLayers {
-                    throttle: common.throttle(common.settings.qps),
-                    in_flight: Some(InFlight::new(events::MAX_CONCURRENT_WRITES)),
-                    forbidden: notify_forbidden(),
-                    ..LaneLayers::default()
-                }),
+                client: common.lane(kept, deadline, events),
                 object_writes: object_load,
             },
             forbidden,
@@ -154,38 +155,38 @@ impl Lanes {
     }
 }
 
-/// The parameters that all lanes share.
+/// What all lanes share.
 struct Common {
-    transport: Transport,
-    settings: LaneSettings,
     random: Arc<dyn Random>,
     metrics: ApiMetrics,
 }
 
 impl Common {
     /// A new throttle, if there is a rate.
-    fn throttle(&self, rate: Option<RateLimit>) -> Option<Throttle> {
-        rate.map(|qps| Throttle::new(qps, Some(self.metrics.clone())))
+    fn throttle(&self, rate: Option<RateLimit>) -> Option<ThrottleLayer> {
+        let throttle = |qps| Throttle::new(qps, Some(self.metrics.clone()));
+        rate.map(|qps| ThrottleLayer(Arc::new(throttle(qps))))
     }
 
-    /// Wraps the transport in the layers, the innermost first.
-    fn lane(&self, layers: LaneLayers) -> Client {
-        let service = layer(RequestLog, self.transport.clone());
-        let service = layer(RequestMetrics(self.metrics.clone()), service);
-        let service = layer(layers.forbidden, service);
-        let service = layer(layers.hedge, service);
-        let service = layer(Deadline(self.settings.deadline), service);
-        let service = layer(layers.gate, service);
-        let service = layer(layers.in_flight, service);
-        let service = layer(layers.throttle, service);
-        let service = layer(RetryAfter(self.metrics.clone()), service);
-        Client::new(Transport::new(service), Arc::clone(&self.random))
+    /// A client on `connections`, below the layers: the outermost first.
+    fn lane(&self, connections: ApiService, deadline: Duration, layers: LaneLayers) -> Client {
+        let service = ServiceBuilder::new()
+            .layer(layers.refusals)
+            .layer(RetryAfterLayer(self.metrics.clone()))
+            .option_layer(layers.throttle)
+            .option_layer(layers.in_flight)
+            .option_layer(layers.gate)
+            .layer(DeadlineLayer(deadline))
+            .layer(RequestMetricsLayer(self.metrics.clone()))
+            .layer(RequestLogLayer)
+            .service(connections);
+        Client::new(ApiService::new(service), Arc::clone(&self.random))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::future::join_all;
+    use futures::future::{join, join_all};
     use serde_json::json;
 
     use super::*;
@@ -214,8 +215,7 @@ mod tests {
         let server = Server::new(move |number, _| answer(number));
         let gate = Gate::open(paused_clock());
         let metrics = Metrics::new();
-        let lanes =
-            Lanes::new(server.transport.clone(), settings, gate.clone(), random(), &metrics);
+        let lanes = Lanes::new(server.connections(), settings, gate.clone(), random(), &metrics);
         Fixture { server, gate, metrics, lanes }
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let settings = LaneSettings { max_writes: 1, ..LaneSettings::default() };
         let Fixture { server, gate, lanes, .. } = fixture(settings, |_| object().after(10));
         gate.open_until(Duration::from_secs(105));
-        let (first, second) = tokio::join!(write(&lanes.objects), write(&lanes.objects));
+        let (first, second) = join(write(&lanes.objects), write(&lanes.objects)).await;
         // The first was in flight when the gate shut, the second still waited for its permit.
         assert!(matches!(first, Err(ApiError::GateShut(GateShut::Cut))));
         assert!(matches!(second, Err(ApiError::GateShut(GateShut::NotStarted))));
@@ -357,15 +357,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_requests_for_the_lease_are_sent_again_without_an_answer() {
+    async fn requests_for_the_lease_have_a_deadline_of_their_own() {
         let settings =
-            LaneSettings { lease_patience: Duration::from_secs(2), ..LaneSettings::default() };
-        let dead_at_first = |number| object().after(if number == 0 { 100 } else { 0 });
-        let Fixture { server, lanes, .. } = fixture(settings, dead_at_first);
-        write(&lanes.leases).await.unwrap();
+            LaneSettings { lease_deadline: Duration::from_secs(2), ..LaneSettings::default() };
+        let Fixture { server, lanes, .. } = fixture(settings, |_| object().after(3));
+        assert!(write(&lanes.leases).await.unwrap_err().is_unclear());
+        write(&lanes.objects).await.unwrap();
         assert_eq!(server.times(), [0, 2]);
-        let Fixture { server, lanes, .. } = fixture(settings, dead_at_first);
-        assert!(write(&lanes.objects).await.unwrap_err().is_unclear());
-        assert_eq!(server.times(), [0]);
     }
 }

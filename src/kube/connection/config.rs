@@ -1,9 +1,7 @@
 //! Loads the configuration of the connection to the API server.
 //!
 //! As in external-provisioner: a kubeconfig (`KUBECONFIG` in the environment wins over the flag) or
-//! `--master`, otherwise the pod's service account. The proxy is the kubeconfig's `proxy-url`,
-//! otherwise that of the environment (`HTTPS_PROXY` and others). The environment is read only
-//! through a parameter. kube's own retries are off, and the User-Agent is set.
+//! `--master`, otherwise the pod's service account. kube's own retries are off, and the User-Agent is set.
 
 use std::{
     ffi::OsString,
@@ -14,14 +12,8 @@ use std::{
 use http::header::USER_AGENT;
 use kube::config::{Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use super::{
-    credentials::Fault,
-    proxy,
-    proxy::{BadProxy, Proxies},
-    transport::{Transport, transport},
-    user_agent::user_agent,
-};
-use crate::{kube::stack::file_token::TokenError, runtime::spawn_blocking};
+use super::{Connections, credentials::Fault, user_agent::user_agent};
+use crate::runtime::spawn_blocking;
 
 /// The time-out of connecting, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,17 +53,11 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: http::uri::InvalidUri,
     },
-    /// The proxy's URL is invalid.
-    #[error(transparent)]
-    Proxy(#[from] BadProxy),
-    /// The token file cannot be used.
-    #[error("{}: {source}", path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: TokenError,
-    },
+    /// The kubeconfig's proxy is none. Its text is not shown, because it may hold a password.
+    #[error(
+        "the kubeconfig's proxy-url is not the URL of a proxy: use http://, https:// or socks5://"
+    )]
+    Proxy,
     /// Certificates or credentials cannot be used.
     #[error("cannot use the API server's certificates or credentials: {0}")]
     Credentials(Fault),
@@ -92,8 +78,6 @@ pub struct ConfigSource {
     pub kubeconfig: Option<PathBuf>,
     /// The pod's environment, used when neither is given.
     pub in_cluster: InCluster,
-    /// The environment's proxies, used when the kubeconfig names none.
-    pub proxies: Proxies,
 }
 
 /// The environment of a pod.
@@ -134,19 +118,18 @@ impl ConfigSource {
                 port: text("KUBERNETES_SERVICE_PORT"),
                 ..InCluster::default()
             },
-            proxies: Proxies::from_environment(environment),
         }
     }
 
-    /// Loads the configuration and makes the transport to its API server.
+    /// Loads the configuration and makes the connections to its API server.
     ///
     /// # Errors
     /// What is missing, unreadable or invalid of the configuration.
-    pub async fn connect(&self) -> Result<Transport, String> {
+    pub async fn connect(&self) -> Result<Connections, String> {
         let config = load(self).await.map_err(|error| error.to_string())?;
         // A credential plugin may take long; signals must be handled meanwhile.
-        let transport = spawn_blocking(move || transport(&config)).await?;
-        transport.map_err(|error| error.to_string())
+        let connections = spawn_blocking(move || Connections::open(&config)).await?;
+        connections.map_err(|error| error.to_string())
     }
 }
 
@@ -159,10 +142,6 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
         (Some(path), master) => from_file(path, master.as_deref()).await?,
         (None, Some(master)) => kube::Config::new(address(master, false)?),
         (None, None) => in_cluster(&source.in_cluster)?,
-    };
-    config.proxy_url = match config.proxy_url {
-        Some(named) => Some(named),
-        None => source.proxies.for_server(&config.cluster_url)?,
     };
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -208,11 +187,14 @@ fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
 }
 
 /// The proxy that the kubeconfig's current cluster names; `NO_PROXY` does not apply to it.
-fn kubeconfig_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
-    let cluster = current_cluster(kubeconfig);
-    let url = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
-    let url = url.filter(|url| !url.is_empty());
-    url.map(|url| proxy::parse(url, "the kubeconfig's proxy-url")).transpose()
+fn kubeconfig_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, ConfigError> {
+    let url = current_cluster(kubeconfig).and_then(|cluster| cluster.proxy_url.as_deref());
+    let Some(text) = url.filter(|url| !url.is_empty()) else { return Ok(None) };
+    let url: http::Uri = text.parse().map_err(|_| ConfigError::Proxy)?;
+    match url.scheme_str() {
+        Some("http" | "https" | "socks5" | "socks5h") => Ok(Some(url)),
+        _ => Err(ConfigError::Proxy),
+    }
 }
 
 /// The server's URL; an address without a scheme gets `https` if `is_tls`, otherwise `http`.
@@ -241,9 +223,9 @@ fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
     Ok(config)
 }
 
-/// Converts `kubeconfig` to a configuration without a proxy. If it named no proxy, kube would read the
-/// environment by its own rules, and fail for proxies that do not apply to this server; so a
-/// placeholder is set before the conversion.
+/// Converts `kubeconfig` to a configuration without a proxy. If it names no proxy, kube reads the
+/// environment, and compares `NO_PROXY` with the proxy's address instead of the server's; so a placeholder
+/// is set before the conversion.
 async fn convert_without_proxy(
     mut kubeconfig: Kubeconfig,
 ) -> Result<kube::Config, KubeconfigError> {

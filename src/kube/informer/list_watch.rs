@@ -165,7 +165,7 @@ impl<V: View> ListWatch<V> {
 
 /// Where the objects in `scope` are requested, in pages of so many objects.
 fn api<V: View>(client: &Client, scope: &Scope, page_size: u32) -> Api<Tolerant<V>> {
-    let client = client.kube(if page_size > 1 { MAX_PAGE } else { MAX_ANSWER });
+    let client = client.for_watcher(if page_size > 1 { MAX_PAGE } else { MAX_ANSWER });
     match &scope.namespace {
         Some(namespace) => Api::namespaced_with(client, &segment(namespace), &()),
         None => Api::all(client),

@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     kube::{
         LaneSettings, Lanes,
-        connection::transport::Transport,
+        connection::Connections,
         objects::Claim,
         testing::{Answer, End, RecordedRequest, Server, logged, random},
     },
@@ -58,12 +58,12 @@ async fn run(
 }
 
 fn client(server: &Server, metrics: &Metrics) -> Client {
-    client_on(server.transport.clone(), metrics)
+    client_on(server.connections(), metrics)
 }
 
-fn client_on(transport: Transport, metrics: &Metrics) -> Client {
+fn client_on(connections: Connections, metrics: &Metrics) -> Client {
     let gate = Gate::open(Arc::new(SystemClock));
-    Lanes::new(transport, LaneSettings::default(), gate, random(), metrics).objects
+    Lanes::new(connections, LaneSettings::default(), gate, random(), metrics).objects
 }
 
 fn informer<V: View>(server: &Server, metrics: &Metrics) -> Informer<V> {

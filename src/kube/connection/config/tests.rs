@@ -164,22 +164,19 @@ async fn an_unusable_kubeconfig_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_kubeconfigs_proxy_wins_over_the_environments() {
+async fn the_kubeconfig_may_name_a_proxy() {
     let directory = Directory::new();
     let proxy = |cluster: &str| {
         let file = directory.file("config", &kubeconfig_text(cluster));
-        let variables = [("HTTPS_PROXY", "http://env:1"), ("NO_PROXY", "exempt")];
-        let source = resolve("", file.to_str().unwrap(), &variables);
+        let source = resolve("", file.to_str().unwrap(), &[]);
         async move {
             let config = load(&source).await?;
             Ok::<_, ConfigError>(config.proxy_url.map(|url| url.to_string()))
         }
     };
-    let named = proxy("server: https://exempt, proxy-url: 'socks5://file:2'").await.unwrap();
-    assert_eq!(named.as_deref(), Some("socks5://file:2/"), "NO_PROXY does not apply");
-    let found = proxy("server: https://s").await.unwrap();
-    assert_eq!(found.as_deref(), Some("http://env:1/"));
-    assert_eq!(proxy("server: https://exempt").await.unwrap(), None);
+    let named = proxy("server: https://s, proxy-url: 'socks5://file:2'").await.unwrap();
+    assert_eq!(named.as_deref(), Some("socks5://file:2/"));
+    assert_eq!(proxy("server: https://s").await.unwrap(), None);
     let error = proxy("server: https://s, proxy-url: 'ftp://u:hush@p'").await.unwrap_err();
     assert!(error.to_string().starts_with("the kubeconfig's proxy-url is not"), "{error}");
 }
@@ -221,7 +218,7 @@ async fn the_error_of_a_credential_plugin_has_none_of_its_output() {
         ("echo hush; exit 3", "exit status: 3"),
     ] {
         let config = with_plugin(&directory, script).await;
-        let error = crate::kube::connection::transport(&config).unwrap_err();
+        let error = Connections::open(&config).unwrap_err();
         let text = format!("{error} {error:?}");
         assert!(text.contains(why) && !text.contains("hush"), "{text}");
     }
@@ -234,9 +231,9 @@ async fn the_error_of_refreshing_an_expired_token_has_none_of_the_plugins_output
         "echo '{\"kind\": \"ExecCredential\", \"apiVersion\": \"client.authentication.k8s.io/v1\",
         \"status\": {\"token\": \"t\", \"expirationTimestamp\": \"2000-01-01T00:00:00Z\"}}'";
     let config = with_plugin(&directory, expired).await;
-    let transport = crate::kube::connection::transport(&config).unwrap();
+    let connections = Connections::open(&config).unwrap();
     directory.file("plugin", "echo hush");
-    let asking = send(&transport, request(http::Method::GET, "/version"));
+    let asking = send(&connections.kept, request(http::Method::GET, "/version"));
     let error = asking.await.unwrap_err();
     let text = format!("{error} {error:?} {:?}", error.source().map(ToString::to_string));
     assert!(text.contains("no ExecCredential") && !text.contains("hush"), "{text}");

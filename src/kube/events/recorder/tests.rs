@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     kube::{
         events::busy_objects,
-        stack::in_flight::WriteLoad,
+        layers::in_flight::WriteLoad,
         testing,
         testing::{Answer, Server},
     },

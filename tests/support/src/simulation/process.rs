@@ -6,7 +6,7 @@ use csi_provisioner::{
     app::{self, Env, Host},
     csi::Connector,
     flags::Flags,
-    kube::connection::transport::boxed,
+    kube::Connections,
     metrics::Metrics,
     runtime::{Generator, Spawner as _},
 };
@@ -48,7 +48,7 @@ impl Process {
             outcome: Arc::default(),
         };
         let env = Env {
-            transport: boxed(launch.api.service(launch.user)),
+            connections: Connections::to(launch.api.service(launch.user)),
             connector: launch.connector,
             clock: process.clock.clone(),
             random: Arc::new(Generator::from_seed(launch.seed)),

@@ -1,30 +1,50 @@
 //! Logs requests at `-v=6`, each with its status and duration. Below that level a request costs one
 //! comparison.
 
+use std::task::{Context, Poll};
+
 use futures::FutureExt as _;
 use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
 use tracing::Level;
 
-use super::{Layer, Outcome};
-use crate::{
-    kube::connection::transport::{Request, Service},
-    logging::REQUESTS,
-};
+use super::{Answering, Next, Outcome, Request, Response};
+use crate::logging::REQUESTS;
 
 /// Logs requests.
-pub(crate) struct RequestLog;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestLogLayer;
 
-impl Layer for RequestLog {
-    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
-        if tracing::enabled!(target: REQUESTS, Level::TRACE) {
-            // Boxed, so that the rare case does not make every request's future larger.
-            return send_logged(request, next).boxed().await;
-        }
-        next.send(request).await
+impl<S> Layer<S> for RequestLogLayer {
+    type Service = RequestLog<S>;
+
+    fn layer(&self, next: S) -> RequestLog<S> {
+        RequestLog(next)
     }
 }
 
-async fn send_logged(request: &mut Request, next: &impl Service) -> Outcome {
+/// The service of [`RequestLogLayer`].
+#[derive(Debug, Clone)]
+pub(crate) struct RequestLog<S>(S);
+
+impl<S: Next> Service<Request> for RequestLog<S> {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Answering {
+        if tracing::enabled!(target: REQUESTS, Level::TRACE) {
+            return send_logged(request, self.0.clone()).boxed();
+        }
+        self.0.send(request).boxed()
+    }
+}
+
+async fn send_logged(request: Request, next: impl Next) -> Outcome {
     let (method, url) = (request.method().to_string(), request.uri().to_string());
     let start = Instant::now();
     let outcome = next.send(request).await;
@@ -45,10 +65,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kube::{
-        stack::layer,
-        testing::{Answer, Server, logged, logged_down_to, request, send},
-    };
+    use crate::kube::testing::{Answer, Server, logged, logged_down_to, request, send};
 
     #[tokio::test(start_paused = true)]
     async fn a_request_is_logged_with_its_status_and_without_bodies() {
@@ -57,8 +74,8 @@ mod tests {
         let answer = Answer::json(200, &secret);
         let server = Server::new(move |_, _| answer.clone());
         let mut request = request(Method::POST, "/api/v1/namespaces/ns/secrets");
-        *request.body_mut() = secret.to_string().into();
-        send(&layer(RequestLog, server.transport.clone()), request).await.unwrap();
+        *request.body_mut() = secret.to_string().into_bytes().into();
+        send(&RequestLogLayer.layer(server.service.clone()), request).await.unwrap();
         let text = log.text();
         assert!(text.contains("API request") && text.contains("status=200"), "{text}");
         assert!(text.contains("/namespaces/ns/secrets") && !text.contains("userKey"), "{text}");
@@ -68,7 +85,7 @@ mod tests {
     async fn nothing_is_logged_at_the_usual_level() {
         let (log, _guard) = logged();
         let server = Server::new(|_, _| Answer::status(200));
-        let service = layer(RequestLog, server.transport);
+        let service = RequestLogLayer.layer(server.service);
         send(&service, request(Method::GET, "/version")).await.unwrap();
         assert_eq!(log.text(), "");
     }

@@ -1,12 +1,10 @@
 //! Limits how many writes are in flight at once.
 //!
 //! A write is in flight from its sending until the body of its answer is read or dropped. Other writes
-//! wait in one FIFO queue per verb, and the queues take turns: however many volumes are created, a
-//! deletion does not wait for all of them, and vice versa. Reads never wait. [`WriteLoad`] shows others
-//! how many writes there are.
+//! wait in the order in which they came. Reads never wait. [`WriteLoad`] shows others how many writes
+//! there are.
 
 use std::{
-    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc,
@@ -16,19 +14,18 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::sync::{AcquireError, Mutex, OwnedSemaphorePermit, Semaphore};
-use tower::BoxError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::{BoxError, Layer, Service};
 
-use super::{Layer, Outcome, target::Verb};
-use crate::kube::connection::transport::{Request, ResponseBody, Service};
+use super::{Answering, Next, Request, Response, ResponseBody, target::Verb};
 
 /// Limits the number of concurrent writes.
-pub(crate) struct InFlight {
+#[derive(Debug, Clone)]
+pub(crate) struct InFlightLayer {
     permits: Arc<Semaphore>,
-    /// One FIFO queue per verb; the write at its head holds the lock.
-    queues: BTreeMap<Verb, Mutex<()>>,
     load: WriteLoad,
 }
 
@@ -58,41 +55,56 @@ impl Drop for CountedWrite {
     }
 }
 
-impl InFlight {
+impl InFlightLayer {
     /// At most `writes` at once; zero counts as one.
     pub(crate) fn new(writes: usize) -> Self {
         let permits = Semaphore::new(writes.clamp(1, Semaphore::MAX_PERMITS));
-        let queues = Verb::WRITES.map(|verb| (verb, Mutex::new(())));
-        Self { permits: Arc::new(permits), queues: queues.into(), load: WriteLoad::default() }
+        Self { permits: Arc::new(permits), load: WriteLoad::default() }
     }
 
     /// The writes that this layer lets pass or holds back.
     pub(crate) fn load(&self) -> WriteLoad {
         self.load.clone()
     }
+}
 
-    /// Waits for a permit. Only the heads of the queues compete for permits, and the semaphore is
-    /// fair, so the queues take turns.
-    async fn acquire(&self, verb: Verb) -> Result<OwnedSemaphorePermit, AcquireError> {
-        let _head = match self.queues.get(&verb) {
-            Some(queue) => Some(queue.lock().await),
-            None => None,
-        };
-        Arc::clone(&self.permits).acquire_owned().await
+impl<S> Layer<S> for InFlightLayer {
+    type Service = InFlight<S>;
+
+    fn layer(&self, next: S) -> InFlight<S> {
+        InFlight { layer: self.clone(), next }
     }
 }
 
-impl Layer for InFlight {
-    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
-        let verb = Verb::of(request);
-        if !verb.writes() {
-            return next.send(request).await;
+/// The service of [`InFlightLayer`].
+#[derive(Debug, Clone)]
+pub(crate) struct InFlight<S> {
+    layer: InFlightLayer,
+    next: S,
+}
+
+impl<S: Next> Service<Request> for InFlight<S> {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Answering {
+        if !Verb::of(&request).writes() {
+            return self.next.send(request).boxed();
         }
-        let counted = self.load.begin();
-        let permit = self.acquire(verb).await?;
-        let response = next.send(request).await?;
-        let held = (counted, permit);
-        Ok(response.map(|inner| PermitBody { inner, _held: held }.boxed_unsync()))
+        let Self { layer: InFlightLayer { permits, load }, next } = self.clone();
+        async move {
+            let counted = load.begin();
+            let permit = permits.acquire_owned().await?;
+            let response = next.send(request).await?;
+            let held = (counted, permit);
+            Ok(response.map(|inner| PermitBody { inner, _held: held }.boxed_unsync()))
+        }
+        .boxed()
     }
 }
 
@@ -128,21 +140,17 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::kube::{
-        connection::transport::read,
-        stack::layer,
-        testing::{Answer, End, Server, request, send},
-    };
+    use crate::kube::testing::{Answer, End, Server, read, request, send};
 
     const URL: &str = "/api/v1/persistentvolumes/pv";
 
     #[tokio::test(start_paused = true)]
     async fn writes_beyond_the_limit_wait_until_a_body_is_read() {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(2, "done"));
-        let service = layer(InFlight::new(2), server.transport.clone());
+        let service = InFlightLayer::new(2).layer(server.service.clone());
         let write = || async {
             let response = send(&service, request(Method::PUT, URL)).await.unwrap();
-            read(response.into_body(), 1024).await.unwrap();
+            read(response).await.unwrap();
         };
         join_all((0..5).map(|_| write())).await;
         assert_eq!(server.times(), [0, 0, 3, 3, 6]);
@@ -151,9 +159,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_load_counts_writes_in_flight_and_waiting() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let in_flight = InFlight::new(1);
+        let in_flight = InFlightLayer::new(1);
         let load = in_flight.load();
-        let service = layer(in_flight, server.transport.clone());
+        let service = in_flight.layer(server.service.clone());
         let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
         let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
         assert!((&mut waiting).now_or_never().is_none());
@@ -166,24 +174,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn verbs_take_turns_and_writes_of_one_verb_keep_their_order() {
-        let server = Server::new(|_, _| Answer::status(200).after(1).chunk(1, "done"));
-        let service = layer(InFlight::new(1), server.transport.clone());
-        let write = |method| async {
-            let response = send(&service, request(method, URL)).await.unwrap();
-            read(response.into_body(), 1024).await.unwrap();
-        };
-        let many = [Method::POST, Method::POST, Method::POST, Method::POST];
-        let few = [Method::DELETE, Method::PATCH, Method::DELETE];
-        join_all(many.into_iter().chain(few).map(write)).await;
-        let sent: Vec<_> = server.requests().iter().map(|request| request.method.clone()).collect();
-        assert_eq!(sent, ["POST", "POST", "DELETE", "PATCH", "POST", "DELETE", "POST"]);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_dropped_write_frees_its_permit() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let service = layer(InFlight::new(1), server.transport.clone());
+        let service = InFlightLayer::new(1).layer(server.service.clone());
         let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
         let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
         assert!((&mut waiting).now_or_never().is_none());
@@ -196,7 +189,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reads_do_not_wait() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let service = layer(InFlight::new(1), server.transport.clone());
+        let service = InFlightLayer::new(1).layer(server.service.clone());
         let _held = send(&service, request(Method::PUT, URL)).await.unwrap();
         send(&service, request(Method::GET, URL)).await.unwrap();
         assert_eq!(server.times(), [0, 0]);

@@ -19,10 +19,6 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The verbs that change something.
-    pub(crate) const WRITES: [Self; 5] =
-        [Self::Create, Self::Update, Self::Patch, Self::Delete, Self::Other];
-
     /// The verb's name in RBAC rules and metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +40,7 @@ impl Verb {
 
     /// Whether the verb changes something.
     pub(crate) fn writes(self) -> bool {
-        Self::WRITES.contains(&self)
+        matches!(self, Self::Create | Self::Update | Self::Patch | Self::Delete | Self::Other)
     }
 }
 

@@ -5,19 +5,22 @@
 //! it waits takes no token. Watches never wait, nor does a page that continues a list: what a list costs
 //! does not depend on how it is cut into pages.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures::FutureExt as _;
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep},
 };
+use tower::{BoxError, Layer, Service};
 
-use super::{Layer, Outcome, target::Verb};
+use super::{Answering, Next, Request, Response, target::Verb};
 pub use crate::flags::RateLimit;
-use crate::{
-    kube::connection::transport::{Request, Service},
-    metrics::{ApiMetrics, WaitReason},
-};
+use crate::metrics::{ApiMetrics, WaitReason};
 
 /// Makes requests wait for their token.
 pub(crate) struct Throttle {
@@ -61,12 +64,43 @@ impl Drop for CountedWait<'_> {
     }
 }
 
-impl Layer for Throttle {
-    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
-        if Verb::of(request) != Verb::Watch && !continues_list(request) {
-            self.wait().await;
+/// Makes requests wait for a token of one bucket.
+#[derive(Clone)]
+pub(crate) struct ThrottleLayer(pub(crate) Arc<Throttle>);
+
+impl<S> Layer<S> for ThrottleLayer {
+    type Service = Throttled<S>;
+
+    fn layer(&self, next: S) -> Throttled<S> {
+        Throttled { throttle: Arc::clone(&self.0), next }
+    }
+}
+
+/// The service of [`ThrottleLayer`].
+#[derive(Clone)]
+pub(crate) struct Throttled<S> {
+    throttle: Arc<Throttle>,
+    next: S,
+}
+
+impl<S: Next> Service<Request> for Throttled<S> {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Answering {
+        let Self { throttle, next } = self.clone();
+        async move {
+            if Verb::of(&request) != Verb::Watch && !continues_list(&request) {
+                throttle.wait().await;
+            }
+            next.send(request).await
         }
-        next.send(request).await
+        .boxed()
     }
 }
 
@@ -119,16 +153,16 @@ mod tests {
     use tokio::time::sleep_until;
 
     use super::*;
-    use crate::kube::{
-        stack::layer,
-        testing::{Answer, Server, request, send},
-    };
+    use crate::kube::testing::{Answer, Server, request, send};
+
+    fn throttled(limit: RateLimit) -> ThrottleLayer {
+        ThrottleLayer(Arc::new(Throttle::new(limit, None)))
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_goes_at_once_and_the_rest_in_order_at_the_rate() {
         let server = Server::new(|_, _| Answer::status(200));
-        let service =
-            layer(Throttle::new(RateLimit { qps: 0.5, burst: 2 }, None), server.transport.clone());
+        let service = throttled(RateLimit { qps: 0.5, burst: 2 }).layer(server.service.clone());
         let urls = (0..5).map(|number| format!("/api/v1/nodes/{number}"));
         join_all(urls.map(|url| send(&service, request(Method::GET, &url)))).await;
         assert_eq!(server.times(), [0, 0, 2, 4, 6]);
@@ -139,8 +173,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn watches_and_later_pages_reserve_no_token_and_do_not_wait() {
         let server = Server::new(|_, _| Answer::watch());
-        let service =
-            layer(Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None), server.transport.clone());
+        let service = throttled(RateLimit { qps: 1.0, burst: 1 }).layer(server.service.clone());
         for url in [
             "/api/v1/nodes?watch=true",
             "/api/v1/nodes?watch=true",

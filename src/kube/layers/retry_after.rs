@@ -6,15 +6,17 @@
 //! client-go, a time beyond [`LONGEST_WAIT`] is not waited: the caller gets the answer. Every retry
 //! passes the throttle again.
 
-use std::time::Duration;
-
-use http::{StatusCode, header};
-
-use super::{Layer, Outcome};
-use crate::{
-    kube::connection::transport::{Request, Response, Service, read},
-    metrics::{ApiMetrics, WaitReason},
+use std::{
+    task::{Context, Poll},
+    time::Duration,
 };
+
+use futures::FutureExt as _;
+use http::{StatusCode, header};
+use tower::{BoxError, Layer, Service};
+
+use super::{Answering, Next, Outcome, Request, Response, again, read};
+use crate::metrics::{ApiMetrics, WaitReason};
 
 /// The most retries of one request, as in client-go.
 const MAX_RETRIES: usize = 10;
@@ -26,25 +28,53 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const MAX_DRAINED: usize = 2048;
 
 /// Retries requests when the server asks for it.
-pub(crate) struct RetryAfter(pub(crate) ApiMetrics);
+#[derive(Clone)]
+pub(crate) struct RetryAfterLayer(pub(crate) ApiMetrics);
 
-impl Layer for RetryAfter {
-    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
-        for _ in 0..MAX_RETRIES {
-            let response = next.send(request).await?;
-            let Some(delay) = retry_delay(&response) else { return Ok(response) };
-            self.wait(response, delay).await;
-        }
-        next.send(request).await
+impl<S> Layer<S> for RetryAfterLayer {
+    type Service = RetryAfter<S>;
+
+    fn layer(&self, next: S) -> RetryAfter<S> {
+        RetryAfter { metrics: self.0.clone(), next }
     }
 }
 
-impl RetryAfter {
+/// The service of [`RetryAfterLayer`].
+#[derive(Clone)]
+pub(crate) struct RetryAfter<S> {
+    metrics: ApiMetrics,
+    next: S,
+}
+
+impl<S: Next> Service<Request> for RetryAfter<S> {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Answering {
+        self.clone().send_retrying(request).boxed()
+    }
+}
+
+impl<S: Next> RetryAfter<S> {
+    async fn send_retrying(self, request: Request) -> Outcome {
+        for _ in 0..MAX_RETRIES {
+            let response = self.next.send(again(&request)).await?;
+            let Some(delay) = retry_delay(&response) else { return Ok(response) };
+            self.wait(response, delay).await;
+        }
+        self.next.send(request).await
+    }
+
     /// Reads the body of `response` to its end and waits for `delay`.
     async fn wait(&self, response: Response, delay: Duration) {
         // Errors are ignored: a connection whose body cannot be read is closed.
         drop(read(response.into_body(), MAX_DRAINED).await);
-        self.0.waited(WaitReason::RetryAfter, delay);
+        self.metrics.waited(WaitReason::RetryAfter, delay);
         tokio::time::sleep(delay).await;
     }
 }
@@ -67,13 +97,10 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::kube::{
-        stack::layer,
-        testing::{Answer, Server, send},
-    };
+    use crate::kube::testing::{Answer, Server, send};
 
-    fn retry_after() -> RetryAfter {
-        RetryAfter(crate::metrics::Metrics::new().api)
+    fn retry_after() -> RetryAfterLayer {
+        RetryAfterLayer(crate::metrics::Metrics::new().api)
     }
 
     /// Sends one POST; returns the final status, when the server got requests, and these requests.
@@ -81,10 +108,10 @@ mod tests {
         answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
     ) -> (u16, Vec<u64>, Vec<String>) {
         let server = Server::new(move |number, _| answer(number));
-        let service = layer(retry_after(), server.transport.clone());
+        let service = retry_after().layer(server.service.clone());
         let request = http::Request::post("/api/v1/persistentvolumes")
             .header("x", "y")
-            .body(Bytes::from("{}"));
+            .body(Bytes::from("{}").into());
         let response = send(&service, request.unwrap()).await.unwrap();
         let requests = server.requests();
         let said = requests.iter().map(|request| {
@@ -129,7 +156,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_broken_connection_is_not_retried() {
         let server = Server::new(|_, _| Answer::none());
-        let service = layer(retry_after(), server.transport.clone());
+        let service = retry_after().layer(server.service.clone());
         let request = crate::kube::testing::request(Method::GET, "/api/v1/nodes");
         assert!(send(&service, request).await.is_err());
         assert_eq!(server.requests().len(), 1);

@@ -1,39 +1,69 @@
 //! Counts requests by verb, resource and status code.
 //!
 //! A retry counts as a request of its own; a request without an answer, also one that is dropped,
-//! counts as `error`. A request that [`file_token`](super::file_token) sends again with a new token
-//! counts once, by its last answer.
+//! counts as `error`.
 
-use http::StatusCode;
+use std::task::{Context, Poll};
 
-use super::{Layer, Outcome, target::Target};
-use crate::{
-    kube::connection::transport::{Request, Response, Service},
-    metrics::ApiMetrics,
-};
+use futures::FutureExt as _;
+use http::{Method, StatusCode, Uri};
+use tower::{BoxError, Layer, Service};
+
+use super::{Answering, Next, Request, Response, target::Target};
+use crate::metrics::ApiMetrics;
 
 /// Counts requests.
-pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
+#[derive(Clone)]
+pub(crate) struct RequestMetricsLayer(pub(crate) ApiMetrics);
 
-impl Layer for RequestMetrics {
-    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
-        let mut count = Count { metrics: &self.0, request, code: None };
-        let outcome = next.send(count.request).await;
-        count.code = outcome.as_ref().ok().map(Response::status);
-        outcome
+impl<S> Layer<S> for RequestMetricsLayer {
+    type Service = RequestMetrics<S>;
+
+    fn layer(&self, next: S) -> RequestMetrics<S> {
+        RequestMetrics { metrics: self.0.clone(), next }
+    }
+}
+
+/// The service of [`RequestMetricsLayer`].
+#[derive(Clone)]
+pub(crate) struct RequestMetrics<S> {
+    metrics: ApiMetrics,
+    next: S,
+}
+
+impl<S: Next> Service<Request> for RequestMetrics<S> {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Answering {
+        let Self { metrics, next } = self.clone();
+        let (method, url) = (request.method().clone(), request.uri().clone());
+        async move {
+            let mut count = Count { metrics, method, url, code: None };
+            let outcome = next.send(request).await;
+            count.code = outcome.as_ref().ok().map(Response::status);
+            outcome
+        }
+        .boxed()
     }
 }
 
 /// Counts its request when it is dropped, so that dropped requests count too.
-struct Count<'a> {
-    metrics: &'a ApiMetrics,
-    request: &'a mut Request,
+struct Count {
+    metrics: ApiMetrics,
+    method: Method,
+    url: Uri,
     code: Option<StatusCode>,
 }
 
-impl Drop for Count<'_> {
+impl Drop for Count {
     fn drop(&mut self) {
-        let Target { verb, resource, .. } = Target::of(self.request);
+        let Target { verb, resource, .. } = Target::parse(&self.method, &self.url);
         let code = self.code.as_ref().map_or("error", StatusCode::as_str);
         self.metrics.requested(verb.as_str(), resource, code);
     }
@@ -45,17 +75,14 @@ mod tests {
 
     use super::*;
     use crate::{
-        kube::{
-            stack::layer,
-            testing::{Answer, Server, request, send},
-        },
+        kube::testing::{Answer, Server, request, send},
         metrics::Metrics,
     };
 
     async fn count(method: Method, url: &str, answer: Answer) -> String {
         let metrics = Metrics::new();
         let server = Server::new(move |_, _| answer.clone());
-        let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
+        let service = RequestMetricsLayer(metrics.api.clone()).layer(server.service);
         let sending = send(&service, request(method, url));
         // A request without an answer after a second is dropped.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;

@@ -1,49 +1,22 @@
-//! kube-rs's client on one of our lanes.
+//! The watch of one object, and the errors of kube-rs's client.
 //!
-//! Its requests pass the lane's layers like all others: gate, limits, deadline, `Retry-After` and
-//! metrics. What the server refuses is an [`ApiError`] within its error, with the text that users know
-//! from client-go; [`ApiError::of_kube`] takes it out again. kube-rs reads the line of a watch however
-//! long it is, and all of a list's page at once: the length of an answer that is no watch is limited
-//! here. It logs answers that it cannot read, which [`crate::logging`] never prints.
+//! What the server refuses is an [`ApiError`] within kube-rs's error, with the text that users know from
+//! client-go; [`ApiError::of_kube`] takes it out again. kube-rs reads the line of a watch however long it
+//! is. It logs answers that it cannot read, which [`crate::logging`] never prints.
 
-use std::{
-    io,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::io;
 
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
-use http::{HeaderValue, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use kube::{
-    api::{WatchEvent, WatchParams},
-    client::Body,
-};
-use tokio::time::{Instant, sleep_until};
-use tower::{BoxError, Service};
+use futures::{StreamExt as _, stream::BoxStream};
+use kube::api::{WatchEvent, WatchParams};
 
-use super::{Client, JSON, MAX_ANSWER, Name};
+use super::{Client, Name};
 use crate::kube::{
-    connection::transport::{KubeRequest, Request, Response, ResponseBody},
     error::{ApiError, Refusal, fault},
     objects::{View, kind::Kind},
     scope::Scope,
-    stack::target::{Target, Verb},
 };
 
-/// The least time from the beginning of one watch to that of the next: a server, or a proxy before it,
-/// may end every watch at once, and kube-rs opens the next one without a pause.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-
 impl Client {
-    /// A client of kube-rs on this lane, which reads at most `max_answer` bytes of an answer that is no
-    /// watch. It opens a watch no more than once a second. Must be called within a runtime: kube-rs
-    /// starts a task, which ends with the client.
-    pub(crate) fn kube(&self, max_answer: usize) -> kube::Client {
-        let lane = Lane { client: self.clone(), max_answer, next_watch: Instant::now() };
-        kube::Client::new(lane, "default")
-    }
-
     /// Watches one object, by its name alone, from `version` on; an empty one means as it is now. The
     /// server ends the watch after so many seconds. Returns once the answer has begun.
     pub(crate) async fn watch_object<V: View>(
@@ -61,7 +34,7 @@ impl Client {
         let request = kube::core::Request::new(kind.collection(name.namespace()));
         let request = request.watch(&parameters, version);
         let request = request.map_err(|error| ApiError::from_transport(error.into()))?;
-        let events = self.kube(MAX_ANSWER).request_events::<V>(request).await;
+        let events = self.kube.request_events::<V>(request).await;
         let events = events.map_err(|error| ApiError::of_kube(error, &about))?;
         let events = events.map(move |event| match event {
             Ok(WatchEvent::Error(status)) => Err((*status).into()),
@@ -69,62 +42,6 @@ impl Client {
         });
         Ok(events.boxed())
     }
-}
-
-/// The service below kube-rs's client.
-struct Lane {
-    client: Client,
-    max_answer: usize,
-    /// Before this no watch is opened.
-    next_watch: Instant,
-}
-
-impl Service<KubeRequest> for Lane {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: KubeRequest) -> Self::Future {
-        let (client, max) = (self.client.clone(), self.max_answer);
-        let is_watch = Verb::of(&request) == Verb::Watch;
-        let from = Instant::now().max(self.next_watch);
-        if is_watch {
-            self.next_watch = from + WATCH_INTERVAL;
-        }
-        async move {
-            if is_watch {
-                sleep_until(from).await;
-            }
-            let mut request = in_memory(request).await?;
-            let (parts, body) = client.open(&mut request).await?;
-            let body = if is_watch { body } else { limited(body, max, &request) };
-            Ok(Response::from_parts(parts, body))
-        }
-        .boxed()
-    }
-}
-
-/// The request with its body in memory, asking for JSON.
-async fn in_memory(request: http::Request<Body>) -> Result<Request, BoxError> {
-    let (mut parts, body) = request.into_parts();
-    parts.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(JSON));
-    Ok(Request::from_parts(parts, body.collect_bytes().await?))
-}
-
-/// The body of the answer to `request`, which fails beyond `max` bytes.
-fn limited(body: ResponseBody, max: usize, request: &Request) -> ResponseBody {
-    let about = Target::of(request).about();
-    let too_large = move |error: BoxError| {
-        if error.is::<LengthLimitError>() {
-            return ApiError::TooLarge { about: about.clone(), max }.into();
-        }
-        error
-    };
-    Limited::new(body, max).map_err(too_large).boxed_unsync()
 }
 
 impl ApiError {
@@ -181,7 +98,7 @@ mod tests {
 
     async fn read(answer: Answer, max: usize) -> Result<Value, ApiError> {
         let server = Server::new(move |_, _| answer.clone());
-        let read = client(&server).kube(max).request(get(VOLUMES)).await;
+        let read = client(&server).for_watcher(max).request(get(VOLUMES)).await;
         read.map_err(|error| ApiError::of_kube(error, "persistentvolumes"))
     }
 
@@ -217,15 +134,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_accept_json_and_watches_begin_once_a_second() {
+    async fn watches_begin_once_a_second() {
         let server = Server::new(|_, _| Answer::status(200));
-        let kube = client(&server).kube(2);
+        let kube = client(&server).for_watcher(2);
         for _ in 0..3 {
             let watch = kube.request_events::<Volume>(get("/api/v1/persistentvolumes?watch=true"));
             assert_eq!(watch.await.unwrap().into_stream().count().await, 0);
         }
         assert_eq!(server.times(), [0, 1, 2]);
-        assert!(server.requests().iter().all(|request| request.header("accept") == JSON));
     }
 
     /// kube-rs logs what it cannot read.
@@ -235,7 +151,7 @@ mod tests {
         let answer = Answer::status(200).chunk(0, r#"{"kind": "Secret", "data": "hunter2"#);
         assert!(read(answer.clone(), 100).await.unwrap_err().is_unclear());
         let server = Server::new(move |_, _| answer.clone());
-        let kube = client(&server).kube(2);
+        let kube = client(&server).for_watcher(2);
         let watch = kube.request_events::<Volume>(get("/api/v1/persistentvolumes?watch=true"));
         let _ = watch.await.unwrap().into_stream().collect::<Vec<_>>().await;
         tracing::info!("listening");

@@ -11,36 +11,62 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
-use tower::BoxError;
+use tower::{BoxError, Layer, Service};
 
-use super::{Layer, Outcome, target::Verb};
-use crate::kube::{
-    connection::transport::{Request, ResponseBody, Service},
-    error::DeadlineExceeded,
-};
+use super::{Answering, Next, Outcome, Request, Response, ResponseBody, target::Verb};
+use crate::kube::error::DeadlineExceeded;
 
 /// Fails requests that take longer than this.
-pub(crate) struct Deadline(pub(crate) Duration);
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeadlineLayer(pub(crate) Duration);
 
-impl Layer for Deadline {
-    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
-        let limit = self.0;
-        let is_watch = Verb::of(request) == Verb::Watch;
-        let mut end = pin!(sleep(limit));
-        let response = tokio::select! {
-            biased;
-            response = next.send(request) => response?,
-            () = &mut end => return Err(DeadlineExceeded(limit).into()),
-        };
-        if is_watch && response.status().is_success() {
-            return Ok(response);
-        }
-        let end = end.deadline();
-        Ok(response.map(|inner| TimedBody { inner, limit, end, wait: None }.boxed_unsync()))
+impl<S> Layer<S> for DeadlineLayer {
+    type Service = Deadline<S>;
+
+    fn layer(&self, next: S) -> Deadline<S> {
+        Deadline { limit: self.0, next }
     }
+}
+
+/// The service of [`DeadlineLayer`].
+#[derive(Debug, Clone)]
+pub(crate) struct Deadline<S> {
+    limit: Duration,
+    next: S,
+}
+
+impl<S: Next> Service<Request> for Deadline<S> {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Answering {
+        answer_within(self.limit, self.next.clone(), request).boxed()
+    }
+}
+
+/// Sends the request; the answer is complete within `limit`, or fails.
+async fn answer_within(limit: Duration, next: impl Next, request: Request) -> Outcome {
+    let is_watch = Verb::of(&request) == Verb::Watch;
+    let mut end = pin!(sleep(limit));
+    let response = tokio::select! {
+        biased;
+        response = next.send(request) => response?,
+        () = &mut end => return Err(DeadlineExceeded(limit).into()),
+    };
+    if is_watch && response.status().is_success() {
+        return Ok(response);
+    }
+    let end = end.deadline();
+    Ok(response.map(|inner| TimedBody { inner, limit, end, wait: None }.boxed_unsync()))
 }
 
 /// A body that fails unless it is read to its end by `end`.
@@ -83,10 +109,8 @@ mod tests {
 
     use super::*;
     use crate::kube::{
-        connection::transport::{BodyError, read},
         error::ApiError,
-        stack::layer,
-        testing::{Answer, End, Server, request, send},
+        testing::{Answer, End, Server, read, request, send},
     };
 
     const OBJECT: &str = "/api/v1/persistentvolumes/pv";
@@ -96,13 +120,10 @@ mod tests {
     /// seconds it came.
     async fn get(url: &str, answer: Answer) -> (Result<Bytes, BoxError>, u64) {
         let server = Server::new(move |_, _| answer.clone());
-        let service = layer(Deadline(Duration::from_secs(10)), server.transport);
+        let service = DeadlineLayer(Duration::from_secs(10)).layer(server.service);
         let start = Instant::now();
         let body = match send(&service, request(Method::GET, url)).await {
-            Ok(response) => read(response.into_body(), 1024).await.map_err(|error| match error {
-                BodyError::Broken(error) => error,
-                BodyError::TooLong => "too long".into(),
-            }),
+            Ok(response) => read(response).await,
             Err(error) => Err(error),
         };
         (body, start.elapsed().as_secs())

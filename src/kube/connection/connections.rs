@@ -1,0 +1,410 @@
+//! Connects to the API server.
+//!
+//! A configuration's connections use TLS with the cluster's authority, reread rotated tokens and
+//! authorities (kube-rs does), go through the configured proxy (CONNECT tunnel or SOCKS), connect within
+//! 30 s, and notice within 35 s that a peer is gone (through a tunnel: that the proxy is gone). No request
+//! is sent twice; only layers do that. A request that was not written to an idle connection was not sent.
+//! Simulations replace the connections by their own API server.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::BodyExt as _;
+use hyper::rt::{Read, Write};
+use hyper_util::{
+    client::{
+        legacy::{
+            Client,
+            connect::{
+                Connection, HttpConnector,
+                proxy::{SocksV5, Tunnel},
+            },
+        },
+        proxy::matcher::{Intercept, Matcher},
+    },
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::client::{Body, ConfigExt as _};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+use super::{config::ConfigError, credentials};
+use crate::kube::layers::{ApiService, Request};
+
+/// How long a connection is silent before the first keepalive probe. A peer that disappears without
+/// closing its connections (no power, no route) must be noticed no later than client-go's HTTP/2 pings
+/// notice it, which is after 45 s.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// The time between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The number of unanswered probes after which a connection is closed.
+const PROBES: u32 = 3;
+
+/// How long sent data may be unacknowledged before a connection is closed; by default the kernel
+/// retransmits for a quarter of an hour.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a connection may be idle before it is closed. Idle connections are checked at the same
+/// interval, so all connections that a burst has opened are closed within 40 s.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// The size of a connection's read buffer, in bytes; the head of an answer must fit. By default it
+/// grows to 400 KiB and never shrinks, which for watches means for ever.
+const READ_BUFFER: usize = 64 << 10;
+
+/// The connections to the API server. Clones share them.
+#[derive(Clone)]
+pub struct Connections {
+    /// Connections that serve one request after the other.
+    pub(crate) kept: ApiService,
+    /// A new connection for each request: for the Lease, which must not wait on a dead one.
+    pub(crate) fresh: ApiService,
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connections")
+    }
+}
+
+impl Connections {
+    /// Connections as `config` says. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// If certificates, keys or credentials cannot be read.
+    pub fn open(config: &kube::Config) -> Result<Self, ConfigError> {
+        let connector = connector(config);
+        let Some(proxy) = proxy(config) else { return Self::through(connector, config) };
+        if proxy.uri().scheme_str().is_some_and(|scheme| scheme.starts_with("socks5")) {
+            let socks = SocksV5::new(proxy.uri().clone(), connector);
+            return match proxy.raw_auth() {
+                Some((name, password)) => {
+                    Self::through(socks.with_auth(name.to_owned(), password.to_owned()), config)
+                }
+                None => Self::through(socks, config),
+            };
+        }
+        // An https proxy is verified with the same authority as the server.
+        let connector = config.rustls_https_connector_with_connector(connector)?;
+        let tunnel = Tunnel::new(proxy.uri().clone(), connector);
+        let tunnel = match proxy.basic_auth() {
+            Some(authorization) => tunnel.with_auth(authorization.clone()),
+            None => tunnel,
+        };
+        Self::through(tunnel.map_request(with_port), config)
+    }
+
+    /// Connections that `connector` makes.
+    fn through<C>(connector: C, config: &kube::Config) -> Result<Self, ConfigError>
+    where
+        C: Service<Uri> + Clone + Send + Sync + 'static,
+        C::Response: Connection + Read + Write + Send + Unpin + 'static,
+        C::Future: Send + 'static,
+        C::Error: Into<BoxError>,
+    {
+        let connector = config.rustls_https_connector_with_connector(connector)?;
+        let mut clients = Client::builder(TokioExecutor::new());
+        clients
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .http1_max_buf_size(READ_BUFFER);
+        let kept = clients.build::<_, Body>(connector.clone());
+        let fresh = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
+        Ok(Self {
+            kept: with_credentials(erased(kept), config)?,
+            fresh: with_credentials(erased(fresh), config)?,
+        })
+    }
+
+    /// Connections to `service`, such as the API servers of tests.
+    pub fn to<S, B>(service: S) -> Self
+    where
+        S: Service<Request, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let service = erased(service);
+        Self { kept: service.clone(), fresh: service }
+    }
+}
+
+/// A service that puts the server's address, the credentials and the User-Agent on each request.
+fn with_credentials(
+    connections: ApiService,
+    config: &kube::Config,
+) -> Result<ApiService, ConfigError> {
+    let service = ServiceBuilder::new()
+        .map_err(credentials::redact)
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .service(connections);
+    Ok(erased(service))
+}
+
+/// The service without its type.
+fn erased<S, B>(service: S) -> ApiService
+where
+    S: Service<Request, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let boxed =
+        |response: http::Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync());
+    ApiService::new(service.map_response(boxed).map_err(Into::into))
+}
+
+/// The TCP connector for the server or the proxy.
+fn connector(config: &kube::Config) -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_nodelay(true);
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(PROBE_INTERVAL));
+    connector.set_keepalive_retries(Some(PROBES));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    connector
+}
+
+/// The proxy on the way to the server: the kubeconfig's, which `NO_PROXY` does not concern, otherwise that of
+/// the environment (`HTTPS_PROXY`, `NO_PROXY` and others, by curl's rules).
+fn proxy(config: &kube::Config) -> Option<Intercept> {
+    let matcher = match &config.proxy_url {
+        Some(url) => Matcher::builder().all(url.to_string()).build(),
+        None => Matcher::from_env(),
+    };
+    matcher.intercept(&config.cluster_url)
+}
+
+/// Adds port 80 to the URL of a plain server, because a tunnel's default is 443.
+fn with_port(server: Uri) -> Uri {
+    let plain = server.scheme_str() == Some("http") && server.port().is_none();
+    let host = server.host().filter(|_| plain);
+    host.and_then(|host| format!("http://{host}:80/").parse().ok()).unwrap_or(server)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::kube::{
+        connection::config::{ConfigSource, load},
+        error::ApiError,
+        testing::{read, request, send},
+    };
+
+    /// Reads the head of a request.
+    async fn head(stream: &mut tokio::net::TcpStream) -> String {
+        let mut came = Vec::new();
+        while !came.ends_with(b"\r\n\r\n") {
+            came.push(stream.read_u8().await.unwrap());
+        }
+        String::from_utf8(came).unwrap()
+    }
+
+    /// Answers one request and returns its head.
+    async fn serve_once(listener: TcpListener) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let came = head(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine").await.unwrap();
+        came
+    }
+
+    #[tokio::test]
+    async fn requests_reach_the_server_below_its_path_with_the_token() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/prefix/", listener.local_addr().unwrap());
+        let mut config = kube::Config::new(url.parse().unwrap());
+        config.auth_info.token = Some("secret".to_owned().into());
+        let service = Connections::open(&config).unwrap().kept;
+        let asking = send(&service, request(http::Method::GET, "/api/v1/nodes?limit=1"));
+        let (came, response) = tokio::join!(serve_once(listener), asking);
+        let came = came.to_ascii_lowercase();
+        assert!(came.starts_with("get /prefix/api/v1/nodes?limit=1 http/1.1\r\n"), "{came}");
+        assert!(came.contains("\r\nauthorization: bearer secret\r\n"), "{came}");
+        assert!(
+            came.contains(&format!("\r\nhost: {}\r\n", config.cluster_url.authority().unwrap())),
+            "{came}"
+        );
+        assert_eq!(read(response.unwrap()).await.unwrap(), "fine");
+    }
+
+    #[tokio::test]
+    async fn requests_have_the_user_agent_of_the_configuration() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let master = Some(listener.local_addr().unwrap().to_string());
+        let config = load(&ConfigSource { master, ..ConfigSource::default() }).await.unwrap();
+        let service = Connections::open(&config).unwrap().kept;
+        let asking = send(&service, request(http::Method::GET, "/version"));
+        let (came, response) = tokio::join!(serve_once(listener), asking);
+        assert_eq!(response.unwrap().status(), http::StatusCode::OK);
+        let own: Vec<_> = came.lines().filter_map(|it| it.strip_prefix("user-agent: ")).collect();
+        assert_eq!(own.len(), 1, "{came}");
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(own[0].starts_with(&format!("csi-provisioner/v{version} (linux/")), "{came}");
+    }
+
+    /// Accepts one connection per entry and answers that many requests on it, then no more.
+    async fn serve_some(listener: TcpListener, answers: &[usize]) {
+        let mut held = Vec::new();
+        for answers in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for _ in 0..*answers {
+                head(&mut stream).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            }
+            held.push(stream);
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// A listener on a free port, and connections to it.
+    async fn plain() -> (TcpListener, Connections) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (listener, Connections::open(&kube::Config::new(url.parse().unwrap())).unwrap())
+    }
+
+    /// Sends a request and reads its answer; `None` if there is none within half a second.
+    async fn ask(service: &ApiService) -> Option<http::StatusCode> {
+        let answered = async {
+            let version = request(http::Method::GET, "/version");
+            let response = send(service, version).await.unwrap();
+            let status = response.status();
+            read(response).await.unwrap();
+            status
+        };
+        tokio::time::timeout(Duration::from_millis(500), answered).await.ok()
+    }
+
+    const OK: Option<http::StatusCode> = Some(http::StatusCode::OK);
+
+    #[tokio::test]
+    async fn a_dropped_request_closes_its_connection() {
+        let (listener, Connections { kept, .. }) = plain().await;
+        let asking = async {
+            assert_eq!(ask(&kept).await, OK);
+            assert_eq!(ask(&kept).await, None, "the first connection is dead");
+            assert_eq!(ask(&kept).await, OK, "on a new connection");
+        };
+        tokio::select! {
+            biased;
+            () = asking => {}
+            () = serve_some(listener, &[1, 1]) => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn each_request_for_the_lease_has_a_connection_of_its_own() {
+        let (listener, Connections { kept, fresh }) = plain().await;
+        let asking = async {
+            assert_eq!(ask(&kept).await, OK);
+            assert_eq!(ask(&fresh).await, OK, "although one is idle");
+            assert_eq!(ask(&fresh).await, OK);
+        };
+        tokio::select! {
+            biased;
+            () = asking => {}
+            () = serve_some(listener, &[1, 1, 1]) => {}
+        }
+    }
+
+    /// A proxy that serves one tunnel; returns the CONNECT request.
+    async fn proxy_once(listener: TcpListener) -> String {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let came = head(&mut client).await;
+        let target = came.split(' ').nth(1).unwrap();
+        let mut server = tokio::net::TcpStream::connect(target).await.unwrap();
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        came
+    }
+
+    #[tokio::test]
+    async fn a_proxy_gets_its_own_credentials_and_not_the_servers() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap();
+        let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        config.auth_info.token = Some("secret".to_owned().into());
+        let url = format!("http://user:p%40ss@{}", proxy.local_addr().unwrap());
+        config.proxy_url = Some(url.parse().unwrap());
+        let asking = async {
+            let service = Connections::open(&config).unwrap().kept;
+            let response = send(&service, request(http::Method::GET, "/version")).await.unwrap();
+            read(response).await.unwrap()
+        };
+        let (tunnelled, came, answer) = tokio::join!(proxy_once(proxy), serve_once(server), asking);
+        assert_eq!(answer, "fine");
+        let expected = format!(
+            "CONNECT {address} HTTP/1.1\r\nHost: {address}\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n"
+        );
+        assert_eq!(tunnelled, expected, "the proxy sees no token");
+        assert!(came.to_ascii_lowercase().contains("authorization: bearer secret"), "{came}");
+    }
+
+    #[tokio::test]
+    async fn the_error_of_a_refusing_proxy_has_no_password() {
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut config = kube::Config::new(Uri::from_static("https://api.example"));
+        let url = format!("http://user:hush@{}", proxy.local_addr().unwrap());
+        config.proxy_url = Some(url.parse().unwrap());
+        let refusing = async {
+            let (mut client, _) = proxy.accept().await.unwrap();
+            let answer = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
+            client.write_all(answer).await.unwrap();
+            client.flush().await.unwrap();
+            // Kept open until the client has read it.
+            let _ = client.read_u8().await;
+            client
+        };
+        let service = Connections::open(&config).unwrap().kept;
+        let asking = send(&service, request(http::Method::GET, "/version"));
+        let (_client, outcome) = tokio::join!(refusing, asking);
+        let error = ApiError::from_transport(outcome.unwrap_err());
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        let expected = "no answer from the API server: client error (Connect): tunnel error: proxy authorization required";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_reported() {
+        let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
+        let service = Connections::open(&config).unwrap().kept;
+        let outcome = send(&service, request(http::Method::GET, "/version")).await;
+        let text = ApiError::from_transport(outcome.unwrap_err()).to_string();
+        assert!(text.contains("Connection refused"), "{text}");
+    }
+
+    #[test]
+    fn tunnels_to_plain_servers_have_port_80() {
+        for (server, named) in [
+            ("http://a/x", "http://a:80/"),
+            ("http://a:81/x", "http://a:81/x"),
+            ("https://a/", "https://a/"),
+        ] {
+            assert_eq!(with_port(server.parse().unwrap()).to_string(), named);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_token_file_fails_before_the_first_request() {
+        let mut config = kube::Config::new(http::Uri::from_static("https://a"));
+        config.auth_info.token_file = Some("/nonexistent/token".to_owned());
+        let error = Connections::open(&config).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/token"), "{error}");
+    }
+}
