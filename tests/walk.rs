@@ -157,7 +157,7 @@ fn the_readme_leads_to_every_page_and_nowhere_else() {
 fn the_pages_about_a_switch_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let migration = fs::read_dir(root.join("migration")).unwrap().map(|page| page.unwrap().path());
-    for path in migration.chain(["check.md", "shadow.md"].map(|page| root.join(page))) {
+    for path in migration.chain([root.join("cli.md")]) {
         let page = fs::read_to_string(&path).unwrap();
         let links = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links {
