@@ -90,9 +90,9 @@ fn gates() -> String {
         "\n`CephRBDExtensions` is not in external-provisioner ([what it does](../deploy/README.md#cephrbdextensions)). \
          `VolumeAttributesClass` is switched off where the API server does not have the kind, unless it is set. \
          `CSIMigrationRBD` lets ceph's driver serve classes and volumes of the in-tree plugin `kubernetes.io/rbd`, \
-         as Kubernetes 1.23 to 1.30 had it do; external-provisioner no longer knows the gate. \
+         as Kubernetes 1.23 to 1.30 had it do. \
          `AllAlpha` and `AllBeta` set what is not set by name. Gates of Kubernetes 1.36's server library are \
-         accepted, as external-provisioner accepts them, and mean nothing here. Retired ones are accepted with a warning, \
+         accepted and mean nothing here. Retired ones are accepted with a warning, \
          whatever their value:\n\n| gate | releases | what became of it |\n|---|---|---|\n",
     );
     for gates::RetiredGate { name, releases, fate } in &gates::RETIRED {
