@@ -1,6 +1,6 @@
 //! The arguments that manifests in the field give start the real binary: it leads, says what it
 //! no longer listens to, and ends in order. And every flag of v1.6.0 is accepted, as
-//! docs/from-v1.md says.
+//! docs/flags.md says.
 
 // Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -273,14 +273,14 @@ const V1_6_0: [&str; 32] = [
 
 #[test]
 fn every_flag_of_v1_6_0_is_accepted_and_those_that_are_gone_stand_on_the_page() {
-    let page = include_str!("../docs/from-v1.md");
+    let page = include_str!("../docs/flags.md");
     for argument in V1_6_0 {
         let words = ["csi-provisioner", argument].into_iter().map(Into::into);
         let parsed = Flags::parse(words, |_| None).unwrap_or_else(|refusal| panic!("{refusal:?}"));
         let flag = argument.split('=').next().unwrap();
         let retired = format!("flag {flag} is retired");
         if parsed.warnings.iter().any(|warning| warning.contains(&retired)) {
-            assert!(page.contains(&format!("`{flag}`")), "docs/from-v1.md does not name {flag}");
+            assert!(page.contains(&format!("`{flag}`")), "docs/flags.md does not name {flag}");
         }
     }
 }

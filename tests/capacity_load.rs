@@ -1,6 +1,6 @@
 //! What storage capacity costs in a large cluster, in simulated time: 2,000 nodes in 10 zones and
 //! 20 classes, which is 200 objects. Prints writes, questions, the time until everything is
-//! published, and memory; fails above the bounds. docs/benches.md says how to read it.
+//! published, and memory; fails above the bounds.
 //!
 //! One test and a binary of its own, because the allocator counts whatever runs.
 

@@ -1,5 +1,5 @@
-//! What large clusters cost, in simulated time: requests, bytes, calls to the driver and waits. Prints what
-//! docs/scale.md has, and asserts the counts from which that page computes the rest.
+//! What large clusters cost, in simulated time: requests, bytes, calls to the driver and waits. Prints the
+//! figures from which docs/performance.md computes what to set, and asserts the counts.
 //!
 //! The sizes are small, and environment variables set others: `SCALE_CLASSES`, `SCALE_SEGMENTS`,
 //! `SCALE_PAIRS`, `SCALE_NODES` and `SCALE_CLAIMS`.

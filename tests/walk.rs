@@ -25,7 +25,6 @@ use tokio::task::JoinSet;
 
 const README: &str = include_str!("../README.md");
 const DEPLOYING: &str = include_str!("../deploy/README.md");
-const FROM_V1: &str = include_str!("../docs/from-v1.md");
 
 /// The directory that the README plays in.
 const CLUSTER: &str = "/tmp/cluster";
@@ -157,7 +156,7 @@ fn the_readme_leads_to_every_page_and_nowhere_else() {
 fn the_pages_about_a_switch_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let migration = fs::read_dir(root.join("migration")).unwrap().map(|page| page.unwrap().path());
-    for path in migration.chain(["check.md", "shadow.md"].map(|page| root.join(page))) {
+    for path in migration.chain([root.join("cli.md")]) {
         let page = fs::read_to_string(&path).unwrap();
         let links = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links {
@@ -190,7 +189,7 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 26] = [
+const TRIALS: [(&str, Trial); 27] = [
     ("cargo build --release", Trial::Ci),
     ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
@@ -203,6 +202,7 @@ const TRIALS: [(&str, Trial); 26] = [
     ("ls /tmp/cluster/volumes", Trial::Walk),
     ("sleep 2", Trial::Walk),
     ("kill $(jobs -p)", Trial::Walk),
+    ("(cd deploy/ceph-csi/rbd && kustomize edit set image ", Trial::Names),
     ("cp $CEPH_CSI/deploy/rbd/kubernetes/", Trial::Kustomize),
     ("kubectl diff -k deploy/ceph-csi/rbd", Trial::Kustomize),
     ("kubectl apply -k deploy/ceph-csi/rbd", Trial::Kustomize),
@@ -220,7 +220,7 @@ const TRIALS: [(&str, Trial); 26] = [
 ];
 
 fn commands() -> impl Iterator<Item = &'static str> {
-    [README, DEPLOYING, FROM_V1]
+    [README, DEPLOYING]
         .into_iter()
         .flat_map(str::lines)
         .filter_map(|l| l.trim().strip_prefix("$ "))
@@ -246,6 +246,8 @@ fn what_is_named_for_ceph_csi_is_what_is_there() {
     let name = deployment["metadata"]["name"].as_str().unwrap();
     let overlay = include_str!("../deploy/ceph-csi/rbd/kustomization.yaml");
     assert_eq!(manifests::parse(overlay).unwrap()[0]["resources"], json!([format!("{name}.yaml")]));
+    let image = manifests::parse(overlay).unwrap()[0]["images"][0]["name"].as_str().unwrap().to_owned();
+    assert!(commands().any(|given| given.contains(&format!("set image {image}="))), "{image}");
     for command in [
         format!("cp $CEPH_CSI/deploy/rbd/kubernetes/{name}.yaml deploy/ceph-csi/rbd/"),
         format!("kubectl apply -f deploy/ceph-csi/rbd/{name}.yaml"),

@@ -2,7 +2,7 @@
 //!
 //! `cargo test --test seeds -- --seeds 2000` plays so many seeds, `--from N` from another one on,
 //! and `--seed N` one of them with its trace. What is checked, and what is not simulated, stands
-//! in `docs/simulation.md`. With the feature `mutations`, `-- --mutants` sees whether the seeds in
+//! in CONTRIBUTING.md. With the feature `mutations`, `-- --mutants` sees whether the seeds in
 //! `seeds/mutants.txt` still find the defects they once found, and `-- --hunt N` looks for seeds
 //! that do.
 

@@ -14,8 +14,7 @@ use crate::flags::{
 const INTRODUCTION: &str = "\
 # Command line
 
-Written from the tables in `src/flags` by a test, which fails where this page says anything else:
-`UPDATE_DOCS=1 cargo test --lib docs_flags` writes it anew.
+A test writes this page from the tables in `src/flags`: `UPDATE_DOCS=1 cargo test --lib docs_flags`.
 
 Names, types and defaults are those of external-provisioner v6.3.0. `--name=value` and `--name value` both
 work; a bool without a value is true, and another value needs the `=`. The only short flag is `-v`.
@@ -27,14 +26,14 @@ A word that is no flag is ignored. As the first argument, a command of `kubectl-
 const EXIT_CODES: &str = "\
 ## Exit codes
 
-They are external-provisioner's, but for what [differences.md](differences.md#start-stop-the-driver-and-the-lease) lists: SIGTERM and SIGINT end with 0, and `--enable-capacity` without rights ends nothing. The last error also stands in `/dev/termination-log`, where that is.
+They are external-provisioner's, but for what [differences.md](differences.md#start-stop-the-driver-and-the-lease) lists: SIGTERM and SIGINT end with 0, and `--enable-capacity` without rights ends nothing. The last error also stands in `/dev/termination-log`, if that file exists.
 
 | code | when |
 |---|---|
 | 0 | `--help`, `--version`; SIGTERM or SIGINT, once the work in hand has ended |
-| 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is none; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost, or names another holder; a second signal |
-| 2 | a flag that nobody knows, or a value that it does not take (the usage is printed, the error last); values that could only crash later: times of leader election that do not fit, `--volume-name-uuid-length` beyond 32, no workers, a `--metrics-path` that is none |
-| 255 | a feature gate that nobody knows, or one that is locked; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; a rate of requests with a burst of none; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` or `--status-endpoint` cannot be listened on |
+| 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is not valid; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost, or names another holder; a second signal |
+| 2 | an unknown flag, or a value that it does not take (the usage is printed, the error last); values that could only crash later: times of leader election that do not fit, `--volume-name-uuid-length` beyond 32, no workers, a `--metrics-path` that is not a path |
+| 255 | an unknown or locked feature gate; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; a rate of requests with a burst of 0; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` or `--status-endpoint` cannot be listened on |
 
 ## Environment
 
@@ -88,12 +87,12 @@ fn gates() -> String {
         let _ = writeln!(text, "| `{name}` | {stage} | {default} |");
     }
     text.push_str(
-        "\n`CephRBDExtensions` is not in external-provisioner ([ceph-rbd.md](ceph-rbd.md)). \
+        "\n`CephRBDExtensions` is not in external-provisioner ([what it does](../deploy/README.md#cephrbdextensions)). \
          `VolumeAttributesClass` is switched off where the API server does not have the kind, unless it is set. \
          `CSIMigrationRBD` lets ceph's driver serve classes and volumes of the in-tree plugin `kubernetes.io/rbd`, \
-         as Kubernetes 1.23 to 1.30 had it do; external-provisioner no longer knows the gate. \
+         as Kubernetes 1.23 to 1.30 had it do. \
          `AllAlpha` and `AllBeta` set what is not set by name. Gates of Kubernetes 1.36's server library are \
-         accepted, as external-provisioner accepts them, and mean nothing here. Retired ones are accepted with a warning, \
+         accepted and mean nothing here. Retired ones are accepted with a warning, \
          whatever their value:\n\n| gate | releases | what became of it |\n|---|---|---|\n",
     );
     for gates::RetiredGate { name, releases, fate } in &gates::RETIRED {
