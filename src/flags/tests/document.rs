@@ -44,7 +44,7 @@ They are external-provisioner's, but for what [differences.md](differences.md#st
 | `NAMESPACE` | namespace of CSIStorageCapacity objects and of this pod, with `--enable-capacity` |
 | `POD_NAME` | this pod's name, with `--enable-capacity` unless `--capacity-ownerref-level` is negative |
 | `POD_NAMESPACE` | namespace of the Lease, where `--leader-election-namespace` is not given |
-| `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | the proxy on the way to the API server and who is exempt from it, by Go's rules; lower case works too. `proxy-url` in the kubeconfig comes first |
+| `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | the proxy on the way to the API server and who is exempt from it, by curl's rules; lower case works too. `proxy-url` in the kubeconfig comes first |
 ";
 
 /// The page.
