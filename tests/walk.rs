@@ -220,10 +220,7 @@ const TRIALS: [(&str, Trial); 27] = [
 ];
 
 fn commands() -> impl Iterator<Item = &'static str> {
-    [README, DEPLOYING]
-        .into_iter()
-        .flat_map(str::lines)
-        .filter_map(|l| l.trim().strip_prefix("$ "))
+    [README, DEPLOYING].into_iter().flat_map(str::lines).filter_map(|l| l.trim().strip_prefix("$ "))
 }
 
 #[test]
@@ -246,7 +243,8 @@ fn what_is_named_for_ceph_csi_is_what_is_there() {
     let name = deployment["metadata"]["name"].as_str().unwrap();
     let overlay = include_str!("../deploy/ceph-csi/rbd/kustomization.yaml");
     assert_eq!(manifests::parse(overlay).unwrap()[0]["resources"], json!([format!("{name}.yaml")]));
-    let image = manifests::parse(overlay).unwrap()[0]["images"][0]["name"].as_str().unwrap().to_owned();
+    let image =
+        manifests::parse(overlay).unwrap()[0]["images"][0]["name"].as_str().unwrap().to_owned();
     assert!(commands().any(|given| given.contains(&format!("set image {image}="))), "{image}");
     for command in [
         format!("cp $CEPH_CSI/deploy/rbd/kubernetes/{name}.yaml deploy/ceph-csi/rbd/"),
