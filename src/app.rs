@@ -3,17 +3,18 @@
 //! Starts in the order driver, HTTP server, leader election, watches, work. Shuts down in the order new
 //! work, running calls, Lease, events, HTTP server. The connections to the API server, the connector to the
 //! driver, clock, random numbers and task spawner are passed in ([`Env`]), so that a simulation runs the
-//! same program. It works only while it holds the Lease. In shadow mode it starts only what reads
-//! (`shadow`). A part that ends unexpectedly ends the process with an error that names it. `main` parses the flags, handles signals and sets the exit code.
+//! same program. It works only while it holds the Lease. A part that ends unexpectedly ends the process with
+//! an error that names it. [`process`] is what is around it: logging, signals, the exit code. What another
+//! program of this library needs to do the same is public.
 
 mod capacity;
 mod election;
 mod error;
 mod host;
+pub mod process;
 mod rights;
 mod serving;
 mod settings;
-mod shadow;
 mod support;
 
 use std::{sync::Arc, time::Duration};
@@ -21,13 +22,16 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-pub use self::{error::AppError, host::Host};
+pub use self::{
+    error::AppError,
+    host::Host,
+    serving::{RunningServers, routes},
+    settings::{lane_settings, provisioner_settings, retry},
+    support::{connect, has_topology, serves_attributes_classes},
+};
 use self::{
-    settings::{
-        controller_settings, driver_facts, lane_settings, node_deployment, protection_settings,
-        provisioner_settings,
-    },
-    support::{connect, has_topology, nodes, serves_attributes_classes},
+    settings::{controller_settings, driver_facts, node_deployment, protection_settings},
+    support::nodes,
 };
 use crate::{
     capacity::Publisher,
@@ -44,7 +48,6 @@ use crate::{
     },
     leader,
     metrics::Metrics,
-    mutations::{self, Mutation},
     nodes::{NodeChange, Nodes},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
     source_protection,
@@ -90,14 +93,7 @@ pub async fn run_with_metrics(
     stop: CancellationToken,
 ) -> Result<(), AppError> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
-    let program = async {
-        match &flags.shadow {
-            Some(_) if !mutations::is_on(Mutation::ShadowWorks) => {
-                shadow::run(&flags, &env, metrics, &tasks, &stop).await
-            }
-            _ => Program::run(&flags, &env, metrics, &tasks, &stop).await,
-        }
-    };
+    let program = Program::run(&flags, &env, metrics, &tasks, &stop);
     tokio::select! {
         biased;
         outcome = Box::pin(program) => outcome,

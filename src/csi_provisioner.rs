@@ -4,7 +4,7 @@
 //! [`CsiProvisioner`] implements the controller's [`Provisioner`] trait. Each concept has its file:
 //! `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`, `access_modes`,
 //! `capabilities`, `data_source`, `in_tree` (when to translate), `ceph_rbd` (a feature gate), `defects`
-//! (of created volumes), `persistent_volume`, `prediction` (for shadow mode), `deletion`, `reads` (shared
+//! (of created volumes), `persistent_volume`, `prediction` (for who compares), `deletion`, `reads` (shared
 //! reads), `attachments`, `topology`, `node_deployment` (which node a claim or volume belongs to),
 //! `errors`, `names`, and Go's `os.Expand` in `expand`. A retry of an open call sends the same request.
 //! Secrets are sent to the driver only. When to call is decided by `controller`; the connection belongs

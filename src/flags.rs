@@ -22,7 +22,7 @@ use self::{
     arguments::{
         Arguments, CapacityArguments, HttpArguments, KubernetesArguments, LeaderElectionArguments,
         LoggingArguments, MiscellaneousArguments, NamingArguments, NodeDeploymentArguments,
-        RetiredArguments, ShadowArguments,
+        RetiredArguments,
     },
     command::NoArguments,
 };
@@ -37,7 +37,8 @@ pub use self::{
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 /// The commands of `kubectl-csi_provisioner`. What is meant for it must not start a controller.
-const CLI_COMMANDS: [&str; 5] = ["check", "explain", "release-claims", "shadow-report", "status"];
+const CLI_COMMANDS: [&str; 6] =
+    ["check", "explain", "release-claims", "shadow", "shadow-report", "status"];
 
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,24 +67,6 @@ pub struct Flags {
     pub gates: Gates,
     /// Safety.
     pub safety: Safety,
-    /// Shadow mode; `None` without `--shadow`.
-    pub shadow: Option<Shadow>,
-}
-
-/// Shadow mode.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shadow {
-    /// `--shadow-driver`; `None` if the driver is asked.
-    pub driver: Option<ShadowDriver>,
-}
-
-/// A driver as flags describe it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShadowDriver {
-    /// `--shadow-driver`.
-    pub name: String,
-    /// `--shadow-capabilities`: names of the CSI specification, separated by commas.
-    pub capabilities: String,
 }
 
 /// The connection to the API server.
@@ -238,7 +221,6 @@ impl Flags {
             logging,
             miscellaneous: MiscellaneousArguments { version: _, automaxprocs: _, feature_gates: _ },
             safety,
-            shadow,
             retired,
         } = arguments;
         Self {
@@ -261,7 +243,6 @@ impl Flags {
             logging: Logging::new(logging),
             gates,
             safety,
-            shadow: Shadow::new(shadow),
         }
     }
 }
@@ -357,15 +338,6 @@ impl LeaderElection {
             labels: leader_election_labels.into_iter().flatten().collect(),
             ..settings
         })
-    }
-}
-
-impl Shadow {
-    fn new(arguments: ShadowArguments) -> Option<Self> {
-        let ShadowArguments { shadow, shadow_driver, shadow_capabilities } = arguments;
-        let described = shadow_driver.zip(shadow_capabilities);
-        let driver = described.map(|(name, capabilities)| ShadowDriver { name, capabilities });
-        shadow.then_some(Self { driver })
     }
 }
 

@@ -7,11 +7,10 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `main.rs` | parses flags, starts the async runtime, handles signals, sets the exit code |
-//! | [`app`] | wires everything together; order of start and shutdown; its environment is passed in |
+//! | `main.rs` | parses the flags and runs the program |
+//! | [`app`] | wires everything together; order of start and shutdown; its environment is passed in; the process around it: runtime, signals, exit code |
 //! | [`flags`] | all flags, their defaults and checks, spelled as in external-provisioner |
 //! | [`status`] | what this process does now, as JSON |
-//! | [`shadow`] | shadow mode: compares what external-provisioner does with what this program would do |
 //! | [`csi_provisioner`] | provisioning by CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
 //! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the `Provisioner` trait |
 //! | [`source_protection`] | finalizers on the snapshots and claims from which volumes are created |
@@ -32,11 +31,10 @@
 //!
 //! Outside this crate: `crates/csi-translation` translates classes and volumes of in-tree plugins, and
 //! `crates/go-fmt` quotes as Go does; neither knows of this one. `proto/csi.proto` is the CSI
-//! specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`). `testkit/`
-//! (never shipped) contains an
-//! in-memory API server, test drivers and the scenario player. `tests/` contains integration tests and
-//! simulations; what they share is in `tests/support/`. `docs/` describes behaviour and decisions, above
-//! all `docs/safety.md`.
+//! specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`), and
+//! shadow mode. `testkit/` (never shipped) contains an in-memory API server, test drivers and the scenario
+//! player. `tests/` contains integration tests and simulations; what they share is in `tests/support/`.
+//! `docs/` describes behaviour and decisions, above all `docs/safety.md`.
 //!
 //! # How a claim is provisioned
 //!
@@ -84,7 +82,6 @@ pub mod nodes;
 pub mod plain_text;
 pub mod preflight;
 pub mod runtime;
-pub mod shadow;
 pub mod source_protection;
 pub mod status;
 mod table;

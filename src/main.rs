@@ -1,142 +1,14 @@
-//! The binary: parses the flags, starts the async runtime, runs the program, and sets the exit code.
+//! The sidecar's binary: parses the flags and runs the program.
 
-use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{env, process::ExitCode};
 
 use csi_provisioner::{
-    app,
-    app::{Env, Host},
-    csi::unix_connector,
-    flags::{Flags, Refusal, VERSION},
-    kube::ConfigSource,
+    app::{self, process},
+    flags::Flags,
     logging,
-    plain_text::escaped,
-    runtime::{Generator, SystemClock, TokioSpawner},
 };
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::sleep,
-};
-use tokio_util::sync::CancellationToken;
-
-/// The file from which Kubernetes reads a container's termination message.
-const TERMINATION_LOG: &str = "/dev/termination-log";
-
-/// The interval at which free memory is returned to the system: short enough that memory is free soon after
-/// a burst, long enough that it costs little under steady load.
-const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
     logging::escape_panics();
-    let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
-        Ok(parsed) => parsed,
-        Err(refusal) => return refuse(&refusal),
-    };
-    if let Err(error) = logging::init(&parsed.flags.logging, Arc::new(SystemClock)) {
-        eprintln!("{error}");
-    }
-    tracing::info!("Version: {VERSION}");
-    for warning in parsed.warnings {
-        tracing::warn!("{warning}");
-    }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return end(255, &format!("cannot start the async runtime: {error}")),
-    };
-    let code = runtime.block_on(run(parsed.flags));
-    // Blocking tasks that still run must not delay the exit.
-    runtime.shutdown_background();
-    code
-}
-
-/// Prints why the flags were refused, or the text that they asked for, such as `--help`.
-fn refuse(refusal: &Refusal) -> ExitCode {
-    if refusal.exit_code == 0 {
-        println!("{}", refusal.text);
-    } else {
-        eprintln!("{}", refusal.text);
-        write_termination_message(refusal.text.lines().last().unwrap_or_default());
-    }
-    ExitCode::from(refusal.exit_code)
-}
-
-/// Logs why the process ends, and writes the termination message.
-fn end(code: u8, why: &str) -> ExitCode {
-    tracing::error!("{why}");
-    write_termination_message(why);
-    ExitCode::from(code)
-}
-
-/// Writes the termination message, escaped for terminals. Outside a pod the file does not exist.
-fn write_termination_message(message: &str) {
-    if Path::new(TERMINATION_LOG).exists() {
-        let _ = fs::write(TERMINATION_LOG, escaped(message).to_string());
-    }
-}
-
-/// Runs the program, and handles signals from the start: the kernel ignores signals without a handler for
-/// the first process of a container.
-async fn run(flags: Flags) -> ExitCode {
-    let stop = CancellationToken::new();
-    tokio::select! {
-        biased;
-        code = handle_signals(stop.clone()) => code,
-        code = run_program(flags, stop.clone()) => code,
-        code = trim_memory() => code,
-    }
-}
-
-/// Returns free memory to the system periodically. Never returns.
-async fn trim_memory() -> ExitCode {
-    loop {
-        sleep(TRIM_INTERVAL).await;
-        trim::trim();
-    }
-}
-
-async fn run_program(flags: Flags, stop: CancellationToken) -> ExitCode {
-    let kubernetes = &flags.kubernetes;
-    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
-    let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
-    let connections = tokio::select! {
-        biased;
-        connections = source.connect() => connections,
-        () = stop.cancelled() => return ExitCode::SUCCESS,
-    };
-    let connections = match connections {
-        Ok(connections) => connections,
-        Err(error) => return end(255, &format!("Failed to create config: {error}")),
-    };
-    let env = Env {
-        connections,
-        connector: unix_connector(),
-        clock: Arc::new(SystemClock),
-        random: Arc::new(Generator::from_entropy()),
-        spawner: Arc::new(TokioSpawner),
-        host: Host::of_this_process(),
-    };
-    match app::run(flags, env, stop).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => end(error.exit_code(), &error.to_string()),
-    }
-}
-
-/// Shuts down gracefully at the first signal, and returns at the second.
-async fn handle_signals(stop: CancellationToken) -> ExitCode {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return end(255, "cannot listen for signals");
-    };
-    for first in [true, false] {
-        tokio::select! {
-            biased;
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        if first {
-            tracing::info!("Received SIGTERM or SIGINT signal, shutting down controller.");
-            stop.cancel();
-        }
-    }
-    ExitCode::FAILURE
+    process::run(Flags::parse(env::args_os(), |name| env::var_os(name)), app::run)
 }

@@ -19,7 +19,6 @@ mod leader;
 mod node;
 mod process;
 mod scrapes;
-mod shadow;
 mod workqueue;
 
 use std::sync::Arc;
@@ -27,18 +26,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus::TextEncoder;
 
-use self::families::Families;
 pub use self::{
     api::{ApiMetrics, WaitReason},
     capacity::CapacityMetrics,
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
-    families::Definition,
+    families::{Definition, Families},
     known::{Panicked, ResyncQueue, SuspectedLeak},
     leader::LeaderMetrics,
     node::NodeMetrics,
     scrapes::ScrapeMetrics,
-    shadow::ShadowMetrics,
     workqueue::{QueueMetrics, WorkqueueMetrics},
 };
 
@@ -65,8 +62,7 @@ pub struct Metrics {
 type Refresher = Box<dyn Fn() + Send + Sync>;
 
 impl Metrics {
-    /// A new registry with every family but those of [`Metrics::serve`], [`Metrics::capacity`] and
-    /// [`Metrics::shadow`].
+    /// A new registry with every family but those of [`Metrics::serve`] and [`Metrics::capacity`].
     pub fn new() -> Self {
         let families = Families::default();
         Self {
@@ -99,12 +95,9 @@ impl Metrics {
         CapacityMetrics::new(&self.families)
     }
 
-    /// Adds the metrics of shadow mode, with these values of its labels.
-    ///
-    /// # Panics
-    /// If called twice.
-    pub fn shadow(&self, subjects: &[&str], agreements: &[&str]) -> ShadowMetrics {
-        ShadowMetrics::new(&self.families, subjects, agreements)
+    /// Where another program adds its own.
+    pub fn families(&self) -> &Families {
+        &self.families
     }
 
     /// Registers `refresh` to be called before each scrape, for gauges that are computed from what they

@@ -58,7 +58,7 @@ pub enum Mutation {
     UnsentIsOpen,
     /// Volumes are deleted before VolumeAttachments are listed.
     AttachmentsUnlisted,
-    /// With `--shadow` the process works as without.
+    /// Shadow mode works as the sidecar does.
     ShadowWorks,
     /// Shadow mode does not compare the reclaim policy.
     PolicyNotCompared,

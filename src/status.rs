@@ -16,7 +16,6 @@ use crate::{
     csi::{Capabilities, Driver, FailedCall},
     flags,
     runtime::Clock,
-    shadow::ShadowReport,
 };
 
 /// The path of the JSON.
@@ -38,9 +37,6 @@ pub struct Status {
     pub not_ready: Option<String>,
     /// The permissions that are missing, with the rules to add.
     pub missing_rights: Vec<String>,
-    /// The results of shadow mode; `None` for a process that works.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shadow: Option<ShadowReport>,
     /// What is in work.
     #[serde(flatten)]
     pub work: Overview,
@@ -109,8 +105,6 @@ pub struct Sources {
     pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Reads what the controller works on.
     pub work: Box<dyn Fn(&Query) -> Overview + Send + Sync>,
-    /// Reads the results of shadow mode.
-    pub shadow: Option<Box<dyn Fn() -> ShadowReport + Send + Sync>>,
 }
 
 impl Sources {
@@ -123,7 +117,6 @@ impl Sources {
             leader: (self.leader)(),
             not_ready: (self.readiness)().err(),
             missing_rights: self.missing_rights.0.lock().clone(),
-            shadow: self.shadow.as_ref().map(|shadow| shadow()),
             work: (self.work)(query),
         }
     }

@@ -16,6 +16,7 @@ use std::{
     process::ExitCode,
 };
 
+use support::process::beside;
 use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_files};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
@@ -53,14 +54,14 @@ fn main() -> ExitCode {
         (false, true) => 1,
         (false, false) => JOBS,
     };
-    let this = PathBuf::from(env!("CARGO_BIN_EXE_csi-provisioner"));
+    let this = env!("CARGO_BIN_EXE_csi-provisioner");
     let recorded = env::var_os("EXTERNAL_PROVISIONER").map(PathBuf::from);
     let options = Options {
         recorded: recorded.is_some(),
-        binary: recorded.unwrap_or_else(|| this.clone()),
+        binary: recorded.unwrap_or_else(|| this.into()),
         conformance,
         jobs,
-        shadow: Some(this),
+        shadow: Some(beside(this, "kubectl-csi_provisioner")),
     };
     match play(&files, &options) {
         Ok(summary) => {

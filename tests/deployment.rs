@@ -5,7 +5,8 @@
 
 use std::process::Command;
 
-use csi_provisioner::{csi::Capabilities, flags, flags::Flags};
+use cli::shadow;
+use csi_provisioner::{flags, flags::Flags};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     batch::v1::Job,
@@ -253,10 +254,14 @@ fn shadow_mode_runs_with_a_role_of_its_own_and_serves_the_report_to_its_pod_only
     let pod = &all[all.len() - 1]["spec"]["template"]["spec"];
     assert_eq!(pod["serviceAccountName"], all[0]["metadata"]["name"]);
     assert_eq!(container(pod)["image"], IMAGE);
-    let flags = flags(pod);
-    let driver = flags.shadow.expect("it is shadow mode").driver.expect("the driver is described");
-    assert!(Capabilities::from_names(&driver.capabilities).is_ok());
-    assert_eq!(flags.status.as_deref(), Some("127.0.0.1:8090"));
+    let container = container(pod);
+    assert_eq!(container["command"], json!(["/kubectl-csi_provisioner", "shadow"]));
+    let arguments = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+    let (parsed, driver) =
+        shadow::parse(arguments.map(Into::into), |_| None).expect("the flags are valid");
+    assert_eq!(parsed.warnings, Vec::<String>::new());
+    assert!(driver.is_some(), "the driver is described");
+    assert_eq!(parsed.flags.status.as_deref(), Some("127.0.0.1:8090"));
     let report =
         SHADOW.lines().find_map(|line| line.split_once("/kubectl-csi_provisioner ")).unwrap().1;
     assert_eq!(report.trim(), "shadow-report --status-endpoint=:8090");

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use cli::shadow::ShadowMetrics;
 use csi_provisioner::metrics::{Definition, Metrics};
 use regex::Regex;
 use serde_json::Value;
@@ -18,7 +19,7 @@ fn definitions() -> Vec<Definition> {
     let metrics = Metrics::new();
     metrics.serve("disk.example.com");
     metrics.capacity();
-    metrics.shadow(&[], &[]);
+    ShadowMetrics::new(&metrics);
     metrics.definitions()
 }
 

@@ -9,9 +9,9 @@
 // Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use std::{collections::BTreeMap, env, fs, process::Command, time::Duration};
+use std::{collections::BTreeMap, env, fs, path::PathBuf, process::Command, time::Duration};
 
-use csi_provisioner::shadow::{Agreement, ShadowReport, Subject};
+use cli::shadow::{Agreement, ShadowReport, Subject};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
     Api, Client,
@@ -35,6 +35,8 @@ use tokio::{
 };
 
 const MANIFEST: &str = include_str!("../deploy/kubernetes/shadow.yaml");
+
+const SIDECAR: &str = env!("CARGO_BIN_EXE_csi-provisioner");
 
 const NAMESPACE: &str = "shop";
 const ZONE: &str = "disk.example.com/zone";
@@ -165,18 +167,18 @@ impl Cluster {
         };
         let status = format!("127.0.0.1:{}", free_port().unwrap());
         let shadow = [
-            "--shadow".to_owned(),
+            "shadow".to_owned(),
             format!("--csi-address={}", socket.display()),
             format!("--status-endpoint={status}"),
         ];
-        let shadow = [flags("default.csi-provisioner-shadow"), shadow.to_vec()].concat();
-        let built = env!("CARGO_BIN_EXE_csi-provisioner");
-        let mut shadow = Provisioner::start(built, &shadow, directory.0.join("shadow.log"));
+        let mut program = Command::new(cli());
+        program.args(shadow).args(flags("default.csi-provisioner-shadow")).env_clear();
+        let mut shadow = Provisioner::run(&mut program, directory.0.join("shadow.log"));
         shadow.until("shadow mode is ready", async |_| report(&status).is_some()).await;
         let address = format!("--csi-address={}", socket.display());
         let rate = ["--kube-api-qps=500", "--kube-api-burst=1000"].map(str::to_owned);
         let flags = [flags("sa"), vec![address], rate.to_vec()].concat();
-        let program = env::var_os("EXTERNAL_PROVISIONER").unwrap_or_else(|| built.into());
+        let program = env::var_os("EXTERNAL_PROVISIONER").unwrap_or_else(|| SIDECAR.into());
         let mut program = Command::new(program);
         program.args(flags).env_clear();
         let provisioner = Provisioner::run(&mut program, directory.0.join("provisioner.log"));
@@ -281,10 +283,14 @@ impl Cluster {
     }
 }
 
+/// The program with shadow mode and the report.
+fn cli() -> PathBuf {
+    beside(SIDECAR, "kubectl-csi_provisioner")
+}
+
 /// What shadow mode has found, by `kubectl csi-provisioner shadow-report`; `None` while it does not answer.
 fn report(status: &str) -> Option<ShadowReport> {
-    let cli = beside(env!("CARGO_BIN_EXE_csi-provisioner"), "kubectl-csi_provisioner");
-    let mut command = Command::new(cli);
+    let mut command = Command::new(cli());
     let output = command
         .args(["shadow-report", "-o", "json", "--status-endpoint", status])
         .output()

@@ -364,8 +364,8 @@ async fn a_claim_that_is_deleted_while_its_call_runs_is_compared() {
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_flags_describe_is_not_asked() {
     let simulation = Simulation::new(11);
-    let driver = format!("--shadow-driver={DRIVER}");
-    let capabilities = "--shadow-capabilities=CONTROLLER_SERVICE,CREATE_DELETE_VOLUME";
+    let driver = format!("--driver={DRIVER}");
+    let capabilities = "--capabilities=CONTROLLER_SERVICE,CREATE_DELETE_VOLUME";
     let shadow = simulation.start_shadow(&[&driver, capabilities]);
     simulation.start();
     let attempts = simulation.connection_attempts();

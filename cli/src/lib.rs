@@ -7,6 +7,7 @@
 //! | [`explain`] | says why a claim has no volume, or why a volume is not deleted |
 //! | [`status`] | shows what the leader works on |
 //! | [`release_claims`] | lists the claims with an open CreateVolume, and releases them |
+//! | [`shadow`] | shadow mode: compares what external-provisioner does with what the sidecar would do |
 //! | [`shadow_report`] | prints what a process in shadow mode has found |
 //! | [`subcommand`] | the commands' names, arguments and output |
 //! | [`connection`] | the API server, as kubectl finds it, and the namespace of the Leases |
@@ -22,6 +23,7 @@ pub mod duration;
 pub mod explain;
 pub mod fetch;
 pub mod release_claims;
+pub mod shadow;
 pub mod shadow_report;
 pub mod status;
 pub mod subcommand;

@@ -6,13 +6,14 @@ use std::{env, ffi::OsString, fs, io, process::ExitCode, sync::Arc};
 use cli::{
     check,
     connection::{ApiServer, lease_namespace},
-    explain, release_claims, shadow_report, status,
+    explain, release_claims, shadow, shadow_report, status,
     subcommand::{
-        CHECK, EXPLAIN, Output, RELEASE_CLAIMS, SHADOW_REPORT, STATUS, parse, unknown, usage,
-        version,
+        CHECK, EXPLAIN, Output, RELEASE_CLAIMS, SHADOW, SHADOW_REPORT, STATUS, parse, unknown,
+        usage, version,
     },
 };
 use csi_provisioner::{
+    app::process,
     logging,
     runtime::{Clock, Gate, SystemClock},
 };
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
         Some(EXPLAIN) => explain(),
         Some(STATUS) => status(),
         Some(RELEASE_CLAIMS) => release_claims(),
+        // A program that runs on, with logs and signals as the sidecar has them.
+        Some(SHADOW) => return shadow(),
         Some(SHADOW_REPORT) => shadow_report(),
         Some("help" | "--help" | "-h") => Ok(usage()),
         Some("version" | "--version") => Ok(version()),
@@ -91,6 +94,14 @@ async fn explanation(request: &explain::Request) -> explain::Explanation {
         Ok(client) => explain::run(&client, &*clock, request, &namespace).await,
         Err(why) => explain::unreachable(request, &why),
     }
+}
+
+fn shadow() -> ExitCode {
+    let (parsed, driver) = match shadow::parse(arguments(), |name| env::var_os(name)) {
+        Ok((parsed, driver)) => (Ok(parsed), driver),
+        Err(refusal) => (Err(refusal), None),
+    };
+    process::run(parsed, |flags, env, stop| shadow::run(flags, driver, env, stop))
 }
 
 fn shadow_report() -> Result<Output, Output> {

@@ -1,20 +1,18 @@
 //! `kubectl csi-provisioner shadow-report`: prints what a process in shadow mode has found.
 //!
 //! Contains the subcommand's arguments, output and exit codes. The results are read from the status of
-//! that process ([`shadow`](csi_provisioner::shadow)).
+//! that process ([`shadow`](crate::shadow)).
 
 use clap::{
     Parser,
     builder::{StringValueParser, TypedValueParser as _},
 };
 
-use csi_provisioner::{
-    plain_text::escaped,
-    shadow::{Agreement, ShadowReport},
-};
+use csi_provisioner::plain_text::escaped;
 
 use crate::{
-    fetch::{fetch_status, with_host},
+    fetch::{fetch_page, with_host},
+    shadow::{Agreement, ShadowReport},
     subcommand::{Format, Output, SHADOW_REPORT},
 };
 
@@ -28,7 +26,7 @@ pub const FAILED: u8 = 2;
     bin_name = "kubectl csi-provisioner shadow-report",
     no_binary_name = true,
     disable_version_flag = true,
-    about = "Prints what a process with --shadow has found",
+    about = "Prints what a process in shadow mode has found",
     after_help = "Exit code: 0 nothing is unexplained, 1 something is, 2 no results"
 )]
 pub struct Request {
@@ -37,7 +35,7 @@ pub struct Request {
         long = "status-endpoint",
         value_name = "address",
         value_parser = StringValueParser::new().map(with_host),
-        help = "Address of the status of the process with --shadow"
+        help = "Address of the status of the process in shadow mode"
     )]
     pub address: String,
     /// `--output`.
@@ -56,11 +54,10 @@ pub async fn run(request: &Request) -> Result<Output, Output> {
 }
 
 async fn report(request: &Request) -> Result<ShadowReport, String> {
-    let status = fetch_status(&request.address, "").await;
-    let status = status.map_err(|why| escaped(&why).to_string())?;
-    status
-        .shadow
-        .ok_or_else(|| format!("{}: this process runs without --shadow", escaped(&request.address)))
+    let page = fetch_page(&request.address, "").await;
+    let page = page.map_err(|why| escaped(&why).to_string())?;
+    page.shadow
+        .ok_or_else(|| format!("{}: this process is not in shadow mode", escaped(&request.address)))
 }
 
 fn text(report: &ShadowReport, is_json: bool) -> String {
@@ -80,8 +77,10 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::subcommand;
-    use csi_provisioner::shadow::{Subject, Total};
+    use crate::{
+        shadow::{Subject, Total},
+        subcommand,
+    };
 
     fn parse(args: &[&str]) -> Result<Request, Output> {
         subcommand::parse(args, FAILED)

@@ -22,6 +22,9 @@ pub const CHECK: &str = "check";
 /// The command that says why a claim has no volume.
 pub const EXPLAIN: &str = "explain";
 
+/// The command that runs shadow mode.
+pub const SHADOW: &str = "shadow";
+
 /// The command that prints the results of shadow mode.
 pub const SHADOW_REPORT: &str = "shadow-report";
 
@@ -32,12 +35,13 @@ pub const STATUS: &str = "status";
 const NO_COMMAND: u8 = 2;
 
 /// The commands with their lines of the usage.
-const COMMANDS: [(&str, &str); 5] = [
+const COMMANDS: [(&str, &str); 6] = [
     (CHECK, "Checks a manifest that runs external-provisioner before the switch"),
     (EXPLAIN, "Says why a claim has no volume, or why a volume is not deleted"),
     (STATUS, "Shows what the leader works on, what fails and what waits"),
     (RELEASE_CLAIMS, "Lists the claims with an open CreateVolume, and releases them"),
-    (SHADOW_REPORT, "Prints what a process with --shadow has found"),
+    (SHADOW, "Compares what external-provisioner does with what csi-provisioner would do"),
+    (SHADOW_REPORT, "Prints what a process in shadow mode has found"),
 ];
 
 /// The usage.

@@ -409,7 +409,7 @@ fn arguments_that_are_no_text_are_refused_as_others_are() {
 /// A Job or a habit of an earlier release must not start a controller.
 #[test]
 fn the_sidecar_names_the_new_program_and_does_not_start() {
-    for command in ["check", "explain", "status", "release-claims", "shadow-report"] {
+    for command in ["check", "explain", "status", "release-claims", "shadow", "shadow-report"] {
         let mut program = Command::new(sidecar());
         let output = program.env_clear().args([command, "--release"]).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();

@@ -8,9 +8,6 @@ pub enum AppError {
     /// `--csi-address` is invalid.
     #[error(transparent)]
     Address(#[from] csi::AddressError),
-    /// `--shadow-capabilities` is invalid.
-    #[error("--shadow-capabilities: {0}")]
-    Capability(#[from] csi::UnknownCapability),
     /// The driver cannot be used.
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),
@@ -37,7 +34,6 @@ impl AppError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Driver(error) => error.exit_code(),
-            Self::Capability(_) => 2,
             Self::Capacity(_) | Self::Http(_) => 255,
             Self::Address(_) | Self::DriverChanged(_) | Self::LostLease(_) | Self::Task(_) => 1,
         }

@@ -50,7 +50,6 @@ impl Program<'_> {
             leader: Box::new(self.leader_status()),
             readiness: Box::new(self.readiness()),
             work: Box::new(self.controller.overview()),
-            shadow: None,
         })
     }
 
@@ -69,7 +68,7 @@ impl Program<'_> {
 }
 
 /// Metrics, health checks and the CPU profile of a process for this driver.
-pub(super) fn routes(
+pub fn routes(
     flags: &flags::Http,
     metrics: &Metrics,
     driver: &str,
@@ -84,13 +83,13 @@ pub(super) fn routes(
 }
 
 /// The status, of these sources.
-pub(super) fn status_routes(sources: Sources) -> Routes {
+fn status_routes(sources: Sources) -> Routes {
     let json = move |query: &str| sources.read(&status::query(query)).to_json();
     Routes::default().local().json(status::JSON_PATH, json)
 }
 
 /// The running HTTP servers.
-pub(super) struct RunningServers(Vec<RunningServer>);
+pub struct RunningServers(Vec<RunningServer>);
 
 struct RunningServer {
     stop: CancellationToken,
@@ -99,7 +98,10 @@ struct RunningServer {
 
 impl RunningServers {
     /// Starts the servers that the flags ask for, with these routes.
-    pub(super) async fn bind(
+    ///
+    /// # Errors
+    /// An address cannot be listened on.
+    pub async fn bind(
         flags: &Flags,
         metrics: Option<Routes>,
         status: impl FnOnce() -> Routes,
@@ -132,7 +134,7 @@ impl RunningServers {
     }
 
     /// Stops the servers and waits for open requests, up to [`SHUTDOWN_TIMEOUT`].
-    pub(super) async fn shut_down(self) {
+    pub async fn shut_down(self) {
         self.0.iter().for_each(|server| server.stop.cancel());
         let ended = futures::future::join_all(self.0.into_iter().map(|server| server.ended));
         let _ = timeout(SHUTDOWN_TIMEOUT, ended).await;

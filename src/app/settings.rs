@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The lanes' settings. Logs that there is no rate limit, unlike in external-provisioner.
-pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
+pub fn lane_settings(flags: &Flags) -> LaneSettings {
     if flags.kubernetes.rate.is_none() {
         tracing::info!(
             "no client-side limit on API requests; --kube-api-qps=5 gives external-provisioner's"
@@ -52,7 +52,7 @@ pub(super) fn controller_settings(flags: &Flags) -> controller::ControllerSettin
 }
 
 /// The back-off of failed claims, volumes and other objects.
-pub(super) fn retry(flags: &Flags) -> Backoff {
+pub fn retry(flags: &Flags) -> Backoff {
     Backoff::new(flags.provisioning.retry_start, flags.provisioning.retry_max)
 }
 
@@ -76,7 +76,7 @@ pub(super) fn protection_settings(
 }
 
 /// The CSI provisioner's settings. Logs whether the driver replaces an in-tree plugin.
-pub(super) fn provisioner_settings(flags: &Flags, facts: DriverFacts) -> ProvisionerSettings {
+pub fn provisioner_settings(flags: &Flags, facts: DriverFacts) -> ProvisionerSettings {
     let settings = ProvisionerSettings::new(flags, facts);
     if let Some(migration) = settings.migration {
         tracing::info!(

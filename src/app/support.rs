@@ -17,7 +17,7 @@ use crate::{
 use csi_translation::Migration;
 
 /// Whether topology is used: the feature gate is on and the driver supports it.
-pub(super) fn has_topology(flags: &Flags, capabilities: &Capabilities) -> bool {
+pub fn has_topology(flags: &Flags, capabilities: &Capabilities) -> bool {
     let capability = Service::VolumeAccessibilityConstraints;
     flags.gates.topology && capabilities.plugin.contains(&capability)
 }
@@ -35,7 +35,10 @@ pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
 }
 
 /// Connects to the driver.
-pub(super) async fn connect(
+///
+/// # Errors
+/// The address is no socket, or the driver cannot be used.
+pub async fn connect(
     flags: &Flags,
     env: &Env,
     tasks: &Tasks,
@@ -57,7 +60,7 @@ pub(super) async fn connect(
 /// Whether VolumeAttributesClasses are supported: as the feature gate says if it is set, else if the API
 /// server serves them. As in external-provisioner, a failed discovery counts as support, and the result is
 /// kept until the next start.
-pub(super) async fn serves_attributes_classes(flags: &Flags, client: &Client) -> bool {
+pub async fn serves_attributes_classes(flags: &Flags, client: &Client) -> bool {
     if let Some(set) = flags.gates.volume_attributes_class {
         return set;
     }

@@ -1,5 +1,5 @@
-//! Predicts, for shadow mode, what this program would request for a claim and save as its
-//! PersistentVolume.
+//! Predicts, for who compares it with what another provisioner did, what this program would request for a
+//! claim and save as its PersistentVolume.
 //!
 //! The checks before a call make the request, and `persistent_volume` builds the PersistentVolume, as
 //! for a volume of this program. The driver's response is read off the PersistentVolume that another

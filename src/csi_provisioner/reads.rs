@@ -47,7 +47,7 @@ impl Reads {
     }
 
     /// An attempt with these objects failed: drops their shared results.
-    pub(crate) fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
+    pub fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
         let (secret, class) = (Kind::of::<Secret>(), Kind::of::<VolumeAttributesClass>());
         let (claim, snapshot) = (Kind::of::<Claim>(), Kind::of::<VolumeSnapshot>());
         for Dependency { kind, namespace, name } in read {

@@ -71,7 +71,7 @@ impl Topology {
     }
 
     /// Waits until the nodes have been listed once.
-    pub(crate) async fn listed(&self) {
+    pub async fn listed(&self) {
         self.nodes.listed().await;
     }
 

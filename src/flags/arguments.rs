@@ -51,8 +51,6 @@ pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) safety: Safety,
     #[command(flatten)]
-    pub(super) shadow: ShadowArguments,
-    #[command(flatten)]
     pub(super) retired: RetiredArguments,
 }
 
@@ -317,22 +315,6 @@ pub struct Safety {
     /// How long a deleted claim is kept for a driver that does not answer; 0: for ever
     #[arg(long, value_name = "duration", default_value = "1h", value_parser = optional_duration)]
     pub claim_protection_timeout: OptionalDuration,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Shadow mode (not in external-provisioner)")]
-pub(super) struct ShadowArguments {
-    /// Run beside external-provisioner and compare what it does with what this program would have
-    /// done; nothing is written, and the driver is only asked who it is and what it can do
-    #[arg(long, value_name = "bool", default_value = "false", value_parser = boolean)]
-    pub(super) shadow: bool,
-    /// With --shadow, the driver's name, where its socket is not at hand
-    #[arg(long, value_name = "string")]
-    pub(super) shadow_driver: Option<String>,
-    /// With --shadow-driver, the capabilities of the plug-in and of its controller service, as the
-    /// CSI specification names them
-    #[arg(long, value_name = "NAME,...")]
-    pub(super) shadow_capabilities: Option<String>,
 }
 
 /// The flags of earlier releases that still have an effect; [`retired`](super::retired) has all.

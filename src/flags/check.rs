@@ -7,7 +7,6 @@ use super::{
     Flags, Gates, LeaderElection, Refusal,
     arguments::{
         Arguments, CapacityArguments, KubernetesArguments, LoggingArguments, RetiredArguments,
-        ShadowArguments,
     },
     command::CommandLine,
     duration,
@@ -72,25 +71,7 @@ pub(super) fn after_version(arguments: &Arguments) -> Result<(), Refusal> {
             2,
         ));
     }
-    shadow(arguments).map_err(|text| Refusal::new(text, 2))?;
     bursts(&arguments.kubernetes, wants_capacity(&arguments.capacity, &arguments.retired))
-}
-
-/// What shadow mode needs.
-fn shadow(arguments: &Arguments) -> Result<(), &'static str> {
-    let ShadowArguments { shadow, shadow_driver, shadow_capabilities } = &arguments.shadow;
-    match (shadow, shadow_driver, shadow_capabilities) {
-        (true, ..) if arguments.node_deployment.node_deployment => Err(
-            "--shadow compares with one external-provisioner for all nodes; use it without --node-deployment",
-        ),
-        (_, None, None) | (true, Some(_), Some(_)) => Ok(()),
-        (true, ..) => Err(
-            "--shadow-driver and --shadow-capabilities describe a driver together; use both, or neither to ask the driver",
-        ),
-        (false, ..) => {
-            Err("--shadow-driver and --shadow-capabilities have a meaning with --shadow only")
-        }
-    }
 }
 
 /// client-go's rule and text.

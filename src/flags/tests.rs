@@ -203,7 +203,7 @@ fn flags_without_effect_are_accepted() {
 
 #[test]
 fn a_command_of_the_cli_does_not_start_the_controller() {
-    for command in ["check", "explain", "release-claims", "shadow-report", "status"] {
+    for command in ["check", "explain", "release-claims", "shadow", "shadow-report", "status"] {
         let (code, text) = refusal(&[command, "--kubeconfig=k"]);
         let says = format!("{command} is a command of kubectl-csi_provisioner");
         assert!(code == 2 && text.starts_with(&says), "{text}");
@@ -211,23 +211,6 @@ fn a_command_of_the_cli_does_not_start_the_controller() {
     // It is the value of a flag here, and a word there.
     assert!(parse(&["--kubeconfig", "release-claims"]).is_ok());
     assert!(parse(&["--kubeconfig=k", "release-claims"]).is_ok());
-}
-
-#[test]
-fn shadow_mode_asks_the_driver_or_has_it_described() {
-    assert_eq!(flags(&[]).shadow, None);
-    assert_eq!(flags(&["--shadow"]).shadow, Some(Shadow { driver: None }));
-    let capabilities = "--shadow-capabilities=CONTROLLER_SERVICE,CLONE_VOLUME";
-    let described = flags(&["--shadow", "--shadow-driver=d", capabilities]).shadow.unwrap().driver;
-    let ShadowDriver { name, capabilities: names } = described.unwrap();
-    assert_eq!((&*name, &*names), ("d", "CONTROLLER_SERVICE,CLONE_VOLUME"));
-    for args in [
-        &["--shadow-driver=d", capabilities][..],
-        &["--shadow", "--shadow-driver=d"],
-        &["--shadow", capabilities],
-    ] {
-        assert_eq!(refusal(args).0, 2, "{args:?}");
-    }
 }
 
 #[test]

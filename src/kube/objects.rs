@@ -87,7 +87,7 @@ pub trait View:
 
 /// Reads a view from a JSON value by serializing it first: a second `Deserialize` instance of each
 /// view, for values, would make the binary larger.
-pub(crate) fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
+pub fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
     serde_json::from_slice(&serde_json::to_vec(object)?)
 }
 

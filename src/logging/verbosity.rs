@@ -24,7 +24,7 @@ pub const CALLS: &str = "csi_provisioner::calls";
 pub const REQUESTS: &str = "csi_provisioner::requests";
 
 /// Crates whose events count as this program's.
-const OWN: [&str; 2] = ["csi_provisioner", "testkit"];
+const OWN: [&str; 3] = ["csi_provisioner", "cli", "testkit"];
 /// A crate whose events are never logged.
 const SILENT: &str = "kube";
 

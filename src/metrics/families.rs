@@ -28,13 +28,17 @@ pub struct Definition {
 
 /// Creates families in one registry. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Families {
+pub struct Families {
     pub(super) registry: Registry,
     definitions: Arc<Mutex<Vec<Definition>>>,
 }
 
 impl Families {
-    pub(super) fn counter(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    /// A counter with these labels.
+    ///
+    /// # Panics
+    /// If the name is taken, or a name is not valid.
+    pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         self.register("counter", IntCounterVec::new(Opts::new(name, help), labels))
     }
 
@@ -43,7 +47,11 @@ impl Families {
         self.register("counter", IntCounter::new(name, help))
     }
 
-    pub(super) fn int_gauge(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    /// A gauge of whole numbers with these labels.
+    ///
+    /// # Panics
+    /// As for [`Self::counter`].
+    pub fn int_gauge(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
         self.register("gauge", IntGaugeVec::new(Opts::new(name, help), labels))
     }
 

@@ -32,7 +32,7 @@ use super::{
 };
 
 /// Where shadow mode logs its results.
-pub(crate) const TARGET: &str = "csi_provisioner::shadow";
+pub(crate) const TARGET: &str = "cli::shadow";
 
 /// How old the view of a process may be that goes by its watches.
 const VIEW: Duration = Duration::from_secs(400);

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use cli::shadow::{self, Described};
 use csi_provisioner::{
     app,
     app::{Env, Host},
@@ -246,6 +247,13 @@ pub(crate) struct Process {
     clock: Arc<CrookedClock>,
 }
 
+/// What a process runs.
+enum Program {
+    Sidecar(Flags),
+    /// Shadow mode, which asks the driver what it is unless that is described.
+    Shadow(Flags, Option<Described>),
+}
+
 /// What a process is started with.
 struct Launch {
     life: Arc<Life>,
@@ -270,11 +278,11 @@ impl Process {
         Self::launch(core, launch, |core, dice| {
             let naming = Naming::of(core.plan.names, dice);
             core.ledger.log(&format!("{host}#{number} starts, {naming:?}"));
-            (naming, flags(core, host, naming, &[]))
+            (naming, sidecar(core, host, naming))
         })
     }
 
-    /// Starts the program in shadow mode, with these flags beside those of the others.
+    /// Starts shadow mode, with these flags beside those of the others.
     pub(crate) fn start_shadow(
         core: &Arc<Core>,
         life: &Arc<Life>,
@@ -285,13 +293,13 @@ impl Process {
         let dice = Dice::new(core.seed, &format!("process {}", life.name()));
         let (life, host) = (Arc::clone(life), SHADOW.to_owned());
         let launch = Launch { life, host, dice, connector };
-        Self::launch(core, launch, |core, _| (naming, flags(core, SHADOW, naming, more)))
+        Self::launch(core, launch, |core, _| (naming, shadow(core, naming, more)))
     }
 
     fn launch(
         core: &Arc<Core>,
         launch: Launch,
-        settings: impl FnOnce(&Core, &Dice) -> (Naming, Flags),
+        settings: impl FnOnce(&Core, &Dice) -> (Naming, Program),
     ) -> Self {
         let Launch { life, host, dice, connector } = launch;
         let stop = CancellationToken::new();
@@ -315,13 +323,20 @@ impl Process {
                 ..Host::default()
             },
         };
-        let (naming, flags) = settings(core, &dice);
+        let (naming, program) = settings(core, &dice);
         life.names(naming);
         let main = Arc::clone(&life);
         Mortals(life).spawn(
             async move {
-                let ended = app::run_with_metrics(flags, env, metrics, stop).await;
-                let ended = ended.map_err(|error| error.to_string());
+                let ended = match program {
+                    Program::Sidecar(flags) => {
+                        app::run_with_metrics(flags, env, metrics, stop).boxed()
+                    }
+                    Program::Shadow(flags, driver) => {
+                        shadow::run_with_metrics(flags, driver, env, metrics, stop).boxed()
+                    }
+                };
+                let ended = ended.await.map_err(|error| error.to_string());
                 main.inner.lock().outcome = Some(ended);
                 main.kill();
             }
@@ -347,10 +362,22 @@ fn identity(host: &str, pod_uid: bool) -> String {
     if pod_uid { format!("{host}_{host}-uid") } else { host.to_owned() }
 }
 
-fn flags(core: &Core, host: &str, naming: Naming, more: &[String]) -> Flags {
+fn sidecar(core: &Core, host: &str, naming: Naming) -> Program {
+    let args = ["csi-provisioner".to_owned()].into_iter().chain(arguments(core, naming));
+    let variable = |name: &str| (name == "NODE_NAME").then(|| host.into());
+    Program::Sidecar(Flags::parse(args.map(Into::into), variable).unwrap().flags)
+}
+
+fn shadow(core: &Core, naming: Naming, more: &[String]) -> Program {
+    let args = arguments(core, naming).into_iter().chain(more.iter().cloned());
+    let (parsed, driver) = shadow::parse(args.map(Into::into), |_| None).unwrap();
+    Program::Shadow(parsed.flags, driver)
+}
+
+/// The flags of every process.
+fn arguments(core: &Core, naming: Naming) -> Vec<String> {
     let plan = &core.plan;
     let mut args = vec![
-        "csi-provisioner".to_owned(),
         "--csi-address=/run/csi.sock".to_owned(),
         "--retry-interval-max=60s".to_owned(),
         format!("--timeout={}s", plan.timeout.as_secs()),
@@ -371,7 +398,5 @@ fn flags(core: &Core, host: &str, naming: Naming, more: &[String]) -> Flags {
         args.extend(shared.map(ToOwned::to_owned));
         args.push("--node-deployment-max-delay=5s".to_owned());
     }
-    args.extend_from_slice(more);
-    let variable = |name: &str| (name == "NODE_NAME").then(|| host.into());
-    Flags::parse(args.into_iter().map(Into::into), variable).unwrap().flags
+    args
 }

@@ -1,4 +1,4 @@
-//! Shadow mode beside the processes that work: the program with `--shadow`, which runs for the whole seed and
+//! Shadow mode beside the processes that work: `kubectl-csi_provisioner shadow`, which runs for the whole seed and
 //! has the troubles that they have.
 //!
 //! Checked at each act: it only reads, and asks the driver for nothing but its identity. It ends as soon as
@@ -80,13 +80,13 @@ impl Shadow {
 
     fn start(&self, core: &Arc<Core>, number: u64) -> Process {
         let name = format!("{SHADOW}#{number}");
-        let mut flags = vec!["--shadow".to_owned()];
+        let mut flags = Vec::new();
         let connector = match &self.driver {
             Described::ByItself(host) => connector(host),
             Described::ByFlags => {
-                flags.push(format!("--shadow-driver={DRIVER}"));
+                flags.push(format!("--driver={DRIVER}"));
                 let names = capability_names(&core.plan).join(",");
-                flags.push(format!("--shadow-capabilities={names}"));
+                flags.push(format!("--capabilities={names}"));
                 nowhere(core)
             }
         };

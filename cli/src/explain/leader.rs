@@ -19,7 +19,7 @@ use csi_provisioner::{
     status::Status,
 };
 
-use crate::fetch::fetch_status;
+use crate::fetch::fetch_page;
 
 /// What is known of the leader.
 #[derive(Debug)]
@@ -131,8 +131,8 @@ pub(super) async fn ask(address: Option<&str>, query: &[(&str, &str)]) -> Status
     let parameters = query
         .iter()
         .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
-    match fetch_status(address, &parameters.collect::<Vec<_>>().join("&")).await {
-        Ok(status) => StatusView::Answered(Box::new(status)),
+    match fetch_page(address, &parameters.collect::<Vec<_>>().join("&")).await {
+        Ok(page) => StatusView::Answered(Box::new(page.status)),
         Err(why) => StatusView::Failed(why),
     }
 }

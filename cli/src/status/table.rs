@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use csi_provisioner::{
     controller::claims::state::Stage,
     plain_text::{cut, escaped},
-    shadow::ShadowReport,
     status::{
         Blocked, LastCalls, LastFailure, ListedClaim, ListedVolume, Next, Progress, QueueState,
         Status,
@@ -15,7 +14,11 @@ use csi_provisioner::{
 };
 
 use super::Shown;
-use crate::duration::duration;
+use crate::{
+    duration::duration,
+    fetch::Page,
+    shadow::{ShadowReport, Total},
+};
 
 /// The longest text of a driver that is shown, in bytes: a line of a wide terminal.
 const MAX_TEXT: usize = 160;
@@ -25,9 +28,9 @@ const MAX_WAITING: usize = 20;
 
 /// The table of this status.
 pub(super) fn text(shown: &Shown) -> String {
-    let Shown { status, without_consumer } = shown;
-    let mut text = head(status);
-    if let Some(report) = &status.shadow {
+    let Shown { page: Page { status, shadow: results }, without_consumer } = shown;
+    let mut text = head(status, results.is_some());
+    if let Some(report) = results {
         text += &shadow(report);
         return text;
     }
@@ -53,10 +56,10 @@ pub(super) fn text(shown: &Shown) -> String {
 }
 
 /// The facts about the process.
-fn head(status: &Status) -> String {
+fn head(status: &Status, is_shadow: bool) -> String {
     let leader = &status.leader;
     let leads = match (leader.leads, leader.lease.as_str()) {
-        _ if status.shadow.is_some() => "compares, and writes nothing".to_owned(),
+        _ if is_shadow => "compares, and writes nothing".to_owned(),
         (_, "") => "works without leader election".to_owned(),
         (true, lease) => format!("leads by the Lease {lease}"),
         (false, lease) => format!("stands by; the Lease {lease} names the leader"),
@@ -168,7 +171,7 @@ fn next(next: Next) -> String {
 
 /// The results of shadow mode, in short: `shadow-report` has them all.
 fn shadow(report: &ShadowReport) -> String {
-    let total = |it: &csi_provisioner::shadow::Total| {
+    let total = |it: &Total| {
         [it.subject.words().to_owned(), it.agreement.words().to_owned(), it.count.to_string()]
     };
     table(&["COMPARED", "AGREEMENT", "NUMBER"], report.totals.iter().map(total), 0)
@@ -216,14 +219,18 @@ mod tests {
 
     use csi_provisioner::{
         plain_text::is_odd,
-        shadow::{Agreement, Subject, Total},
         status::{Claims, DriverStatus, LeaderStatus, Overview, Volumes},
     };
 
     use super::*;
+    use crate::shadow::{Agreement, Subject};
 
     fn text(status: Status) -> String {
-        super::text(&Shown { status, without_consumer: Some(vec!["shop/cache".into()]) })
+        text_of(Page { status, shadow: None })
+    }
+
+    fn text_of(page: Page) -> String {
+        super::text(&Shown { page, without_consumer: Some(vec!["shop/cache".into()]) })
     }
 
     fn status() -> Status {
@@ -315,7 +322,7 @@ mod tests {
     fn shadow_mode_shows_its_results_instead() {
         let total = Total { subject: Subject::Volume, agreement: Agreement::Unexplained, count: 3 };
         let report = ShadowReport { totals: vec![total], ..ShadowReport::default() };
-        let text = text(Status { shadow: Some(report), ..status() });
+        let text = text_of(Page { shadow: Some(report), status: status() });
         assert!(text.contains("compares, and writes nothing"), "{text}");
         assert!(text.contains("unexplained") && !text.contains("shop/data"), "{text}");
     }

@@ -122,11 +122,11 @@ fn code(text: &str, prefix: &str) -> String {
 }
 
 #[test]
-fn external_provisioners_51_flags_and_7_of_our_own() {
+fn external_provisioners_51_flags_and_4_of_our_own() {
     let known = SINCE.iter().flat_map(|(_, flags)| *flags);
     let flags: Vec<_> =
         command().get_arguments().map(|flag| flag.get_long().unwrap().to_owned()).collect();
-    assert_eq!(flags.len(), 58 + RETIRED.len());
+    assert_eq!(flags.len(), 55 + RETIRED.len());
     assert_eq!(known.filter(|known| flags.iter().any(|flag| flag == *known)).count(), 51);
 }
 

@@ -37,7 +37,7 @@ pub struct Options {
     pub conformance: PathBuf,
     /// How many scenarios are played at once, each on a cluster of its own.
     pub jobs: usize,
-    /// The program that runs in shadow mode beside each provisioner, and must find nothing.
+    /// The program with the command `shadow`, which runs beside each provisioner, and must find nothing.
     pub shadow: Option<PathBuf>,
 }
 

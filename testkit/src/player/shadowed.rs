@@ -16,7 +16,7 @@ use super::{
 };
 use crate::driver::Scripted;
 
-/// The name of the process.
+/// The name of the process, and of the command that it runs.
 pub(super) const SHADOW: &str = "shadow";
 
 /// How long results may take once the scenario is over.
@@ -41,15 +41,15 @@ pub(super) fn invocation(
     }
     let (name, capabilities) = driver.identity();
     let own = [
-        "--shadow".to_owned(),
-        format!("--shadow-driver={name}"),
-        format!("--shadow-capabilities={}", capabilities.join(",")),
+        format!("--driver={name}"),
+        format!("--capabilities={}", capabilities.join(",")),
         format!("--status-endpoint=127.0.0.1:{port}"),
     ];
     let kept = main.arguments.iter().filter(|flag| !is(flag, &LEFT_OUT)).cloned();
     let mut environment = main.environment.clone();
     environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
-    Some(Invocation { arguments: kept.chain(own).collect(), environment, hostname: None })
+    let arguments = [SHADOW.to_owned()].into_iter().chain(own).chain(kept).collect();
+    Some(Invocation { arguments, environment, hostname: None })
 }
 
 /// How many claims have a PersistentVolume that was provisioned for them.
@@ -173,7 +173,8 @@ mod tests {
             super::invocation(&main, &Scripted::default(), Path::new("/k"), 9)
         };
         let shadow = invocation("--default-fstype=xfs").unwrap();
-        assert_eq!(shadow.arguments[..2], ["--default-fstype=xfs", "--shadow"].map(str::to_owned));
+        assert_eq!(shadow.arguments[0], SHADOW);
+        assert_eq!(shadow.arguments[4..], ["--default-fstype=xfs"]);
         assert!(invocation("--node-deployment=true").is_none());
     }
 }

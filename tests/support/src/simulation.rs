@@ -30,7 +30,7 @@ use testkit::{
 };
 use tokio::time::{Instant, sleep};
 
-use self::process::Launch;
+use self::process::{Launch, Program};
 pub use self::{
     objects::{claim, class, foreign_volume},
     process::Process,
@@ -42,6 +42,9 @@ pub const DRIVER: &str = "disk.example.com";
 
 /// The user that a process in shadow mode acts as.
 pub const SHADOW: &str = "shadow";
+
+/// The flags of every process.
+const COMMON: [&str; 2] = ["--csi-address=/run/csi.sock", "--timeout=10s"];
 
 /// The flags with which a process takes part in leader election.
 const ELECTED: [&str; 2] = ["--leader-election", "--leader-election-namespace=default"];
@@ -159,25 +162,34 @@ impl Simulation {
 
     /// Starts the program in shadow mode, as this user.
     pub fn start_shadow_as(&self, user: User, flags: &[&str]) -> Process {
-        let flags = [&["--shadow"], flags].concat();
-        self.launch_as(user, self.connector(), "shadow", &flags)
+        let args = COMMON.iter().chain(flags).map(Into::into);
+        let (parsed, driver) = cli::shadow::parse(args, |_| None).unwrap();
+        self.launch_program(user, self.connector(), SHADOW, parsed.flags, Program::Shadow(driver))
     }
 
     fn launch(&self, connector: Connector, host: &str, flags: &[&str]) -> Process {
-        self.launch_as(self.user.clone(), connector, host, flags)
-    }
-
-    fn launch_as(&self, user: User, connector: Connector, host: &str, flags: &[&str]) -> Process {
-        let program = ["csi-provisioner", "--csi-address=/run/csi.sock", "--timeout=10s"];
-        let args = program.iter().chain(flags).map(Into::into);
+        let args = ["csi-provisioner"].iter().chain(&COMMON).chain(flags).map(Into::into);
         let environment = |variable: &str| match variable {
             "NAMESPACE" => Some("default".into()),
             "POD_NAME" | "NODE_NAME" => Some(host.into()),
             _ => None,
         };
+        let flags = Flags::parse(args, environment).unwrap().flags;
+        self.launch_program(self.user.clone(), connector, host, flags, Program::Sidecar)
+    }
+
+    fn launch_program(
+        &self,
+        user: User,
+        connector: Connector,
+        host: &str,
+        flags: Flags,
+        program: Program,
+    ) -> Process {
         let number = self.processes.lock().len() as u64;
         let process = Process::start(Launch {
-            flags: Flags::parse(args, environment).unwrap().flags,
+            program,
+            flags,
             host: host.to_owned(),
             api: &self.api,
             user,

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use cli::shadow::{self, Described};
 use csi_provisioner::{
     app::{self, Env, Host},
     csi::Connector,
@@ -27,8 +28,17 @@ pub struct Process {
     outcome: Arc<Mutex<Option<Result<(), String>>>>,
 }
 
+/// What a process runs.
+pub(super) enum Program {
+    /// The sidecar.
+    Sidecar,
+    /// Shadow mode, which asks the driver what it is unless that is described.
+    Shadow(Option<Described>),
+}
+
 /// What a process is started with.
 pub(super) struct Launch<'a> {
+    pub(super) program: Program,
     pub(super) flags: Flags,
     pub(super) host: String,
     pub(super) api: &'a ApiServer,
@@ -55,12 +65,19 @@ impl Process {
             spawner: Arc::new(process.tasks.clone()),
             host: Host { name: launch.host, ..Host::default() },
         };
-        process.tasks.spawn(process.clone().run(launch.flags, env).boxed());
+        process.tasks.spawn(process.clone().run(launch.program, launch.flags, env).boxed());
         process
     }
 
-    async fn run(self, flags: Flags, env: Env) {
-        let ended = app::run_with_metrics(flags, env, self.metrics, self.stop).await;
+    async fn run(self, program: Program, flags: Flags, env: Env) {
+        let (metrics, stop) = (self.metrics, self.stop);
+        let ended = match program {
+            Program::Sidecar => app::run_with_metrics(flags, env, metrics, stop).boxed(),
+            Program::Shadow(driver) => {
+                shadow::run_with_metrics(flags, driver, env, metrics, stop).boxed()
+            }
+        };
+        let ended = ended.await;
         *self.outcome.lock() = Some(ended.map_err(|error| error.to_string()));
         // No task outlives its process.
         self.tasks.0.lock().abort_all();

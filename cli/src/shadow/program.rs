@@ -1,4 +1,4 @@
-//! Shadow mode: creates its parts, starts them, and waits for the end.
+//! The program: creates its parts, starts them, and waits for the end.
 //!
 //! The gate stays shut, so that no write reaches the API server, and no call but for its identity reaches
 //! the driver, whatever a bug does. There is no Lease, no event, and no review of permissions, which the
@@ -6,50 +6,63 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
-use super::{
-    AppError, Env,
-    serving::{self, RunningServers},
-    settings::{lane_settings, provisioner_settings, retry},
-    support::{connect, has_topology, serves_attributes_classes},
-};
-use crate::{
+use csi_provisioner::{
+    app::{
+        self, AppError, Env, RunningServers, connect, has_topology, lane_settings,
+        provisioner_settings, retry, routes, serves_attributes_classes,
+    },
     csi::{Capabilities, Driver},
     csi_provisioner::{DriverFacts, ProvisionerSettings, Topology},
-    flags::{self, Flags},
+    flags::{Flags, VERSION},
     http::Routes,
     kube::{Client, Informer, Lanes, Scope, View},
     metrics::Metrics,
+    mutations::{self, Mutation},
     nodes::Nodes,
     runtime::{Gate, Tasks},
-    shadow::{Shadow, ShadowDeps},
-    status::{DriverStatus, LeaderStatus, MissingRightsNow, Overview, Sources},
+    status::{self, DriverStatus, Status},
 };
+use tokio_util::sync::CancellationToken;
 
-/// Runs shadow mode until `stop` is cancelled, or the driver turns out to be another one.
-pub(super) async fn run(
-    flags: &Flags,
-    env: &Env,
-    metrics: Metrics,
-    tasks: &Tasks,
-    stop: &CancellationToken,
+use super::{Described, Shadow, ShadowDeps};
+use crate::fetch::Page;
+
+/// Runs shadow mode until `stop` is cancelled, or the driver turns out to be another one. The driver is
+/// asked what it is if it is not described.
+///
+/// # Errors
+/// The reason, if it ended for another reason than `stop`.
+pub async fn run(
+    flags: Flags,
+    driver: Option<Described>,
+    env: Env,
+    stop: CancellationToken,
 ) -> Result<(), AppError> {
-    let program = tokio::select! {
+    run_with_metrics(flags, driver, env, Metrics::new(), stop).await
+}
+
+/// Runs shadow mode as [`run`] does, with metrics that the caller can read.
+///
+/// # Errors
+/// As for [`run`].
+pub async fn run_with_metrics(
+    flags: Flags,
+    driver: Option<Described>,
+    env: Env,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), AppError> {
+    if mutations::is_on(Mutation::ShadowWorks) {
+        return Box::pin(app::run_with_metrics(flags, env, metrics, stop)).await;
+    }
+    let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
+    let program = ShadowProgram::run(&flags, driver, &env, metrics, &tasks, &stop);
+    tokio::select! {
         biased;
-        program = ShadowProgram::start(flags, env, metrics, tasks) => program?,
-        () = stop.cancelled() => return Ok(()),
-    };
-    let servers = program.serve().await?;
-    program.watch_nodes();
-    program.shadow.start();
-    let outcome = tokio::select! {
-        biased;
-        () = stop.cancelled() => Ok(()),
-        ended = program.driver_changed() => Err(ended),
-    };
-    servers.shut_down().await;
-    outcome
+        outcome = Box::pin(program) => outcome,
+        // The channel stays open, as `tasks` owns a sender.
+        Some(ended) = ended.recv() => Err(ended.into()),
+    }
 }
 
 /// All parts.
@@ -70,22 +83,21 @@ struct ShadowProgram<'a> {
 enum ShadowedDriver {
     /// Its name and capabilities were read from it.
     Connected(Driver),
-    /// Flags say so: its name and capabilities.
-    Described(String, Capabilities),
+    /// Flags say what it is.
+    Described(Described),
 }
 
 impl ShadowedDriver {
     async fn new(
+        described: Option<Described>,
         flags: &Flags,
         env: &Env,
         tasks: &Tasks,
         gate: &Gate,
         metrics: &Metrics,
     ) -> Result<Self, AppError> {
-        match flags.shadow.as_ref().and_then(|shadow| shadow.driver.as_ref()) {
-            Some(flags::ShadowDriver { name, capabilities }) => {
-                Ok(Self::Described(name.clone(), Capabilities::from_names(capabilities)?))
-            }
+        match described {
+            Some(described) => Ok(Self::Described(described)),
             None => connect(flags, env, tasks, gate, metrics).await.map(Self::Connected),
         }
     }
@@ -93,14 +105,14 @@ impl ShadowedDriver {
     fn name(&self) -> &str {
         match self {
             Self::Connected(driver) => driver.name(),
-            Self::Described(name, _) => name,
+            Self::Described(described) => &described.name,
         }
     }
 
     fn capabilities(&self) -> &Capabilities {
         match self {
             Self::Connected(driver) => driver.capabilities(),
-            Self::Described(_, capabilities) => capabilities,
+            Self::Described(described) => &described.capabilities,
         }
     }
 
@@ -108,16 +120,43 @@ impl ShadowedDriver {
     fn status(&self) -> DriverStatus {
         let is_connected = match self {
             Self::Connected(driver) => driver.connection().is_up(),
-            Self::Described(..) => true,
+            Self::Described(_) => true,
         };
         DriverStatus::new(self.name(), self.capabilities(), is_connected)
     }
 }
 
 impl<'a> ShadowProgram<'a> {
+    /// Starts, runs and shuts down the program.
+    async fn run(
+        flags: &'a Flags,
+        driver: Option<Described>,
+        env: &'a Env,
+        metrics: Metrics,
+        tasks: &'a Tasks,
+        stop: &CancellationToken,
+    ) -> Result<(), AppError> {
+        let program = tokio::select! {
+            biased;
+            program = Self::start(flags, driver, env, metrics, tasks) => program?,
+            () = stop.cancelled() => return Ok(()),
+        };
+        let servers = program.serve().await?;
+        program.watch_nodes();
+        program.shadow.start();
+        let outcome = tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(()),
+            ended = program.driver_changed() => Err(ended),
+        };
+        servers.shut_down().await;
+        outcome
+    }
+
     /// Creates all parts. Nothing is watched yet.
     async fn start(
         flags: &'a Flags,
+        driver: Option<Described>,
         env: &'a Env,
         metrics: Metrics,
         tasks: &'a Tasks,
@@ -126,7 +165,7 @@ impl<'a> ShadowProgram<'a> {
         let (connections, random) = (env.connections.clone(), Arc::clone(&env.random));
         let lanes = Lanes::new(connections, lane_settings(flags), gate.clone(), random, &metrics);
         let client = lanes.objects;
-        let driver = ShadowedDriver::new(flags, env, tasks, &gate, &metrics).await?;
+        let driver = ShadowedDriver::new(driver, flags, env, tasks, &gate, &metrics).await?;
         let name = driver.name();
         tracing::info!(driver = name, "Shadow mode: nothing is written, and no volume is made");
         let uses_topology = has_topology(flags, driver.capabilities());
@@ -168,7 +207,7 @@ impl<'a> ShadowProgram<'a> {
     async fn driver_changed(&self) -> AppError {
         match &self.driver {
             ShadowedDriver::Connected(driver) => driver.clone().watch().await.into(),
-            ShadowedDriver::Described(..) => std::future::pending().await,
+            ShadowedDriver::Described(_) => std::future::pending().await,
         }
     }
 
@@ -176,22 +215,25 @@ impl<'a> ShadowProgram<'a> {
     async fn serve(&self) -> Result<RunningServers, AppError> {
         let readiness = self.readiness();
         let name = self.driver.name();
-        let routes = |flags| serving::routes(flags, &self.metrics, name, readiness);
-        let metrics = self.flags.http.as_ref().map(routes);
+        let serve = |flags| routes(flags, &self.metrics, name, readiness);
+        let metrics = self.flags.http.as_ref().map(serve);
         RunningServers::bind(self.flags, metrics, || self.status_routes(), self.tasks).await
     }
 
     fn status_routes(&self) -> Routes {
         let (driver, shadow) = (self.driver.clone(), self.shadow.clone());
-        serving::status_routes(Sources {
-            driver: Box::new(move || driver.status()),
-            clock: Arc::clone(&self.env.clock),
-            missing_rights: MissingRightsNow::default(),
-            leader: Box::new(LeaderStatus::default),
-            readiness: Box::new(self.readiness()),
-            work: Box::new(|_| Overview::default()),
-            shadow: Some(Box::new(move || shadow.report())),
-        })
+        let (clock, readiness) = (Arc::clone(&self.env.clock), self.readiness());
+        let page = move |_: &str| {
+            let status = Status {
+                version: VERSION.to_owned(),
+                time: format!("{:.0}", clock.wall()),
+                driver: driver.status(),
+                not_ready: readiness().err(),
+                ..Status::default()
+            };
+            Page { status, shadow: Some(shadow.report()) }.to_json()
+        };
+        Routes::default().local().json(status::JSON_PATH, page)
     }
 
     /// Returns a check that everything that is watched has been listed once.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::judgement::{Agreement, Subject};
-use crate::plain_text::escaped;
+use csi_provisioner::plain_text::escaped;
 
 /// The results so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct Row {
 
 impl Subject {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] =
+    pub(super) const ALL: [Self; 4] =
         [Self::Volume, Self::ServedThere, Self::Unserved, Self::Deletion];
 
     /// In words.
@@ -71,7 +71,7 @@ impl Subject {
     }
 
     /// The value of the label in metrics.
-    pub(crate) fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Volume => "volume",
             Self::ServedThere => "served_there",
@@ -83,7 +83,7 @@ impl Subject {
 
 impl Agreement {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] =
+    pub(super) const ALL: [Self; 4] =
         [Self::Same, Self::Documented, Self::Unexplained, Self::Unknown];
 
     /// In words; also the value of the label in metrics.

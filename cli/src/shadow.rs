@@ -1,12 +1,15 @@
-//! Shadow mode (`--shadow`): runs beside external-provisioner, and compares what it does with what this
-//! program would have done. Nothing is written, and the driver is called only for its identity.
+//! Shadow mode (`kubectl-csi_provisioner shadow`): runs beside external-provisioner, and compares what it does
+//! with what the sidecar would have done. Nothing is written, and the driver is called only for its identity.
 //!
 //! | module | content |
 //! |---|---|
+//! | `arguments` | the sidecar's flags, and those that describe the driver |
+//! | `program` | creates all parts, starts them, and waits for the end |
 //! | `worker` | looks at one claim: what this program would do for it, and what happened |
 //! | `judgement` | decides what that says: a pure function |
 //! | `compare` | compares two PersistentVolumes field by field |
 //! | `tracker` | claims without a PersistentVolume, due deletions, and the results |
+//! | `metrics` | counts of results |
 //! | `report` | the results, for the status and for `kubectl csi-provisioner shadow-report` |
 //!
 //! For each claim without a volume the checks before a call make the request, from the cluster as it is
@@ -15,10 +18,13 @@
 //! PersistentVolume that goes, the rules of deletion say whether that was due.
 //!
 //! It is bounded as `tracker` says. It costs the watches that leading costs, the reads before a call, and
-//! one read of each new PersistentVolume. `app` wires it.
+//! one read of each new PersistentVolume.
 
+mod arguments;
 mod compare;
 mod judgement;
+mod metrics;
+mod program;
 mod report;
 mod tracker;
 mod worker;
@@ -28,16 +34,19 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+pub use self::{
+    arguments::{Described, parse},
+    judgement::{Agreement, Subject},
+    metrics::ShadowMetrics,
+    program::{run, run_with_metrics},
+    report::{Row, ShadowReport, Total},
+};
 use self::{
     judgement::DeletionPlan,
     tracker::{Tracker, volume_name},
     worker::Worker,
 };
-pub use self::{
-    judgement::{Agreement, Subject},
-    report::{Row, ShadowReport, Total},
-};
-use crate::{
+use csi_provisioner::{
     controller::classes::Classes,
     csi_provisioner::{ProvisionerSettings, Reads, Topology},
     kube::{
@@ -59,28 +68,28 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const QUEUE: &str = "shadow";
 
 /// Dependencies of a [`Shadow`].
-pub struct ShadowDeps {
+struct ShadowDeps {
     /// Reads.
-    pub client: Client,
+    client: Client,
     /// Computes the topology requirement, for a driver with topology.
-    pub topology: Option<Topology>,
+    topology: Option<Topology>,
     /// All metrics.
-    pub metrics: Metrics,
+    metrics: Metrics,
     /// The wall clock.
-    pub clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
     /// Random numbers.
-    pub random: Arc<dyn Random>,
+    random: Arc<dyn Random>,
     /// Spawns tasks.
-    pub tasks: Tasks,
+    tasks: Tasks,
     /// The configuration of provisioning.
-    pub settings: ProvisionerSettings,
+    settings: ProvisionerSettings,
     /// The back-off of claims that this program would not serve now.
-    pub retry: Backoff,
+    retry: Backoff,
 }
 
 /// Shadow mode. Clones are the same.
 #[derive(Clone)]
-pub struct Shadow {
+struct Shadow {
     worker: Worker,
     queue: Queue<String>,
     lists: Lists,
@@ -99,7 +108,7 @@ struct Lists {
 
 impl Shadow {
     /// Creates it, once with the same metrics; nothing is read yet.
-    pub fn new(deps: ShadowDeps) -> Self {
+    fn new(deps: ShadowDeps) -> Self {
         let ShadowDeps { client, topology, metrics, clock, random, tasks, settings, retry } = deps;
         let worker = Worker {
             tracker: Arc::new(Mutex::new(Tracker::default())),
@@ -110,15 +119,14 @@ impl Shadow {
             classes: Classes::default(),
             topology,
             clock,
-            metrics: metrics
-                .shadow(&Subject::ALL.map(Subject::label), &Agreement::ALL.map(Agreement::words)),
+            metrics: ShadowMetrics::new(&metrics),
         };
         let queue = Queue::new(Limiter::per_item(retry), metrics.workqueue.queue(QUEUE));
         Self { worker, queue, lists: Lists::default(), metrics, random, tasks }
     }
 
     /// Starts the watches and the workers.
-    pub fn start(&self) {
+    fn start(&self) {
         let Worker { tracker, metrics, .. } = self.worker.clone();
         self.metrics.before_scrape(move || {
             let (claims, deletions) = tracker.lock().kept();
@@ -135,7 +143,7 @@ impl Shadow {
     ///
     /// # Errors
     /// Names what is not.
-    pub fn readiness(&self) -> Result<(), String> {
+    fn readiness(&self) -> Result<(), String> {
         let kinds = [
             ("StorageClasses", &self.lists.classes),
             ("PersistentVolumeClaims", &self.lists.claims),
@@ -146,7 +154,7 @@ impl Shadow {
     }
 
     /// The results so far.
-    pub fn report(&self) -> ShadowReport {
+    fn report(&self) -> ShadowReport {
         self.worker.tracker.lock().report()
     }
 

@@ -1,8 +1,10 @@
-//! Shadow mode.
+//! The metrics of shadow mode, beside those of every process of the library.
 
 use prometheus::{IntCounterVec, IntGaugeVec};
 
-use super::families::Families;
+use csi_provisioner::metrics::Metrics;
+
+use super::judgement::{Agreement, Subject};
 
 /// The results of comparisons, and what is kept for others.
 #[derive(Debug, Clone)]
@@ -33,33 +35,38 @@ const FIELDS: [&str; 13] = [
 ];
 
 impl ShadowMetrics {
-    pub(super) fn new(families: &Families, subjects: &[&str], agreements: &[&str]) -> Self {
+    /// Adds them.
+    ///
+    /// # Panics
+    /// If called twice with the same metrics.
+    pub fn new(metrics: &Metrics) -> Self {
+        let families = metrics.families();
         let metrics = Self {
             results: families.counter(
                 "provisioner_shadow_results_total",
-                "With --shadow, what was compared with external-provisioner: PersistentVolumes (volume), claims that only it serves (served_there), claims without a volume for an hour (unserved), and deletions; by agreement: same, documented, unexplained, unknown.",
+                "In shadow mode, what was compared with external-provisioner: PersistentVolumes (volume), claims that only it serves (served_there), claims without a volume for an hour (unserved), and deletions; by agreement: same, documented, unexplained, unknown.",
                 &["subject", "agreement"],
             ),
             differences: families.counter(
                 "provisioner_shadow_differences_total",
-                "With --shadow, the fields in which PersistentVolumes differed from those that this program would have saved.",
+                "In shadow mode, the fields in which PersistentVolumes differed from those that this program would have saved.",
                 &["field"],
             ),
             kept: families.int_gauge(
                 "provisioner_shadow_kept",
-                "With --shadow, what is kept to be compared: claims without a PersistentVolume (claims), and PersistentVolumes that are to be deleted (deletions).",
+                "In shadow mode, what is kept to be compared: claims without a PersistentVolume (claims), and PersistentVolumes that are to be deleted (deletions).",
                 &["kind"],
             ),
         };
-        metrics.begin(subjects, agreements);
+        metrics.begin();
         metrics
     }
 
     /// Serves each value from now on: `increase()` ignores the first count of a series that begins with it.
-    fn begin(&self, subjects: &[&str], agreements: &[&str]) {
-        for subject in subjects {
-            for agreement in agreements {
-                self.results.with_label_values(&[subject, agreement]);
+    fn begin(&self) {
+        for subject in Subject::ALL {
+            for agreement in Agreement::ALL {
+                self.results.with_label_values(&[subject.label(), agreement.words()]);
             }
         }
         for field in FIELDS.into_iter().chain([OTHER]) {
@@ -68,19 +75,19 @@ impl ShadowMetrics {
     }
 
     /// There was a result.
-    pub fn result(&self, subject: &str, agreement: &str) {
-        self.results.with_label_values(&[subject, agreement]).inc();
+    pub(super) fn result(&self, subject: Subject, agreement: Agreement) {
+        self.results.with_label_values(&[subject.label(), agreement.words()]).inc();
     }
 
     /// Sets how many claims and deletions are kept.
     #[allow(clippy::cast_possible_wrap)] // counts of things in memory
-    pub fn kept(&self, claims: usize, deletions: usize) {
+    pub(super) fn kept(&self, claims: usize, deletions: usize) {
         self.kept.with_label_values(&["claims"]).set(claims as i64);
         self.kept.with_label_values(&["deletions"]).set(deletions as i64);
     }
 
     /// Two PersistentVolumes differed in the field at this path.
-    pub fn difference(&self, path: &str) {
+    pub(super) fn difference(&self, path: &str) {
         let field = FIELDS.into_iter().find(|field| {
             path.strip_prefix(field)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::{
+use csi_provisioner::{
     controller::volumes::finalizer::PROTECTION,
     kube::quantity::Quantity,
     mutations::{self, Mutation},

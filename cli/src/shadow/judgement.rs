@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::compare::{Difference, differences};
-use crate::{
+use csi_provisioner::{
     controller::{
         provisioner::{Failure, NotSent},
         volumes::finalizer::{Due, due},
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn every_documented_row_is_on_the_page() {
-        let page = include_str!("../../docs/differences.md");
+        let page = include_str!("../../../docs/differences.md");
         for documented in Documented::ALL {
             let line = format!("\n| {} |", documented.row());
             assert!(page.contains(&line), "not on the page: {line}");

@@ -14,7 +14,7 @@ use super::{
     judgement::{Agreement, DeletionPlan, Expectation, Judgement, Subject},
     report::{Row, ShadowReport, Total},
 };
-use crate::{
+use csi_provisioner::{
     controller::ownership::{ProvisionerIdentity, class_of_claim},
     kube::objects::{Claim, View as _, Volume},
     plain_text::cut,

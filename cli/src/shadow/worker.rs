@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 
 use super::{
     judgement::{Agreement, Documented, Expectation, Judgement, Uncertainty},
+    metrics::ShadowMetrics,
     tracker::{Task, Tracker, claim_name},
 };
-use crate::{
+use csi_provisioner::{
     controller::{
         claims::{plan::Plan, preview::preview},
         classes::Classes,
@@ -22,7 +23,6 @@ use crate::{
         Client, Kind, Name,
         objects::{Claim, View as _, Volume},
     },
-    metrics::ShadowMetrics,
     runtime::Clock,
     workqueue::Action,
 };
@@ -157,7 +157,7 @@ impl Worker {
     /// Counts, logs and keeps the result for a claim with this PersistentVolume.
     fn record_of(&self, object: String, volume: Option<&str>, judgement: &Judgement) {
         let Judgement { subject, agreement, reasons, fields, .. } = judgement;
-        self.metrics.result(subject.label(), agreement.words());
+        self.metrics.result(*subject, *agreement);
         for field in fields {
             self.metrics.difference(field);
         }
@@ -212,7 +212,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kube::objects::of_json;
+    use csi_provisioner::kube::objects::of_json;
 
     #[test]
     fn a_volume_of_another_claim_names_that_one_or_is_older() {

@@ -1,0 +1,134 @@
+//! The arguments: the sidecar's own flags, and what describes a driver whose socket is not at hand.
+
+use std::ffi::OsString;
+
+use csi_provisioner::{
+    csi::Capabilities,
+    flags::{Flags, Parsed, Refusal},
+};
+
+use crate::subcommand::SHADOW;
+
+/// The flags that the sidecar does not have.
+const USAGE: &str = "Compares what external-provisioner does with what csi-provisioner would do. Writes nothing.
+
+      --driver <string>          The driver's name, where its socket is not at hand
+      --capabilities <NAME,...>  With --driver, the capabilities of the plug-in and of its controller
+                                 service, as the CSI specification names them
+
+All other flags are those of csi-provisioner.";
+
+/// The exit code of wrong flags, as for those of the sidecar.
+const WRONG: u8 = 2;
+
+/// A driver as flags describe it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// `--driver`.
+    pub name: String,
+    /// `--capabilities`.
+    pub capabilities: Capabilities,
+}
+
+/// Parses the arguments after the subcommand's name. `env` looks up environment variables.
+///
+/// # Errors
+/// A [`Refusal`] if the process must not start.
+pub fn parse(
+    args: impl Iterator<Item = OsString>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<(Parsed, Option<Described>), Refusal> {
+    let (mut driver, mut capabilities) = (None, None);
+    let mut others = vec![format!("kubectl-csi_provisioner {SHADOW}").into()];
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        let text = arg.to_string_lossy();
+        let (name, value) = text.split_once('=').map_or((&*text, None), |(it, to)| (it, Some(to)));
+        let own = match name {
+            "--driver" => &mut driver,
+            "--capabilities" => &mut capabilities,
+            _ => {
+                others.push(arg);
+                continue;
+            }
+        };
+        let next = || args.next().map(|value| value.to_string_lossy().into_owned());
+        let value = value.map(str::to_owned).or_else(next);
+        *own = Some(value.ok_or_else(|| refusal(format!("flag needs an argument: {name}")))?);
+    }
+    let parsed = Flags::parse(others.into_iter(), env).map_err(with_own_usage)?;
+    if parsed.flags.node_deployment.is_some() {
+        return Err(refusal(
+            "shadow compares with one external-provisioner for all nodes; use it without --node-deployment",
+        ));
+    }
+    let described = match (driver, capabilities) {
+        (None, None) => None,
+        (Some(name), Some(names)) => {
+            let capabilities = Capabilities::from_names(&names);
+            let capabilities =
+                capabilities.map_err(|error| refusal(format!("--capabilities: {error}")))?;
+            Some(Described { name, capabilities })
+        }
+        _ => {
+            return Err(refusal(
+                "--driver and --capabilities describe a driver together; use both, or neither to ask the driver",
+            ));
+        }
+    };
+    Ok((parsed, described))
+}
+
+fn refusal(text: impl Into<String>) -> Refusal {
+    Refusal { text: text.into(), exit_code: WRONG }
+}
+
+/// The sidecar's usage, after that of the flags that it does not have.
+fn with_own_usage(refusal: Refusal) -> Refusal {
+    let Refusal { text, exit_code } = refusal;
+    let is_usage = text.starts_with("Usage of");
+    Refusal { text: if is_usage { format!("{USAGE}\n\n{text}") } else { text }, exit_code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<(Parsed, Option<Described>), Refusal> {
+        let node = |name: &str| (name == "NODE_NAME").then(|| "n".into());
+        parse(args.iter().map(Into::into), node)
+    }
+
+    #[test]
+    fn the_driver_is_asked_or_described_and_other_flags_are_the_sidecars() {
+        let (defaults, driver) = parsed(&["--default-fstype=xfs"]).unwrap();
+        assert_eq!((&*defaults.flags.provisioning.default_fstype, driver), ("xfs", None));
+        for described in [
+            &["--driver=d", "--capabilities=CONTROLLER_SERVICE,CLONE_VOLUME", "-v=2"][..],
+            &["--driver", "d", "-v=2", "--capabilities", "CONTROLLER_SERVICE,CLONE_VOLUME"],
+        ] {
+            let (parsed, driver) = parsed(described).unwrap();
+            let Described { name, capabilities } = driver.unwrap();
+            assert_eq!((&*name, parsed.flags.logging.verbosity), ("d", 2));
+            assert_eq!((capabilities.plugin.len(), capabilities.controller.len()), (1, 1));
+        }
+    }
+
+    #[test]
+    fn what_it_cannot_compare_is_refused() {
+        for (args, why) in [
+            (&["--driver=d"][..], "together"),
+            (&["--capabilities=CLONE_VOLUME"], "together"),
+            (&["--driver"], "flag needs an argument: --driver"),
+            (&["--driver=d", "--capabilities=FLY"], "--capabilities: the CSI specification has no"),
+            (&["--node-deployment"], "without --node-deployment"),
+            (&["--nosuch"], "unknown flag: --nosuch"),
+        ] {
+            let refused = parsed(args).unwrap_err();
+            assert!(refused.exit_code == 2 && refused.text.contains(why), "{}", refused.text);
+        }
+        let help = parsed(&["--help"]).unwrap_err();
+        assert_eq!(help.exit_code, 0);
+        assert!(["--capabilities", "--csi-address"].iter().all(|it| help.text.contains(it)));
+    }
+}
