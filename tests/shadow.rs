@@ -333,4 +333,7 @@ async fn everything_of_all_kinds_is_the_same_and_nothing_is_written() {
     assert!(requests.keys().all(is_read), "{requests:?}");
     assert_eq!(requests.is_empty(), cluster.control.audit().is_none());
     assert!(cluster.provisioner.has_ended().is_none(), "{}", cluster.provisioner.log());
+    let ended = cluster.shadow.stop().await;
+    let log = cluster.shadow.log();
+    assert!(ended.success() && log.contains("Shadow mode: nothing is written"), "{log}");
 }

@@ -133,7 +133,7 @@ impl RunningServers {
         self.0.push(RunningServer { stop, ended });
     }
 
-    /// Stops the servers and waits for open requests, up to [`SHUTDOWN_TIMEOUT`].
+    /// Stops the servers and waits for open requests, up to `SHUTDOWN_TIMEOUT`.
     pub async fn shut_down(self) {
         self.0.iter().for_each(|server| server.stop.cancel());
         let ended = futures::future::join_all(self.0.into_iter().map(|server| server.ended));
