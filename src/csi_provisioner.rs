@@ -72,8 +72,8 @@ use crate::{
         },
         ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::{
-            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
-            Provisioner, Turn,
+            Connected, Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Provisioner, Release, Turn, Work,
         },
     },
     csi::{
@@ -417,42 +417,35 @@ impl Provisioner for CsiProvisioner {
     type Removal = PreparedDelete;
     type Request = PreparedCreate;
 
-    fn name(&self) -> &str {
-        &self.0.settings.driver.name
-    }
-
-    fn in_tree_name(&self) -> Option<&str> {
-        self.0.settings.migration.map(Migration::in_tree_name)
+    fn identity(&self) -> ProvisionerIdentity {
+        let settings = &self.0.settings;
+        ProvisionerIdentity {
+            driver: settings.driver.name.clone(),
+            in_tree: settings.migration.map(|migration| migration.in_tree_name().to_owned()),
+            node: self.0.node.as_ref().map(|node| node.node().to_owned()),
+        }
     }
 
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
         self.0.settings.naming.name(claim_uid)
     }
 
-    async fn ready_to_create(&self) {
-        // As in external-provisioner, a driver that attaches volumes requires the right to list
-        // VolumeAttachments.
-        if let Some(attachments) = &self.0.attachments {
-            attachments.list_begun().await;
+    async fn ready_to(&self, work: Work) {
+        match (&self.0.attachments, work) {
+            // As in external-provisioner, a driver that attaches volumes requires the right to list
+            // VolumeAttachments.
+            (Some(attachments), Work::Create) => attachments.list_begun().await,
+            (Some(attachments), Work::Delete) => attachments.listed().await,
+            (None, _) => {}
         }
-        if let Some(topology) = &self.0.topology {
+        if let (Some(topology), Work::Create) = (&self.0.topology, work) {
             topology.listed().await;
-        }
-    }
-
-    async fn ready_to_delete(&self) {
-        if let Some(attachments) = &self.0.attachments {
-            attachments.listed().await;
         }
     }
 
     fn unlisted(&self) -> Option<&'static str> {
         let attachments = self.0.attachments.as_ref()?;
         (!attachments.are_listed()).then_some("VolumeAttachments")
-    }
-
-    fn node(&self) -> Option<&str> {
-        self.0.node.as_ref().map(NodeDeployment::node)
     }
 
     async fn turn(&self, request: &ProvisionRequest) -> Turn {
@@ -473,17 +466,10 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    fn can_send(&self, create: &PreparedCreate) -> bool {
-        create.connection.is_up()
-    }
-
-    fn forget(&self, claim_uid: &str) {
-        if let Some(node) = &self.0.node {
-            node.forget(claim_uid);
-        }
-    }
-
-    async fn prepare(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotSent> {
+    async fn prepare(
+        &self,
+        request: &mut ProvisionRequest,
+    ) -> Result<(PreparedCreate, Connected), NotSent> {
         let prepared = match self.check(request).await {
             Ok(create) => self.protect(request, create).await,
             refused => refused,
@@ -497,15 +483,19 @@ impl Provisioner for CsiProvisioner {
         {
             capacity.volume_failed(request.class.name());
         }
-        prepared
+        prepared.map(|create| {
+            let connected = Connected(create.connection.is_up());
+            (create, connected)
+        })
     }
 
-    fn release_source(&self, claim_uid: &str) {
-        self.0.protection.claim_finished(claim_uid);
-    }
-
-    fn call_ended(&self, claim_uid: &str) {
-        self.0.protection.call_ended(claim_uid);
+    fn release(&self, claim_uid: &str, what: Release) {
+        match (what, &self.0.node) {
+            (Release::Call, _) => self.0.protection.call_ended(claim_uid),
+            (Release::Source, _) => self.0.protection.claim_finished(claim_uid),
+            (Release::Turn, Some(node)) => node.forget(claim_uid),
+            (Release::Turn, None) => {}
+        }
     }
 
     async fn create(&self, request: &ProvisionRequest, create: PreparedCreate) -> Outcome {

@@ -19,9 +19,10 @@ use csi_provisioner::{
         claims::call_record::RecordSettings,
         classes::Classes,
         model::unusable_volume::UnusableVolume,
+        ownership::ProvisionerIdentity,
         provisioner::{
-            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
-            Provisioner, Turn,
+            Connected, Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Provisioner, Release, Turn, Work,
         },
     },
     flags::ClaimProtection,
@@ -47,34 +48,24 @@ impl Provisioner for Panicking {
     type Removal = ();
     type Request = ();
 
-    fn name(&self) -> &str {
-        DRIVER
-    }
-
-    fn in_tree_name(&self) -> Option<&str> {
-        None
+    fn identity(&self) -> ProvisionerIdentity {
+        ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None }
     }
 
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
         Ok(format!("pvc-{claim_uid}"))
     }
 
-    async fn ready_to_create(&self) {}
-
-    async fn ready_to_delete(&self) {}
-
-    fn node(&self) -> Option<&str> {
-        None
-    }
+    async fn ready_to(&self, _work: Work) {}
 
     async fn turn(&self, _request: &ProvisionRequest) -> Turn {
         Turn::Ours
     }
 
-    fn forget(&self, _claim_uid: &str) {}
+    fn release(&self, _claim_uid: &str, _what: Release) {}
 
-    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<(), NotSent> {
-        Ok(())
+    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<((), Connected), NotSent> {
+        Ok(((), Connected(true)))
     }
 
     async fn create(&self, request: &ProvisionRequest, (): ()) -> Outcome {

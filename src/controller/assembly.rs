@@ -12,7 +12,7 @@ use super::{
     events::{ClaimEvents, VolumeEvents},
     live::Live,
     ownership::ProvisionerIdentity,
-    provisioner::Provisioner,
+    provisioner::{Provisioner, Release},
     queues::Queues,
     volumes::{index::VolumeIndex, sync::VolumeWorker},
 };
@@ -34,11 +34,7 @@ impl<P: Provisioner> Assembly<P> {
     pub(super) fn new(deps: Deps<P>) -> Self {
         let provisioner = &deps.provisioner;
         let settings = &deps.settings;
-        let identity = ProvisionerIdentity {
-            driver: provisioner.name().to_owned(),
-            in_tree: provisioner.in_tree_name().map(str::to_owned),
-            node: provisioner.node().map(str::to_owned),
-        };
+        let identity = provisioner.identity();
         let claim_index = Self::claim_index(provisioner, &identity);
         let volume_index = Self::volume_index(provisioner, &identity, &claim_index);
         let queues =
@@ -62,7 +58,7 @@ impl<P: Provisioner> Assembly<P> {
         ClaimIndex::new(
             identity.clone(),
             move |uid| naming.volume_name(uid).ok(),
-            move |uid| closing.release_source(uid),
+            move |uid| closing.release(uid, Release::Source),
         )
     }
 

@@ -5,13 +5,39 @@
 
 use std::{borrow::Cow, future::Future, time::Duration};
 
-use super::model::unusable_volume::UnusableVolume;
 pub use super::model::{
     failure::Failure,
     outcome::{NotDeleted, NotSent, Outcome, ProvisionedVolume},
     request::{ProvisionRequest, Turn},
 };
+use super::{model::unusable_volume::UnusableVolume, ownership::ProvisionerIdentity};
 use crate::kube::objects::Volume;
+
+/// What the provisioner must be ready for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// To create volumes.
+    Create,
+    /// To delete volumes.
+    Delete,
+}
+
+/// What a claim does not need any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Its open call: none is open, though more may follow. Until then only the claim's reference
+    /// holds the source of its volume.
+    Call,
+    /// The source of its volume: the volume is saved, or the claim is gone and no call for it is
+    /// open. Released at least once, also for claims without any call.
+    Source,
+    /// Its turn among processes: it is not provisioned for any more.
+    Turn,
+}
+
+/// Whether the driver was connected when a request was prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connected(pub bool);
 
 /// Makes volumes for claims and removes them.
 pub trait Provisioner: Send + Sync + 'static {
@@ -20,11 +46,8 @@ pub trait Provisioner: Send + Sync + 'static {
     /// A prepared request, ready to be sent.
     type Request: Send;
 
-    /// The name of the driver, which claims and classes contain.
-    fn name(&self) -> &str;
-
-    /// The in-tree plugin whose volumes the driver has taken over, if any.
-    fn in_tree_name(&self) -> Option<&str>;
+    /// The names under which claims, classes and volumes are this process's.
+    fn identity(&self) -> ProvisionerIdentity;
 
     /// The name of the PersistentVolume for the claim with this UID. It never changes.
     ///
@@ -32,21 +55,14 @@ pub trait Provisioner: Send + Sync + 'static {
     /// No name can be made of the UID; the failure says why.
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure>;
 
-    /// Returns once everything that the provisioner watches in order to create volumes has been
-    /// listed.
-    fn ready_to_create(&self) -> impl Future<Output = ()> + Send;
-
-    /// Returns once everything that the provisioner watches in order to delete volumes has been
-    /// listed as well.
-    fn ready_to_delete(&self) -> impl Future<Output = ()> + Send;
+    /// Returns once everything that the provisioner watches in order to create, or to delete volumes
+    /// has been listed.
+    fn ready_to(&self, work: Work) -> impl Future<Output = ()> + Send;
 
     /// The kind that the provisioner looks at before it deletes and that is not listed yet, if any.
     fn unlisted(&self) -> Option<&'static str> {
         None
     }
-
-    /// With node deployment, the node for which this process provisions.
-    fn node(&self) -> Option<&str>;
 
     /// Decides whether this process provisions for the claim, if the claim itself does not say so.
     /// If several processes could, this may write the claim to settle it. It is not called while a
@@ -59,9 +75,6 @@ pub trait Provisioner: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// The claim with this UID is not provisioned for any more, so the provisioner can forget it.
-    fn forget(&self, claim_uid: &str);
-
     /// The names of the secrets that the request needs, in a fixed order. They are part of the
     /// request's digest ([`super::model::record::Record`]).
     fn secret_names(&self, _request: &ProvisionRequest) -> Vec<String> {
@@ -70,18 +83,14 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Checks the request and reads what it needs, without sending anything. What must not change
     /// while a call is open is written into `request`, or taken from it if it is there already.
+    /// The result says whether the driver was connected, so that the request could be sent.
     ///
     /// # Errors
     /// The call cannot be made, or need not be.
     fn prepare(
         &self,
         request: &mut ProvisionRequest,
-    ) -> impl Future<Output = Result<Self::Request, NotSent>> + Send;
-
-    /// Whether the driver was connected when the request was prepared, so that it could be sent.
-    fn can_send(&self, _prepared: &Self::Request) -> bool {
-        true
-    }
+    ) -> impl Future<Output = Result<(Self::Request, Connected), NotSent>> + Send;
 
     /// Sends the request to the driver. Repeating an open call shows its outcome; the request is
     /// the same then.
@@ -91,14 +100,9 @@ pub trait Provisioner: Send + Sync + 'static {
         prepared: Self::Request,
     ) -> impl Future<Output = Outcome> + Send;
 
-    /// The claim with this UID no longer needs the source of its volume: the volume is saved, or
-    /// the claim is gone and no call for it is open. Called at least once, also for claims without
-    /// any call. The caller holds locks, so this must not block.
-    fn release_source(&self, _claim_uid: &str) {}
-
-    /// No call for the claim with this UID is open, though more may follow. Until then only the
-    /// claim's reference holds the source of its volume.
-    fn call_ended(&self, _claim_uid: &str) {}
+    /// The claim with this UID does not need this any more. The caller holds locks, so this must not
+    /// block.
+    fn release(&self, claim_uid: &str, what: Release);
 
     /// Removes an unusable volume. Only the caller knows whether that is safe, so `is_safe` is
     /// called before each try but the first.

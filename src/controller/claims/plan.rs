@@ -147,7 +147,7 @@ pub(crate) fn plan(
     new(identity, &snapshot.claim, class)
 }
 
-/// Repeats the open call of this process. Only after enough final answers it accepts the claim's
+/// Repeats the open call of this process. Only after enough terminal errors it accepts the claim's
 /// new node and a changed class (safety rule 3).
 fn again(
     identity: &ProvisionerIdentity,
@@ -244,3 +244,6 @@ mod seeded {
 
     pub(super) const fn believe(_: &mut ProvisionRequest, _: &Record) {}
 }
+
+#[cfg(test)]
+mod tests;

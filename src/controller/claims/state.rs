@@ -18,7 +18,7 @@ use crate::{
     mutations::Mutation,
 };
 
-/// How many final answers in a row show that an open call has left no volume.
+/// How many terminal errors in a row show that an open call has left no volume.
 const CLOSING_FINALS: u32 = 3;
 /// The least time between the first and the last of those answers.
 const CLOSING_TIME: Duration = Duration::from_secs(120);
@@ -69,7 +69,7 @@ pub enum Stage {
     Recorded,
     /// A call is running.
     InFlight,
-    /// The end of a call is unknown.
+    /// The outcome of a call is unknown.
     Background,
     /// The volume exists, and its PersistentVolume is being saved.
     Saving,
@@ -119,16 +119,16 @@ pub enum Transition<'a> {
 /// A call of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenCall {
-    /// The final answers in a row since the call, if any.
+    /// The terminal errors in a row since the call, if any.
     finals: Option<FinalAnswers>,
-    /// Whether enough final answers came while the claim was wanted: its node may be given back,
+    /// Whether enough terminal errors came while the claim was wanted: its node may be given back,
     /// and a changed class is accepted (safety rule 3).
     accepts_changes: bool,
     /// Whether only a record shows the call: this process has sent nothing yet.
     is_only_recorded: bool,
 }
 
-/// Conclusive final answers in a row.
+/// Conclusive terminal errors in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FinalAnswers {
     /// Whether the claim was wanted. The count starts anew when the claim is deleted.
@@ -207,7 +207,7 @@ impl ClaimState {
         matches!(self, Self::Recorded | Self::InFlight { .. } | Self::Background(_))
     }
 
-    /// Whether enough final answers came for a wanted claim to let its node and class change.
+    /// Whether enough terminal errors came for a wanted claim to let its node and class change.
     pub fn accepts_changes(&self) -> bool {
         let accepts_changes = OpenCall::accepts_changes;
         match self {
@@ -351,7 +351,7 @@ impl ClaimState {
         }
     }
 
-    /// The driver gave a final answer (rule 3).
+    /// The driver gave a terminal error (rule 3).
     fn after_final(
         earlier: Option<OpenCall>,
         demand: Demand,
@@ -360,7 +360,7 @@ impl ClaimState {
         now: Instant,
     ) -> (Self, Next) {
         let earlier = earlier.filter(|_| !mutations::is_on(Mutation::FinalClosesOpenCall));
-        // A final answer after an open call says nothing about that call.
+        // A terminal error after an open call says nothing about that call.
         match (earlier, demand) {
             (None, Demand::Wanted) => (Self::Waiting, next),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
@@ -396,7 +396,7 @@ impl OpenCall {
         Self { finals: Some(finals), ..self }
     }
 
-    /// Whether enough final answers came in a row, over enough time.
+    /// Whether enough terminal errors came in a row, over enough time.
     fn has_enough_finals(self, demand: Demand, now: Instant) -> bool {
         self.finals.is_some_and(|finals| {
             finals.demand == demand
@@ -405,7 +405,7 @@ impl OpenCall {
         })
     }
 
-    /// Decides what follows from the final answers. Enough of them close the call of a claim that
+    /// Decides what follows from the terminal errors. Enough of them close the call of a claim that
     /// is not wanted. The call of a wanted claim stays open, but its node may be given back (safety
     /// rule 3).
     fn after_final(self, demand: Demand, next: Next, now: Instant) -> (ClaimState, Next) {
