@@ -1,5 +1,5 @@
 //! Finds the API server and connects to it: configuration ([`config`]), errors of credentials
-//! ([`credentials`]), TLS, proxies and connections ([`connections`]).
+//! ([`credentials`]), TLS, proxies and connections (`connections`).
 
 pub mod config;
 mod connections;

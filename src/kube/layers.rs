@@ -1,7 +1,7 @@
 //! The tower layers between kube-rs's client and the connections.
 //!
-//! From the outside in: [`refusals`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`],
-//! [`deadline`], [`request_metrics`], [`request_log`]. The order matters: every retry takes a token from
+//! From the outside in: `refusals`, `retry_after`, `throttle`, `in_flight`, `gate`,
+//! `deadline`, `request_metrics`, `request_log`. The order matters: every retry takes a token from
 //! the throttle again, nothing waits between the gate and the connection, and a deadline counts from the
 //! sending. [`Lanes`](super::Lanes) decide which lane has which layers.
 //!
