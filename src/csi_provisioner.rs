@@ -72,8 +72,8 @@ use crate::{
         },
         ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::{
-            Connected, Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
-            Provisioner, Release, Turn, Work,
+            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Provisioner, Turn,
         },
     },
     csi::{
@@ -430,16 +430,20 @@ impl Provisioner for CsiProvisioner {
         self.0.settings.naming.name(claim_uid)
     }
 
-    async fn ready_to(&self, work: Work) {
-        match (&self.0.attachments, work) {
-            // As in external-provisioner, a driver that attaches volumes requires the right to list
-            // VolumeAttachments.
-            (Some(attachments), Work::Create) => attachments.list_begun().await,
-            (Some(attachments), Work::Delete) => attachments.listed().await,
-            (None, _) => {}
+    async fn ready_to_create(&self) {
+        // As in external-provisioner, a driver that attaches volumes requires the right to list
+        // VolumeAttachments.
+        if let Some(attachments) = &self.0.attachments {
+            attachments.list_begun().await;
         }
-        if let (Some(topology), Work::Create) = (&self.0.topology, work) {
+        if let Some(topology) = &self.0.topology {
             topology.listed().await;
+        }
+    }
+
+    async fn ready_to_delete(&self) {
+        if let Some(attachments) = &self.0.attachments {
+            attachments.listed().await;
         }
     }
 
@@ -466,10 +470,7 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    async fn prepare(
-        &self,
-        request: &mut ProvisionRequest,
-    ) -> Result<(PreparedCreate, Connected), NotSent> {
+    async fn prepare(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotSent> {
         let prepared = match self.check(request).await {
             Ok(create) => self.protect(request, create).await,
             refused => refused,
@@ -483,18 +484,24 @@ impl Provisioner for CsiProvisioner {
         {
             capacity.volume_failed(request.class.name());
         }
-        prepared.map(|create| {
-            let connected = Connected(create.connection.is_up());
-            (create, connected)
-        })
+        prepared
     }
 
-    fn release(&self, claim_uid: &str, what: Release) {
-        match (what, &self.0.node) {
-            (Release::Call, _) => self.0.protection.call_ended(claim_uid),
-            (Release::Source, _) => self.0.protection.claim_finished(claim_uid),
-            (Release::Turn, Some(node)) => node.forget(claim_uid),
-            (Release::Turn, None) => {}
+    fn can_send(&self, create: &PreparedCreate) -> bool {
+        create.connection.is_up()
+    }
+
+    fn call_ended(&self, claim_uid: &str) {
+        self.0.protection.call_ended(claim_uid);
+    }
+
+    fn release_source(&self, claim_uid: &str) {
+        self.0.protection.claim_finished(claim_uid);
+    }
+
+    fn forget(&self, claim_uid: &str) {
+        if let Some(node) = &self.0.node {
+            node.forget(claim_uid);
         }
     }
 

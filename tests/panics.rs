@@ -21,8 +21,8 @@ use csi_provisioner::{
         model::unusable_volume::UnusableVolume,
         ownership::ProvisionerIdentity,
         provisioner::{
-            Connected, Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
-            Provisioner, Release, Turn, Work,
+            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Provisioner, Turn,
         },
     },
     flags::ClaimProtection,
@@ -56,16 +56,16 @@ impl Provisioner for Panicking {
         Ok(format!("pvc-{claim_uid}"))
     }
 
-    async fn ready_to(&self, _work: Work) {}
+    async fn ready_to_create(&self) {}
+
+    async fn ready_to_delete(&self) {}
 
     async fn turn(&self, _request: &ProvisionRequest) -> Turn {
         Turn::Ours
     }
 
-    fn release(&self, _claim_uid: &str, _what: Release) {}
-
-    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<((), Connected), NotSent> {
-        Ok(((), Connected(true)))
+    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<(), NotSent> {
+        Ok(())
     }
 
     async fn create(&self, request: &ProvisionRequest, (): ()) -> Outcome {

@@ -33,10 +33,10 @@ pub fn lane_settings(flags: &Flags) -> LaneSettings {
     }
 }
 
-/// The deadline of a request for the Lease: half of the time between a due renewal and the renew deadline,
-/// so that a request that gets no answer can be repeated in time.
+/// The deadline of a request for the Lease: the time from when a renewal is due to the renew deadline. A server
+/// that is slower costs the Lease anyway.
 fn lease_deadline(election: &flags::LeaderElection) -> Duration {
-    election.renew_deadline.saturating_sub(election.retry_period) / 2
+    election.renew_deadline.saturating_sub(election.retry_period)
 }
 
 /// The controller's settings.

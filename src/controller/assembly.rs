@@ -12,7 +12,7 @@ use super::{
     events::{ClaimEvents, VolumeEvents},
     live::Live,
     ownership::ProvisionerIdentity,
-    provisioner::{Provisioner, Release},
+    provisioner::Provisioner,
     queues::Queues,
     volumes::{index::VolumeIndex, sync::VolumeWorker},
 };
@@ -58,7 +58,7 @@ impl<P: Provisioner> Assembly<P> {
         ClaimIndex::new(
             identity.clone(),
             move |uid| naming.volume_name(uid).ok(),
-            move |uid| closing.release(uid, Release::Source),
+            move |uid| closing.release_source(uid),
         )
     }
 

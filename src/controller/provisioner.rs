@@ -13,32 +13,6 @@ pub use super::model::{
 use super::{model::unusable_volume::UnusableVolume, ownership::ProvisionerIdentity};
 use crate::kube::objects::Volume;
 
-/// What the provisioner must be ready for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
-    /// To create volumes.
-    Create,
-    /// To delete volumes.
-    Delete,
-}
-
-/// What a claim does not need any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Release {
-    /// Its open call: none is open, though more may follow. Until then only the claim's reference
-    /// holds the source of its volume.
-    Call,
-    /// The source of its volume: the volume is saved, or the claim is gone and no call for it is
-    /// open. Released at least once, also for claims without any call.
-    Source,
-    /// Its turn among processes: it is not provisioned for any more.
-    Turn,
-}
-
-/// Whether the driver was connected when a request was prepared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Connected(pub bool);
-
 /// Makes volumes for claims and removes them.
 pub trait Provisioner: Send + Sync + 'static {
     /// What the deletion of a volume needs beside the volume.
@@ -55,9 +29,11 @@ pub trait Provisioner: Send + Sync + 'static {
     /// No name can be made of the UID; the failure says why.
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure>;
 
-    /// Returns once everything that the provisioner watches in order to create, or to delete volumes
-    /// has been listed.
-    fn ready_to(&self, work: Work) -> impl Future<Output = ()> + Send;
+    /// Returns once what the provisioner watches to create volumes has been listed.
+    fn ready_to_create(&self) -> impl Future<Output = ()> + Send;
+
+    /// Returns once what the provisioner looks at before it deletes a volume has been listed.
+    fn ready_to_delete(&self) -> impl Future<Output = ()> + Send;
 
     /// The kind that the provisioner looks at before it deletes and that is not listed yet, if any.
     fn unlisted(&self) -> Option<&'static str> {
@@ -83,14 +59,18 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Checks the request and reads what it needs, without sending anything. What must not change
     /// while a call is open is written into `request`, or taken from it if it is there already.
-    /// The result says whether the driver was connected, so that the request could be sent.
     ///
     /// # Errors
     /// The call cannot be made, or need not be.
     fn prepare(
         &self,
         request: &mut ProvisionRequest,
-    ) -> impl Future<Output = Result<(Self::Request, Connected), NotSent>> + Send;
+    ) -> impl Future<Output = Result<Self::Request, NotSent>> + Send;
+
+    /// Whether the driver was connected when the request was prepared, so that it may be sent.
+    fn can_send(&self, _prepared: &Self::Request) -> bool {
+        true
+    }
 
     /// Sends the request to the driver. Repeating an open call shows its outcome; the request is
     /// the same then.
@@ -100,9 +80,17 @@ pub trait Provisioner: Send + Sync + 'static {
         prepared: Self::Request,
     ) -> impl Future<Output = Outcome> + Send;
 
-    /// The claim with this UID does not need this any more. The caller holds locks, so this must not
-    /// block.
-    fn release(&self, claim_uid: &str, what: Release);
+    /// No call for the claim is open, though more may follow. Until then only the claim's reference
+    /// holds the source of its volume. The caller holds locks, so this must not block.
+    fn call_ended(&self, _claim_uid: &str) {}
+
+    /// The claim needs the source of its volume no more: the volume is saved, or the claim is gone and
+    /// no call for it is open. Called at least once, also for claims without any call. The caller holds
+    /// locks, so this must not block.
+    fn release_source(&self, _claim_uid: &str) {}
+
+    /// The claim is not provisioned for any more.
+    fn forget(&self, _claim_uid: &str) {}
 
     /// Removes an unusable volume. Only the caller knows whether that is safe, so `is_safe` is
     /// called before each try but the first.

@@ -8,12 +8,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    Controller,
-    claims::index::ClaimSnapshot,
-    item::Item,
-    ownership::class_of_claim,
-    provisioner::{Provisioner, Work},
-    volumes::index::WakeUps,
+    Controller, claims::index::ClaimSnapshot, item::Item, ownership::class_of_claim,
+    provisioner::Provisioner, volumes::index::WakeUps,
 };
 use crate::{
     kube::{
@@ -160,13 +156,13 @@ impl<P: Provisioner> Controller<P> {
         for list in [classes, claims, volumes] {
             list.whole().await;
         }
-        self.claims.provisioner.ready_to(Work::Create).await;
+        self.claims.provisioner.ready_to_create().await;
     }
 
     /// Waits until volumes can be deleted: what the provisioner looks at has been listed as well.
     pub(super) async fn ready_to_delete(&self) {
         self.ready_to_create().await;
-        self.claims.provisioner.ready_to(Work::Delete).await;
+        self.claims.provisioner.ready_to_delete().await;
     }
 
     /// Emits events about claims that wait for a list which takes long. Never returns.

@@ -32,7 +32,6 @@ use http::{HeaderValue, Method, header};
 use kube::client::Body;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tower::ServiceBuilder;
 
 use self::{
     bodies::{Bodies, BodyError, Permit},
@@ -41,8 +40,7 @@ use self::{
 use super::{
     error::{ApiError, fault},
     layers::{
-        ApiService, Request, answer_limit::AnswerLimitLayer, gate::SentAt, pace::PaceLayer,
-        target::Target,
+        ApiService, Request, answer_limit::answer_limit, gate::SentAt, pace::paced, target::Target,
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
 };
@@ -94,7 +92,7 @@ impl Patch {
 }
 
 impl Client {
-    /// A client on `service`, the connections below the lane's layers. Must be called within a runtime:
+    /// A client on `service`: the lane's layers over the connections. Must be called within a runtime:
     /// kube-rs starts a task, which ends with the client.
     pub(crate) fn new(service: ApiService, random: Arc<dyn Random>) -> Self {
         let kube = kube::Client::new(service.clone(), NO_NAMESPACE);
@@ -104,10 +102,7 @@ impl Client {
     /// A client of kube-rs for one watcher, on this lane. It reads at most `max_answer` bytes of an answer
     /// that is no watch, and opens a watch no more than once a second.
     pub(crate) fn for_watcher(&self, max_answer: usize) -> kube::Client {
-        let service = ServiceBuilder::new()
-            .layer(AnswerLimitLayer(max_answer))
-            .layer(PaceLayer)
-            .service(self.service.clone());
+        let service = answer_limit(max_answer, paced(self.service.clone()));
         kube::Client::new(service, NO_NAMESPACE)
     }
 

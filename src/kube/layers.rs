@@ -5,8 +5,9 @@
 //! the throttle again, nothing waits between the gate and the connection, and a deadline counts from the
 //! sending. [`Lanes`](super::Lanes) decide which lane has which layers.
 //!
-//! No layer applies backpressure through readiness: all waiting happens in the request's own
-//! future, so that dropping the future frees its permit at once.
+//! Each layer is a function from the service below it to a service. None applies backpressure through
+//! readiness: all waiting happens in the request's own future, so that dropping the future frees its
+//! permit at once.
 
 pub(crate) mod answer_limit;
 pub(crate) mod deadline;
@@ -21,7 +22,7 @@ pub(crate) mod target;
 pub(crate) mod throttle;
 
 use bytes::Bytes;
-use futures::{TryFutureExt as _, future::BoxFuture};
+use futures::TryFutureExt as _;
 use http_body_util::{BodyExt as _, Collected, Limited, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
@@ -37,9 +38,6 @@ pub type Response = http::Response<ResponseBody>;
 
 /// The result of a request.
 pub(crate) type Outcome = Result<Response, BoxError>;
-
-/// The future of a request.
-pub(crate) type Answering = BoxFuture<'static, Outcome>;
 
 /// A service that answers requests, of any type. Clones share its connections.
 pub type ApiService = BoxCloneSyncService<Request, Response, BoxError>;

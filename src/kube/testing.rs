@@ -13,14 +13,14 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use tower::{BoxError, Layer as _, service_fn};
+use tower::{BoxError, service_fn};
 use tracing_subscriber::{filter::filter_fn, fmt, layer::SubscriberExt as _};
 
 use super::{
     client::{Client, EventLane},
     connection::Connections,
     layers::{
-        ApiService, Next, Outcome, Request, Response, in_flight::WriteLoad, refusals::RefusalsLayer,
+        ApiService, Next, Outcome, Request, Response, in_flight::WriteLoad, refusals::refusals,
     },
 };
 use crate::runtime::{Clock, Generator, Random};
@@ -253,7 +253,7 @@ impl Clock for PausedClock {
 
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
-    let service = RefusalsLayer::default().layer(server.service.clone());
+    let service = refusals(None, server.service.clone());
     Client::new(ApiService::new(service), random())
 }
 

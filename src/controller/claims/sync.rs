@@ -27,7 +27,7 @@ use crate::{
         item::{Item, Key},
         model::record::Record,
         ownership,
-        provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Release, Turn},
+        provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::objects::{Claim, StorageClass, View as _},
     metrics::Panicked,
@@ -101,7 +101,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// The claim is not in the index any more.
     fn forget(&self, uid: &Key) -> Action {
         self.dependencies.forget(&Item::Claim(uid.clone()));
-        self.provisioner.release(uid, Release::Turn);
+        self.provisioner.forget(uid);
         Action::Done
     }
 
@@ -110,10 +110,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn release_source(&self, uid: &Key) {
         let claim = self.index.snapshot(uid).filter(ClaimSnapshot::needs_source);
         match claim {
-            None => self.provisioner.release(uid, Release::Source),
-            Some(claim) if !claim.may_have_open_call() => {
-                self.provisioner.release(uid, Release::Call);
-            }
+            None => self.provisioner.release_source(uid),
+            Some(claim) if !claim.may_have_open_call() => self.provisioner.call_ended(uid),
             Some(_) => {}
         }
     }
@@ -121,7 +119,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn step(&self, uid: &Key, mut snapshot: ClaimSnapshot) -> Action {
         match self.plan(uid, &mut snapshot) {
             Plan::Drop => {
-                self.provisioner.release(uid, Release::Turn);
+                self.provisioner.forget(uid);
                 self.look_for_other_driver(uid, &snapshot).await
             }
             Plan::Blocked { why, is_failure } => {
@@ -244,12 +242,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.events.provisioning(&request.claim);
         }
         let started = Instant::now();
-        let (prepared, connected) = match self.provisioner.prepare(&mut request).await {
+        let prepared = match self.provisioner.prepare(&mut request).await {
             Ok(prepared) => prepared,
             Err(why) => return self.on_not_sent(uid, &request, &why).await,
         };
         // A request that cannot be sent opens no call, and so needs no record.
-        if connected.0
+        if self.provisioner.can_send(&prepared)
             && let Err(action) = self.record_before_call(uid, &request).await
         {
             return action;

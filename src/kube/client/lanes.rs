@@ -17,7 +17,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
-use tower::ServiceBuilder;
+use tower::{ServiceBuilder, layer::layer_fn};
 
 use super::Client;
 pub use crate::kube::layers::throttle::RateLimit;
@@ -27,14 +27,14 @@ use crate::{
         events,
         layers::{
             ApiService,
-            deadline::DeadlineLayer,
-            gate::GateLayer,
-            in_flight::{InFlightLayer, WriteLoad},
-            refusals::RefusalsLayer,
-            request_log::RequestLogLayer,
-            request_metrics::RequestMetricsLayer,
-            retry_after::RetryAfterLayer,
-            throttle::{Throttle, ThrottleLayer},
+            deadline::deadline,
+            gate::gated,
+            in_flight::{self, InFlight, WriteLoad},
+            refusals::refusals,
+            request_log::request_log,
+            request_metrics::request_metrics,
+            retry_after::retry_after,
+            throttle::{Throttle, throttled},
         },
     },
     metrics::{ApiMetrics, Metrics},
@@ -64,7 +64,7 @@ impl Default for LaneSettings {
             qps: None,
             capacity_qps: None,
             deadline: Duration::from_secs(30),
-            lease_deadline: Duration::from_millis(2500),
+            lease_deadline: Duration::from_secs(5),
             max_writes: 32,
         }
     }
@@ -99,10 +99,10 @@ pub struct EventLane {
 /// The layers in which lanes differ.
 #[derive(Default)]
 struct LaneLayers {
-    refusals: RefusalsLayer,
-    throttle: Option<ThrottleLayer>,
-    in_flight: Option<InFlightLayer>,
-    gate: Option<GateLayer>,
+    forbidden: Option<Arc<Notify>>,
+    throttle: Option<Arc<Throttle>>,
+    in_flight: Option<InFlight>,
+    gate: Option<Gate>,
 }
 
 impl Lanes {
@@ -119,28 +119,28 @@ impl Lanes {
         let LaneSettings { qps, capacity_qps, deadline, lease_deadline, max_writes } = settings;
         let common = Common { random, metrics: metrics.api.clone() };
         let forbidden = Arc::new(Notify::new());
-        let refusals = RefusalsLayer { forbidden: Some(Arc::clone(&forbidden)) };
-        let object_writes = InFlightLayer::new(max_writes);
+        let notified = Some(Arc::clone(&forbidden));
+        let object_writes = InFlight::new(max_writes);
         let object_load = object_writes.load();
         let objects = LaneLayers {
-            refusals: refusals.clone(),
+            forbidden: notified.clone(),
             throttle: common.throttle(qps),
             in_flight: Some(object_writes),
-            gate: Some(GateLayer(gate.clone())),
+            gate: Some(gate.clone()),
         };
         let capacity = LaneLayers {
-            refusals: refusals.clone(),
+            forbidden: notified.clone(),
             throttle: common.throttle(capacity_qps),
-            in_flight: Some(InFlightLayer::new(max_writes)),
-            gate: Some(GateLayer(gate)),
+            in_flight: Some(InFlight::new(max_writes)),
+            gate: Some(gate),
         };
         let events = LaneLayers {
-            refusals: refusals.clone(),
+            forbidden: notified.clone(),
             throttle: common.throttle(qps),
-            in_flight: Some(InFlightLayer::new(events::MAX_CONCURRENT_WRITES)),
+            in_flight: Some(InFlight::new(events::MAX_CONCURRENT_WRITES)),
             gate: None,
         };
-        let leases = LaneLayers { refusals, ..LaneLayers::default() };
+        let leases = LaneLayers { forbidden: notified, ..LaneLayers::default() };
         Self {
             leases: common.lane(fresh, lease_deadline, leases),
             reviews: common.lane(kept.clone(), deadline, LaneLayers::default()),
@@ -163,22 +163,27 @@ struct Common {
 
 impl Common {
     /// A new throttle, if there is a rate.
-    fn throttle(&self, rate: Option<RateLimit>) -> Option<ThrottleLayer> {
-        let throttle = |qps| Throttle::new(qps, Some(self.metrics.clone()));
-        rate.map(|qps| ThrottleLayer(Arc::new(throttle(qps))))
+    fn throttle(&self, rate: Option<RateLimit>) -> Option<Arc<Throttle>> {
+        rate.map(|qps| Arc::new(Throttle::new(qps, Some(self.metrics.clone()))))
     }
 
     /// A client on `connections`, below the layers: the outermost first.
     fn lane(&self, connections: ApiService, deadline: Duration, layers: LaneLayers) -> Client {
+        let LaneLayers { forbidden, throttle, in_flight, gate } = layers;
+        let (retried, counted) = (self.metrics.clone(), self.metrics.clone());
+        let throttle = throttle.map(|it| layer_fn(move |next| throttled(Arc::clone(&it), next)));
+        let in_flight =
+            in_flight.map(|it| layer_fn(move |next| in_flight::limited(it.clone(), next)));
+        let gate = gate.map(|it| layer_fn(move |next| gated(it.clone(), next)));
         let service = ServiceBuilder::new()
-            .layer(layers.refusals)
-            .layer(RetryAfterLayer(self.metrics.clone()))
-            .option_layer(layers.throttle)
-            .option_layer(layers.in_flight)
-            .option_layer(layers.gate)
-            .layer(DeadlineLayer(deadline))
-            .layer(RequestMetricsLayer(self.metrics.clone()))
-            .layer(RequestLogLayer)
+            .layer_fn(move |next| refusals(forbidden.clone(), next))
+            .layer_fn(move |next| retry_after(retried.clone(), next))
+            .option_layer(throttle)
+            .option_layer(in_flight)
+            .option_layer(gate)
+            .layer_fn(move |next| self::deadline(deadline, next))
+            .layer_fn(move |next| request_metrics(counted.clone(), next))
+            .layer_fn(request_log)
             .service(connections);
         Client::new(ApiService::new(service), Arc::clone(&self.random))
     }

@@ -26,7 +26,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::client::{Body, ConfigExt as _};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 use super::{config::ConfigError, credentials};
 use crate::kube::layers::{ApiService, Request};
@@ -113,10 +113,18 @@ impl Connections {
             .http1_max_buf_size(READ_BUFFER);
         let kept = clients.build::<_, Body>(connector.clone());
         let fresh = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
-        Ok(Self {
-            kept: with_credentials(erased(kept), config)?,
-            fresh: with_credentials(erased(fresh), config)?,
-        })
+        // One service has the credentials: a plugin that makes them may take seconds.
+        let (kept, fresh) = (erased(kept), erased(fresh));
+        let either = service_fn(move |request: Request| match request.extensions().get() {
+            Some(Fresh) => fresh.clone().oneshot(request),
+            None => kept.clone().oneshot(request),
+        });
+        let kept = with_credentials(erased(either), config)?;
+        let fresh = erased(kept.clone().map_request(|mut request: Request| {
+            request.extensions_mut().insert(Fresh);
+            request
+        }));
+        Ok(Self { kept, fresh })
     }
 
     /// Connections to `service`, such as the API servers of tests.
@@ -132,6 +140,10 @@ impl Connections {
         Self { kept: service.clone(), fresh: service }
     }
 }
+
+/// An extension of a request that needs a new connection.
+#[derive(Debug, Clone, Copy)]
+struct Fresh;
 
 /// A service that puts the server's address, the credentials and the User-Agent on each request.
 fn with_credentials(

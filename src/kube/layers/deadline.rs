@@ -11,46 +11,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::FutureExt as _;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, service_fn};
 
-use super::{Answering, Next, Outcome, Request, Response, ResponseBody, target::Verb};
+use super::{Next, Outcome, Request, ResponseBody, target::Verb};
 use crate::kube::error::DeadlineExceeded;
 
-/// Fails requests that take longer than this.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DeadlineLayer(pub(crate) Duration);
-
-impl<S> Layer<S> for DeadlineLayer {
-    type Service = Deadline<S>;
-
-    fn layer(&self, next: S) -> Deadline<S> {
-        Deadline { limit: self.0, next }
-    }
-}
-
-/// The service of [`DeadlineLayer`].
-#[derive(Debug, Clone)]
-pub(crate) struct Deadline<S> {
-    limit: Duration,
-    next: S,
-}
-
-impl<S: Next> Service<Request> for Deadline<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Answering {
-        answer_within(self.limit, self.next.clone(), request).boxed()
-    }
+/// Fails requests that take longer than `limit`.
+pub(crate) fn deadline(limit: Duration, next: impl Next) -> impl Next {
+    service_fn(move |request| answer_within(limit, next.clone(), request))
 }
 
 /// Sends the request; the answer is complete within `limit`, or fails.
@@ -120,7 +91,7 @@ mod tests {
     /// seconds it came.
     async fn get(url: &str, answer: Answer) -> (Result<Bytes, BoxError>, u64) {
         let server = Server::new(move |_, _| answer.clone());
-        let service = DeadlineLayer(Duration::from_secs(10)).layer(server.service);
+        let service = deadline(Duration::from_secs(10), server.service);
         let start = Instant::now();
         let body = match send(&service, request(Method::GET, url)).await {
             Ok(response) => read(response).await,

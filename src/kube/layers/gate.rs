@@ -5,15 +5,11 @@
 //! The error is [`GateShut`](crate::runtime::GateShut). For a read, the layer records in the response
 //! when the request was sent ([`SentAt`]).
 
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{pin::pin, time::Duration};
 
-use futures::FutureExt as _;
-use tower::{BoxError, Layer, Service};
+use tower::service_fn;
 
-use super::{Answering, Next, Request, Response, target::Verb};
+use super::{Next, Outcome, Request, target::Verb};
 use crate::runtime::Gate;
 
 /// An extension of a response to a read: when the request was sent, by
@@ -21,47 +17,20 @@ use crate::runtime::Gate;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SentAt(pub(crate) Duration);
 
-/// Checks the gate before each write.
-#[derive(Clone)]
-pub(crate) struct GateLayer(pub(crate) Gate);
-
-impl<S> Layer<S> for GateLayer {
-    type Service = Gated<S>;
-
-    fn layer(&self, next: S) -> Gated<S> {
-        Gated { gate: self.0.clone(), next }
-    }
+/// Sends writes only through `gate`.
+pub(crate) fn gated(gate: Gate, next: impl Next) -> impl Next {
+    service_fn(move |request| send(gate.clone(), next.clone(), request))
 }
 
-/// The service of [`GateLayer`].
-#[derive(Clone)]
-pub(crate) struct Gated<S> {
-    gate: Gate,
-    next: S,
-}
-
-impl<S: Next> Service<Request> for Gated<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+async fn send(gate: Gate, next: impl Next, request: Request) -> Outcome {
+    if Verb::of(&request).writes() {
+        // Pinned here: moved into `through`, the future would take its size twice.
+        return gate.through(pin!(next.send(request))).await?;
     }
-
-    fn call(&mut self, request: Request) -> Answering {
-        let Self { gate, next } = self.clone();
-        async move {
-            if Verb::of(&request).writes() {
-                return gate.through(next.send(request).boxed()).await?;
-            }
-            let sent = SentAt(gate.boot());
-            let mut response = next.send(request).await?;
-            response.extensions_mut().insert(sent);
-            Ok(response)
-        }
-        .boxed()
-    }
+    let sent = SentAt(gate.boot());
+    let mut response = next.send(request).await?;
+    response.extensions_mut().insert(sent);
+    Ok(response)
 }
 
 #[cfg(test)]
@@ -83,7 +52,7 @@ mod tests {
     async fn writes_need_an_open_gate_and_reads_do_not() {
         let server = Server::new(|_, _| Answer::status(200));
         let gate = Gate::shut(Arc::new(SystemClock));
-        let service = GateLayer(gate.clone()).layer(server.service.clone());
+        let service = gated(gate.clone(), server.service.clone());
         let send =
             async |method| send(&service, request(method, "/api/v1/persistentvolumes/pv")).await;
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
@@ -99,7 +68,7 @@ mod tests {
     async fn the_response_to_a_read_says_when_the_request_was_sent() {
         let server = Server::new(|_, _| Answer::status(200).after(60));
         let gate = Gate::open(Arc::new(SystemClock));
-        let service = GateLayer(gate.clone()).layer(server.service.clone());
+        let service = gated(gate.clone(), server.service.clone());
         let before = gate.boot();
         let answer = send(&service, request(Method::GET, "/api/v1/persistentvolumes/pv"));
         let answer = answer.await.unwrap();
@@ -111,7 +80,7 @@ mod tests {
     async fn a_write_without_an_answer_is_dropped_when_the_gate_shuts_and_is_unclear() {
         let server = Server::new(|_, _| Answer::status(200).after(60));
         let gate = Gate::open(Arc::new(SystemClock));
-        let service = GateLayer(gate.clone()).layer(server.service.clone());
+        let service = gated(gate.clone(), server.service.clone());
         let write = send(&service, request(Method::POST, "/api/v1/persistentvolumes"));
         let shut = async { gate.close() };
         let (outcome, ()) = futures::future::join(write, shut).await;

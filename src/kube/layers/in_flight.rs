@@ -4,27 +4,20 @@
 //! wait in the order in which they came. Reads never wait. [`WriteLoad`] shows others how many writes
 //! there are.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use bytes::Bytes;
-use futures::FutureExt as _;
-use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower::{BoxError, Layer, Service};
+use tokio::sync::Semaphore;
+use tower::service_fn;
 
-use super::{Answering, Next, Request, Response, ResponseBody, target::Verb};
+use super::{Next, Outcome, Request, target::Verb};
 
-/// Limits the number of concurrent writes.
+/// The writes that are in flight, and how many there may be. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct InFlightLayer {
+pub(crate) struct InFlight {
     permits: Arc<Semaphore>,
     load: WriteLoad,
 }
@@ -55,83 +48,38 @@ impl Drop for CountedWrite {
     }
 }
 
-impl InFlightLayer {
+impl InFlight {
     /// At most `writes` at once; zero counts as one.
     pub(crate) fn new(writes: usize) -> Self {
         let permits = Semaphore::new(writes.clamp(1, Semaphore::MAX_PERMITS));
         Self { permits: Arc::new(permits), load: WriteLoad::default() }
     }
 
-    /// The writes that this layer lets pass or holds back.
+    /// How many there are, with those that wait.
     pub(crate) fn load(&self) -> WriteLoad {
         self.load.clone()
     }
 }
 
-impl<S> Layer<S> for InFlightLayer {
-    type Service = InFlight<S>;
-
-    fn layer(&self, next: S) -> InFlight<S> {
-        InFlight { layer: self.clone(), next }
-    }
+/// Holds writes back while there are as many in flight as there may be.
+pub(crate) fn limited(in_flight: InFlight, next: impl Next) -> impl Next {
+    service_fn(move |request| send(in_flight.clone(), next.clone(), request))
 }
 
-/// The service of [`InFlightLayer`].
-#[derive(Debug, Clone)]
-pub(crate) struct InFlight<S> {
-    layer: InFlightLayer,
-    next: S,
-}
-
-impl<S: Next> Service<Request> for InFlight<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+async fn send(in_flight: InFlight, next: impl Next, request: Request) -> Outcome {
+    if !Verb::of(&request).writes() {
+        return next.send(request).await;
     }
-
-    fn call(&mut self, request: Request) -> Answering {
-        if !Verb::of(&request).writes() {
-            return self.next.send(request).boxed();
-        }
-        let Self { layer: InFlightLayer { permits, load }, next } = self.clone();
-        async move {
-            let counted = load.begin();
-            let permit = permits.acquire_owned().await?;
-            let response = next.send(request).await?;
-            let held = (counted, permit);
-            Ok(response.map(|inner| PermitBody { inner, _held: held }.boxed_unsync()))
-        }
-        .boxed()
-    }
-}
-
-/// A body that keeps its request counted, and its permit, until it is dropped.
-struct PermitBody {
-    inner: ResponseBody,
-    _held: (CountedWrite, OwnedSemaphorePermit),
-}
-
-impl http_body::Body for PermitBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.inner).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
+    let counted = in_flight.load.begin();
+    let permit = in_flight.permits.acquire_owned().await?;
+    let response = next.send(request).await?;
+    let held = (counted, permit);
+    // The body keeps them until it is dropped.
+    let held_by = move |error| {
+        let _held = &held;
+        error
+    };
+    Ok(response.map(|body| body.map_err(held_by).boxed_unsync()))
 }
 
 #[cfg(test)]
@@ -147,7 +95,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn writes_beyond_the_limit_wait_until_a_body_is_read() {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(2, "done"));
-        let service = InFlightLayer::new(2).layer(server.service.clone());
+        let service = limited(InFlight::new(2), server.service.clone());
         let write = || async {
             let response = send(&service, request(Method::PUT, URL)).await.unwrap();
             read(response).await.unwrap();
@@ -159,9 +107,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_load_counts_writes_in_flight_and_waiting() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let in_flight = InFlightLayer::new(1);
+        let in_flight = InFlight::new(1);
         let load = in_flight.load();
-        let service = in_flight.layer(server.service.clone());
+        let service = limited(in_flight, server.service.clone());
         let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
         let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
         assert!((&mut waiting).now_or_never().is_none());
@@ -176,7 +124,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dropped_write_frees_its_permit() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let service = InFlightLayer::new(1).layer(server.service.clone());
+        let service = limited(InFlight::new(1), server.service.clone());
         let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
         let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
         assert!((&mut waiting).now_or_never().is_none());
@@ -189,7 +137,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reads_do_not_wait() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let service = InFlightLayer::new(1).layer(server.service.clone());
+        let service = limited(InFlight::new(1), server.service.clone());
         let _held = send(&service, request(Method::PUT, URL)).await.unwrap();
         send(&service, request(Method::GET, URL)).await.unwrap();
         assert_eq!(server.times(), [0, 0]);

@@ -3,70 +3,35 @@
 //! So kube-rs's client never parses a refusal. An answer 403 also notifies
 //! [`preflight`](crate::preflight), so that it checks permissions again.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
-use futures::FutureExt as _;
 use http::{Method, StatusCode, Uri};
 use tokio::sync::Notify;
-use tower::{BoxError, Layer, Service};
+use tower::service_fn;
 
-use super::{Answering, Next, Request, Response, read, target::Target};
+use super::{Next, Outcome, Request, Response, read, target::Target};
 use crate::kube::error::{ApiError, Refusal};
 
 /// The most that is read of a refusal, in bytes. A conflict or an invalid object names fields, which are few.
 const MAX_REFUSAL: usize = 64 << 10;
 
-/// Turns refusals into errors; notifies of answers 403.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RefusalsLayer {
-    /// Whom an answer 403 notifies.
-    pub(crate) forbidden: Option<Arc<Notify>>,
+/// Turns refusals into errors; an answer 403 notifies `forbidden`.
+pub(crate) fn refusals(forbidden: Option<Arc<Notify>>, next: impl Next) -> impl Next {
+    service_fn(move |request| send(forbidden.clone(), next.clone(), request))
 }
 
-impl<S> Layer<S> for RefusalsLayer {
-    type Service = Refusals<S>;
-
-    fn layer(&self, next: S) -> Refusals<S> {
-        Refusals { forbidden: self.forbidden.clone(), next }
+async fn send(forbidden: Option<Arc<Notify>>, next: impl Next, request: Request) -> Outcome {
+    let (method, url) = (request.method().clone(), request.uri().clone());
+    let response = next.send(request).await?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
     }
-}
-
-/// The service of [`RefusalsLayer`].
-#[derive(Debug, Clone)]
-pub(crate) struct Refusals<S> {
-    forbidden: Option<Arc<Notify>>,
-    next: S,
-}
-
-impl<S: Next> Service<Request> for Refusals<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+    if let Some(forbidden) = forbidden.filter(|_| status == StatusCode::FORBIDDEN) {
+        forbidden.notify_one();
     }
-
-    fn call(&mut self, request: Request) -> Answering {
-        let Self { forbidden, next } = self.clone();
-        let (method, url) = (request.method().clone(), request.uri().clone());
-        async move {
-            let response = next.send(request).await?;
-            let status = response.status();
-            if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
-                return Ok(response);
-            }
-            if let Some(forbidden) = forbidden.filter(|_| status == StatusCode::FORBIDDEN) {
-                forbidden.notify_one();
-            }
-            let refusal = refusal(response, &method, &url).await;
-            Err(ApiError::Refused(Box::new(refusal)).into())
-        }
-        .boxed()
-    }
+    let refusal = refusal(response, &method, &url).await;
+    Err(ApiError::Refused(Box::new(refusal)).into())
 }
 
 /// Reads a refusal. The status code counts even if the body cannot be read.
@@ -78,6 +43,8 @@ async fn refusal(response: Response, method: &Method, url: &Uri) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
     use crate::kube::testing::{Answer, Server, request, send};
 
@@ -86,8 +53,7 @@ mod tests {
         for (code, expected) in [(403, true), (401, false), (404, false), (200, false)] {
             let forbidden = Arc::new(Notify::new());
             let server = Server::new(move |_, _| Answer::status(code));
-            let layer = RefusalsLayer { forbidden: Some(Arc::clone(&forbidden)) };
-            let service = layer.layer(server.service);
+            let service = refusals(Some(Arc::clone(&forbidden)), server.service);
             let _ = send(&service, request(Method::GET, "/api/v1/nodes/n")).await;
             assert_eq!(forbidden.notified().now_or_never().is_some(), expected, "{code}");
         }
@@ -107,7 +73,7 @@ mod tests {
             ),
         ] {
             let server = Server::new(move |_, _| answer.clone());
-            let service = RefusalsLayer::default().layer(server.service);
+            let service = refusals(None, server.service);
             let error = send(&service, request(Method::GET, "/api/v1/persistentvolumes")).await;
             assert_eq!(error.unwrap_err().downcast::<ApiError>().unwrap().to_string(), text);
         }

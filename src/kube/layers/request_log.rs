@@ -1,47 +1,25 @@
 //! Logs requests at `-v=6`, each with its status and duration. Below that level a request costs one
 //! comparison.
 
-use std::task::{Context, Poll};
-
 use futures::FutureExt as _;
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service};
+use tower::service_fn;
 use tracing::Level;
 
-use super::{Answering, Next, Outcome, Request, Response};
+use super::{Next, Outcome, Request};
 use crate::logging::REQUESTS;
 
 /// Logs requests.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestLogLayer;
-
-impl<S> Layer<S> for RequestLogLayer {
-    type Service = RequestLog<S>;
-
-    fn layer(&self, next: S) -> RequestLog<S> {
-        RequestLog(next)
-    }
+pub(crate) fn request_log(next: impl Next) -> impl Next {
+    service_fn(move |request| send(next.clone(), request))
 }
 
-/// The service of [`RequestLogLayer`].
-#[derive(Debug, Clone)]
-pub(crate) struct RequestLog<S>(S);
-
-impl<S: Next> Service<Request> for RequestLog<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+async fn send(next: impl Next, request: Request) -> Outcome {
+    if tracing::enabled!(target: REQUESTS, Level::TRACE) {
+        // Boxed, so that the rare case does not make every request's future larger.
+        return send_logged(request, next).boxed().await;
     }
-
-    fn call(&mut self, request: Request) -> Answering {
-        if tracing::enabled!(target: REQUESTS, Level::TRACE) {
-            return send_logged(request, self.0.clone()).boxed();
-        }
-        self.0.send(request).boxed()
-    }
+    next.send(request).await
 }
 
 async fn send_logged(request: Request, next: impl Next) -> Outcome {
@@ -75,7 +53,7 @@ mod tests {
         let server = Server::new(move |_, _| answer.clone());
         let mut request = request(Method::POST, "/api/v1/namespaces/ns/secrets");
         *request.body_mut() = secret.to_string().into_bytes().into();
-        send(&RequestLogLayer.layer(server.service.clone()), request).await.unwrap();
+        send(&request_log(server.service.clone()), request).await.unwrap();
         let text = log.text();
         assert!(text.contains("API request") && text.contains("status=200"), "{text}");
         assert!(text.contains("/namespaces/ns/secrets") && !text.contains("userKey"), "{text}");
@@ -85,7 +63,7 @@ mod tests {
     async fn nothing_is_logged_at_the_usual_level() {
         let (log, _guard) = logged();
         let server = Server::new(|_, _| Answer::status(200));
-        let service = RequestLogLayer.layer(server.service);
+        let service = request_log(server.service);
         send(&service, request(Method::GET, "/version")).await.unwrap();
         assert_eq!(log.text(), "");
     }

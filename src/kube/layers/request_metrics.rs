@@ -3,54 +3,23 @@
 //! A retry counts as a request of its own; a request without an answer, also one that is dropped,
 //! counts as `error`.
 
-use std::task::{Context, Poll};
-
-use futures::FutureExt as _;
 use http::{Method, StatusCode, Uri};
-use tower::{BoxError, Layer, Service};
+use tower::service_fn;
 
-use super::{Answering, Next, Request, Response, target::Target};
+use super::{Next, Outcome, Request, Response, target::Target};
 use crate::metrics::ApiMetrics;
 
 /// Counts requests.
-#[derive(Clone)]
-pub(crate) struct RequestMetricsLayer(pub(crate) ApiMetrics);
-
-impl<S> Layer<S> for RequestMetricsLayer {
-    type Service = RequestMetrics<S>;
-
-    fn layer(&self, next: S) -> RequestMetrics<S> {
-        RequestMetrics { metrics: self.0.clone(), next }
-    }
+pub(crate) fn request_metrics(metrics: ApiMetrics, next: impl Next) -> impl Next {
+    service_fn(move |request| send(metrics.clone(), next.clone(), request))
 }
 
-/// The service of [`RequestMetricsLayer`].
-#[derive(Clone)]
-pub(crate) struct RequestMetrics<S> {
-    metrics: ApiMetrics,
-    next: S,
-}
-
-impl<S: Next> Service<Request> for RequestMetrics<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Answering {
-        let Self { metrics, next } = self.clone();
-        let (method, url) = (request.method().clone(), request.uri().clone());
-        async move {
-            let mut count = Count { metrics, method, url, code: None };
-            let outcome = next.send(request).await;
-            count.code = outcome.as_ref().ok().map(Response::status);
-            outcome
-        }
-        .boxed()
-    }
+async fn send(metrics: ApiMetrics, next: impl Next, request: Request) -> Outcome {
+    let (method, url) = (request.method().clone(), request.uri().clone());
+    let mut count = Count { metrics, method, url, code: None };
+    let outcome = next.send(request).await;
+    count.code = outcome.as_ref().ok().map(Response::status);
+    outcome
 }
 
 /// Counts its request when it is dropped, so that dropped requests count too.
@@ -82,7 +51,7 @@ mod tests {
     async fn count(method: Method, url: &str, answer: Answer) -> String {
         let metrics = Metrics::new();
         let server = Server::new(move |_, _| answer.clone());
-        let service = RequestMetricsLayer(metrics.api.clone()).layer(server.service);
+        let service = request_metrics(metrics.api.clone(), server.service);
         let sending = send(&service, request(method, url));
         // A request without an answer after a second is dropped.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;

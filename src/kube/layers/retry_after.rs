@@ -6,16 +6,13 @@
 //! client-go, a time beyond [`LONGEST_WAIT`] is not waited: the caller gets the answer. Every retry
 //! passes the throttle again.
 
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use futures::FutureExt as _;
 use http::{StatusCode, header};
-use tower::{BoxError, Layer, Service};
+use tokio::time::sleep;
+use tower::service_fn;
 
-use super::{Answering, Next, Outcome, Request, Response, again, read};
+use super::{Next, Outcome, Request, Response, again, read};
 use crate::metrics::{ApiMetrics, WaitReason};
 
 /// The most retries of one request, as in client-go.
@@ -28,55 +25,20 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const MAX_DRAINED: usize = 2048;
 
 /// Retries requests when the server asks for it.
-#[derive(Clone)]
-pub(crate) struct RetryAfterLayer(pub(crate) ApiMetrics);
-
-impl<S> Layer<S> for RetryAfterLayer {
-    type Service = RetryAfter<S>;
-
-    fn layer(&self, next: S) -> RetryAfter<S> {
-        RetryAfter { metrics: self.0.clone(), next }
-    }
+pub(crate) fn retry_after(metrics: ApiMetrics, next: impl Next) -> impl Next {
+    service_fn(move |request| send(metrics.clone(), next.clone(), request))
 }
 
-/// The service of [`RetryAfterLayer`].
-#[derive(Clone)]
-pub(crate) struct RetryAfter<S> {
-    metrics: ApiMetrics,
-    next: S,
-}
-
-impl<S: Next> Service<Request> for RetryAfter<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request) -> Answering {
-        self.clone().send_retrying(request).boxed()
-    }
-}
-
-impl<S: Next> RetryAfter<S> {
-    async fn send_retrying(self, request: Request) -> Outcome {
-        for _ in 0..MAX_RETRIES {
-            let response = self.next.send(again(&request)).await?;
-            let Some(delay) = retry_delay(&response) else { return Ok(response) };
-            self.wait(response, delay).await;
-        }
-        self.next.send(request).await
-    }
-
-    /// Reads the body of `response` to its end and waits for `delay`.
-    async fn wait(&self, response: Response, delay: Duration) {
-        // Errors are ignored: a connection whose body cannot be read is closed.
+async fn send(metrics: ApiMetrics, next: impl Next, request: Request) -> Outcome {
+    for _ in 0..MAX_RETRIES {
+        let response = next.send(again(&request)).await?;
+        let Some(delay) = retry_delay(&response) else { return Ok(response) };
+        // The body is read to its end. Errors are ignored: a connection whose body cannot be read is closed.
         drop(read(response.into_body(), MAX_DRAINED).await);
-        self.metrics.waited(WaitReason::RetryAfter, delay);
-        tokio::time::sleep(delay).await;
+        metrics.waited(WaitReason::RetryAfter, delay);
+        sleep(delay).await;
     }
+    next.send(request).await
 }
 
 /// How long to wait before the request is sent again; `None` when it is not to be retried.
@@ -99,8 +61,8 @@ mod tests {
     use super::*;
     use crate::kube::testing::{Answer, Server, send};
 
-    fn retry_after() -> RetryAfterLayer {
-        RetryAfterLayer(crate::metrics::Metrics::new().api)
+    fn metrics() -> ApiMetrics {
+        crate::metrics::Metrics::new().api
     }
 
     /// Sends one POST; returns the final status, when the server got requests, and these requests.
@@ -108,7 +70,7 @@ mod tests {
         answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
     ) -> (u16, Vec<u64>, Vec<String>) {
         let server = Server::new(move |number, _| answer(number));
-        let service = retry_after().layer(server.service.clone());
+        let service = retry_after(metrics(), server.service.clone());
         let request = http::Request::post("/api/v1/persistentvolumes")
             .header("x", "y")
             .body(Bytes::from("{}").into());
@@ -156,7 +118,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_broken_connection_is_not_retried() {
         let server = Server::new(|_, _| Answer::none());
-        let service = retry_after().layer(server.service.clone());
+        let service = retry_after(metrics(), server.service.clone());
         let request = crate::kube::testing::request(Method::GET, "/api/v1/nodes");
         assert!(send(&service, request).await.is_err());
         assert_eq!(server.requests().len(), 1);

@@ -5,24 +5,19 @@
 //! it waits takes no token. Watches never wait, nor does a page that continues a list: what a list costs
 //! does not depend on how it is cut into pages.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures::FutureExt as _;
 use tokio::{
     sync::Mutex,
     time::{Instant, sleep},
 };
-use tower::{BoxError, Layer, Service};
+use tower::service_fn;
 
-use super::{Answering, Next, Request, Response, target::Verb};
+use super::{Next, Outcome, Request, target::Verb};
 pub use crate::flags::RateLimit;
 use crate::metrics::{ApiMetrics, WaitReason};
 
-/// Makes requests wait for their token.
+/// A token bucket.
 pub(crate) struct Throttle {
     start: Instant,
     /// The request at the head of the queue holds the lock.
@@ -64,44 +59,16 @@ impl Drop for CountedWait<'_> {
     }
 }
 
-/// Makes requests wait for a token of one bucket.
-#[derive(Clone)]
-pub(crate) struct ThrottleLayer(pub(crate) Arc<Throttle>);
-
-impl<S> Layer<S> for ThrottleLayer {
-    type Service = Throttled<S>;
-
-    fn layer(&self, next: S) -> Throttled<S> {
-        Throttled { throttle: Arc::clone(&self.0), next }
-    }
+/// Makes requests wait for a token.
+pub(crate) fn throttled(throttle: Arc<Throttle>, next: impl Next) -> impl Next {
+    service_fn(move |request| send(Arc::clone(&throttle), next.clone(), request))
 }
 
-/// The service of [`ThrottleLayer`].
-#[derive(Clone)]
-pub(crate) struct Throttled<S> {
-    throttle: Arc<Throttle>,
-    next: S,
-}
-
-impl<S: Next> Service<Request> for Throttled<S> {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = Answering;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+async fn send(throttle: Arc<Throttle>, next: impl Next, request: Request) -> Outcome {
+    if Verb::of(&request) != Verb::Watch && !continues_list(&request) {
+        throttle.wait().await;
     }
-
-    fn call(&mut self, request: Request) -> Answering {
-        let Self { throttle, next } = self.clone();
-        async move {
-            if Verb::of(&request) != Verb::Watch && !continues_list(&request) {
-                throttle.wait().await;
-            }
-            next.send(request).await
-        }
-        .boxed()
-    }
+    next.send(request).await
 }
 
 /// Whether the request is for a page of a list that has begun.
@@ -155,14 +122,14 @@ mod tests {
     use super::*;
     use crate::kube::testing::{Answer, Server, request, send};
 
-    fn throttled(limit: RateLimit) -> ThrottleLayer {
-        ThrottleLayer(Arc::new(Throttle::new(limit, None)))
+    fn service(limit: RateLimit, server: &Server) -> impl Next {
+        throttled(Arc::new(Throttle::new(limit, None)), server.service.clone())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_goes_at_once_and_the_rest_in_order_at_the_rate() {
         let server = Server::new(|_, _| Answer::status(200));
-        let service = throttled(RateLimit { qps: 0.5, burst: 2 }).layer(server.service.clone());
+        let service = service(RateLimit { qps: 0.5, burst: 2 }, &server);
         let urls = (0..5).map(|number| format!("/api/v1/nodes/{number}"));
         join_all(urls.map(|url| send(&service, request(Method::GET, &url)))).await;
         assert_eq!(server.times(), [0, 0, 2, 4, 6]);
@@ -173,7 +140,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn watches_and_later_pages_reserve_no_token_and_do_not_wait() {
         let server = Server::new(|_, _| Answer::watch());
-        let service = throttled(RateLimit { qps: 1.0, burst: 1 }).layer(server.service.clone());
+        let service = service(RateLimit { qps: 1.0, burst: 1 }, &server);
         for url in [
             "/api/v1/nodes?watch=true",
             "/api/v1/nodes?watch=true",
