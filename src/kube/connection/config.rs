@@ -10,7 +10,7 @@ use std::{
 };
 
 use http::header::USER_AGENT;
-use kube::config::{Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::{Connections, credentials::Fault, user_agent::user_agent};
 use crate::runtime::spawn_blocking;
@@ -58,6 +58,12 @@ pub enum ConfigError {
         "the kubeconfig's proxy-url is not the URL of a proxy: use http://, https:// or socks5://"
     )]
     Proxy,
+    /// The token file holds more than a token.
+    #[error("{}: the token file has white space around the token, such as a newline: remove it", path.display())]
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// Certificates or credentials cannot be used.
     #[error("cannot use the API server's certificates or credentials: {0}")]
     Credentials(Fault),
@@ -143,10 +149,21 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
         (None, Some(master)) => kube::Config::new(address(master, false)?),
         (None, None) => in_cluster(&source.in_cluster)?,
     };
+    check_token_file(&config.auth_info)?;
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.headers.push((USER_AGENT, user_agent()));
     Ok(config)
+}
+
+/// Refuses a token file that ends with a newline: kube-rs sends what the file holds, unlike client-go, and
+/// each request would fail.
+fn check_token_file(credentials: &AuthInfo) -> Result<(), ConfigError> {
+    let path = credentials.token_file.as_ref().filter(|_| credentials.token.is_none());
+    let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(()) };
+    // kube-rs reports a file that cannot be read.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    if text.trim() == text { Ok(()) } else { Err(ConfigError::TokenFile { path: path.into() }) }
 }
 
 async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, ConfigError> {

@@ -182,6 +182,21 @@ async fn the_kubeconfig_may_name_a_proxy() {
 }
 
 #[tokio::test]
+async fn a_token_file_holds_the_token_alone() {
+    let directory = Directory::new();
+    for (text, is_good) in [("abc", true), ("abc\n", false)] {
+        let token = directory.file("token", text);
+        let named = format!("tokenFile: '{}'", token.display());
+        let kubeconfig = kubeconfig_text("server: https://s").replace("token: secret", &named);
+        let file = directory.file("config", &kubeconfig);
+        let loaded = load(&resolve("", file.to_str().unwrap(), &[])).await;
+        assert_eq!(loaded.is_ok(), is_good, "{text:?}");
+        let error = loaded.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(!error.contains("abc") && error.contains("newline") != is_good, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn the_error_of_a_kubeconfig_has_none_of_its_content() {
     let directory = Directory::new();
     let file = |text: &str| directory.file("config", text);
