@@ -1,17 +1,28 @@
 //! How far the first list of a kind is.
 //!
 //! Work waits for it before it begins: until the server has begun to answer, which shows that the kind may
-//! be listed, or until the list is complete. Later lists change nothing. The handler of a kind's events reports each event's [`Extent`], once it has handled it.
+//! be listed, or until the list is complete. Later lists change nothing. The handler of a kind's events
+//! reports each event's [`Extent`], once it has handled it.
+//!
+//! Those that wait go on in the order in which they came. With tokio's `watch` the order would be random, and
+//! a simulation would not repeat itself.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::InformerEvent;
 
 /// The first list of one kind. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct FirstList(Arc<watch::Sender<Extent>>);
+pub struct FirstList(Arc<Progress>);
+
+#[derive(Debug, Default)]
+struct Progress {
+    reached: Mutex<Extent>,
+    more: Notify,
+}
 
 /// How much of a kind was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -43,11 +54,11 @@ impl Extent {
 impl FirstList {
     /// Reports that so much was listed and handled.
     pub fn reached(&self, extent: Extent) {
-        self.0.send_if_modified(|reached| {
-            let more = *reached < extent;
-            *reached = extent.max(*reached);
-            more
-        });
+        let mut reached = self.0.reached.lock();
+        if *reached < extent {
+            *reached = extent;
+            self.0.more.notify_waiters();
+        }
     }
 
     /// Waits until the server has begun to list the kind.
@@ -62,12 +73,19 @@ impl FirstList {
 
     /// Whether everything was listed.
     pub fn is_whole(&self) -> bool {
-        *self.0.borrow() == Extent::Everything
+        *self.0.reached.lock() == Extent::Everything
     }
 
     async fn until(&self, extent: Extent) {
-        // The sender lives as long as `self`.
-        let _ = self.0.subscribe().wait_for(|reached| *reached >= extent).await;
+        loop {
+            let mut more = pin!(self.0.more.notified());
+            // From here on nothing is missed.
+            more.as_mut().enable();
+            if *self.0.reached.lock() >= extent {
+                return;
+            }
+            more.await;
+        }
     }
 }
 
