@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::plan::{Ask, Plan, plan};
+use super::plan::{Facts, Plan, is_record_void, plan};
 use crate::{
     controller::{
         claims::{
-            index::{ClaimSnapshot, Interest},
+            index::{Interest, KnownClaim},
             record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess, judge},
             state::ClaimState,
         },
@@ -16,6 +16,7 @@ use crate::{
             record::{MAX_BYTES, Record},
             topology::{Pinned, Recorded, Requirement, Segments},
         },
+        ownership,
         ownership::ProvisionerIdentity,
         provisioner::ProvisionRequest,
     },
@@ -114,27 +115,32 @@ fn check_request(
     record: &Record,
     class: &Arc<StorageClass>,
 ) {
-    let request =
-        |ask: Ask| ask.request(identity, claim, false, || Ok(format!("pvc-{}", claim.uid())));
-    let usual = request(Ask::New(Arc::clone(class)));
-    let fits = |record: &Record, _: &Arc<StorageClass>| record.is_of_class(&usual, DIGEST);
-    let snapshot = ClaimSnapshot {
+    let volume_name = || Ok(format!("pvc-{}", claim.uid()));
+    let planned = |known: &KnownClaim, fits: &dyn Fn(&Record, &ProvisionRequest) -> bool| {
+        let class = Some(Arc::clone(class));
+        let facts = Facts { identity, class, volume_name: &volume_name, fits };
+        match plan(known, &facts) {
+            Plan::Provision(request) if !is_record_void(known, &facts) => Some(*request),
+            _ => None,
+        }
+    };
+    let recorded = KnownClaim {
         state: ClaimState::Recorded,
         record_status: Some(Arc::new(RecordStatus::Open(record.clone()))),
         ..snapshot(Arc::clone(claim))
     };
-    let planned = plan(identity, &snapshot, Some(Arc::clone(class)), fits);
-    let Plan::Provision(ask) = planned else { return };
+    let selected_node = ownership::selected_node(claim);
+    let fits = |record: &Record, request: &ProvisionRequest| record.is_of_class(request, DIGEST);
+    let Some(made) = planned(&recorded, &fits) else { return };
     assert_eq!(class.provisioner, DRIVER, "a class of another driver");
     let says_nothing = record.class_uid.is_empty() && record.digest.is_empty();
     let is_same = record.class_uid == class.uid() || record.digest == DIGEST;
     assert!(says_nothing || is_same, "a class that is not the recorded one: {record:?}");
-    let made = request(ask);
     assert_eq!(made.volume_name, Ok(VOLUME.to_owned()));
     assert_eq!(made.source, None);
     assert!(Arc::ptr_eq(&made.class, class) && Arc::ptr_eq(&made.claim, claim));
     let own = identity.node.as_deref().filter(|_| record.node.is_some());
-    assert_eq!(made.selected_node.as_deref(), own.or(usual.selected_node.as_deref()));
+    assert_eq!(made.selected_node.as_deref(), own.or(selected_node));
     check_topology(&made);
 }
 
@@ -154,12 +160,12 @@ fn check_topology(request: &ProvisionRequest) {
 }
 
 /// A snapshot of a claim that may be provisioned. Unit tests use it, too.
-pub(super) fn snapshot(claim: Arc<Claim>) -> ClaimSnapshot {
-    ClaimSnapshot {
+pub(super) fn snapshot(claim: Arc<Claim>) -> KnownClaim {
+    KnownClaim {
         claim,
         interest: Interest::Unbound,
         volume_name: Some(VOLUME.into()),
-        ..ClaimSnapshot::default()
+        ..KnownClaim::default()
     }
 }
 

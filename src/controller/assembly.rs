@@ -16,7 +16,7 @@ use super::{
     queues::Queues,
     volumes::{index::VolumeIndex, sync::VolumeWorker},
 };
-use crate::{kube::objects::Volume, metrics::ControllerMetrics, workqueue::KeyedMutex};
+use crate::{kube::objects::Volume, metrics::ControllerMetrics};
 
 /// The state that the workers share.
 pub(super) struct Assembly<P> {
@@ -25,7 +25,6 @@ pub(super) struct Assembly<P> {
     identity: ProvisionerIdentity,
     claim_index: ClaimIndex,
     volume_index: VolumeIndex,
-    volume_keys: KeyedMutex,
     dependencies: DependencyIndex,
     live: Live,
 }
@@ -46,7 +45,6 @@ impl<P: Provisioner> Assembly<P> {
             identity,
             claim_index,
             volume_index,
-            volume_keys: KeyedMutex::default(),
             dependencies: DependencyIndex::default(),
             live,
         }
@@ -86,7 +84,6 @@ impl<P: Provisioner> Assembly<P> {
             classes: self.deps.classes.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
-            exclusive: self.volume_keys.clone(),
             queue: self.queues.unsaved.clone(),
             claims: self.queues.claims.clone(),
             unsaved: watch::Sender::default(),
@@ -100,7 +97,7 @@ impl<P: Provisioner> Assembly<P> {
             client: self.deps.client.clone(),
             events: VolumeEvents::new(self.deps.events.clone()),
             metrics: self.metrics(),
-            volume_keys: self.volume_keys.clone(),
+            volume_keys: self.claim_index.volume_keys().clone(),
             store,
             live: self.live.clone(),
             dependencies: self.dependencies.clone(),
@@ -122,7 +119,6 @@ impl<P: Provisioner> Assembly<P> {
             ending: CancellationToken::new(),
             events: self.claim_events(),
             metrics: self.metrics(),
-            exclusive: self.volume_keys.clone(),
             random: Arc::clone(&self.deps.random),
             retry_max: self.deps.settings.retry.max,
         }
@@ -147,7 +143,6 @@ impl<P: Provisioner> Assembly<P> {
         CallRecords {
             provisioner: Arc::clone(&self.deps.provisioner),
             client: self.deps.client.clone(),
-            index: self.claim_index.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
             clock: Arc::clone(&self.deps.clock),

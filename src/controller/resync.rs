@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{
-    Controller, claims::index::Change, item::Key, provisioner::Provisioner, queues::Queues,
+    Controller, claims::index::Entry, item::Key, provisioner::Provisioner, queues::Queues,
 };
 use crate::metrics::ResyncQueue;
 
@@ -51,7 +51,7 @@ impl<P: Provisioner> Controller<P> {
         unqueued.retain(|uid| !claims.holds(uid));
         // Whether a claim should have been queued is found out when it is synced.
         for uid in &unqueued {
-            self.claims.index.update(uid, Change::Resynced);
+            self.claims.index.update(uid, Entry::resynced);
         }
         let forgotten = |name: &Key| !volumes.holds(name) && !self.volumes.index.is_removed(name);
         for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {

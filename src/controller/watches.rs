@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    Controller, claims::index::ClaimSnapshot, item::Item, ownership::class_of_claim,
+    Controller, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
     provisioner::Provisioner, volumes::index::WakeUps,
 };
 use crate::{
@@ -98,8 +98,8 @@ impl<P: Provisioner> Controller<P> {
             let claims = index.on_event(event);
             queues.wake_items(waiting);
             // For a deleted claim no later event can clear what prevents the save, so it is decided now.
-            let is_given_up = |it: ClaimSnapshot| it.is_saving() && it.is_gone_or_bound();
-            let given_up = claims.iter().filter(|uid| index.snapshot(uid).is_some_and(is_given_up));
+            let is_given_up = |it: KnownClaim| it.is_saving() && it.is_gone_or_bound();
+            let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
             queues.wake_unsaved(given_up.cloned().collect());
             queues.wake_claims(claims);
             lists.claims.reached(extent);
@@ -176,7 +176,7 @@ impl<P: Provisioner> Controller<P> {
             let why = format!(
                 "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
             );
-            for uid in self.claims.index.uids(ClaimSnapshot::is_wanted) {
+            for uid in self.claims.index.uids(KnownClaim::is_wanted) {
                 self.claims.report_waiting(&uid, &why);
             }
         }

@@ -29,9 +29,9 @@ pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome
         // The volume exists with other parameters, or the driver refused to answer: neither proves
         // that an earlier call left nothing behind.
         Code::AlreadyExists | Code::Unauthenticated | Code::PermissionDenied => {
-            Outcome::Final(failure.inconclusive())
+            Outcome::Terminal(failure.inconclusive())
         }
-        _ => Outcome::Final(failure),
+        _ => Outcome::Terminal(failure),
     }
 }
 

@@ -214,11 +214,9 @@ fn planned(observed: &ObservedClaim) -> Option<Cause> {
             let class = observed.class.found()?;
             waits_for_a_node(&observed.claim, class).then(waits_for_first_consumer)
         }
-        Plan::Provision(_)
-        | Plan::Discard(..)
-        | Plan::SuspectedLeak(_)
-        | Plan::Void
-        | Plan::Elsewhere(_) => None,
+        Plan::Provision(_) | Plan::Discard(..) | Plan::SuspectedLeak(_) | Plan::Elsewhere(_) => {
+            None
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl Reader<'_> {
         let preview = identity
             .as_ref()
             .and_then(|identity| preview(identity, &claim, class.found(), &volume_name));
-        let request = preview.as_ref().and_then(|preview| preview.request.clone());
+        let request = preview.as_ref().and_then(|preview| preview.request().cloned());
         let checks = match (&settings, request) {
             (Some(settings), Some(request)) => Some(self.check(settings, request).await),
             _ => None,

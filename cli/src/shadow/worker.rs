@@ -80,13 +80,11 @@ impl Worker {
         let Some(preview) = preview(&self.identity, claim, class.as_ref(), &name) else {
             return Expectation::Unknown("it is not this provisioner's any more".to_owned());
         };
-        match (preview.request, preview.plan) {
-            (Some(request), _) => self.request(request).await,
-            (None, Plan::Blocked { why, .. }) => Expectation::Refuse(why, None),
-            (None, Plan::Drop) => {
-                Expectation::Refuse("it is not to be served now".to_owned(), None)
-            }
-            (None, _) => Expectation::Unknown("a call of this program is open for it".to_owned()),
+        match preview.plan {
+            Plan::Provision(request) => self.request(*request).await,
+            Plan::Blocked { why, .. } => Expectation::Refuse(why, None),
+            Plan::Drop => Expectation::Refuse("it is not to be served now".to_owned(), None),
+            _ => Expectation::Unknown("a call of this program is open for it".to_owned()),
         }
     }
 

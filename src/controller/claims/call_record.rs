@@ -20,14 +20,14 @@ use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
 use super::{
-    index::{Change, ClaimIndex, ClaimSnapshot, RecordOrigin, Topic},
+    index::{ClaimGuard, Entry, KnownClaim, RecordOrigin, Topic},
     record_status,
     record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess},
-    state::ClaimState,
+    state::{ClaimState, Transition},
 };
 use crate::{
     controller::{
-        events::{ClaimEvents, claim_key},
+        events::ClaimEvents,
         model::record::{Record, digest},
         ownership::ProvisionerIdentity,
         provisioner::{ProvisionRequest, Provisioner},
@@ -78,7 +78,7 @@ const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 
 /// Decides what to do with the record of a claim. `overdue`: the claim has been deleted for longer
 /// than it is kept. `current`: its record is of the open request.
-fn due(mode: ClaimProtection, claim: &ClaimSnapshot, overdue: bool, current: bool) -> Due {
+fn due(mode: ClaimProtection, claim: &KnownClaim, overdue: bool, current: bool) -> Due {
     let wanted = claim.is_wanted();
     // An open call keeps its source, and so the namespace of the source, as a record does.
     let copies = claim.request.as_ref().is_some_and(|request| request.source.is_some());
@@ -132,14 +132,12 @@ fn is_overdue(
     !seen.is_zero() && kept >= timeout && seen >= timeout.min(LEAST_SEEN)
 }
 
-/// Writes and removes records. The caller of each write holds the lock of the claim.
+/// Writes and removes records, for a worker that holds the claim. The worker's span names the claim in logs.
 pub struct CallRecords<P> {
     /// Knows the names of a request's secrets.
     pub provisioner: Arc<P>,
     /// Writes claims.
     pub client: Client,
-    /// What is known of the claims.
-    pub index: ClaimIndex,
     /// Emits events on claims.
     pub events: ClaimEvents,
     /// The controller's metrics.
@@ -184,16 +182,16 @@ impl<P: Provisioner> CallRecords<P> {
     /// The call must not be made: with `always`, no call is made without a record.
     pub async fn before_call(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
-        if self.settings.mode != ClaimProtection::Always || !self.is_wanted(uid) {
+        if self.settings.mode != ClaimProtection::Always || !held.is(KnownClaim::is_wanted) {
             return Ok(());
         }
         if mutations::is_on(Mutation::MarkedLate) {
             return Ok(());
         }
-        match self.write_record(uid, request).await {
+        match self.write_record(held, request).await {
             // Another driver's record is no obstacle, and a claim can carry only one.
             Err(NotProtected::Taken) => {
                 self.warn_unprotected(&NotProtected::Taken);
@@ -205,24 +203,24 @@ impl<P: Provisioner> CallRecords<P> {
 
     /// Writes the record of a call that will outlast the process. The claim will not be worked on
     /// again, so failures are retried at once.
-    pub async fn protect_before_exit(&self, uid: &str, request: &ProvisionRequest) {
+    pub async fn protect_before_exit(&self, held: &ClaimGuard, request: &ProvisionRequest) {
         for _ in 1..LAST_TRIES {
-            if self.protect(uid, request).await {
+            if self.protect(held, request).await {
                 return;
             }
             sleep(LAST_WAIT).await;
         }
-        self.protect(uid, request).await;
+        self.protect(held, request).await;
     }
 
     /// Writes the record if the mode wants one. A failure is logged, and the next sync of the claim
     /// tries again. Returns false if another try may succeed.
-    pub async fn protect(&self, uid: &str, request: &ProvisionRequest) -> bool {
-        let owed = self.settings.mode != ClaimProtection::Off && self.is_wanted(uid);
+    pub async fn protect(&self, held: &ClaimGuard, request: &ProvisionRequest) -> bool {
+        let owed = self.settings.mode != ClaimProtection::Off && held.is(KnownClaim::is_wanted);
         if !owed {
             return true;
         }
-        let written = self.write_record(uid, request).await;
+        let written = self.write_record(held, request).await;
         let over = !matches!(written, Err(NotProtected::Refused(_)));
         match written {
             Ok(()) => {}
@@ -230,10 +228,6 @@ impl<P: Provisioner> CallRecords<P> {
             Err(error) => self.warn_unprotected(&error),
         }
         over
-    }
-
-    fn is_wanted(&self, uid: &str) -> bool {
-        self.index.snapshot(uid).is_some_and(|claim| claim.is_wanted())
     }
 
     fn warn_unprotected(&self, error: &NotProtected) {
@@ -247,34 +241,33 @@ impl<P: Provisioner> CallRecords<P> {
         }
     }
 
-    /// Writes or removes the record as needed. Returns false if that must be tried again. The
-    /// caller holds the lock of the claim.
-    pub async fn reconcile(&self, uid: &str) -> bool {
-        let Some(snapshot) = self.index.snapshot(uid) else { return true };
-        let current = self.is_current(&snapshot);
-        match due(self.settings.mode, &snapshot, self.is_overdue(&snapshot), current) {
+    /// Writes or removes the record as needed. Returns false if that must be tried again.
+    pub async fn reconcile(&self, held: &ClaimGuard) -> bool {
+        let Some(known) = held.known() else { return true };
+        let current = self.is_current(&known);
+        match due(self.settings.mode, &known, self.is_overdue(&known), current) {
             Due::Nothing => true,
-            Due::Write => match &snapshot.request {
-                Some(request) => self.protect(uid, request).await,
+            Due::Write => match &known.request {
+                Some(request) => self.protect(held, request).await,
                 None => true,
             },
-            Due::Close => self.close_record(uid, &snapshot).await,
-            Due::Remove => self.remove_record(uid, &snapshot).await,
-            Due::GiveUp => self.give_up(uid, &snapshot).await,
+            Due::Close => self.close_record(held, &known).await,
+            Due::Remove => self.remove_record(held, &known).await,
+            Due::GiveUp => self.give_up(held, &known).await,
         }
     }
 
-    fn is_current(&self, snapshot: &ClaimSnapshot) -> bool {
-        match (snapshot.open_record(), &snapshot.request) {
+    fn is_current(&self, known: &KnownClaim) -> bool {
+        match (known.open_record(), &known.request) {
             (Some(record), Some(request)) => *record == self.record(request),
             _ => false,
         }
     }
 
     /// Whether the claim has been deleted for longer than it is kept.
-    pub fn is_overdue(&self, snapshot: &ClaimSnapshot) -> bool {
-        let deleted = snapshot.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        let seen = snapshot.terminating_for();
+    pub fn is_overdue(&self, known: &KnownClaim) -> bool {
+        let deleted = known.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        let seen = known.terminating_for();
         is_overdue(deleted, seen, self.clock.wall(), self.settings.timeout)
     }
 
@@ -294,18 +287,18 @@ impl<P: Provisioner> CallRecords<P> {
 
     async fn write_record(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
         let record = self.record(request);
-        let snapshot = self.index.snapshot(uid).unwrap_or_default();
-        if snapshot.has_record(&record) {
+        let known = held.known().unwrap_or_default();
+        if known.has_record(&record) {
             return Ok(());
         }
         let text = record.encode().ok_or(NotProtected::TooLong)?;
-        let this_process = self.this_process(snapshot.adopted.as_deref());
+        let this_process = self.this_process(known.adopted.as_deref());
         // Nothing is open yet, so another node that was selected meanwhile provisions for the claim.
-        let is_first = !snapshot.state.is_open();
+        let is_first = !known.state.is_open();
         let mut is_moved = false;
         let add_record = |object: &mut Value| {
             is_moved = is_first && this_process.is_for_other_node(object);
@@ -315,11 +308,11 @@ impl<P: Provisioner> CallRecords<P> {
                 record_status::add(object, this_process, &text)
             };
             if edit == Edit::Write {
-                self.index.update(uid, Change::RecordWriteStarted);
+                held.update(Entry::record_write_started);
             }
             edit
         };
-        let live = match self.edit(uid, &request.claim, add_record).await? {
+        let live = match self.edit(held, &request.claim, add_record).await? {
             Edited::Written(live) | Edited::Unchanged(live) => live,
             Edited::Gone => return Err(NotProtected::Unwanted),
         };
@@ -327,7 +320,7 @@ impl<P: Provisioner> CallRecords<P> {
             _ if is_moved || is_over(&live) => Err(NotProtected::Unwanted),
             Some(written) if written == record => {
                 let status = Some(RecordStatus::Open(record));
-                self.index.update(uid, Change::RecordWritten(status));
+                held.update(|it| it.record_written(status));
                 Ok(())
             }
             Some(other) if this_process.is_of_other_node(&other) => {
@@ -344,82 +337,82 @@ impl<P: Provisioner> CallRecords<P> {
 
     async fn edit(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         claim: &Claim,
         edit: impl FnMut(&mut Value) -> Edit,
     ) -> Result<Edited<Claim>, ApiError> {
         let name = Name::namespaced(claim.namespace(), claim.name())?;
-        self.client.edit::<Claim>(name, uid, edit).await
+        self.client.edit::<Claim>(name, held.uid(), edit).await
     }
 
     /// Removes the record and keeps the finalizer. Returns false if that must be tried again.
-    async fn close_record(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
-        let this_process = self.this_process(snapshot.adopted.as_deref());
-        let claim = &snapshot.claim;
+    async fn close_record(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
+        let this_process = self.this_process(known.adopted.as_deref());
+        let claim = &known.claim;
         let closed =
-            self.edit(uid, claim, |object| record_status::close(object, this_process)).await;
+            self.edit(held, claim, |object| record_status::close(object, this_process)).await;
         match closed {
             Ok(_) => {
-                self.index.update(uid, Change::RecordWritten(Some(RecordStatus::Closed)));
+                held.update(|it| it.record_written(Some(RecordStatus::Closed)));
                 true
             }
             Err(error) => {
-                self.report_unwritten(uid, claim, "take the record of a closed call off", &error);
+                self.report_unwritten(held, claim, "take the record of a closed call off", &error);
                 false
             }
         }
     }
 
     /// Removes the finalizer and the record. Returns false if that must be tried again.
-    async fn remove_record(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
-        let this_process = self.this_process(snapshot.adopted.as_deref());
-        let claim = &snapshot.claim;
+    async fn remove_record(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
+        let this_process = self.this_process(known.adopted.as_deref());
+        let claim = &known.claim;
         let written =
-            self.edit(uid, claim, |object| record_status::remove_own(object, this_process)).await;
-        self.on_removed(uid, claim, written).is_some()
+            self.edit(held, claim, |object| record_status::remove_own(object, this_process)).await;
+        self.on_removed(held, claim, written).is_some()
     }
 
     /// Returns whether this write removed the record, or `None` if that must be tried again.
     fn on_removed(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         claim: &Claim,
         written: Result<Edited<Claim>, ApiError>,
     ) -> Option<bool> {
         match written {
             Ok(edited) => {
-                self.index.update(uid, Change::RecordWritten(None));
+                held.update(|it| it.record_written(None));
                 Some(matches!(edited, Edited::Written(_)))
             }
             Err(error) => {
                 let what = format!("take the finalizer {FINALIZER} off");
-                self.report_unwritten(uid, claim, &what, &error);
+                self.report_unwritten(held, claim, &what, &error);
                 None
             }
         }
     }
 
-    fn report_unwritten(&self, uid: &str, claim: &Claim, what: &str, error: &ApiError) {
-        self.index.update(uid, Change::RecordWriteUnclear);
+    fn report_unwritten(&self, held: &ClaimGuard, claim: &Claim, what: &str, error: &ApiError) {
+        held.update(Entry::record_write_unclear);
         let why = format!("cannot {what} the claim: {error}");
         tracing::warn!("{why}");
-        if self.index.report(uid, Topic::Blocked(&why, Duration::ZERO)) {
+        if held.report(Topic::Blocked(&why, Duration::ZERO)) {
             self.events.blocked(claim, &why);
         }
     }
 
     /// Releases a deleted claim although its call is open.
-    async fn give_up(&self, uid: &str, snapshot: &ClaimSnapshot) -> bool {
-        let this_process = self.this_process(snapshot.adopted.as_deref());
+    async fn give_up(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
+        let this_process = self.this_process(known.adopted.as_deref());
         let remove = |object: &mut Value| record_status::remove_own(object, this_process);
-        let (reports, done) = self.release(uid, &snapshot.claim, remove).await;
-        let is_due = reports || done && !snapshot.is_protected();
-        if is_due && self.index.report(uid, Topic::Release) {
-            let volume = snapshot.volume_name.as_deref().unwrap_or_default();
-            self.suspect_timeout(uid, &snapshot.claim, volume);
+        let (reports, done) = self.release(held, &known.claim, remove).await;
+        let is_due = reports || done && !known.is_protected();
+        if is_due && held.report(Topic::Release) {
+            let volume = known.volume_name.as_deref().unwrap_or_default();
+            self.suspect_timeout(&known.claim, volume);
         }
         if done {
-            self.index.update(uid, Change::CallGivenUp);
+            held.update(|it| it.advance(Transition::GivenUp));
         }
         done
     }
@@ -429,7 +422,7 @@ impl<P: Provisioner> CallRecords<P> {
     /// removed it, reports the call.
     async fn release(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         claim: &Claim,
         remove: impl Fn(&mut Value) -> Edit,
     ) -> (bool, bool) {
@@ -439,9 +432,9 @@ impl<P: Provisioner> CallRecords<P> {
             is_sent |= edit == Edit::Write;
             edit
         };
-        let written = self.edit(uid, claim, noted).await;
+        let written = self.edit(held, claim, noted).await;
         let is_unclear = written.as_ref().is_err_and(|error| is_sent && error.is_unclear());
-        let removed = self.on_removed(uid, claim, written);
+        let removed = self.on_removed(held, claim, written);
         (is_unclear || removed == Some(true), removed.is_some())
     }
 
@@ -450,29 +443,29 @@ impl<P: Provisioner> CallRecords<P> {
     /// call.
     pub async fn release_for_node(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         claim: &Claim,
         volume: &str,
         record: &Record,
         node_is_gone: bool,
     ) -> bool {
         let remove = |object: &mut Value| record_status::remove_recorded(object, record);
-        let (reports, done) = self.release(uid, claim, remove).await;
-        match (reports && self.index.report(uid, Topic::Release), node_is_gone) {
+        let (reports, done) = self.release(held, claim, remove).await;
+        match (reports && held.report(Topic::Release), node_is_gone) {
             (false, _) => {}
-            (true, true) => self.suspect_node(uid, claim, volume),
-            (true, false) => self.suspect_timeout(uid, claim, volume),
+            (true, true) => self.suspect_node(claim, volume),
+            (true, false) => self.suspect_timeout(claim, volume),
         }
         done
     }
 
     /// Tells once what holds a deleted claim of ours: the record of another driver.
-    pub fn report_other_driver(&self, uid: &str, claim: &Claim, record: &Record) {
-        if !self.index.report(uid, Topic::OtherDriver) {
+    pub fn report_other_driver(&self, held: &ClaimGuard, claim: &Claim, record: &Record) {
+        if !held.report(Topic::OtherDriver) {
             return;
         }
         let driver = record.printable_driver();
-        tracing::warn!(claim = %claim_key(claim), uid, driver, "the record of another driver's open call holds a deleted claim");
+        tracing::warn!(driver, "the record of another driver's open call holds a deleted claim");
         self.metrics.unfollowed_record();
         let named = if driver.is_empty() { "OTHER" } else { driver };
         let why = format!(
@@ -485,90 +478,88 @@ impl<P: Provisioner> CallRecords<P> {
     /// tried again. The process whose write removes the record, or may have removed it, reports that.
     pub async fn release_for_other_driver(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         claim: &Claim,
         record: &Record,
     ) -> bool {
         let remove = |object: &mut Value| record_status::remove_recorded(object, record);
-        let (reports, done) = self.release(uid, claim, remove).await;
-        if reports && self.index.report(uid, Topic::Release) {
+        let (reports, done) = self.release(held, claim, remove).await;
+        if reports && held.report(Topic::Release) {
             let (driver, volume) = (record.printable_driver(), record.printable_volume());
             let why = format!(
                 "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
             );
-            tracing::warn!(claim = %claim_key(claim), uid, "{why}");
+            tracing::warn!("{why}");
             self.events.blocked(claim, &why);
         }
         done
     }
 
-    fn suspect_timeout(&self, uid: &str, claim: &Claim, volume: &str) {
+    fn suspect_timeout(&self, claim: &Claim, volume: &str) {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
         );
-        self.suspect(uid, claim, SuspectedLeak::ProtectionTimeout, &why);
+        self.suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
     }
 
     /// Reports a suspected leak: the node whose process has a call open for the claim is gone.
-    pub fn suspect_node(&self, uid: &str, claim: &Claim, volume: &str) {
+    pub fn suspect_node(&self, claim: &Claim, volume: &str) {
         let why = format!(
             "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
         );
-        self.suspect(uid, claim, SuspectedLeak::NodeGone, &why);
+        self.suspect(claim, SuspectedLeak::NodeGone, &why);
     }
 
     /// Reports a suspected leak: only errors have closed the call of a deleted claim.
-    pub fn suspect_closed_by_errors(&self, uid: &str, request: &ProvisionRequest) {
+    pub fn suspect_closed_by_errors(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(uid, &request.claim, SuspectedLeak::ClosedByErrors, &why);
+        self.suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
     }
 
     /// Reports a suspected leak: the selected node is given back while a call may still make a
     /// volume there.
-    pub fn suspect_node_given_back(&self, uid: &str, request: &ProvisionRequest) {
+    pub fn suspect_node_given_back(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the selected node is given back after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
         );
-        self.suspect(uid, &request.claim, SuspectedLeak::NodeGivenBack, &why);
+        self.suspect(&request.claim, SuspectedLeak::NodeGivenBack, &why);
     }
 
     /// Reports a suspected leak: the claim has a volume that this process has not saved, and the
     /// outcome of its own call is unknown.
-    pub fn suspect_superseded(&self, uid: &str, request: &ProvisionRequest) {
+    pub fn suspect_superseded(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(uid, &request.claim, SuspectedLeak::Superseded, &why);
+        self.suspect(&request.claim, SuspectedLeak::Superseded, &why);
     }
 
     /// Reports a suspected leak: the recorded call could not be repeated for too long. The claim is
     /// provisioned as a new one.
-    pub fn give_up_record(&self, uid: &str, request: &ProvisionRequest) {
+    pub fn give_up_record(&self, held: &ClaimGuard, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
         );
-        self.suspect(uid, &request.claim, SuspectedLeak::Topology, &why);
-        self.index.update(uid, Change::RecordGivenUp);
+        self.suspect(&request.claim, SuspectedLeak::Topology, &why);
+        held.update(|it| it.advance(Transition::RecordDropped));
     }
 
-    fn suspect(&self, uid: &str, claim: &Claim, reason: SuspectedLeak, why: &str) {
-        tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
+    fn suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
+        tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(reason);
         self.events.blocked(claim, why);
     }
 
     /// Reports a void record: the volume that it names may be left at the driver.
-    pub fn report_unfollowed(&self, uid: &str, claim: &Claim, record: &Record) {
+    pub fn report_unfollowed(&self, claim: &Claim, record: &Record) {
         let volume = record.printable_volume();
         tracing::warn!(
-            claim = %claim_key(claim),
-            uid,
             volume,
             "a record of an open call is not followed: it does not follow from the claim, its class and the flags of this process"
         );

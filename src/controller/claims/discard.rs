@@ -15,7 +15,8 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use super::{
-    index::{Change, ClaimSnapshot},
+    index::{ClaimGuard, KnownClaim},
+    state::Transition,
     worker::ClaimWorker,
 };
 use crate::{
@@ -46,22 +47,21 @@ struct LiveReads {
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Removes the unusable volume that the call with `request` made, or reports why it stays. The
-    /// caller holds the lock of the volume.
+    /// Removes the unusable volume that the call with `request` made, or reports why it stays.
     pub(crate) async fn discard(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
         unusable: &UnusableVolume,
     ) -> Action {
-        let reads = match self.read_objection(uid, request, unusable).await {
+        let reads = match self.read_objection(held, request, unusable).await {
             Ok(reads) => reads,
             Err(error) => return self.retry_discard(request, unusable, &Failure::new(error)),
         };
         if let Some(objection) = reads.objection {
-            return self.suspect(uid, request, unusable, &objection);
+            return self.suspect(held, request, unusable, &objection);
         }
-        self.call_records.protect(uid, request).await;
+        self.call_records.protect(held, request).await;
         if !self.live.is_recent(reads.began) {
             // The record is written now, so the next attempt is faster.
             return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
@@ -71,9 +71,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         match discarded {
             Ok(()) => {
                 self.report_failure(request, &unusable.defect);
-                self.index.update(uid, Change::Discarded);
-                let wanted = self.index.snapshot(uid).filter(ClaimSnapshot::is_wanted);
-                if wanted.is_some() { Action::Retry } else { Action::Done }
+                held.update(|it| it.advance(Transition::Discarded));
+                if held.is(KnownClaim::is_wanted) { Action::Retry } else { Action::Done }
             }
             Err(why) => self.retry_discard(request, unusable, &why),
         }
@@ -82,7 +81,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Reads live whether the volume must stay.
     async fn read_objection(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
         unusable: &UnusableVolume,
     ) -> Result<LiveReads, ApiError> {
@@ -99,13 +98,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         let is_of_volume =
             |volume: &Volume| self.provisioner.handle(volume).is_some_and(|handle| same(&handle));
-        let objection = objection(&self.client, uid, request, is_of_volume).await?;
+        let objection = objection(&self.client, held.uid(), request, is_of_volume).await?;
         if objection.is_some() || self.live.is_recent(began) {
             return Ok(LiveReads { began, objection });
         }
         // The list took so long that the first reads are too old.
         let began = self.live.now();
-        let objection = objection_by_name(&self.client, uid, request).await?;
+        let objection = objection_by_name(&self.client, held.uid(), request).await?;
         Ok(LiveReads { began, objection })
     }
 
@@ -124,7 +123,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Leaves the volume alone and reports a suspected leak.
     fn suspect(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
         unusable: &UnusableVolume,
         objection: &str,
@@ -133,10 +132,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             "{}. The volume {:?} may be left at the driver: it is not deleted, as {objection}",
             unusable.defect, unusable.handle
         );
-        tracing::error!(claim = %claim_key(&request.claim), uid, error = why, "suspected leak");
+        tracing::error!(claim = %claim_key(&request.claim), uid = &**held.uid(), error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Unusable);
         self.report_failure(request, &Failure::new(why));
-        self.index.update(uid, Change::LeakSuspected);
+        held.update(|it| it.advance(Transition::LeakSuspected));
         Action::Done
     }
 }

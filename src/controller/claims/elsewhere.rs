@@ -4,8 +4,8 @@
 //! claim is followed by the process of its selected node. The process that does so reports it.
 
 use super::{
-    super::{item::Key, model::record::Record, provisioner::Provisioner},
-    index::{Change, ClaimSnapshot},
+    super::{model::record::Record, provisioner::Provisioner},
+    index::{ClaimGuard, KnownClaim},
     worker::ClaimWorker,
 };
 use crate::{
@@ -40,43 +40,43 @@ fn step(is_terminating: bool, overdue: bool, node_is_gone: bool) -> Step {
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Does what this process must do for the call of another node, of which `record` is.
+    /// Does what this process must do for the call of another node that `record` is of.
     pub(crate) async fn follow_elsewhere(
         &self,
-        uid: &Key,
-        snapshot: &ClaimSnapshot,
+        held: &ClaimGuard,
+        known: &KnownClaim,
         record: &Record,
     ) -> Action {
-        let is_terminating = snapshot.claim.is_terminating();
-        let wait = self.provisioner.wait_among_peers(uid);
+        let is_terminating = known.claim.is_terminating();
+        let wait = self.provisioner.wait_among_peers(held.uid());
         // Only the selected node's process may follow a live claim, but any may release a deleted
         // one.
         if is_terminating && !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
         let node = record.printable_node();
-        let overdue = self.call_records.is_overdue(snapshot);
+        let overdue = self.call_records.is_overdue(known);
         let node_is_gone = self.is_node_gone(node).await;
-        let volume = snapshot.volume_name.as_deref().unwrap_or_default();
+        let volume = known.volume_name.as_deref().unwrap_or_default();
         match step(is_terminating, overdue, node_is_gone) {
             Step::Wait => Action::Retry,
             Step::Block => {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
                 );
-                self.retry_blocked(&snapshot.claim, &why, &why)
+                self.retry_blocked(&known.claim, &why, &why)
             }
             Step::Release => {
-                let claim = &snapshot.claim;
+                let claim = &known.claim;
                 let is_released = self
                     .call_records
-                    .release_for_node(uid, claim, volume, record, node_is_gone)
+                    .release_for_node(held, claim, volume, record, node_is_gone)
                     .await;
                 if is_released { Action::Done } else { Action::Retry }
             }
             Step::Adopt => {
-                self.index.update(uid, Change::Adopted(node));
-                self.call_records.suspect_node(uid, &snapshot.claim, volume);
+                held.update(|it| it.adopt(node, &self.identity));
+                self.call_records.suspect_node(&known.claim, volume);
                 Action::Retry
             }
         }

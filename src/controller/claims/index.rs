@@ -9,27 +9,29 @@
 //! * A PersistentVolume is matched with its claim by the UID in `claimRef`, whatever its name is.
 //!
 //! Events come in through `on_event` and the methods of `volumes`, each of which returns the UIDs of
-//! the claims to queue. Workers take a [`ClaimSnapshot`] and report what they have learned or done as
-//! a [`Change`]. The index does not act.
+//! the claims to queue. A worker holds its claim by a [`ClaimGuard`], reads what is known of it, and says
+//! what it has learned or done by the methods of [`Entry`]. The index does not act.
 //!
 //! | module | content |
 //! |---|---|
 //! | `on_event`, `volumes` | events of claims and of PersistentVolumes |
-//! | `snapshot` | what is known of one claim, and what follows from it |
-//! | `change` | what workers report, and how it changes the entry of its claim |
-//! | `attempts`, `reports` | the attempts that have ended, and what was reported to users |
+//! | `guard` | holds a claim for one turn of a worker |
+//! | `known` | what is known of one claim, and what follows from it |
+//! | `work` | what workers learn and do, and how it changes the entry of the claim |
+//! | `reports` | what was reported to users |
 //! | `overview` | the claims in work, for the status |
 //! | `entry` | all that is kept of one claim |
 //! | `others` | claims of other provisioners |
 
-mod change;
 mod entry;
+mod guard;
+mod known;
 mod on_event;
 mod others;
 mod overview;
 mod reports;
-mod snapshot;
 mod volumes;
+mod work;
 
 use std::sync::Arc;
 
@@ -37,14 +39,12 @@ use parking_lot::Mutex;
 
 pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
-    change::{Change, Effects},
+    entry::Entry,
+    guard::ClaimGuard,
+    known::{Existence, Interest, KnownClaim, RecordOrigin, Required, Verification},
     reports::Topic,
-    snapshot::{ClaimSnapshot, Existence, Interest, RecordOrigin, Required, Verification},
 };
-use self::{
-    entry::{Entry, LatestTexts},
-    others::OtherClaims,
-};
+use self::{entry::LatestTexts, others::OtherClaims};
 use super::{
     record_status,
     record_status::{RecordStatus, ThisProcess},
@@ -55,7 +55,7 @@ use crate::{
     kube::objects::{Claim, View as _},
     metrics::Census,
     table::Table,
-    workqueue::Flow,
+    workqueue::{Flow, KeyedMutex},
 };
 
 /// The index of claims. Clones share its content.
@@ -72,6 +72,7 @@ struct Shared {
     identity: ProvisionerIdentity,
     /// Returns the name of a claim's PersistentVolume.
     volume_name: Naming,
+    volume_keys: KeyedMutex,
     /// All that is known of claims. Only the methods of [`ClaimIndex`] take this lock.
     inner: Mutex<Inner>,
 }
@@ -99,7 +100,8 @@ impl ClaimIndex {
         closed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let inner = Mutex::new(Inner::new(Box::new(closed)));
-        Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
+        let volume_keys = KeyedMutex::default();
+        Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), volume_keys, inner }))
     }
 
     /// PersistentVolumes have been listed after the claims. A claim that is first seen from now on is new.
@@ -108,7 +110,7 @@ impl ClaimIndex {
     }
 
     /// Returns what is known of the claim. `None`: the claim is not in the index.
-    pub fn snapshot(&self, uid: &str) -> Option<ClaimSnapshot> {
+    pub fn known(&self, uid: &str) -> Option<KnownClaim> {
         self.0.inner.lock().entries.get(uid).map(|entry| entry.known.clone())
     }
 
@@ -120,11 +122,25 @@ impl ClaimIndex {
         Flow { id: id((known.class(), known.claim.namespace())), is_repeat }
     }
 
-    /// Applies what a worker has learned about the claim or has done for it. A claim that is not in
-    /// the index is not changed.
-    pub fn update(&self, uid: &str, change: Change<'_>) -> Effects {
-        let apply = |entry: &mut Entry| entry.apply(change, &self.0.identity);
-        self.0.inner.lock().change(uid, apply).unwrap_or(Effects::NONE)
+    /// Whether the claim is in the index and `predicate` holds for it. It must not call the index.
+    pub fn is(&self, uid: &str, predicate: impl FnOnce(&KnownClaim) -> bool) -> bool {
+        self.0.inner.lock().entries.get(uid).is_some_and(|entry| predicate(&entry.known))
+    }
+
+    /// Applies what a worker has learned about the claim or has done for it. `None`: the claim is not in the
+    /// index. `change` must not call the index.
+    pub fn update<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.0.inner.lock().change(uid, change)
+    }
+
+    /// The driver and the node of this process.
+    pub fn identity(&self) -> &ProvisionerIdentity {
+        &self.0.identity
+    }
+
+    /// Holds volumes by the name of their PersistentVolume: one worker at a time (safety rule 5).
+    pub(in crate::controller) fn volume_keys(&self) -> &KeyedMutex {
+        &self.0.volume_keys
     }
 
     /// Whether to report this about the claim now. Assumes that it is reported then.
@@ -134,7 +150,7 @@ impl ClaimIndex {
     }
 
     /// Returns the UIDs of the claims that satisfy `predicate`, which must not call the index.
-    pub fn uids(&self, predicate: impl Fn(&ClaimSnapshot) -> bool) -> Vec<Key> {
+    pub fn uids(&self, predicate: impl Fn(&KnownClaim) -> bool) -> Vec<Key> {
         let inner = self.0.inner.lock();
         let claims = inner.entries.iter().filter(|(_, entry)| predicate(&entry.known));
         claims.map(|(uid, _)| uid.clone()).collect()

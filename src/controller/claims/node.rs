@@ -11,8 +11,9 @@ use super::{
         ownership::SELECTED_NODE,
         provisioner::{ProvisionRequest, Provisioner},
     },
-    index::Change,
+    index::{ClaimGuard, Entry},
     record_status,
+    state::Transition,
     worker::ClaimWorker,
 };
 use crate::{
@@ -25,7 +26,11 @@ use crate::{
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Removes the selected node of the request from its claim.
-    pub(crate) async fn give_node_back(&self, request: &ProvisionRequest) -> Action {
+    pub(crate) async fn give_node_back(
+        &self,
+        held: &ClaimGuard,
+        request: &ProvisionRequest,
+    ) -> Action {
         let claim = &request.claim;
         let refused = request.selected_node.as_deref();
         if claim.annotation(SELECTED_NODE).is_none() {
@@ -34,16 +39,16 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.count_failure(claim);
             return Action::Retry;
         }
-        let is_open = self.index.snapshot(claim.uid()).is_some_and(|claim| claim.state.is_open());
+        let is_open = held.is(|known| known.state.is_open());
         match self.remove_node_from(claim, refused, is_open).await {
             Ok(_) => {
                 // The index still has the node until the event of this write arrives.
-                self.index.update(claim.uid(), Change::NodeGivenBack);
+                held.update(Entry::node_given_back);
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
                 if is_open && self.identity.node.is_some() {
-                    self.call_records.suspect_node_given_back(claim.uid(), request);
-                    self.index.update(claim.uid(), Change::CallGivenUp);
+                    self.call_records.suspect_node_given_back(request);
+                    held.update(|it| it.advance(Transition::GivenUp));
                 }
                 Action::Done
             }

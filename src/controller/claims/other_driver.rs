@@ -6,8 +6,8 @@
 //! time-out as a record of our own.
 
 use super::{
-    super::{item::Key, model::record::Record, provisioner::Provisioner},
-    index::ClaimSnapshot,
+    super::{model::record::Record, provisioner::Provisioner},
+    index::{ClaimGuard, KnownClaim},
     record_status,
     worker::ClaimWorker,
 };
@@ -23,26 +23,26 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Does what is due for a claim with which this process has nothing else to do.
     pub(crate) async fn look_for_other_driver(
         &self,
-        uid: &Key,
-        snapshot: &ClaimSnapshot,
+        held: &ClaimGuard,
+        known: &KnownClaim,
     ) -> Action {
-        let claim = &snapshot.claim;
+        let claim = &known.claim;
         if !record_status::may_be_held_by_other_driver(&self.identity, claim) {
             return Action::Done;
         }
         match record_status::of_other_driver(&self.identity, claim) {
-            Some(record) => self.follow_other_driver(uid, snapshot, &record).await,
+            Some(record) => self.follow_other_driver(held, known, &record).await,
             None => Action::Done,
         }
     }
 
     async fn follow_other_driver(
         &self,
-        uid: &Key,
-        snapshot: &ClaimSnapshot,
+        held: &ClaimGuard,
+        known: &KnownClaim,
         record: &Record,
     ) -> Action {
-        let claim = &snapshot.claim;
+        let claim = &known.claim;
         match self.is_of_this_driver(claim).await {
             Ok(true) => {}
             Ok(false) => return Action::Done,
@@ -51,17 +51,17 @@ impl<P: Provisioner> ClaimWorker<P> {
                 return Action::Retry;
             }
         }
-        let wait = self.provisioner.wait_among_peers(uid);
+        let wait = self.provisioner.wait_among_peers(held.uid());
         if !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
-        if !self.call_records.is_overdue(snapshot) {
+        if !self.call_records.is_overdue(known) {
             if self.identity.node.is_none() || self.identity.is_provisioner_of(claim) {
-                self.call_records.report_other_driver(uid, claim, record);
+                self.call_records.report_other_driver(held, claim, record);
             }
             return Action::Retry;
         }
-        let is_released = self.call_records.release_for_other_driver(uid, claim, record).await;
+        let is_released = self.call_records.release_for_other_driver(held, claim, record).await;
         if is_released { Action::Done } else { Action::Retry }
     }
 

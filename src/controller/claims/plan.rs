@@ -1,6 +1,6 @@
 //! Decides what to do with a claim now.
 //!
-//! `plan` is a pure function of the claim's snapshot and its class. A call that this process has
+//! [`plan`] is a pure function of what is known of the claim and of [`Facts`]. A call that this process has
 //! open is repeated until its outcome is known, whatever becomes of claim and class. A recorded
 //! call of an earlier process is repeated only with a class of our driver that is the recorded one.
 
@@ -14,7 +14,7 @@ use super::{
         ownership::{ProvisionerIdentity, SELECTED_NODE},
         provisioner::{Failure, ProvisionRequest},
     },
-    index::ClaimSnapshot,
+    index::KnownClaim,
     state::ClaimState,
 };
 use crate::{
@@ -51,120 +51,87 @@ pub enum Plan {
         /// Whether external-provisioner counts a failed attempt at each retry.
         is_failure: bool,
     },
-    /// Call the provisioner.
-    Provision(Ask),
+    /// Ask the provisioner for this.
+    Provision(Box<ProvisionRequest>),
     /// Remove the unusable volume that the last call with this request made.
     Discard(Arc<ProvisionRequest>, Box<UnusableVolume>),
     /// The volume with this handle may be left at the driver, and nobody wants it.
     SuspectedLeak(String),
-    /// The class of the recorded call is another provisioner's: the record is void.
-    Void,
     /// The process of another node has a call open for the claim.
     Elsewhere(Record),
 }
 
-/// What to request from the provisioner.
-#[derive(Debug, Clone)]
-pub enum Ask {
-    /// A volume for the claim as it is, of this class.
-    New(Arc<StorageClass>),
-    /// What this process has requested before, as the outcome is unknown.
-    Again(Arc<ProvisionRequest>),
-    /// What an earlier process has recorded, with this class.
-    Recorded(Arc<StorageClass>, Box<Record>),
+/// What a plan is made of, beside the claim.
+pub(crate) struct Facts<'a> {
+    /// The driver and the node of this process.
+    pub identity: &'a ProvisionerIdentity,
+    /// The claim's class, if it exists.
+    pub class: Option<Arc<StorageClass>>,
+    /// The name of the claim's PersistentVolume.
+    pub volume_name: &'a dyn Fn() -> Result<String, Failure>,
+    /// Whether a record was made with the class of this request.
+    pub fits: &'a dyn Fn(&Record, &ProvisionRequest) -> bool,
 }
 
-impl Ask {
-    /// Makes the request. Of a record only the topology counts, and with node deployment that the
-    /// call was made for a node.
-    pub(super) fn request(
-        self,
-        identity: &ProvisionerIdentity,
-        claim: &Arc<Claim>,
-        withdrawn: bool,
-        volume_name: impl FnOnce() -> Result<String, Failure>,
-    ) -> ProvisionRequest {
-        let (class, record) = match self {
-            Self::Again(request) => return ProvisionRequest { withdrawn, ..(*request).clone() },
-            Self::New(class) => (class, Record::default()),
-            Self::Recorded(class, record) => (class, *record),
-        };
-        let mut request = ProvisionRequest {
-            claim: Arc::clone(claim),
-            class,
-            volume_name: volume_name(),
-            selected_node: ownership::selected_node(claim).map(str::to_owned),
-            withdrawn,
-            source: None,
-            topology: record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it))),
-        };
-        // With node deployment the volume is for the node of this process.
-        if let (Some(_), Some(own)) = (&record.node, &identity.node) {
-            request.selected_node = Some(own.clone());
-        }
-        seeded::believe(&mut request, &record);
-        request
-    }
+/// Whether the recorded call of an earlier process is void, as the claim's class is another provisioner's. Such a
+/// claim is planned without its record.
+pub(crate) fn is_record_void(known: &KnownClaim, facts: &Facts<'_>) -> bool {
+    let is_foreign = |class: &StorageClass| !facts.identity.is_own_name(&class.provisioner);
+    known.recorded().is_some()
+        && facts.class.as_deref().is_some_and(is_foreign)
+        && !mutations::is_on(Mutation::ForeignClassAccepted)
 }
 
-/// Decides what to do with a claim of this class, if the class exists. `fits` returns whether the
-/// class is the one that the record was made with.
-pub(crate) fn plan(
-    identity: &ProvisionerIdentity,
-    snapshot: &ClaimSnapshot,
-    class: Option<Arc<StorageClass>>,
-    fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
-) -> Plan {
-    if let (Some(request), Some(unusable)) = (&snapshot.request, snapshot.unusable()) {
+/// Decides what to do with a claim.
+pub(crate) fn plan(known: &KnownClaim, facts: &Facts<'_>) -> Plan {
+    if let (Some(request), Some(unusable)) = (&known.request, known.unusable()) {
         return Plan::Discard(Arc::clone(request), Box::new(unusable.clone()));
     }
-    if let (Some(handle), false) = (snapshot.pv_gone(), snapshot.is_wanted()) {
+    if let (Some(handle), false) = (known.pv_gone(), known.is_wanted()) {
         return Plan::SuspectedLeak(handle.to_owned());
     }
     // Another node's record keeps a deleted claim, whatever is known of its volume.
-    if let (true, Some(record)) = (snapshot.claim.is_terminating(), snapshot.elsewhere()) {
+    if let (true, Some(record)) = (known.claim.is_terminating(), known.elsewhere()) {
         return Plan::Elsewhere(record.clone());
     }
-    if snapshot.state == ClaimState::SuspectedLeak && snapshot.is_wanted() {
-        return Plan::Blocked { why: SUSPECTED_LEAK.to_owned(), is_failure: false };
+    if known.state == ClaimState::SuspectedLeak && known.is_wanted() {
+        return blocked(SUSPECTED_LEAK.to_owned());
     }
     // A claim that waits for the list of PersistentVolumes is queued once that is complete.
-    if !snapshot.state.may_call() {
+    if !known.state.may_call() {
         return Plan::Drop;
     }
-    if let Some(request) = &snapshot.request {
-        return again(identity, snapshot, request, class);
+    if let Some(request) = &known.request {
+        return again(known, request, facts);
     }
-    if let Some(record) = snapshot.recorded() {
-        return recorded(identity, &snapshot.claim, record, class, fits);
+    if let Some(record) = known.recorded() {
+        return recorded(known, record, facts);
     }
-    if let Some(record) = followed_elsewhere(snapshot) {
+    if let Some(record) = followed_elsewhere(known) {
         return Plan::Elsewhere(record.clone());
     }
-    if !snapshot.is_wanted() || !identity.owns_claim(&snapshot.claim) {
+    if !known.is_wanted() || !facts.identity.owns_claim(&known.claim) {
         return Plan::Drop;
     }
-    new(identity, &snapshot.claim, class)
+    new(known, facts)
 }
 
 /// Repeats the open call of this process. Only after enough terminal errors it accepts the claim's
 /// new node and a changed class (safety rule 3).
-fn again(
-    identity: &ProvisionerIdentity,
-    snapshot: &ClaimSnapshot,
-    request: &Arc<ProvisionRequest>,
-    class: Option<Arc<StorageClass>>,
-) -> Plan {
-    let again = || Plan::Provision(Ask::Again(Arc::clone(request)));
-    if !snapshot.state.accepts_changes() || !snapshot.is_wanted() {
+fn again(known: &KnownClaim, request: &Arc<ProvisionRequest>, facts: &Facts<'_>) -> Plan {
+    let again = || {
+        let withdrawn = known.is_gone_or_terminating();
+        Plan::Provision(Box::new(ProvisionRequest { withdrawn, ..(**request).clone() }))
+    };
+    if !known.state.accepts_changes() || !known.is_wanted() {
         return again();
     }
-    match new(identity, &snapshot.claim, class) {
-        Plan::Provision(Ask::New(class)) => {
+    match new(known, facts) {
+        Plan::Provision(new) => {
             let same_node =
-                ownership::selected_node(&snapshot.claim) == request.selected_node.as_deref();
-            let same = same_node && class.uid() == request.class.uid();
-            if same { again() } else { Plan::Provision(Ask::New(class)) }
+                ownership::selected_node(&known.claim) == request.selected_node.as_deref();
+            let is_same = same_node && new.class.uid() == request.class.uid();
+            if is_same { again() } else { Plan::Provision(new) }
         }
         Plan::Blocked { .. } => again(),
         other => other,
@@ -176,58 +143,69 @@ fn blocked(why: String) -> Plan {
     Plan::Blocked { why, is_failure: false }
 }
 
-/// Repeats a recorded call with the claim and its class as they are now.
-fn recorded(
-    identity: &ProvisionerIdentity,
-    claim: &Claim,
-    record: &Record,
-    class: Option<Arc<StorageClass>>,
-    fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
-) -> Plan {
+/// Repeats a recorded call with the claim and its class as they are now. Of the record only the topology counts,
+/// and with node deployment that the call was made for a node.
+fn recorded(known: &KnownClaim, record: &Record, facts: &Facts<'_>) -> Plan {
     let restore_class = |what: &str| {
-        let named = ownership::class_of_claim(claim);
+        let named = ownership::class_of_claim(&known.claim);
         blocked(format!(
             "an earlier CreateVolume for this claim may still run, and its storage class {named:?} {what}: restore the class, and the call is followed to its end; or delete the claim, and look for its volume at the driver by hand"
         ))
     };
-    let Some(class) = class else { return restore_class("is gone") };
-    if !identity.is_own_name(&class.provisioner)
-        && !mutations::is_on(Mutation::ForeignClassAccepted)
-    {
-        return Plan::Void;
-    }
-    if !fits(record, &class) {
+    let Some(class) = &facts.class else { return restore_class("is gone") };
+    let mut request = request(known, class, facts);
+    if !(facts.fits)(record, &request) {
         return restore_class("was replaced by another");
     }
-    if record.node.is_none() && waits_for_a_node(claim, &class) {
+    if record.node.is_none() && waits_for_a_node(&known.claim, class) {
         return Plan::Drop;
     }
-    Plan::Provision(Ask::Recorded(class, Box::new(record.clone())))
+    request.topology = record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it)));
+    // With node deployment the volume is for the node of this process.
+    if let (Some(_), Some(own)) = (&record.node, &facts.identity.node) {
+        request.selected_node = Some(own.clone());
+    }
+    seeded::believe(&mut request, record);
+    Plan::Provision(Box::new(request))
 }
 
 /// The record of a call that the process of another node follows. A record without a node is
 /// followed by the process of the selected node.
-fn followed_elsewhere(snapshot: &ClaimSnapshot) -> Option<&Record> {
-    snapshot.elsewhere().filter(|record| snapshot.is_wanted() && record.node.is_some())
+fn followed_elsewhere(known: &KnownClaim) -> Option<&Record> {
+    known.elsewhere().filter(|record| known.is_wanted() && record.node.is_some())
 }
 
 /// Plans for a claim without an open call.
-fn new(identity: &ProvisionerIdentity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
-    let Some(class) = class else {
+fn new(known: &KnownClaim, facts: &Facts<'_>) -> Plan {
+    let claim = &known.claim;
+    let Some(class) = &facts.class else {
         return Plan::Blocked { why: missing_class(claim), is_failure: true };
     };
-    if waits_for_a_node(claim, &class) {
+    if waits_for_a_node(claim, class) {
         return Plan::Drop;
     }
-    if !identity.is_own_name(&class.provisioner) {
+    if !facts.identity.is_own_name(&class.provisioner) {
         return blocked(format!(
             "storage class {:?} is for the provisioner {:?}, but the claim is annotated for {:?}",
             class.name(),
             class.provisioner,
-            identity.driver
+            facts.identity.driver
         ));
     }
-    Plan::Provision(Ask::New(class))
+    Plan::Provision(Box::new(request(known, class, facts)))
+}
+
+/// The request for the claim as it is, of this class.
+fn request(known: &KnownClaim, class: &Arc<StorageClass>, facts: &Facts<'_>) -> ProvisionRequest {
+    ProvisionRequest {
+        claim: Arc::clone(&known.claim),
+        class: Arc::clone(class),
+        volume_name: (facts.volume_name)(),
+        selected_node: ownership::selected_node(&known.claim).map(str::to_owned),
+        withdrawn: known.is_gone_or_terminating(),
+        source: None,
+        topology: None,
+    }
 }
 
 /// Whether the class has the binding mode `WaitForFirstConsumer` and the scheduler has not chosen a

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::{
-    index::{ClaimIndex, ClaimSnapshot},
-    plan::{Plan, plan},
+    index::{ClaimIndex, KnownClaim},
+    plan::{Facts, Plan, is_record_void, plan},
 };
 use crate::{
     controller::{
@@ -24,11 +24,19 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Preview {
     /// What the index would know of the claim.
-    pub known: ClaimSnapshot,
+    pub known: KnownClaim,
     /// The plan.
     pub plan: Plan,
-    /// The request, if the plan is to call the provisioner.
-    pub request: Option<ProvisionRequest>,
+}
+
+impl Preview {
+    /// The request, if the plan is to ask the provisioner.
+    pub fn request(&self) -> Option<&ProvisionRequest> {
+        match &self.plan {
+            Plan::Provision(request) => Some(request),
+            _ => None,
+        }
+    }
 }
 
 /// Plans for the claim, whose PersistentVolume gets the name `volume_name`. `None`: the claim is bound, or
@@ -39,37 +47,31 @@ pub fn preview(
     class: Option<&Arc<StorageClass>>,
     volume_name: &Result<String, Failure>,
 ) -> Option<Preview> {
-    let known = snapshot(identity, claim, volume_name.as_ref().ok().cloned())?;
-    // Whether a class fits a record is shown by its digest, for which all flags must be known.
-    let plan_for = |known: &ClaimSnapshot| plan(identity, known, class.cloned(), |_, _| true);
-    let plan = match plan_for(&known) {
-        Plan::Void => {
-            let mut without_record = known.clone();
-            without_record.void();
-            plan_for(&without_record)
-        }
-        plan => plan,
+    let known = known(identity, claim, volume_name.as_ref().ok().cloned())?;
+    let facts = Facts {
+        identity,
+        class: class.cloned(),
+        volume_name: &|| volume_name.clone(),
+        // Whether a class fits a record is shown by its digest, for which all flags must be known.
+        fits: &|_, _| true,
     };
-    let request = match &plan {
-        Plan::Provision(ask) => {
-            let withdrawn = known.is_gone_or_terminating();
-            Some(ask.clone().request(identity, claim, withdrawn, || volume_name.clone()))
-        }
-        _ => None,
-    };
-    Some(Preview { known, plan, request })
+    let mut planned = known.clone();
+    if is_record_void(&known, &facts) {
+        planned.void();
+    }
+    Some(Preview { plan: plan(&planned, &facts), known })
 }
 
 /// What the index of a new leader knows of the claim once everything is listed.
-fn snapshot(
+fn known(
     identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
     volume_name: Option<String>,
-) -> Option<ClaimSnapshot> {
+) -> Option<KnownClaim> {
     let index = ClaimIndex::new(identity.clone(), move |_| volume_name.clone(), |_| {});
     index.on_event(InformerEvent::Init);
     index.on_event(InformerEvent::InitApply(Claim::clone(claim)));
     index.on_event(InformerEvent::InitDone);
     index.both_listed();
-    index.snapshot(claim.uid())
+    index.known(claim.uid())
 }

@@ -9,9 +9,9 @@ use super::{
     super::{
         events::EVENT_LASTS,
         model::source::SourceKind,
-        provisioner::{Failure, Outcome, ProvisionRequest, Provisioner},
+        provisioner::{Failure, NotSent, Outcome, ProvisionRequest, Provisioner},
     },
-    index::{Change, ClaimSnapshot, Topic},
+    index::{ClaimGuard, KnownClaim, Topic},
     worker::ClaimWorker,
 };
 use crate::{
@@ -45,7 +45,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// due now or was made.
     pub(crate) fn on_blocked(&self, claim: &Claim, what: &str, why: &str) -> Duration {
         tracing::debug!(why, "the claim waits");
-        let lasted = self.index.update(claim.uid(), Change::Blocked(what)).lasted;
+        let lasted = self.index.update(claim.uid(), |it| it.blocked_for(what)).unwrap_or_default();
         self.report_wait(claim, what, why, PATIENCE);
         PATIENCE.saturating_sub(lasted)
     }
@@ -55,14 +55,6 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) fn retry_blocked(&self, claim: &Claim, what: &str, why: &str) -> Action {
         let left = self.on_blocked(claim, what, why);
         if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
-    }
-
-    /// Returns when to look again at a claim that a change queues: to renew its event, or to give up a
-    /// call that has been open for too long.
-    pub(crate) fn await_change(&self, uid: &str) -> Action {
-        let has_open_call = |claim: ClaimSnapshot| claim.may_have_open_call();
-        let is_open = self.index.snapshot(uid).is_some_and(has_open_call);
-        Action::RequeueAfter(if is_open { OPEN_CALL_RECHECK } else { AT_REST })
     }
 
     /// Reports what the claim waits for, once it has waited for `patience`, and again before
@@ -80,13 +72,14 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Reports what all claims wait for.
     pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
-        if let Some(snapshot) = self.index.snapshot(uid).filter(ClaimSnapshot::is_wanted) {
+        if let Some(snapshot) = self.index.known(uid).filter(KnownClaim::is_wanted) {
             self.report_blocked(&snapshot.claim, why, Duration::ZERO);
         }
     }
 
-    /// Reports the outcome of a call to the user and the metrics.
-    pub(crate) fn report(&self, request: &ProvisionRequest, outcome: &Outcome) {
+    /// Reports the outcome of an attempt to the user and the metrics. `is_polled`: whether what the attempt lacked
+    /// is polled for.
+    pub(crate) fn report(&self, request: &ProvisionRequest, outcome: &Outcome, is_polled: bool) {
         if is_failed_attempt(outcome) {
             self.count_failure(&request.claim);
         }
@@ -102,11 +95,38 @@ impl<P: Provisioner> ClaimWorker<P> {
             {
                 self.report_still_open(request, failure);
             }
-            Outcome::Final(failure)
+            Outcome::Terminal(failure)
             | Outcome::Background(failure)
             | Outcome::Unsent(failure)
             | Outcome::Reschedule(failure) => self.warn(request, failure),
+            Outcome::NotSent(why) => self.report_not_sent(request, why, is_polled),
         }
+    }
+
+    /// Reports an attempt that ended before its call.
+    fn report_not_sent(&self, request: &ProvisionRequest, why: &NotSent, is_polled: bool) {
+        match why {
+            NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
+            // Was reported, and is again before its event expires.
+            NotSent::Failed(failure)
+                if is_polled
+                    && failure.is_lasting()
+                    && self.is_settled(request.claim.uid(), &failure.to_string()) =>
+            {
+                self.report_blocked(&request.claim, &failure.to_string(), SETTLING);
+            }
+            NotSent::Failed(failure) => self.report_failure(request, failure),
+            NotSent::Unrepeatable(failure) => {
+                self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);
+            }
+            NotSent::Reschedule(failure) => self.warn(request, failure),
+        }
+    }
+
+    /// Whether the claim has failed in this way for [`SETTLING`].
+    pub(crate) fn is_settled(&self, uid: &str, why: &str) -> bool {
+        let lasted = self.index.update(uid, |it| it.blocked_for(why));
+        lasted.is_some_and(|lasted| lasted >= SETTLING)
     }
 
     /// Whether the user was not warned of an unknown outcome of this kind since the call was opened.
@@ -148,11 +168,18 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Counts that something had to be done for a claim which no queue held until the resync.
-    pub(crate) fn count_resync(&self, snapshot: &ClaimSnapshot) {
+    pub(crate) fn count_resync(&self, snapshot: &KnownClaim) {
         if snapshot.is_resynced {
             self.metrics.resync_found(ResyncQueue::Claims);
         }
     }
+}
+
+/// Returns when to look again at a claim that a change queues: to renew its event, or to give up a
+/// call that has been open for too long.
+pub(crate) fn await_change(held: &ClaimGuard) -> Action {
+    let is_open = held.is(KnownClaim::may_have_open_call);
+    Action::RequeueAfter(if is_open { OPEN_CALL_RECHECK } else { AT_REST })
 }
 
 /// Why the call is still open, in the driver's words if it has any.
@@ -170,11 +197,15 @@ fn still_open(failure: &Failure) -> String {
 /// volume is counted by `discard`.
 pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Final(_)
+        Outcome::Terminal(_)
         | Outcome::Infeasible(_)
         | Outcome::Background(_)
         | Outcome::Unsent(_) => true,
-        Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::Reschedule(_) => false,
+        Outcome::Provisioned(_)
+        | Outcome::Unusable(_)
+        | Outcome::Reschedule(_)
+        // Counted where it is reported.
+        | Outcome::NotSent(_) => false,
     }
 }
 

@@ -15,7 +15,10 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use super::index::{Change, ClaimIndex, Existence, Topic};
+use super::{
+    index::{ClaimGuard, ClaimIndex, Entry, Existence, KnownClaim, Topic},
+    state::Transition,
+};
 use crate::{
     controller::{
         classes::Classes,
@@ -33,7 +36,7 @@ use crate::{
     metrics::{ControllerMetrics, SuspectedLeak},
     mutations,
     mutations::Mutation,
-    workqueue::{Action, KeyedMutex, Queue},
+    workqueue::{Action, Queue},
 };
 
 /// The reclaim policy of volumes that are kept.
@@ -52,8 +55,6 @@ pub struct PvStore {
     pub events: ClaimEvents,
     /// The controller's metrics.
     pub metrics: ControllerMetrics,
-    /// Lets one worker at a time work for a volume.
-    pub exclusive: KeyedMutex,
     /// The claims whose PersistentVolume must be saved again.
     pub queue: Queue<Key>,
     /// The claims to work on.
@@ -245,27 +246,24 @@ fn is_of_same_driver(found: &Volume, volume: &PersistentVolume) -> bool {
 }
 
 impl PvStore {
-    /// Saves a PersistentVolume, or keeps it for [`PvStore::sync`]. The caller holds the lock of
-    /// the volume.
-    pub async fn save(&self, unsaved: Unsaved) {
-        let uid = Key::of(&unsaved.claim);
+    /// Saves a PersistentVolume, or keeps it for [`PvStore::sync`].
+    pub async fn save(&self, held: &ClaimGuard, unsaved: Unsaved) {
+        let uid = held.uid();
         let unsaved = Arc::new(unsaved);
         // Kept first, so that the volume is not forgotten if the attempt is cancelled.
-        self.keep(&uid, Arc::clone(&unsaved));
-        if self.attempt_and_report(&uid, &unsaved).await == Action::Retry {
-            self.queue.add_rate_limited(uid);
+        self.keep(uid, Arc::clone(&unsaved));
+        if self.attempt_and_report(held, &unsaved).await == Action::Retry {
+            self.queue.add_rate_limited(uid.clone());
         }
     }
 
     /// Tries again to save the PersistentVolume of the claim with this UID.
     pub async fn sync(&self, uid: &Key) -> Action {
-        let Some(waiting) = self.get(uid) else { return Action::Done };
-        let _held = self.exclusive.hold(waiting.name()).await;
-        // Read again under the lock: another attempt may have saved it meanwhile.
+        let held = self.index.hold(uid).await;
         let Some(unsaved) = self.get(uid) else { return Action::Done };
         let claim = claim_key(&unsaved.claim);
         let span = tracing::info_span!("save", %claim, uid = &**uid, pv = unsaved.name());
-        self.attempt_and_report(uid, &unsaved).instrument(span).await
+        self.attempt_and_report(&held, &unsaved).instrument(span).await
     }
 
     /// The UIDs of the claims whose PersistentVolume is not saved.
@@ -308,7 +306,9 @@ impl PvStore {
         });
         self.all().into_iter().for_each(|uid| self.queue.add(uid));
         let left = |all: &BTreeMap<Key, Arc<Unsaved>>| {
-            all.iter().all(|(uid, unsaved)| unsaved.setback.refused && self.is_protected(uid))
+            all.iter().all(|(uid, unsaved)| {
+                unsaved.setback.refused && self.index.is(uid, KnownClaim::is_protected)
+            })
         };
         // The sender lives as long as `self`.
         let _ = self.unsaved.subscribe().wait_for(left).await;
@@ -335,97 +335,91 @@ impl PvStore {
         self.unsaved.send_modify(|all| drop(all.insert(uid.clone(), unsaved)));
     }
 
-    async fn attempt_and_report(&self, uid: &Key, unsaved: &Unsaved) -> Action {
+    async fn attempt_and_report(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
         // Its PersistentVolume was seen, and may be deleted together with the volume by now.
-        if self.index.snapshot(uid).is_none_or(|claim| !claim.is_saving()) {
-            return self.on_saved(uid, unsaved);
+        if !held.is(KnownClaim::is_saving) {
+            return self.on_saved(held, unsaved);
         }
         match self.attempt(unsaved).await {
-            Attempt::Saved => self.on_saved(uid, unsaved),
-            Attempt::Superseded(volume) => self.on_superseded(uid, unsaved, &volume),
-            Attempt::PvTerminating(volume) => self.on_pv_terminating(uid, unsaved, &volume),
-            Attempt::PvGone => self.on_pv_gone(uid, unsaved),
+            Attempt::Saved => self.on_saved(held, unsaved),
+            Attempt::Superseded(volume) => self.on_superseded(held, unsaved, &volume),
+            Attempt::PvTerminating(volume) => self.on_pv_terminating(held, unsaved, &volume),
+            Attempt::PvGone => self.on_pv_gone(held, unsaved),
             Attempt::NotSaved(NotSaved::Invalid | NotSaved::NameTaken, why)
-                if self.is_hopeless(uid) =>
+                if is_hopeless(held) =>
             {
-                self.discard_volume(uid, unsaved, &why)
+                self.discard_volume(held, unsaved, &why)
             }
-            Attempt::NotSaved(NotSaved::HandleInUse, _) if self.is_gone_or_bound(uid) => {
-                self.on_not_needed(uid)
+            Attempt::NotSaved(NotSaved::HandleInUse, _) if is_gone_or_bound(held) => {
+                self.on_not_needed(held)
             }
-            Attempt::NotSaved(reason, why) => self.not_saved(uid, unsaved, &why, reason.setback()),
+            Attempt::NotSaved(reason, why) => self.not_saved(held, unsaved, &why, reason.setback()),
         }
     }
 
-    fn not_saved(&self, uid: &Key, unsaved: &Unsaved, why: &str, setback: Setback) -> Action {
+    fn not_saved(
+        &self,
+        held: &ClaimGuard,
+        unsaved: &Unsaved,
+        why: &str,
+        setback: Setback,
+    ) -> Action {
         tracing::warn!(
             error = why,
             handle = unsaved.handle,
             "the PersistentVolume is not saved yet"
         );
-        if self.index.report(uid, Topic::Blocked(why, Duration::ZERO)) {
+        if held.report(Topic::Blocked(why, Duration::ZERO)) {
             self.events.blocked(&unsaved.claim, why);
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let unclear = setback.unclear || unsaved.setback.unclear;
         let may_share_handle = setback.may_share_handle || unsaved.setback.may_share_handle;
         let setback = Setback { unclear, may_share_handle, ..setback };
-        self.keep(uid, Arc::new(Unsaved { setback, ..unsaved.clone() }));
+        self.keep(held.uid(), Arc::new(Unsaved { setback, ..unsaved.clone() }));
         // The claim worker gives up a deleted claim after `--claim-protection-timeout`.
-        self.claims.add(uid.clone());
+        self.claims.add(held.uid().clone());
         Action::Retry
     }
 
-    /// Whether nobody is left who could change what the API server refuses.
-    fn is_hopeless(&self, uid: &str) -> bool {
-        self.is_gone_or_bound(uid) || mutations::is_on(Mutation::ConflictIsDelete)
-    }
-
-    fn is_gone_or_bound(&self, uid: &str) -> bool {
-        self.index.snapshot(uid).is_none_or(|claim| claim.is_gone_or_bound())
-    }
-
-    /// Whether the claim carries our finalizer.
-    fn is_protected(&self, uid: &str) -> bool {
-        self.index.snapshot(uid).is_some_and(|claim| claim.is_protected())
-    }
-
     /// Gives the volume, which can never be saved, to `discard` (safety rule 8).
-    fn discard_volume(&self, uid: &Key, unsaved: &Unsaved, why: &str) -> Action {
-        self.index.update(uid, Change::PvRefused(Box::new(unsaved.unusable_volume(why))));
-        self.unsaved.send_modify(|all| drop(all.remove(&**uid)));
-        self.claims.add(uid.clone());
+    fn discard_volume(&self, held: &ClaimGuard, unsaved: &Unsaved, why: &str) -> Action {
+        held.update(|it| {
+            it.advance(Transition::PvRefused(Box::new(unsaved.unusable_volume(why))));
+        });
+        self.unsaved.send_modify(|all| drop(all.remove(&**held.uid())));
+        self.claims.add(held.uid().clone());
         Action::Done
     }
 
-    fn on_saved(&self, uid: &Key, unsaved: &Unsaved) -> Action {
+    fn on_saved(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
         tracing::info!("volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
-        if let Some(claim) = self.index.snapshot(uid) {
+        if let Some(claim) = held.known() {
             self.metrics.served(unsaved.class(), unsaved.source, claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
         if !unsaved.existence.is_over() {
             self.events.provisioned(&unsaved.claim, unsaved.name());
         }
-        self.forget(uid)
+        self.forget(held)
     }
 
     /// The PersistentVolume was saved and is being deleted. It is never saved again, as the volume
     /// may be deleted with it. Once it is gone, a claim that still waits is provisioned again
     /// (safety rules 6 and 7).
-    fn on_pv_terminating(&self, uid: &Key, unsaved: &Unsaved, volume: &Volume) -> Action {
+    fn on_pv_terminating(&self, held: &ClaimGuard, unsaved: &Unsaved, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
         tracing::warn!(error = why, "the PersistentVolume does not stay");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         self.events.blocked(&unsaved.claim, &why);
-        self.index.update(uid, Change::PvTerminating(volume));
-        self.forget(uid)
+        held.update(|it| it.pv_terminating(volume, self.index.identity()));
+        self.forget(held)
     }
 
     /// The claim has another volume, so this one is a suspected leak (safety rule 14).
-    fn on_superseded(&self, uid: &Key, unsaved: &Unsaved, volume: &str) -> Action {
+    fn on_superseded(&self, held: &ClaimGuard, unsaved: &Unsaved, volume: &str) -> Action {
         let why = format!(
             "PersistentVolume {:?} has the volume {volume:?} already; the volume {:?} may be left at the driver",
             unsaved.name(),
@@ -434,47 +428,47 @@ impl PvStore {
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
         self.events.blocked(&unsaved.claim, &why);
-        self.forget(uid)
+        self.forget(held)
     }
 
     /// Nobody waits for the volume any more, and another PersistentVolume has it: nothing is left
     /// over.
-    fn on_not_needed(&self, uid: &Key) -> Action {
+    fn on_not_needed(&self, held: &ClaimGuard) -> Action {
         tracing::info!("not saved: its claim is gone, and another PersistentVolume has the volume");
-        self.forget(uid)
+        self.forget(held)
     }
 
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
-    fn on_pv_gone(&self, uid: &Key, unsaved: &Unsaved) -> Action {
-        self.index.update(uid, Change::PvGone(&unsaved.handle));
-        self.unsaved.send_modify(|all| drop(all.remove(&**uid)));
-        if self.is_gone_or_bound(uid) {
-            self.suspect_leak(uid, &unsaved.claim, &unsaved.handle);
+    fn on_pv_gone(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
+        held.update(|it| it.pv_gone(&unsaved.handle));
+        self.unsaved.send_modify(|all| drop(all.remove(&**held.uid())));
+        if is_gone_or_bound(held) {
+            self.suspect_leak(held, &unsaved.claim, &unsaved.handle);
         }
-        self.claims.add(uid.clone());
+        self.claims.add(held.uid().clone());
         Action::Done
     }
 
     /// The volume with this handle may have been deleted with another PersistentVolume. Nobody
     /// waits for it any more, so no further call would show whether it was (safety rule 14).
-    pub fn suspect_leak(&self, uid: &str, claim: &Claim, handle: &str) {
+    pub fn suspect_leak(&self, held: &ClaimGuard, claim: &Claim, handle: &str) {
         let why = format!(
             "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
         );
-        tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
+        tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        if self.index.snapshot(uid).is_none_or(|claim| !claim.existence.is_over()) {
+        if held.known().is_none_or(|known| !known.existence.is_over()) {
             self.events.blocked(claim, &why);
         }
-        self.index.update(uid, Change::LeakSuspected);
+        held.update(|it| it.advance(Transition::LeakSuspected));
     }
 
-    fn forget(&self, uid: &Key) -> Action {
-        self.unsaved.send_modify(|all| drop(all.remove(&**uid)));
-        self.index.update(uid, Change::Saved);
-        if self.is_protected(uid) {
-            self.claims.add(uid.clone());
+    fn forget(&self, held: &ClaimGuard) -> Action {
+        self.unsaved.send_modify(|all| drop(all.remove(&**held.uid())));
+        held.update(Entry::saved);
+        if held.is(KnownClaim::is_protected) {
+            self.claims.add(held.uid().clone());
         }
         Action::Done
     }
@@ -496,7 +490,7 @@ impl PvStore {
         let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
         let class = class.and_then(|class| self.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
-        let claim = self.index.snapshot(unsaved.claim.uid());
+        let claim = self.index.known(unsaved.claim.uid());
         let is_live =
             claim.is_some_and(|it| !it.is_gone_or_terminating() && !it.is_gone_or_bound());
         match policy(then, now, is_live) {
@@ -545,6 +539,15 @@ impl PvStore {
             Err(error) => Some(not_saved_yet(&error)),
         }
     }
+}
+
+/// Whether nobody is left who could change what the API server refuses.
+fn is_hopeless(held: &ClaimGuard) -> bool {
+    is_gone_or_bound(held) || mutations::is_on(Mutation::ConflictIsDelete)
+}
+
+fn is_gone_or_bound(held: &ClaimGuard) -> bool {
+    held.known().is_none_or(|known| known.is_gone_or_bound())
 }
 
 /// The reclaim policy of a PersistentVolume (safety rule 9): that of its class `now`, or, without a

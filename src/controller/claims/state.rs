@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant};
 use crate::{
     controller::{
         model::unusable_volume::UnusableVolume,
-        provisioner::{NotSent, Outcome},
+        provisioner::{Failure, NotSent, Outcome},
     },
     kube::objects::Volume,
     mutations,
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// How many terminal errors in a row show that an open call has left no volume.
-const CLOSING_FINALS: u32 = 3;
-/// The least time between the first and the last of those answers.
+const CLOSING_ERRORS: u32 = 3;
+/// The least time between the first and the last of those errors.
 const CLOSING_TIME: Duration = Duration::from_secs(120);
 
 /// The state of one claim's volume.
@@ -120,7 +120,7 @@ pub enum Transition<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenCall {
     /// The terminal errors in a row since the call, if any.
-    finals: Option<FinalAnswers>,
+    errors: Option<TerminalErrors>,
     /// Whether enough terminal errors came while the claim was wanted: its node may be given back,
     /// and a changed class is accepted (safety rule 3).
     accepts_changes: bool,
@@ -130,7 +130,7 @@ pub struct OpenCall {
 
 /// Conclusive terminal errors in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FinalAnswers {
+struct TerminalErrors {
     /// Whether the claim was wanted. The count starts anew when the claim is deleted.
     demand: Demand,
     count: u32,
@@ -219,7 +219,7 @@ impl ClaimState {
 
     /// The state after `transition`, which concerns only some states and does not change the others.
     #[must_use]
-    pub fn after(self, transition: Transition<'_>) -> Self {
+    pub fn on(self, transition: Transition<'_>) -> Self {
         use Transition as T;
         let open = OpenCall::default();
         match (self, transition) {
@@ -269,9 +269,14 @@ impl ClaimState {
         Self::InFlight { earlier, has_pv: false }
     }
 
-    /// The running call ended with `outcome`: `InFlight => Waiting | Background | Saving | Unusable
-    /// | Done`. In other states an answer changes nothing.
-    pub fn call_ended(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
+    /// The state after an attempt that ended with `outcome`, and what to do next. A call leads from `InFlight` to
+    /// `Waiting | Background | Saving | Unusable | Done`; an attempt that ended before its call does not change
+    /// the state.
+    pub fn after(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
+        if let Outcome::NotSent(why) = outcome {
+            let next = self.next_without_call(why, demand);
+            return (self, next);
+        }
         let Self::InFlight { earlier, has_pv } = self else {
             return (self, Next::Drop);
         };
@@ -285,20 +290,16 @@ impl ClaimState {
             // A PersistentVolume that this process did not save closes the call (safety rule 3).
             _ if has_pv => (Self::Done, Next::Drop),
             Outcome::Background(_) => (Self::Background(OpenCall::default()), Next::Poll),
-            Outcome::Unsent(_) => Self::after_unsent(earlier, demand),
-            Outcome::Final(failure) => {
-                Self::after_final(earlier, demand, failure.is_inconclusive(), Next::Retry, now)
+            Outcome::Terminal(failure) => {
+                Self::after_error(earlier, demand, failure, Next::Retry, now)
             }
             Outcome::Infeasible(failure) => {
-                Self::after_final(earlier, demand, failure.is_inconclusive(), Next::Rest, now)
+                Self::after_error(earlier, demand, failure, Next::Rest, now)
             }
-            Outcome::Reschedule(failure) => Self::after_final(
-                earlier,
-                demand,
-                failure.is_inconclusive(),
-                Next::GiveNodeBack,
-                now,
-            ),
+            Outcome::Reschedule(failure) => {
+                Self::after_error(earlier, demand, failure, Next::GiveNodeBack, now)
+            }
+            Outcome::Unsent(_) | Outcome::NotSent(_) => Self::after_unsent(earlier, demand),
         }
     }
 
@@ -323,39 +324,29 @@ impl ClaimState {
         }
     }
 
-    /// An attempt ended before its call, which does not change the state. Returns what to do next.
-    pub fn after_not_sent(&self, why: &NotSent, demand: Demand) -> Next {
-        let open = matches!(self, Self::Recorded | Self::Background(_) | Self::PvGone(_));
+    /// What to do next after an attempt that ended before its call.
+    fn next_without_call(&self, why: &NotSent, demand: Demand) -> Next {
+        let is_open = self.is_outcome_unknown();
         match (self, why, demand) {
             // A claim that is left to others is followed only while a call is open.
-            (_, NotSent::Ignored { .. }, _) => {
-                if open {
-                    Next::Poll
-                } else {
-                    Next::Drop
-                }
-            }
+            (_, NotSent::Ignored { .. }, _) if is_open => Next::Poll,
+            (_, NotSent::Ignored { .. }, _) => Next::Drop,
             (Self::Waiting, NotSent::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
+            // The node is given back only if no call can still make a volume there (safety rule 4).
             (state, NotSent::Reschedule(_), Demand::Wanted) if state.accepts_changes() => {
                 Next::GiveNodeBack
             }
             (Self::Waiting, _, Demand::Wanted) => Next::Retry,
-            // The node is given back only if no call can still make a volume there (safety rule 4).
-            _ => {
-                if open {
-                    Next::Retry
-                } else {
-                    Next::Drop
-                }
-            }
+            _ if is_open => Next::Retry,
+            _ => Next::Drop,
         }
     }
 
-    /// The driver gave a terminal error (rule 3).
-    fn after_final(
+    /// The driver refused (safety rule 3).
+    fn after_error(
         earlier: Option<OpenCall>,
         demand: Demand,
-        inconclusive: bool,
+        failure: &Failure,
         next: Next,
         now: Instant,
     ) -> (Self, Next) {
@@ -366,8 +357,9 @@ impl ClaimState {
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
             (Some(open), _) => {
                 let open = OpenCall { is_only_recorded: false, ..open };
-                let open = if inconclusive { open } else { open.with_final_answer(demand, now) };
-                open.after_final(demand, next, now)
+                let open =
+                    if failure.is_inconclusive() { open } else { open.with_error(demand, now) };
+                open.after_error(demand, next, now)
             }
         }
     }
@@ -388,28 +380,28 @@ impl OpenCall {
         self.accepts_changes
     }
 
-    fn with_final_answer(self, demand: Demand, now: Instant) -> Self {
-        let earlier = self.finals.filter(|finals| finals.demand == demand);
-        let FinalAnswers { count, since, .. } =
-            earlier.unwrap_or(FinalAnswers { demand, count: 0, since: now });
-        let finals = FinalAnswers { demand, count: count.saturating_add(1), since };
-        Self { finals: Some(finals), ..self }
+    fn with_error(self, demand: Demand, now: Instant) -> Self {
+        let earlier = self.errors.filter(|errors| errors.demand == demand);
+        let TerminalErrors { count, since, .. } =
+            earlier.unwrap_or(TerminalErrors { demand, count: 0, since: now });
+        let errors = TerminalErrors { demand, count: count.saturating_add(1), since };
+        Self { errors: Some(errors), ..self }
     }
 
     /// Whether enough terminal errors came in a row, over enough time.
-    fn has_enough_finals(self, demand: Demand, now: Instant) -> bool {
-        self.finals.is_some_and(|finals| {
-            finals.demand == demand
-                && finals.count >= CLOSING_FINALS
-                && now.saturating_duration_since(finals.since) >= CLOSING_TIME
+    fn has_enough_errors(self, demand: Demand, now: Instant) -> bool {
+        self.errors.is_some_and(|errors| {
+            errors.demand == demand
+                && errors.count >= CLOSING_ERRORS
+                && now.saturating_duration_since(errors.since) >= CLOSING_TIME
         })
     }
 
     /// Decides what follows from the terminal errors. Enough of them close the call of a claim that
     /// is not wanted. The call of a wanted claim stays open, but its node may be given back (safety
     /// rule 3).
-    fn after_final(self, demand: Demand, next: Next, now: Instant) -> (ClaimState, Next) {
-        let has_enough = self.has_enough_finals(demand, now);
+    fn after_error(self, demand: Demand, next: Next, now: Instant) -> (ClaimState, Next) {
+        let has_enough = self.has_enough_errors(demand, now);
         if demand == Demand::Withdrawn {
             return if has_enough {
                 (ClaimState::Waiting, Next::ClosedByErrors)

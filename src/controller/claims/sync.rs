@@ -1,35 +1,34 @@
 //! The claim worker: brings a claim from the queue to its PersistentVolume.
 //!
-//! A sync takes a snapshot of the claim, decides what to do (`plan`), reads live what must be
-//! verified, calls the provisioner, and acts on the outcome.
+//! A turn has four steps: [`plan`] decides, `act` does what the plan says, `follow` acts on the [`Outcome`] of
+//! an attempt by the next [`ClaimState`], and `settle` ends the turn. The claim is held for the whole turn.
 //!
 //! * At most one call runs for a volume.
 //! * No call is made for a claim that has or had its PersistentVolume.
 //! * Whatever a claim waits for, there is one current event that says so.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Instrument as _, field};
 
 use super::{
     call_record::NotProtected,
-    index::{Change, ClaimSnapshot, Effects, Topic},
-    plan::{Ask, Plan, plan},
-    reporting::{PATIENCE, SETTLING, source_label},
+    index::{ClaimGuard, Entry, KnownClaim, Topic},
+    plan::{Facts, Plan, is_record_void, plan},
+    reporting::{SETTLING, await_change, source_label},
     save::Unsaved,
-    state::{ClaimState, Next},
+    state::{ClaimState, Next, Transition},
     worker::ClaimWorker,
 };
 use crate::{
     controller::{
         events::{PANICKED, claim_key},
         item::{Item, Key},
-        model::record::Record,
         ownership,
-        provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
+        provisioner::{NotSent, Outcome, ProvisionRequest, ProvisionedVolume, Provisioner, Turn},
     },
-    kube::objects::{Claim, StorageClass, View as _},
+    kube::objects::View as _,
     metrics::Panicked,
     runtime::Backoff,
     workqueue::Action,
@@ -62,116 +61,134 @@ fn is_time_out(outcome: &Outcome) -> bool {
 impl<P: Provisioner> ClaimWorker<P> {
     /// Works on the claim with this UID. Returns when to work on it again.
     pub async fn sync(&self, uid: &Key) -> Action {
-        let Some(queued) = self.index.snapshot(uid) else { return self.forget(uid) };
-        let _held = self.exclusive.hold(queued.key()).await;
-        // Taken under the lock, so that the snapshot contains what the previous holder did.
-        let Some(snapshot) = self.index.snapshot(uid) else { return self.forget(uid) };
-        self.index.update(uid, Change::WorkStarted);
+        let held = self.index.hold(uid).await;
+        let Some(known) = held.known() else {
+            self.dependencies.forget(&Item::Claim(uid.clone()));
+            self.provisioner.forget(uid);
+            return Action::Done;
+        };
+        held.update(Entry::work_started);
         let span = tracing::info_span!(
             "claim",
-            claim = %claim_key(&snapshot.claim),
+            claim = %claim_key(&known.claim),
             uid = &**uid,
-            pv = snapshot.key(),
+            pv = known.key(),
             code = field::Empty
         );
-        let work = async {
-            let action = self.step(uid, snapshot).await;
-            self.report_void_record(uid);
-            self.report_superseded(uid);
-            if action == Action::Done {
-                self.dependencies.forget(&Item::Claim(uid.clone()));
-            }
-            // The outcome may have opened or closed a call.
-            let is_reconciled = self.call_records.reconcile(uid).await;
-            self.release_source(uid);
-            if is_reconciled { action } else { self.retry_soon(action) }
+        let turn = async {
+            let action = self.act(&held, known).await;
+            self.settle(&held, action).await
         };
-        work.instrument(span).await
+        turn.instrument(span).await
     }
 
-    /// The action for a claim whose record could not be reconciled: it is retried soon in any case.
-    fn retry_soon(&self, action: Action) -> Action {
+    /// Does what the plan says.
+    async fn act(&self, held: &ClaimGuard, mut known: KnownClaim) -> Action {
+        match self.plan(held, &mut known) {
+            Plan::Drop => {
+                self.provisioner.forget(held.uid());
+                self.look_for_other_driver(held, &known).await
+            }
+            Plan::Blocked { why, is_failure } => self.wait(held, &known, &why, is_failure),
+            Plan::Provision(request) => self.provision(held, &known, *request).await,
+            Plan::Discard(request, unusable) => {
+                self.count_resync(&known);
+                self.discard(held, &request, &unusable).await
+            }
+            Plan::SuspectedLeak(handle) => {
+                self.store.suspect_leak(held, &known.claim, &handle);
+                Action::Done
+            }
+            Plan::Elsewhere(record) => self.follow_elsewhere(held, &known, &record).await,
+        }
+    }
+
+    /// Ends a turn: reports what it has found out; lets a claim with nothing left to do wait for no object;
+    /// brings the record on the claim in line with the call, which the turn may have opened or closed; and
+    /// only then lets go of the source, which the record keeps as well.
+    async fn settle(&self, held: &ClaimGuard, action: Action) -> Action {
+        self.report_void_record(held);
+        self.report_superseded(held);
+        if action == Action::Done {
+            self.dependencies.forget(&Item::Claim(held.uid().clone()));
+        }
+        let is_reconciled = self.call_records.reconcile(held).await;
+        self.release_source(held);
         match action {
+            action if is_reconciled => action,
             Action::Done => Action::Retry,
             Action::RequeueAfter(delay) if delay > self.retry_max => Action::Retry,
             soon => soon,
         }
     }
 
-    /// The claim is not in the index any more.
-    fn forget(&self, uid: &Key) -> Action {
-        self.dependencies.forget(&Item::Claim(uid.clone()));
-        self.provisioner.forget(uid);
-        Action::Done
-    }
-
     /// Reports to the provisioner what the claim still needs: the index does not report attempts that
     /// ended before their call.
-    fn release_source(&self, uid: &Key) {
-        let claim = self.index.snapshot(uid).filter(ClaimSnapshot::needs_source);
-        match claim {
-            None => self.provisioner.release_source(uid),
-            Some(claim) if !claim.may_have_open_call() => self.provisioner.call_ended(uid),
-            Some(_) => {}
+    fn release_source(&self, held: &ClaimGuard) {
+        if !held.is(KnownClaim::needs_source) {
+            self.provisioner.release_source(held.uid());
+        } else if !held.is(KnownClaim::may_have_open_call) {
+            self.provisioner.call_ended(held.uid());
         }
     }
 
-    async fn step(&self, uid: &Key, mut snapshot: ClaimSnapshot) -> Action {
-        match self.plan(uid, &mut snapshot) {
-            Plan::Drop => {
-                self.provisioner.forget(uid);
-                self.look_for_other_driver(uid, &snapshot).await
-            }
-            Plan::Blocked { why, is_failure } => {
-                if is_failure {
-                    self.count_failure(&snapshot.claim);
-                }
-                let left = self.on_blocked(&snapshot.claim, &why, &why);
-                match (left.is_zero(), is_failure) {
-                    (true, true) => self.retry_lasting(uid, &why),
-                    (true, false) => self.await_change(uid),
-                    (false, true) => Action::RetryWithin(left),
-                    (false, false) => Action::RequeueAfter(left),
-                }
-            }
-            Plan::Provision(ask) => {
-                let request = self.request(uid, &snapshot.claim, ask);
-                self.provision_in_turn(uid, snapshot, request).await
-            }
-            Plan::Discard(request, unusable) => {
-                self.count_resync(&snapshot);
-                self.discard(uid, &request, &unusable).await
-            }
-            Plan::SuspectedLeak(handle) => {
-                self.store.suspect_leak(uid, &snapshot.claim, &handle);
-                Action::Done
-            }
-            Plan::Elsewhere(record) => self.follow_elsewhere(uid, &snapshot, &record).await,
-            // `self.plan` has replaced this plan.
-            Plan::Void => Action::Retry,
+    /// Decides what to do with the claim now.
+    fn plan(&self, held: &ClaimGuard, known: &mut KnownClaim) -> Plan {
+        let facts = Facts {
+            identity: &self.identity,
+            class: self.classes.get(ownership::class_of_claim(&known.claim)),
+            volume_name: &|| self.provisioner.volume_name(held.uid()),
+            fits: &|record, request| {
+                record.is_of_class(request, &self.call_records.digest(request))
+            },
+        };
+        if is_record_void(known, &facts) {
+            held.update(Entry::record_void);
+            known.void();
+        }
+        plan(known, &facts)
+    }
+
+    /// The claim's class keeps it waiting.
+    fn wait(&self, held: &ClaimGuard, known: &KnownClaim, why: &str, is_failure: bool) -> Action {
+        if is_failure {
+            self.count_failure(&known.claim);
+        }
+        let left = self.on_blocked(&known.claim, why, why);
+        match (left.is_zero(), is_failure) {
+            (true, true) => self.retry_lasting(held, why),
+            (true, false) => await_change(held),
+            (false, true) => Action::RetryWithin(left),
+            (false, false) => Action::RequeueAfter(left),
         }
     }
 
-    /// Provisions for the claim if it is this process's turn: reads live what must be verified first.
-    async fn provision_in_turn(
+    /// Provisions for the held, if it is this process's turn and nothing prevents it.
+    async fn provision(
         &self,
-        uid: &Key,
-        snapshot: ClaimSnapshot,
-        request: ProvisionRequest,
+        held: &ClaimGuard,
+        known: &KnownClaim,
+        mut request: ProvisionRequest,
     ) -> Action {
-        let repeats = snapshot.request.is_some() || snapshot.recorded().is_some();
+        let repeats = known.request.is_some() || known.recorded().is_some();
         // An open call belongs to the process that made it.
         if !repeats && let Some(action) = self.check_turn(&request).await {
             return action;
         }
-        self.count_resync(&snapshot);
-        match self.verify_live(uid, &snapshot, &request).await {
-            Ok(()) => {
-                self.report_void_record(uid);
-                self.provision(uid, request, repeats).await
-            }
-            Err(action) => action,
+        self.count_resync(known);
+        if let Err(action) = self.verify_live(held, known, &request).await {
+            return action;
         }
+        self.report_void_record(held);
+        if !repeats && !self.is_poll(held) {
+            self.events.provisioning(&request.claim);
+        }
+        let started = Instant::now();
+        let outcome = match self.attempt(held, &mut request).await {
+            Ok(outcome) => outcome,
+            Err(action) => return action,
+        };
+        self.follow(held, request, outcome, started).await
     }
 
     /// Returns what to do with a claim that other processes may provision for as well, if it is not
@@ -190,103 +207,41 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Decides what to do with the claim now. If the class of a recorded call is another
-    /// provisioner's, marks the record as void and plans without it.
-    pub(super) fn plan(&self, uid: &Key, snapshot: &mut ClaimSnapshot) -> Plan {
-        let class = self.classes.get(ownership::class_of_claim(&snapshot.claim));
-        let fits = |record: &Record, class: &Arc<StorageClass>| {
-            let request = self.request(uid, &snapshot.claim, Ask::New(Arc::clone(class)));
-            record.is_of_class(&request, &self.call_records.digest(&request))
-        };
-        match plan(&self.identity, snapshot, class.clone(), fits) {
-            Plan::Void => {
-                self.index.update(uid, Change::RecordVoid);
-                snapshot.void();
-                plan(&self.identity, snapshot, class, |_, _| false)
-            }
-            planned => planned,
-        }
-    }
-
-    /// Reports, once, a record on the claim that is void.
-    fn report_void_record(&self, uid: &Key) {
-        if let Some(claim) = self.index.snapshot(uid)
-            && let Some(record) = claim.void_record()
-            && self.index.report(uid, Topic::VoidRecord)
-        {
-            self.call_records.report_unfollowed(uid, &claim.claim, record);
-        }
-    }
-
-    /// Reports, once, a call of unknown outcome that another volume has closed.
-    fn report_superseded(&self, uid: &Key) {
-        if let Some(request) = self.index.snapshot(uid).and_then(|claim| claim.superseded)
-            && self.index.report(uid, Topic::Superseded)
-        {
-            self.call_records.suspect_superseded(uid, &request);
-        }
-    }
-
-    /// Makes the request for the claim.
-    fn request(&self, uid: &Key, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
-        let volume_name = || self.provisioner.volume_name(claim.uid());
-        let now = self.index.snapshot(uid);
-        let withdrawn = now.is_none_or(|now| now.is_gone_or_terminating());
-        ask.request(&self.identity, claim, withdrawn, volume_name)
-    }
-
-    /// Prepares the request, calls the driver, and acts on the outcome. `repeats`: an earlier call may
-    /// still be open.
-    async fn provision(&self, uid: &Key, mut request: ProvisionRequest, repeats: bool) -> Action {
-        if !repeats && !self.is_poll(uid) {
-            self.events.provisioning(&request.claim);
-        }
-        let started = Instant::now();
-        let prepared = match self.provisioner.prepare(&mut request).await {
+    /// Prepares the request and calls the driver. Returns what to do instead if the call must not be made.
+    async fn attempt(
+        &self,
+        held: &ClaimGuard,
+        request: &mut ProvisionRequest,
+    ) -> Result<Outcome, Action> {
+        let prepared = match self.provisioner.prepare(request).await {
             Ok(prepared) => prepared,
-            Err(why) => return self.on_not_sent(uid, &request, &why).await,
+            Err(why) => return Ok(Outcome::NotSent(why)),
         };
         // A request that cannot be sent opens no call, and so needs no record.
-        if self.provisioner.can_send(&prepared)
-            && let Err(action) = self.record_before_call(uid, &request).await
-        {
-            return action;
+        if self.provisioner.can_send(&prepared) {
+            self.record_before_call(held, request).await?;
         }
-        if !self.index.update(uid, Change::CallStarted(&request)).is_made {
+        if held.update(|it| it.call_started(request)) != Some(true) {
             // Something has changed since the plan was made.
-            return Action::Retry;
+            return Err(Action::Retry);
         }
         tracing::trace!("asking the provisioner");
-        let outcome = self.call_driver(uid, &request, prepared).await;
-        let Effects { next, polls, .. } = self.index.update(uid, Change::CallEnded(&outcome));
-        self.dependencies.forget(&Item::Claim(uid.clone()));
-        self.report(&request, &outcome);
-        tracing::debug!(?next, "the provisioner answered");
-        match next {
-            Next::Save => self.save(request, outcome, started).await,
-            Next::Discard => self.discard_unusable(uid, &request, &outcome).await,
-            Next::GiveNodeBack => self.give_node_back(&request).await,
-            Next::ClosedByErrors => {
-                self.call_records.suspect_closed_by_errors(uid, &request);
-                Action::Done
-            }
-            later => self.action_after(later, polls, is_time_out(&outcome)),
-        }
+        Ok(self.call_driver(held, request, prepared).await)
     }
 
     /// Records the call where that comes first. Returns what to do instead if the call must not be
     /// made.
     async fn record_before_call(
         &self,
-        uid: &Key,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<(), Action> {
-        match self.call_records.before_call(uid, request).await {
+        match self.call_records.before_call(held, request).await {
             Ok(()) => Ok(()),
             Err(NotProtected::Unwanted) => Err(Action::Retry),
             Err(error) => {
                 if matches!(error, NotProtected::Elsewhere(_)) {
-                    self.index.update(uid, Change::CallElsewhere);
+                    held.update(Entry::call_elsewhere);
                 }
                 let why = error.to_string();
                 let is_refused = matches!(error, NotProtected::Refused(_));
@@ -296,93 +251,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Reports an attempt that ended before its call. Returns when to try again.
-    async fn on_not_sent(&self, uid: &Key, request: &ProvisionRequest, why: &NotSent) -> Action {
-        self.give_up_unrepeatable(uid, request, why);
-        let Effects { next, polls, .. } = self.index.update(uid, Change::NotSent(why));
-        let item = Item::Claim(uid.clone());
-        self.dependencies.wait(&item, request.claim.namespace(), why.dependencies());
-        let poll = self.dependencies.poll_within(&item);
-        match why {
-            NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
-            // Was reported, and is again before its event expires.
-            NotSent::Failed(failure)
-                if poll.is_some()
-                    && failure.is_lasting()
-                    && self.is_settled(uid, &failure.to_string()) =>
-            {
-                self.report_blocked(&request.claim, &failure.to_string(), SETTLING);
-            }
-            NotSent::Failed(failure) => self.report_failure(request, failure),
-            NotSent::Unrepeatable(failure) => {
-                self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);
-            }
-            NotSent::Reschedule(failure) => self.warn(request, failure),
-        }
-        match next {
-            Next::GiveNodeBack => self.give_node_back(request).await,
-            Next::Retry => match (why, poll) {
-                (_, Some(poll)) => Action::RetryWithin(poll),
-                (NotSent::Failed(why), None) if why.is_lasting() => {
-                    self.retry_lasting(uid, &why.to_string())
-                }
-                _ => Action::Retry,
-            },
-            later => self.action_after(later, polls, false),
-        }
-    }
-
-    /// Whether an attempt for the claim only looks whether what it waits for has come.
-    fn is_poll(&self, uid: &Key) -> bool {
-        self.dependencies.has_waited(&Item::Claim(uid.clone()), SETTLING)
-    }
-
-    /// Whether the claim has failed in this way for [`SETTLING`].
-    fn is_settled(&self, uid: &Key, why: &str) -> bool {
-        self.index.update(uid, Change::Blocked(why)).lasted >= SETTLING
-    }
-
-    /// Returns when to try again for a claim whose failure lasts until an object changes that
-    /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
-    /// only to renew its event, or to give up a call that has been open for too long.
-    fn retry_lasting(&self, uid: &Key, why: &str) -> Action {
-        if self.is_settled(uid, why) { self.await_change(uid) } else { Action::Retry }
-    }
-
-    /// Gives up a recorded call that cannot be repeated, once that has lasted for
-    /// `--claim-protection-timeout`.
-    fn give_up_unrepeatable(&self, uid: &Key, request: &ProvisionRequest, why: &NotSent) {
-        let is_stuck = matches!(why, NotSent::Unrepeatable(_) | NotSent::Reschedule(_));
-        let Some(now) = self.index.snapshot(uid) else { return };
-        if !is_stuck || now.state != ClaimState::Recorded {
-            return;
-        }
-        let waited = self.index.update(uid, Change::Unrepeatable).lasted;
-        if now.is_wanted() && self.call_records.is_too_long(waited) {
-            self.call_records.give_up_record(uid, request);
-        }
-    }
-
-    /// When to work on the claim again, given what to do next, and whether the driver did not answer in
-    /// time.
-    fn action_after(&self, next: Next, polls: u32, timed_out: bool) -> Action {
-        match next {
-            Next::Retry => Action::Retry,
-            Next::Poll => {
-                let unit = self.random.unit();
-                Action::RequeueAfter(poll_delay(polls, timed_out, unit, self.retry_max))
-            }
-            Next::Rest => Action::RequeueAfter(self.retry_max),
-            Next::Drop | Next::Save | Next::Discard | Next::GiveNodeBack | Next::ClosedByErrors => {
-                Action::Done
-            }
-        }
-    }
-
     /// Calls the driver. If the process is about to exit first, records the call before it is cut.
     async fn call_driver(
         &self,
-        uid: &Key,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
         prepared: P::Request,
     ) -> Outcome {
@@ -393,31 +265,128 @@ impl<P: Provisioner> ClaimWorker<P> {
             outcome = &mut call => outcome,
             () = self.ending.cancelled() => {
                 tracing::warn!("CreateVolume still runs shortly before the end of --shutdown-timeout, which cuts it");
-                futures::future::join(call, self.call_records.protect_before_exit(uid, request)).await.0
+                futures::future::join(call, self.call_records.protect_before_exit(held, request)).await.0
             }
         }
     }
 
-    async fn discard_unusable(
+    /// Acts on what came of the attempt.
+    async fn follow(
         &self,
-        uid: &Key,
-        request: &ProvisionRequest,
-        outcome: &Outcome,
+        held: &ClaimGuard,
+        request: ProvisionRequest,
+        outcome: Outcome,
+        started: Instant,
     ) -> Action {
-        match outcome {
-            Outcome::Unusable(unusable) => self.discard(uid, request, unusable).await,
-            _ => Action::Done,
+        if let Outcome::NotSent(why) = &outcome {
+            self.give_up_unrepeatable(held, &request, why);
+        }
+        let ended = held.update(|it| it.ended(&outcome, &self.identity));
+        let (next, polls) = ended.unwrap_or((Next::Drop, 0));
+        let poll = self.await_dependencies(held, &request, &outcome);
+        self.report(&request, &outcome, poll.is_some());
+        tracing::debug!(?next, "the attempt has ended");
+        match (next, outcome) {
+            (Next::Save, Outcome::Provisioned(volume)) => {
+                self.save(held, request, *volume, started).await
+            }
+            (Next::Discard, Outcome::Unusable(unusable)) => {
+                self.discard(held, &request, &unusable).await
+            }
+            (Next::GiveNodeBack, _) => self.give_node_back(held, &request).await,
+            (Next::ClosedByErrors, _) => {
+                self.call_records.suspect_closed_by_errors(&request);
+                Action::Done
+            }
+            (Next::Retry, outcome) => match (poll, outcome) {
+                (Some(poll), _) => Action::RetryWithin(poll),
+                (None, Outcome::NotSent(NotSent::Failed(why))) if why.is_lasting() => {
+                    self.retry_lasting(held, &why.to_string())
+                }
+                _ => Action::Retry,
+            },
+            (Next::Poll, outcome) => {
+                let timed_out = is_time_out(&outcome);
+                let unit = self.random.unit();
+                Action::RequeueAfter(poll_delay(polls, timed_out, unit, self.retry_max))
+            }
+            (Next::Rest, _) => Action::RequeueAfter(self.retry_max),
+            (Next::Drop | Next::Save | Next::Discard, _) => Action::Done,
         }
     }
 
-    async fn save(&self, request: ProvisionRequest, outcome: Outcome, started: Instant) -> Action {
-        if let Outcome::Provisioned(provisioned) = outcome {
-            let source = source_label(&request.claim);
-            let now = self.index.snapshot(request.claim.uid());
-            let existence = now.unwrap_or_default().existence;
-            self.store.save(Unsaved::new(request, *provisioned, source, started, existence)).await;
+    /// Lets the claim wait for the objects that the attempt lacked. Returns when to look for them again, if they
+    /// must be polled.
+    fn await_dependencies(
+        &self,
+        held: &ClaimGuard,
+        request: &ProvisionRequest,
+        outcome: &Outcome,
+    ) -> Option<Duration> {
+        let item = Item::Claim(held.uid().clone());
+        let Outcome::NotSent(why) = outcome else {
+            self.dependencies.forget(&item);
+            return None;
+        };
+        self.dependencies.wait(&item, request.claim.namespace(), why.dependencies());
+        self.dependencies.poll_within(&item)
+    }
+
+    /// Whether an attempt for the claim only looks whether what it waits for has come.
+    fn is_poll(&self, held: &ClaimGuard) -> bool {
+        self.dependencies.has_waited(&Item::Claim(held.uid().clone()), SETTLING)
+    }
+
+    /// Returns when to try again for a claim whose failure lasts until an object changes that
+    /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
+    /// only to renew its event, or to give up a call that has been open for too long.
+    fn retry_lasting(&self, held: &ClaimGuard, why: &str) -> Action {
+        if self.is_settled(held.uid(), why) { await_change(held) } else { Action::Retry }
+    }
+
+    /// Gives up a recorded call that cannot be repeated, once that has lasted for
+    /// `--claim-protection-timeout`.
+    fn give_up_unrepeatable(&self, held: &ClaimGuard, request: &ProvisionRequest, why: &NotSent) {
+        let is_stuck = matches!(why, NotSent::Unrepeatable(_) | NotSent::Reschedule(_));
+        if !is_stuck || !held.is(|known| known.state == ClaimState::Recorded) {
+            return;
         }
+        let waited = held.update(Entry::unrepeatable_for).unwrap_or_default();
+        if held.is(KnownClaim::is_wanted) && self.call_records.is_too_long(waited) {
+            self.call_records.give_up_record(held, request);
+        }
+    }
+
+    async fn save(
+        &self,
+        held: &ClaimGuard,
+        request: ProvisionRequest,
+        volume: ProvisionedVolume,
+        started: Instant,
+    ) -> Action {
+        let source = source_label(&request.claim);
+        let existence = held.known().unwrap_or_default().existence;
+        self.store.save(held, Unsaved::new(request, volume, source, started, existence)).await;
         Action::Done
+    }
+
+    /// Reports, once, a record on the claim that is void.
+    fn report_void_record(&self, held: &ClaimGuard) {
+        if let Some(known) = held.known()
+            && let Some(record) = known.void_record()
+            && held.report(Topic::VoidRecord)
+        {
+            self.call_records.report_unfollowed(&known.claim, record);
+        }
+    }
+
+    /// Reports, once, a call of unknown outcome that another volume has closed.
+    fn report_superseded(&self, held: &ClaimGuard) {
+        if let Some(request) = held.known().and_then(|known| known.superseded)
+            && held.report(Topic::Superseded)
+        {
+            self.call_records.suspect_superseded(&request);
+        }
     }
 
     /// The task that worked on the claim has panicked. Saves what the driver has made, and leaves
@@ -425,10 +394,10 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub fn panicked(&self, uid: &Key, panic: &str) {
         tracing::error!(uid = &**uid, panic, "working on a claim panicked; this is a bug");
         self.metrics.panicked(Panicked::Claims);
-        self.index.update(uid, Change::WorkerPanicked);
+        self.index.update(uid, |it| it.advance(Transition::Interrupted));
         self.store.queue.add(uid.clone());
-        if let Some(snapshot) = self.index.snapshot(uid) {
-            self.events.failed(&snapshot.claim, PANICKED);
+        if let Some(known) = self.index.known(uid) {
+            self.events.failed(&known.claim, PANICKED);
         }
     }
 }

@@ -7,7 +7,8 @@
 use std::{fmt, time::Duration};
 
 use super::{
-    index::{Change, ClaimSnapshot, Verification},
+    index::{ClaimGuard, Entry, KnownClaim, Verification},
+    reporting::await_change,
     worker::ClaimWorker,
 };
 use crate::{
@@ -28,46 +29,45 @@ use crate::{
 const LIVE_READ: &str = "a live read of its PersistentVolume and the claim";
 
 /// Whether a deliberate defect is chosen that live reads would make up for.
-fn is_defective(snapshot: &ClaimSnapshot) -> bool {
+fn is_defective(known: &KnownClaim) -> bool {
     mutations::is_on(Mutation::VolumesListedFirst)
-        || mutations::is_on(Mutation::RecordOnBoundClaim) && snapshot.recorded().is_some()
+        || mutations::is_on(Mutation::RecordOnBoundClaim) && known.recorded().is_some()
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Reads live what `snapshot` requires. Returns `Ok` if the call may be made, else what to do
-    /// instead.
+    /// Reads live what is required of the claim. Returns `Ok` if the call may be made, else what to do instead.
     pub(crate) async fn verify_live(
         &self,
-        uid: &str,
-        snapshot: &ClaimSnapshot,
+        held: &ClaimGuard,
+        known: &KnownClaim,
         request: &ProvisionRequest,
     ) -> Result<(), Action> {
-        if snapshot.verification() == Verification::None || is_defective(snapshot) {
+        if known.verification() == Verification::None || is_defective(known) {
             return Ok(());
         }
-        match self.verify(uid, snapshot, request).await {
+        match self.verify(held, known, request).await {
             Ok(Found::Clear) => {
-                self.index.update(uid, Change::Verified(snapshot.required));
+                held.update(|it| it.verified(known.required));
                 Ok(())
             }
             Ok(Found::HasVolume(volume)) => {
-                let read = Change::VolumeRead { volume: &volume, required: snapshot.required };
-                let is_served = self.index.update(uid, read).is_made;
-                let is_over = is_served || self.index.snapshot(uid).is_none();
+                let read = |it: &mut Entry| it.volume_read(&volume, known.required, &self.identity);
+                let is_served = held.update(read) == Some(true);
+                let is_over = is_served || held.known().is_none();
                 Err(if is_over { Action::Done } else { Action::Retry })
             }
             Ok(Found::WasSaved) => {
-                self.index.update(uid, Change::FoundBound);
+                held.update(Entry::found_bound);
                 Err(Action::Done)
             }
             // The event of the change is still to come.
-            Ok(Found::Moot) => Err(Action::Done),
+            Ok(Found::NotWanted) => Err(Action::Done),
             Ok(Found::Recorded) => Err(Action::Retry),
             Ok(Found::NameTaken { name, owner }) => {
                 let why = name_taken(&name, &owner);
                 self.report_blocked(&request.claim, &why, Duration::ZERO);
                 // The deletion of that PersistentVolume queues the claim.
-                Err(self.await_change(uid))
+                Err(await_change(held))
             }
             Err(error) => Err(self.on_unverified(request, &error)),
         }
@@ -87,34 +87,35 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     async fn verify(
         &self,
-        uid: &str,
-        snapshot: &ClaimSnapshot,
+        held: &ClaimGuard,
+        known: &KnownClaim,
         request: &ProvisionRequest,
     ) -> Result<Found, ApiError> {
-        let named = self.look_up_by_names(uid, request).await?;
+        let named = self.look_up_by_names(held, request).await?;
         if matches!(named, Found::HasVolume(_))
-            || snapshot.verification() < Verification::VolumeAndClaim
+            || known.verification() < Verification::VolumeAndClaim
         {
             return Ok(named);
         }
-        let live = self.read_claim(request).await?.filter(|live| live.uid() == uid);
-        let is_recorded = snapshot.recorded().is_some();
-        let is_pv_gone = snapshot.pv_gone().is_some();
-        if (snapshot.request.is_some() || is_recorded)
+        let live = self.read_claim(request).await?.filter(|live| live.uid() == &**held.uid());
+        let is_recorded = known.recorded().is_some();
+        let is_pv_gone = known.pv_gone().is_some();
+        if (known.request.is_some() || is_recorded)
             && !is_pv_gone
             && live.as_ref().is_some_and(|it| is_bound_as_requested(it, request))
         {
             return Ok(Found::WasSaved);
         }
-        if snapshot.request.is_some() && !is_pv_gone {
+        if known.request.is_some() && !is_pv_gone {
             // An open call is repeated even if nobody wants its volume any more.
             return Ok(named);
         }
-        let may_exist = is_recorded && snapshot.adopted.is_none() || is_pv_gone;
+        let may_exist = is_recorded && known.adopted.is_none() || is_pv_gone;
         let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
-            return Ok(Found::Moot);
+            return Ok(Found::NotWanted);
         };
-        let is_new = !is_recorded && self.index.update(uid, Change::ClaimRead(&live)).is_made;
+        let read = |it: &mut Entry| it.claim_read(&live, &self.identity);
+        let is_new = !is_recorded && held.update(read) == Some(true);
         Ok(if is_new { Found::Recorded } else { named })
     }
 
@@ -122,27 +123,28 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// usual one.
     async fn look_up_by_names(
         &self,
-        uid: &str,
+        held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<Found, ApiError> {
+        let uid = held.uid();
         let named = match &request.volume_name {
             Ok(name) => judge(self.read_volume(name).await?, uid),
             Err(_) => Found::Clear,
         };
-        let usual = format!("pvc-{uid}");
+        let usual = format!("pvc-{}", &**uid);
         if matches!(named, Found::HasVolume(_)) || request.volume_name.as_ref() == Ok(&usual) {
             return Ok(named);
         }
         // Another claim's PersistentVolume is an obstacle only under the name that will be used.
         Ok(match judge(self.read_volume(&usual).await?, uid) {
-            Found::HasVolume(volume) if self.is_served_by(uid, &volume) => Found::HasVolume(volume),
+            // Whether the claim needs no PersistentVolume beside this one.
+            Found::HasVolume(volume)
+                if held.known().is_none_or(|known| known.is_served_by(&volume)) =>
+            {
+                Found::HasVolume(volume)
+            }
             _ => named,
         })
-    }
-
-    /// Whether the claim needs no PersistentVolume beside this one.
-    fn is_served_by(&self, uid: &str, volume: &Volume) -> bool {
-        self.index.snapshot(uid).is_none_or(|claim| claim.is_served_by(volume))
     }
 
     async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
@@ -175,7 +177,7 @@ pub enum Found {
     /// The claim has this PersistentVolume.
     HasVolume(Box<Volume>),
     /// The claim is gone, bound, or for another node.
-    Moot,
+    NotWanted,
     /// Another process has left a call for the claim open.
     Recorded,
     /// The volume of the open call was saved, though its PersistentVolume may be gone by now.

@@ -14,7 +14,6 @@ use crate::{
     kube::Client,
     metrics::ControllerMetrics,
     runtime::Random,
-    workqueue::KeyedMutex,
 };
 
 /// Works on claims.
@@ -43,8 +42,6 @@ pub struct ClaimWorker<P> {
     pub events: ClaimEvents,
     /// The controller's metrics.
     pub metrics: ControllerMetrics,
-    /// Lets one worker at a time work for a volume.
-    pub exclusive: KeyedMutex,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// `--retry-interval-max`: the longest wait before an open call is repeated, or a record is reconciled

@@ -8,15 +8,15 @@ use super::{
 };
 use crate::controller::dependencies::Dependency;
 
-/// How a call ended.
+/// How an attempt to provision ended.
 #[derive(Debug)]
 pub enum Outcome {
     /// The driver has made the volume.
     Provisioned(Box<ProvisionedVolume>),
     /// The driver has made a volume that cannot be used.
     Unusable(Box<UnusableVolume>),
-    /// The driver refused: this call has ended (safety rule 2).
-    Final(Failure),
+    /// The driver refused with a terminal error: this call has ended (safety rule 2).
+    Terminal(Failure),
     /// The request cannot be satisfied as it is; to repeat it soon is useless.
     Infeasible(Failure),
     /// The driver may still work on the call.
@@ -25,6 +25,8 @@ pub enum Outcome {
     Unsent(Failure),
     /// The selected node cannot have the volume; the scheduler should choose again.
     Reschedule(Failure),
+    /// There was no call: a check before it failed.
+    NotSent(NotSent),
 }
 
 impl Outcome {
@@ -32,7 +34,8 @@ impl Outcome {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Provisioned(_) | Self::Unusable(_) => None,
-            Self::Final(failure)
+            Self::NotSent(why) => why.failure(),
+            Self::Terminal(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
             | Self::Unsent(failure)
@@ -97,6 +100,15 @@ impl NotSent {
             Self::Failed(failure) | Self::Reschedule(failure) | Self::Unrepeatable(failure) => {
                 Some(failure)
             }
+        }
+    }
+
+    /// Whether the next attempts fail alike, until the cluster changes.
+    pub fn lasts(&self) -> bool {
+        match self {
+            Self::Failed(failure) => failure.is_lasting(),
+            Self::Unrepeatable(_) => true,
+            Self::Ignored { .. } | Self::Reschedule(_) => false,
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     sync::VolumeWorker,
 };
 use crate::{
-    controller::claims::index::{Change, claim_uid},
+    controller::claims::index::{Entry, claim_uid},
     kube::{
         ApiError, Name, Patch,
         objects::{Claim, View as _, Volume},
@@ -112,7 +112,7 @@ impl<P: Provisioner> VolumeWorker<P> {
                 return Ok(());
             }
             // The claim needs another PersistentVolume once this one is gone (safety rule 13).
-            self.store.index.update(claim_uid(&live), Change::PvReleased);
+            self.store.index.update(claim_uid(&live), Entry::pv_released);
             match self.patch(&live, finalizer::unprotect_if_unchanged(&live)).await? {
                 Patched::Done | Patched::Gone => {
                     self.report_unprotected(&live).await;

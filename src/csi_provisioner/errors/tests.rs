@@ -15,7 +15,7 @@ fn kind(outcome: &Outcome) -> (&'static str, bool) {
         Outcome::Background(failure) => ("background", failure.is_inconclusive()),
         Outcome::Infeasible(failure) => ("infeasible", failure.is_inconclusive()),
         Outcome::Reschedule(failure) => ("reschedule", failure.is_inconclusive()),
-        Outcome::Final(failure) => ("final", failure.is_inconclusive()),
+        Outcome::Terminal(failure) => ("final", failure.is_inconclusive()),
         other => panic!("{other:?}"),
     }
 }
@@ -102,7 +102,7 @@ impl Case {
 
     /// The state and next step after the failure.
     fn follows(self) -> (ClaimState, Next) {
-        self.before().after(Transition::CallStarted).call_ended(
+        self.before().on(Transition::CallStarted).after(
             &self.outcome(),
             self.demand,
             Instant::now(),
@@ -133,7 +133,7 @@ impl Case {
 
 /// A call whose end is unknown, without a final answer since.
 fn open() -> ClaimState {
-    ClaimState::Waiting.after(Transition::CallStarted).after(Transition::Interrupted)
+    ClaimState::Waiting.on(Transition::CallStarted).on(Transition::Interrupted)
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,7 +176,7 @@ async fn an_earlier_call_is_closed_by_three_final_answers_once_the_claim_is_dele
         let mut next = Next::Poll;
         for after in [0, 60, 120].map(Duration::from_secs) {
             assert!(state.is_open(), "{case:?}: closed before {after:?}");
-            (state, next) = state.after(Transition::CallStarted).call_ended(
+            (state, next) = state.on(Transition::CallStarted).after(
                 &case.outcome(),
                 case.demand,
                 start + after,
@@ -193,8 +193,8 @@ async fn an_earlier_call_is_closed_by_three_final_answers_once_the_claim_is_dele
 #[tokio::test(start_paused = true)]
 async fn no_failure_matters_once_the_claims_volume_was_seen() {
     for case in Case::all() {
-        let seen = case.before().after(Transition::CallStarted).after(Transition::PvFound("h"));
-        let (state, next) = seen.call_ended(&case.outcome(), case.demand, Instant::now());
+        let seen = case.before().on(Transition::CallStarted).on(Transition::PvFound("h"));
+        let (state, next) = seen.after(&case.outcome(), case.demand, Instant::now());
         assert_eq!((state, next), (ClaimState::Done, Next::Drop), "{case:?}");
     }
 }

@@ -8,16 +8,16 @@ use crate::controller::{
 };
 use Demand::{Wanted, Withdrawn};
 
-fn view(open: bool, record_status: Option<RecordStatus>, demand: Demand) -> ClaimSnapshot {
+fn view(open: bool, record_status: Option<RecordStatus>, demand: Demand) -> KnownClaim {
     let background = ClaimState::Background(OpenCall::default());
-    ClaimSnapshot {
+    KnownClaim {
         interest: if demand == Wanted { Interest::Unbound } else { Interest::None },
         state: if open { background } else { ClaimState::Waiting },
         record_status: record_status.map(Arc::new),
         record_origin: RecordOrigin::Known,
         request: open.then(|| Arc::new(request())),
         volume_name: Some("v".into()),
-        ..ClaimSnapshot::default()
+        ..KnownClaim::default()
     }
 }
 
@@ -83,7 +83,7 @@ fn a_changed_request_is_recorded_again() {
     ] {
         let view = view(true, Some(opened()), Wanted);
         assert_eq!(due(mode, &view, false, false), expected, "{mode:?}");
-        let recorded = ClaimSnapshot { request: None, ..view };
+        let recorded = KnownClaim { request: None, ..view };
         assert_eq!(
             due(mode, &recorded, false, false),
             Due::Nothing,
@@ -96,7 +96,7 @@ fn a_changed_request_is_recorded_again() {
 fn with_always_the_finalizer_stays_until_the_claim_is_bound() {
     for record_status in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
         let waiting = view(false, Some(record_status.clone()), Wanted);
-        let served = ClaimSnapshot { state: ClaimState::Done, ..waiting };
+        let served = KnownClaim { state: ClaimState::Done, ..waiting };
         assert_eq!(due(ClaimProtection::Always, &served, false, false), Due::Nothing);
         let bound = view(false, Some(record_status), Withdrawn);
         assert_eq!(due(ClaimProtection::Always, &bound, false, false), Due::Remove);
@@ -113,9 +113,9 @@ fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
     };
     for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
         let unknown = RecordOrigin::Unknown;
-        let live = ClaimSnapshot { record_origin: unknown, ..view(false, void(), Wanted) };
+        let live = KnownClaim { record_origin: unknown, ..view(false, void(), Wanted) };
         assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
-        let over = ClaimSnapshot { claim: bound(), interest: Interest::None, ..live };
+        let over = KnownClaim { claim: bound(), interest: Interest::None, ..live };
         assert_eq!(due(mode, &over, false, false), Due::Remove, "{mode:?}");
     }
 }
@@ -133,7 +133,7 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
         (true, false, true, Due::Nothing),
         (false, false, true, Due::Nothing),
     ] {
-        let view = ClaimSnapshot {
+        let view = KnownClaim {
             request: Some(Arc::new(request.clone())),
             state: match (open, unknown) {
                 (true, true) => ClaimState::Background(OpenCall::default()),

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::time::Instant;
 
 use super::{
+    known::{KnownClaim, RecordOrigin, Required, Verification},
     reports::{Reports, Topic},
-    snapshot::{ClaimSnapshot, RecordOrigin, Required, Verification},
 };
 use crate::{
     controller::{
@@ -24,9 +24,9 @@ use crate::{
 
 /// What the index keeps of one claim.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub struct Entry {
     /// What workers get.
-    pub(super) known: ClaimSnapshot,
+    pub(super) known: KnownClaim,
     /// Whether the newest list of claims, or an event since, contained the claim, readable or not.
     pub(super) is_listed: bool,
     pub(super) pv: PvEvents,
@@ -89,7 +89,7 @@ impl Entry {
     pub(super) fn new(volume_name: Option<Arc<str>>, verification: Verification) -> Self {
         let required = Required::first(verification);
         let known_since = Some(Instant::now());
-        let known = ClaimSnapshot { volume_name, required, known_since, ..Default::default() };
+        let known = KnownClaim { volume_name, required, known_since, ..Default::default() };
         Self { known, ..Self::default() }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     ClaimIndex, Inner,
     entry::Entry,
-    snapshot::{ClaimSnapshot, Interest, Verification},
+    known::{Interest, KnownClaim, Verification},
 };
 use crate::{
     controller::{
@@ -150,7 +150,7 @@ impl Entry {
     /// Whether the claim has changed in more than our own record. A change of the record of another
     /// node or of a void record counts as well.
     fn is_changed(&self, new: &Claim) -> bool {
-        let ClaimSnapshot { claim, record_status, .. } = &self.known;
+        let KnownClaim { claim, record_status, .. } = &self.known;
         let is_foreign = matches!(
             record_status.as_deref(),
             Some(RecordStatus::Elsewhere(_) | RecordStatus::Void(_))

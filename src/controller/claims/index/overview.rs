@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{ClaimIndex, entry::Entry, snapshot::ClaimSnapshot};
+use super::{ClaimIndex, entry::Entry, known::KnownClaim};
 use crate::{
     controller::{
         attempts::{FailedAttempt, MAX_TEXT},
@@ -45,7 +45,7 @@ impl Entry {
     }
 
     fn listed(&self) -> ListedClaim {
-        let ClaimSnapshot { claim, state, .. } = &self.known;
+        let KnownClaim { claim, state, .. } = &self.known;
         let blocked = self.reports.blocked();
         ListedClaim {
             namespace: claim.namespace().to_owned(),

@@ -12,9 +12,9 @@ use tokio::time::Duration;
 use super::*;
 use crate::{
     controller::{
-        claims::state::{Demand, Next},
+        claims::state::{Demand, Next, Transition},
         events::EVENT_LASTS,
-        provisioner::{Failure, NotSent, Outcome, ProvisionRequest},
+        provisioner::{Failure, Outcome, ProvisionRequest},
     },
     kube::{informer::InformerEvent, objects::Volume},
 };
@@ -58,18 +58,18 @@ fn list_volumes(index: &ClaimIndex) -> Vec<Key> {
 
 /// This verification of the claim is done.
 fn set_verified(index: &ClaimIndex, uid: &str, verification: Verification) {
-    let required = index.snapshot(uid).unwrap().required;
-    index.update(uid, Change::Verified(Required { what: verification, ..required }));
+    let required = index.known(uid).unwrap().required;
+    index.update(uid, |it| it.verified(Required { what: verification, ..required }));
 }
 
 impl ClaimIndex {
     fn start_call(&self, uid: &str, request: &ProvisionRequest) -> bool {
-        self.update(uid, Change::CallStarted(request)).is_made
+        self.update(uid, |it| it.call_started(request)) == Some(true)
     }
 
     fn on_outcome(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
-        let Effects { next, polls, .. } = self.update(uid, Change::CallEnded(outcome));
-        (next, polls)
+        let ended = self.update(uid, |it| it.ended(outcome, self.identity()));
+        ended.unwrap_or((Next::Drop, 0))
     }
 }
 
@@ -139,7 +139,7 @@ fn a_listed_claim_is_verified_before_its_first_call() {
     index.on_event(InformerEvent::Apply(claim("early")));
     index.both_listed();
     index.on_event(InformerEvent::Apply(claim("new")));
-    let verification = |uid| index.snapshot(uid).unwrap().verification();
+    let verification = |uid| index.known(uid).unwrap().verification();
     assert_eq!(verification("listed"), Verification::VolumeAndClaim);
     assert_eq!(verification("early"), Verification::VolumeAndClaim);
     assert_eq!(verification("new"), Verification::None);
@@ -162,7 +162,7 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     for uid in ["listed", "early", "new"] {
         index.on_event(InformerEvent::Apply(claim(uid)));
     }
-    let verification = |uid| index.snapshot(uid).unwrap().verification();
+    let verification = |uid| index.known(uid).unwrap().verification();
     assert_eq!(["listed", "early"].map(verification), [Verification::VolumeAndClaim; 2]);
     assert_eq!(verification("new"), Verification::None);
     index.on_event(InformerEvent::Delete(unassigned("gone")));
@@ -181,7 +181,7 @@ fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
     index.on_volume_list_start();
     index.on_volume(&volume("of-any-name", "served"));
     assert!(index.on_volume_list_done().is_empty());
-    let may_call = |uid| index.snapshot(uid).unwrap().state.may_call();
+    let may_call = |uid| index.known(uid).unwrap().state.may_call();
     assert!(!may_call("served") && may_call("free"));
 }
 
@@ -191,7 +191,7 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
     let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let index = lead(index);
     index.on_event(InformerEvent::Apply(claim("0a1b")));
-    assert_eq!(index.snapshot("0a1b").unwrap().verification(), Verification::Volume);
+    assert_eq!(index.known("0a1b").unwrap().verification(), Verification::Volume);
 }
 
 #[tokio::test]
@@ -200,16 +200,16 @@ async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
     let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let index = lead(index);
     index.on_event(InformerEvent::Apply(claim("0a1b")));
-    let verification = || index.snapshot("0a1b").unwrap().verification();
+    let verification = || index.known("0a1b").unwrap().verification();
     let attempt = |outcome: &Outcome| {
         set_verified(&index, "0a1b", verification());
         assert!(index.start_call("0a1b", &request("0a1b")));
         index.on_outcome("0a1b", outcome);
     };
     set_verified(&index, "0a1b", verification());
-    index.update("0a1b", Change::NotSent(&NotSent::Failed(Failure::new("no secret"))));
+    index.on_outcome("0a1b", &Outcome::NotSent(Failure::new("no secret").into()));
     assert_eq!(verification(), Verification::Volume, "another claim may have got it since");
-    attempt(&Outcome::Final(Failure::new("no")));
+    attempt(&Outcome::Terminal(Failure::new("no")));
     assert_eq!(verification(), Verification::Volume);
     attempt(&background());
     assert_eq!(verification(), Verification::None, "its volume is what that call makes");
@@ -220,9 +220,9 @@ async fn a_bound_claim_is_removed_from_the_index() {
     let index = with_claim();
     assert!(index.start_call("u", &request("u")));
     index.on_outcome("u", &Outcome::Provisioned(Box::default()));
-    assert!(index.snapshot("u").unwrap().is_saving());
-    index.update("u", Change::Saved);
-    assert!(!index.snapshot("u").unwrap().state.may_call());
+    assert!(index.known("u").unwrap().is_saving());
+    index.update("u", Entry::saved);
+    assert!(!index.known("u").unwrap().state.may_call());
     assert!(index.on_event(InformerEvent::Apply(bound("u"))).is_empty());
     assert!(index.is_empty());
 }
@@ -238,7 +238,7 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
         assert!(index.start_call("u", &request("u")));
         assert_eq!(index.on_outcome("u", &background()), (Next::Poll, 1));
         assert_eq!(index.on_event(event.clone()), ["u"], "{event:?}");
-        let snapshot = index.snapshot("u").unwrap();
+        let snapshot = index.known("u").unwrap();
         assert_eq!(snapshot.demand(), Demand::Withdrawn);
         assert!(
             snapshot.state.may_call() && snapshot.request.is_some(),
@@ -246,7 +246,7 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
         );
         index.start_call("u", &request("u"));
         index.on_outcome("u", &Outcome::Provisioned(Box::default()));
-        index.update("u", Change::Saved);
+        index.update("u", Entry::saved);
         assert!(index.is_empty(), "{event:?}");
     }
 }
@@ -280,7 +280,7 @@ async fn a_call_starts_once() {
     let index = with_claim();
     assert!(index.start_call("u", &request("u")));
     assert!(!index.start_call("u", &request("u")), "while one is in flight");
-    index.on_outcome("u", &Outcome::Final(Failure::new("no")));
+    index.on_outcome("u", &Outcome::Terminal(Failure::new("no")));
     assert!(index.start_call("u", &request("u")), "after a failure");
     assert!(!index.start_call("unknown", &request("unknown")));
 }
@@ -293,7 +293,7 @@ async fn polls_are_counted_in_a_row() {
         index.on_outcome("u", outcome).1
     };
     assert_eq!([ask(&background()), ask(&background())], [1, 2]);
-    assert_eq!(ask(&Outcome::Final(Failure::new("no"))), 0);
+    assert_eq!(ask(&Outcome::Terminal(Failure::new("no"))), 0);
     assert_eq!(ask(&background()), 1);
 }
 
@@ -301,14 +301,14 @@ async fn polls_are_counted_in_a_row() {
 fn a_volume_of_any_name_for_the_claim_makes_it_done() {
     let index = with_claim();
     index.on_volume(&volume("made-by-another", "u"));
-    assert!(!index.snapshot("u").unwrap().state.may_call());
+    assert!(!index.known("u").unwrap().state.may_call());
 }
 
 #[test]
 fn another_claims_volume_under_the_claims_name_requires_verification() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "stranger"));
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert_eq!((snapshot.state.may_call(), snapshot.verification()), (true, Verification::Volume));
 }
 
@@ -317,7 +317,7 @@ fn a_claim_whose_volume_is_gone_is_verified_before_it_gets_another() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "u"));
     assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None, "it is not queued");
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert_eq!(
         (snapshot.state.may_call(), snapshot.verification()),
         (true, Verification::VolumeAndClaim)
@@ -334,11 +334,11 @@ fn a_claim_whose_volume_is_gone_is_verified_before_it_gets_another() {
 async fn after_a_worker_panic_the_call_is_open() {
     let index = with_claim();
     index.start_call("u", &request("u"));
-    index.update("u", Change::WorkerPanicked);
+    index.update("u", |it| it.advance(Transition::Interrupted));
     index.on_event(InformerEvent::Delete(claim("u")));
     assert!(
         index
-            .snapshot("u")
+            .known("u")
             .is_some_and(|snapshot| snapshot.state.may_call() && snapshot.request.is_some())
     );
 }
@@ -406,7 +406,7 @@ async fn a_second_volume_of_a_claim_is_made_with_a_new_request() {
     index.on_outcome("u", &background());
     index.on_volume(&volume("pvc-u", "u"));
     index.on_volume_deleted(&volume("pvc-u", "u"));
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert!(snapshot.state.may_call() && snapshot.request.is_none(), "the open call was closed");
 }
 
@@ -419,7 +419,7 @@ async fn no_call_starts_before_verification_or_for_a_deleted_claim() {
     index.on_volume_deleted(&volume("pvc-u", "u"));
     set_verified(&index, "u", Verification::Volume);
     assert_eq!(
-        index.snapshot("u").unwrap().verification(),
+        index.known("u").unwrap().verification(),
         Verification::VolumeAndClaim,
         "to be verified anew"
     );
@@ -437,10 +437,10 @@ fn a_claim_whose_volume_is_missing_from_a_list_may_get_another() {
     index.on_volume_list_start();
     index.on_volume(&volume("pvc-u", "u"));
     index.on_volume_list_done();
-    assert!(!index.snapshot("u").unwrap().state.may_call(), "it is there");
+    assert!(!index.known("u").unwrap().state.may_call(), "it is there");
     index.on_volume_list_start();
     index.on_volume_list_done();
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert_eq!(
         (snapshot.state.may_call(), snapshot.verification()),
         (true, Verification::VolumeAndClaim)
@@ -452,7 +452,7 @@ fn the_deletion_of_another_claims_volume_does_not_affect_a_claim_with_a_volume()
     let index = with_claim();
     index.on_volume(&volume("other-name", "u"));
     index.on_volume_deleted(&volume("pvc-u", "stranger"));
-    assert!(!index.snapshot("u").unwrap().state.may_call());
+    assert!(!index.known("u").unwrap().state.may_call());
 }
 
 #[tokio::test(start_paused = true)]
@@ -466,8 +466,8 @@ async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
     let expected =
         Census { waiting: 2, in_flight: 1, oldest: Duration::from_secs(30), ..Census::default() };
     assert_eq!(index.census(), expected);
-    assert_eq!(index.snapshot("u").unwrap().age(), Duration::from_secs(30));
-    assert!(index.snapshot("nobody").is_none());
+    assert_eq!(index.known("u").unwrap().age(), Duration::from_secs(30));
+    assert!(index.known("nobody").is_none());
 
     index.on_outcome("v", &background());
     // Another event does not reset the age.
@@ -495,13 +495,13 @@ async fn the_census_counts_claims_that_wait_too_long_by_class() {
 #[test]
 fn a_resynced_claim_is_reported_once() {
     let index = with_claim();
-    let is_resynced = || index.snapshot("u").unwrap().is_resynced;
+    let is_resynced = || index.known("u").unwrap().is_resynced;
     assert!(!is_resynced());
-    index.update("u", Change::Resynced);
+    index.update("u", Entry::resynced);
     assert!(is_resynced());
-    index.update("u", Change::WorkStarted);
+    index.update("u", Entry::work_started);
     assert!(!is_resynced());
-    assert!(!index.update("nobody", Change::Resynced).is_made);
+    assert_eq!(index.update("nobody", Entry::resynced), None);
 }
 
 #[tokio::test]
@@ -519,6 +519,6 @@ async fn a_volume_made_by_hand_closes_an_open_call_only_under_its_name_and_with_
         index.on_volume(&volume(name, "u"));
         index.on_event(InformerEvent::Apply(bound("u")));
         assert_eq!(index.report("u", Topic::Superseded), reported, "{state} {name}");
-        assert_eq!(index.snapshot("u").is_some(), kept, "{state} {name}");
+        assert_eq!(index.known("u").is_some(), kept, "{state} {name}");
     }
 }

@@ -3,7 +3,7 @@
 //! Each PersistentVolume that exists is compared with the claims, whatever its name and driver, as
 //! is its deletion and its absence from a complete list (safety rule 6).
 
-use super::{ClaimIndex, entry::Entry, snapshot::Verification};
+use super::{ClaimIndex, entry::Entry, known::Verification};
 use crate::{
     controller::{claims::state::ClaimState, item::Key},
     kube::objects::{View as _, Volume},

@@ -1,8 +1,12 @@
 use serde_json::json;
 
 use super::*;
-use crate::controller::claims::{
-    fuzz::snapshot, index::Interest, record_status::RecordStatus, state::OpenCall,
+use crate::controller::{
+    claims::{fuzz::snapshot, index::Interest, record_status::RecordStatus, state::OpenCall},
+    model::{
+        source::{NamedSource, Source, SourceKind},
+        topology::Requirement,
+    },
 };
 
 const DRIVER: &str = "d.example.com";
@@ -27,20 +31,29 @@ fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
 }
 
 /// What is planned: `provision`, `drop`, or the message for the user.
-fn planned(snapshot: &ClaimSnapshot, class: Option<Arc<StorageClass>>) -> String {
+fn planned(snapshot: &KnownClaim, class: Option<Arc<StorageClass>>) -> String {
     planned_by(&identity(), snapshot, class)
 }
 
 fn planned_by(
     identity: &ProvisionerIdentity,
-    snapshot: &ClaimSnapshot,
+    known: &KnownClaim,
     class: Option<Arc<StorageClass>>,
 ) -> String {
-    match plan(identity, snapshot, class, |record, class| record.class_uid == class.uid()) {
-        Plan::Provision(Ask::New(_)) => "provision".into(),
-        Plan::Provision(Ask::Again(_)) => "again".into(),
-        Plan::Provision(Ask::Recorded(..)) => "as recorded".into(),
-        Plan::Void => "void".into(),
+    let class_uid = |request: &ProvisionRequest| request.class.uid().to_owned();
+    let facts = Facts {
+        identity,
+        class,
+        volume_name: &|| Ok("pvc-u".to_owned()),
+        fits: &|record, request| record.class_uid == class_uid(request),
+    };
+    if is_record_void(known, &facts) {
+        return "void".into();
+    }
+    match plan(known, &facts) {
+        Plan::Provision(request) if request.topology.is_some() => "as recorded".into(),
+        Plan::Provision(request) if request.source.is_some() => "again".into(),
+        Plan::Provision(_) => "provision".into(),
         Plan::Elsewhere(record) => format!("elsewhere {:?}", record.node),
         Plan::Drop => "drop".into(),
         Plan::Blocked { why, .. } => why,
@@ -67,13 +80,13 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
         foreign,
         r#"storage class "fast" is for the provisioner "other", but the claim is annotated for "d.example.com""#
     );
-    let withdrawn = ClaimSnapshot { interest: Interest::None, ..here.clone() };
+    let withdrawn = KnownClaim { interest: Interest::None, ..here.clone() };
     assert_eq!(planned(&withdrawn, Some(immediate.clone())), "drop");
-    let in_flight = ClaimSnapshot { state: ClaimState::Done, ..here.clone() };
+    let in_flight = KnownClaim { state: ClaimState::Done, ..here.clone() };
     assert_eq!(planned(&in_flight, Some(immediate.clone())), "drop");
-    let suspect = ClaimSnapshot { state: ClaimState::SuspectedLeak, ..here.clone() };
+    let suspect = KnownClaim { state: ClaimState::SuspectedLeak, ..here.clone() };
     assert!(planned(&suspect, Some(immediate.clone())).starts_with("a volume that was made"));
-    let unwanted = ClaimSnapshot { interest: Interest::None, ..suspect };
+    let unwanted = KnownClaim { interest: Interest::None, ..suspect };
     assert_eq!(planned(&unwanted, Some(immediate.clone())), "drop");
     let mut handed_on = (*here.claim).clone();
     handed_on.metadata.annotations = crate::kube::objects::StringMap::default();
@@ -81,20 +94,22 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
 }
 
 fn request() -> ProvisionRequest {
+    let named = NamedSource { kind: SourceKind::Claim, namespace: "ns".into(), name: "s".into() };
     ProvisionRequest {
         claim: claim(Some("n")),
         class: class(DRIVER, "Immediate"),
         volume_name: Ok("pvc-u".into()),
         selected_node: Some("n".into()),
         withdrawn: false,
-        source: None,
+        // Only what was asked for before has one.
+        source: Some(Source { named, uid: "s".into(), handle: "h".into() }),
         topology: None,
     }
 }
 
 #[test]
 fn an_open_call_is_repeated_unchanged_whatever_has_changed() {
-    let open = ClaimSnapshot {
+    let open = KnownClaim {
         interest: Interest::None,
         state: ClaimState::Background(OpenCall::default()),
         request: Some(Arc::new(request())),
@@ -103,9 +118,9 @@ fn an_open_call_is_repeated_unchanged_whatever_has_changed() {
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
         assert_eq!(planned(&open, class), "again");
     }
-    let pv_gone = ClaimSnapshot { state: ClaimState::PvGone("h".into()), ..open };
+    let pv_gone = KnownClaim { state: ClaimState::PvGone("h".into()), ..open };
     assert_eq!(planned(&pv_gone, None), "suspect h", "it may be gone, and nobody wants it");
-    let wanted = ClaimSnapshot { interest: Interest::Unbound, ..pv_gone };
+    let wanted = KnownClaim { interest: Interest::Unbound, ..pv_gone };
     assert_eq!(planned(&wanted, None), "again");
 }
 
@@ -116,7 +131,7 @@ fn after_enough_refusals_another_node_and_a_changed_class_are_accepted() {
         class.metadata.uid = Some(uid.into());
         Some(Arc::new(class))
     };
-    let open = |node: Option<&str>, accepts_changes| ClaimSnapshot {
+    let open = |node: Option<&str>, accepts_changes| KnownClaim {
         request: Some(Arc::new(request())),
         state: ClaimState::Background(OpenCall::accepting(accepts_changes)),
         ..snapshot(claim(node))
@@ -132,21 +147,23 @@ fn after_enough_refusals_another_node_and_a_changed_class_are_accepted() {
     ] {
         assert_eq!(planned(&open(node, false), class.clone()), firm, "{node:?}");
         assert_eq!(planned(&open(node, true), class.clone()), accepts_changes, "{node:?}");
-        let withdrawn = ClaimSnapshot { interest: Interest::None, ..open(node, true) };
+        let withdrawn = KnownClaim { interest: Interest::None, ..open(node, true) };
         assert_eq!(planned(&withdrawn, class), "again", "{node:?}");
     }
 }
 
 #[test]
 fn a_recorded_call_is_repeated_only_with_its_class() {
-    let record = Record { class_uid: "1".into(), ..Record::default() };
+    // Only what was recorded has a topology.
+    let topology = Some(Box::new(Requirement::record(None)));
+    let record = Record { class_uid: "1".into(), topology, ..Record::default() };
     let of = |uid: &str, provisioner: &str, mode: &str| {
         let mut class = (*class(provisioner, mode)).clone();
         class.metadata.uid = Some(uid.into());
         Some(Arc::new(class))
     };
     let status = Arc::new(RecordStatus::Open(record));
-    let recorded = |node| ClaimSnapshot {
+    let recorded = |node| KnownClaim {
         state: ClaimState::Recorded,
         record_status: Some(Arc::clone(&status)),
         ..snapshot(claim(node))
@@ -161,7 +178,7 @@ fn a_recorded_call_is_repeated_only_with_its_class() {
         (None, None, "is gone"),
     ] {
         for interest in [Interest::Unbound, Interest::Protected] {
-            let snapshot = ClaimSnapshot { interest, ..recorded(node) };
+            let snapshot = KnownClaim { interest, ..recorded(node) };
             let planned = planned(&snapshot, class.clone());
             let restore = "restore the class, and the call is followed to its end";
             assert!(
@@ -180,7 +197,7 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
         let record = Record { node: node.map(str::to_owned), ..Record::default() };
         Some(Arc::new(RecordStatus::Elsewhere(record)))
     };
-    let live = |node| ClaimSnapshot { record_status: record(node), ..snapshot(claim(Some("n1"))) };
+    let live = |node| KnownClaim { record_status: record(node), ..snapshot(claim(Some("n1"))) };
     assert_eq!(planned_by(&on_node, &live(Some("n2")), class()), "elsewhere Some(\"n2\")");
     assert_eq!(
         planned_by(&on_node, &live(None), class()),
@@ -193,7 +210,7 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
     let waiting = ClaimState::Waiting;
     for (node, state) in [(Some("n2"), waiting.clone()), (None, waiting), (None, ClaimState::Done)]
     {
-        let deleted = ClaimSnapshot {
+        let deleted = KnownClaim {
             record_status: record(node),
             interest: Interest::Protected,
             state,

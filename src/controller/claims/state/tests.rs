@@ -14,11 +14,11 @@ fn failure() -> Failure {
 const FRESH: Option<OpenCall> = None;
 /// A call was open before.
 const OPEN: Option<OpenCall> =
-    Some(OpenCall { finals: None, accepts_changes: false, is_only_recorded: false });
+    Some(OpenCall { errors: None, accepts_changes: false, is_only_recorded: false });
 
-fn finals(demand: Demand, count: u32, since: Instant) -> ClaimState {
-    let finals = Some(FinalAnswers { demand, count, since });
-    ClaimState::Background(OpenCall { finals, accepts_changes: false, is_only_recorded: false })
+fn errors(demand: Demand, count: u32, since: Instant) -> ClaimState {
+    let errors = Some(TerminalErrors { demand, count, since });
+    ClaimState::Background(OpenCall { errors, accepts_changes: false, is_only_recorded: false })
 }
 
 fn background() -> ClaimState {
@@ -30,8 +30,8 @@ fn background() -> ClaimState {
 async fn the_table_of_outcomes_and_next_states() {
     let now = Instant::now();
     let waiting = || ClaimState::Waiting;
-    let finished = || Outcome::Final(failure());
-    let once = |demand| finals(demand, 1, now);
+    let finished = || Outcome::Terminal(failure());
+    let once = |demand| errors(demand, 1, now);
     let unsent = || Outcome::Unsent(failure());
     let table = [
         (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Poll),
@@ -45,7 +45,7 @@ async fn the_table_of_outcomes_and_next_states() {
         (OPEN, unsent(), Withdrawn, background(), Next::Poll),
         (OPEN, finished(), Wanted, once(Wanted), Next::Retry),
         (OPEN, finished(), Withdrawn, once(Withdrawn), Next::Retry),
-        (OPEN, Outcome::Final(failure().inconclusive()), Withdrawn, background(), Next::Retry),
+        (OPEN, Outcome::Terminal(failure().inconclusive()), Withdrawn, background(), Next::Retry),
         (FRESH, Outcome::Infeasible(failure()), Wanted, waiting(), Next::Rest),
         (OPEN, Outcome::Infeasible(failure()), Wanted, once(Wanted), Next::Rest),
         (OPEN, Outcome::Infeasible(failure()), Withdrawn, once(Withdrawn), Next::Retry),
@@ -54,7 +54,7 @@ async fn the_table_of_outcomes_and_next_states() {
         (OPEN, Outcome::Reschedule(failure()), Wanted, once(Wanted), Next::Retry),
     ];
     for (earlier, outcome, demand, state, next) in table {
-        let got = ClaimState::InFlight { earlier, has_pv: false }.call_ended(&outcome, demand, now);
+        let got = ClaimState::InFlight { earlier, has_pv: false }.after(&outcome, demand, now);
         assert_eq!(got, (state, next), "{earlier:?} {outcome:?} {demand:?}");
     }
 }
@@ -84,7 +84,13 @@ fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
         (ClaimState::Recorded, reschedule(), Wanted, Next::Retry),
     ];
     for (state, why, demand, next) in table {
-        assert_eq!(state.after_not_sent(&why, demand), next, "{state:?} {why:?} {demand:?}");
+        let what = format!("{state:?} {why:?} {demand:?}");
+        let same = state.clone();
+        assert_eq!(
+            state.after(&Outcome::NotSent(why), demand, Instant::now()),
+            (same, next),
+            "{what}"
+        );
     }
 }
 
@@ -98,7 +104,7 @@ async fn a_volume_is_saved_even_if_its_claim_is_withdrawn() {
             ..ProvisionedVolume::default()
         }));
         let (state, next) =
-            ClaimState::Waiting.after(CallStarted).call_ended(&provisioned, demand, Instant::now());
+            ClaimState::Waiting.on(CallStarted).after(&provisioned, demand, Instant::now());
         assert_eq!((state, next), (saving("h"), Next::Save));
     }
 }
@@ -120,7 +126,7 @@ fn unusable() -> ClaimState {
 async fn an_unusable_volume_is_removed_before_anything_else() {
     for (demand, has_pv) in [(Wanted, false), (Withdrawn, false), (Wanted, true)] {
         let in_flight = ClaimState::InFlight { earlier: OPEN, has_pv };
-        let (state, next) = in_flight.call_ended(
+        let (state, next) = in_flight.after(
             &Outcome::Unusable(Box::new(unusable_volume())),
             demand,
             Instant::now(),
@@ -129,33 +135,31 @@ async fn an_unusable_volume_is_removed_before_anything_else() {
         assert!(state.is_open() && !state.may_call());
         // Only its removal or a suspected leak changes the state.
         for other in [
-            state.clone().after(CallStarted),
-            state.clone().after(PvFound("h")),
-            state.clone().after(PvDeleted),
-            state.clone().after(Interrupted),
-            state.clone().after(Saved),
+            state.clone().on(CallStarted),
+            state.clone().on(PvFound("h")),
+            state.clone().on(PvDeleted),
+            state.clone().on(Interrupted),
+            state.clone().on(Saved),
         ] {
             assert_eq!(other, state);
         }
-        assert_eq!(state.clone().after(Discarded), ClaimState::Waiting);
-        let suspect = state.after(LeakSuspected);
+        assert_eq!(state.clone().on(Discarded), ClaimState::Waiting);
+        let suspect = state.on(LeakSuspected);
         assert!(
-            !suspect.is_open()
-                && !suspect.may_call()
-                && suspect.clone().after(PvDeleted) == suspect
+            !suspect.is_open() && !suspect.may_call() && suspect.clone().on(PvDeleted) == suspect
         );
     }
 }
 
 #[test]
 fn only_an_unusable_volume_is_discarded_or_suspected() {
-    assert_eq!(saving("h").after(PvRefused(Box::new(unusable_volume()))), unusable());
+    assert_eq!(saving("h").on(PvRefused(Box::new(unusable_volume()))), unusable());
     for state in [ClaimState::Waiting, background(), ClaimState::Done] {
-        assert_eq!(state.clone().after(PvRefused(Box::new(unusable_volume()))), state);
+        assert_eq!(state.clone().on(PvRefused(Box::new(unusable_volume()))), state);
     }
     for state in [ClaimState::Waiting, background(), saving("h"), ClaimState::Done] {
-        assert_eq!(state.clone().after(Discarded), state);
-        assert_eq!(state.clone().after(LeakSuspected), state);
+        assert_eq!(state.clone().on(Discarded), state);
+        assert_eq!(state.clone().on(LeakSuspected), state);
     }
 }
 
@@ -164,8 +168,8 @@ async fn three_final_answers_over_two_minutes_close_the_call_of_a_withdrawn_clai
     let mut state = background();
     let mut step = |after: u64| {
         let now = Instant::now() + Duration::from_secs(after);
-        let (next_state, next) = std::mem::take(&mut state).after(CallStarted).call_ended(
-            &Outcome::Final(failure()),
+        let (next_state, next) = std::mem::take(&mut state).on(CallStarted).after(
+            &Outcome::Terminal(failure()),
             Withdrawn,
             now,
         );
@@ -181,7 +185,7 @@ async fn three_final_answers_over_two_minutes_close_the_call_of_a_withdrawn_clai
 
 fn accepts_changes() -> ClaimState {
     ClaimState::Background(OpenCall {
-        finals: None,
+        errors: None,
         accepts_changes: true,
         is_only_recorded: false,
     })
@@ -196,13 +200,13 @@ async fn the_call_of_a_wanted_claim_stays_open_and_its_node_may_be_given_back() 
     for (after, expected) in answers {
         let now = start + Duration::from_secs(after);
         let outcome = Outcome::Reschedule(failure());
-        let (after_answer, next) = state.after(CallStarted).call_ended(&outcome, Wanted, now);
+        let (after_answer, next) = state.on(CallStarted).after(&outcome, Wanted, now);
         assert_eq!((next, after_answer.accepts_changes()), (expected, after == 120));
         assert!(after_answer.is_open());
         state = after_answer;
     }
     let interrupted = Outcome::Background(failure());
-    let (state, _) = state.after(CallStarted).call_ended(&interrupted, Wanted, start);
+    let (state, _) = state.on(CallStarted).after(&interrupted, Wanted, start);
     assert!(!state.accepts_changes(), "the next call is open in its turn");
 }
 
@@ -211,44 +215,41 @@ async fn the_call_of_a_wanted_claim_stays_open_and_its_node_may_be_given_back() 
 async fn final_answers_are_counted_from_the_deletion_on() {
     let start = Instant::now();
     let later = start + Duration::from_secs(3600);
-    let refused = || Outcome::Final(failure());
-    let state = finals(Wanted, 7, start);
-    let (state, next) = state.after(CallStarted).call_ended(&refused(), Withdrawn, later);
-    assert_eq!((state, next), (finals(Withdrawn, 1, later), Next::Retry));
+    let refused = || Outcome::Terminal(failure());
+    let state = errors(Wanted, 7, start);
+    let (state, next) = state.on(CallStarted).after(&refused(), Withdrawn, later);
+    assert_eq!((state, next), (errors(Withdrawn, 1, later), Next::Retry));
 }
 
 #[tokio::test(start_paused = true)]
 async fn inconclusive_codes_neither_count_nor_reset_the_count() {
     let start = Instant::now();
-    let two = || finals(Withdrawn, 2, start);
-    let silent = Outcome::Final(failure().inconclusive());
+    let two = || errors(Withdrawn, 2, start);
+    let silent = Outcome::Terminal(failure().inconclusive());
     let late = start + CLOSING_TIME;
-    assert_eq!(two().after(CallStarted).call_ended(&silent, Withdrawn, late), (two(), Next::Retry));
-    let third = two().after(CallStarted).call_ended(&Outcome::Final(failure()), Withdrawn, late);
+    assert_eq!(two().on(CallStarted).after(&silent, Withdrawn, late), (two(), Next::Retry));
+    let third = two().on(CallStarted).after(&Outcome::Terminal(failure()), Withdrawn, late);
     assert_eq!(third, (ClaimState::Waiting, Next::ClosedByErrors));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_resets_the_count_of_final_answers() {
-    let counted = finals(Withdrawn, 2, Instant::now());
-    let (state, _) = counted.after(CallStarted).call_ended(
-        &Outcome::Background(failure()),
-        Withdrawn,
-        Instant::now(),
-    );
+    let counted = errors(Withdrawn, 2, Instant::now());
+    let (state, _) =
+        counted.on(CallStarted).after(&Outcome::Background(failure()), Withdrawn, Instant::now());
     assert_eq!(state, background());
 }
 
 #[test]
 fn other_transitions_change_only_the_states_they_concern() {
-    let in_flight = ClaimState::Waiting.after(CallStarted);
-    assert_eq!(in_flight.clone().after(CallStarted), in_flight);
-    assert_eq!(in_flight.clone().after(PvFound("h")).after(PvDeleted), in_flight);
-    assert_eq!(in_flight.after(Interrupted), background());
-    assert_eq!(background().after(PvFound("h")), ClaimState::Done);
-    assert_eq!(ClaimState::Done.after(PvDeleted), ClaimState::Waiting);
-    assert_eq!(background().after(PvDeleted), background());
-    assert_eq!(ClaimState::Done.after(CallStarted), ClaimState::Done);
+    let in_flight = ClaimState::Waiting.on(CallStarted);
+    assert_eq!(in_flight.clone().on(CallStarted), in_flight);
+    assert_eq!(in_flight.clone().on(PvFound("h")).on(PvDeleted), in_flight);
+    assert_eq!(in_flight.on(Interrupted), background());
+    assert_eq!(background().on(PvFound("h")), ClaimState::Done);
+    assert_eq!(ClaimState::Done.on(PvDeleted), ClaimState::Waiting);
+    assert_eq!(background().on(PvDeleted), background());
+    assert_eq!(ClaimState::Done.on(CallStarted), ClaimState::Done);
     assert!(
         !ClaimState::Done.may_call() && background().may_call() && ClaimState::Waiting.may_call()
     );
@@ -257,32 +258,28 @@ fn other_transitions_change_only_the_states_they_concern() {
 #[tokio::test(start_paused = true)]
 async fn a_record_opens_a_waiting_claim_and_giving_up_ends_an_unknown_call() {
     let others = || [saving("h"), unusable(), ClaimState::SuspectedLeak, ClaimState::Done];
-    let recorded = || ClaimState::Waiting.after(RecordFound);
+    let recorded = || ClaimState::Waiting.on(RecordFound);
     assert_eq!(recorded(), ClaimState::Recorded);
     assert!(recorded().is_open() && recorded().may_call());
-    assert_eq!(recorded().after(RecordDropped), ClaimState::Waiting, "the record is gone");
-    assert_eq!(
-        ClaimState::Waiting.after(CallStarted).after(RecordFound),
-        background().after(CallStarted)
-    );
-    assert_eq!(background().after(RecordDropped), background(), "this process has made the call");
-    let ended =
-        |outcome| recorded().after(CallStarted).call_ended(&outcome, Wanted, Instant::now()).0;
+    assert_eq!(recorded().on(RecordDropped), ClaimState::Waiting, "the record is gone");
+    assert_eq!(ClaimState::Waiting.on(CallStarted).on(RecordFound), background().on(CallStarted));
+    assert_eq!(background().on(RecordDropped), background(), "this process has made the call");
+    let ended = |outcome| recorded().on(CallStarted).after(&outcome, Wanted, Instant::now()).0;
     assert_eq!(ended(Outcome::Unsent(failure())), recorded(), "nothing was sent");
-    let inconclusive = Outcome::Final(failure().inconclusive());
+    let inconclusive = Outcome::Terminal(failure().inconclusive());
     for outcome in [Outcome::Background(failure()), inconclusive] {
         assert_eq!(ended(outcome), background(), "this process has made the call now");
     }
     for state in [recorded(), background()] {
-        assert_eq!(state.after(GivenUp), ClaimState::SuspectedLeak);
+        assert_eq!(state.on(GivenUp), ClaimState::SuspectedLeak);
     }
     for state in others() {
-        let [again, given_up] = [state.clone().after(RecordFound), state.clone().after(GivenUp)];
+        let [again, given_up] = [state.clone().on(RecordFound), state.clone().on(GivenUp)];
         assert_eq!((again, given_up), (state.clone(), state));
     }
-    assert_eq!(ClaimState::Waiting.after(GivenUp), ClaimState::Waiting);
-    let counted = finals(Withdrawn, 2, Instant::now());
-    assert_eq!(counted.clone().after(RecordFound), counted, "its finals still count");
+    assert_eq!(ClaimState::Waiting.on(GivenUp), ClaimState::Waiting);
+    let counted = errors(Withdrawn, 2, Instant::now());
+    assert_eq!(counted.clone().on(RecordFound), counted, "its errors still count");
 }
 
 fn saving(handle: &str) -> ClaimState {
@@ -291,14 +288,14 @@ fn saving(handle: &str) -> ClaimState {
 
 #[test]
 fn only_its_own_persistent_volume_saves_a_volume() {
-    assert_eq!(saving("h").after(PvFound("h")), ClaimState::Done);
-    assert_eq!(saving("h").after(PvFound("other")), saving("h"));
-    assert_eq!(saving("h").after(Interrupted), saving("h"));
-    assert_eq!(saving("h").after(Saved), ClaimState::Done);
-    assert_eq!(saving("h").after(PvGone("h")), pv_gone());
-    assert_eq!(ClaimState::Done.after(PvGone("h")), ClaimState::Done);
-    let seen_and_gone = saving("h").after(PvFound("h")).after(PvDeleted);
-    assert_eq!(seen_and_gone.after(Saved), ClaimState::Waiting, "a late answer to the POST");
+    assert_eq!(saving("h").on(PvFound("h")), ClaimState::Done);
+    assert_eq!(saving("h").on(PvFound("other")), saving("h"));
+    assert_eq!(saving("h").on(Interrupted), saving("h"));
+    assert_eq!(saving("h").on(Saved), ClaimState::Done);
+    assert_eq!(saving("h").on(PvGone("h")), pv_gone());
+    assert_eq!(ClaimState::Done.on(PvGone("h")), ClaimState::Done);
+    let seen_and_gone = saving("h").on(PvFound("h")).on(PvDeleted);
+    assert_eq!(seen_and_gone.on(Saved), ClaimState::Waiting, "a late answer to the POST");
 }
 
 fn pv_gone() -> ClaimState {
@@ -309,36 +306,37 @@ fn pv_gone() -> ClaimState {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_may_be_gone_is_requested_again_or_suspected() {
     assert!(pv_gone().may_call() && pv_gone().is_open());
-    assert_eq!(pv_gone().after(PvFound("h")), ClaimState::Done);
-    assert_eq!(pv_gone().after(FoundBound), pv_gone(), "which may not be that one");
+    assert_eq!(pv_gone().on(PvFound("h")), ClaimState::Done);
+    assert_eq!(pv_gone().on(FoundBound), pv_gone(), "which may not be that one");
     for state in [ClaimState::Waiting, background()] {
-        assert_eq!(state.after(FoundBound), ClaimState::Done);
+        assert_eq!(state.on(FoundBound), ClaimState::Done);
     }
-    assert_eq!(pv_gone().after(LeakSuspected), ClaimState::SuspectedLeak);
-    assert_eq!(pv_gone().after(GivenUp), ClaimState::SuspectedLeak);
-    for other in
-        [pv_gone().after(PvDeleted), pv_gone().after(RecordFound), pv_gone().after(Interrupted)]
-    {
+    assert_eq!(pv_gone().on(LeakSuspected), ClaimState::SuspectedLeak);
+    assert_eq!(pv_gone().on(GivenUp), ClaimState::SuspectedLeak);
+    for other in [pv_gone().on(PvDeleted), pv_gone().on(RecordFound), pv_gone().on(Interrupted)] {
         assert_eq!(other, pv_gone());
     }
     let reschedule = NotSent::Reschedule(failure());
-    assert_eq!(pv_gone().after_not_sent(&reschedule, Wanted), Next::Retry);
-    let refused = Outcome::Final(failure());
-    let ended = pv_gone().after(CallStarted).call_ended(&refused, Wanted, Instant::now());
-    assert_eq!(ended, (finals(Wanted, 1, Instant::now()), Next::Retry));
+    let not_sent = Outcome::NotSent(reschedule);
+    assert_eq!(pv_gone().after(&not_sent, Wanted, Instant::now()), (pv_gone(), Next::Retry));
+    let refused = Outcome::Terminal(failure());
+    let ended = pv_gone().on(CallStarted).after(&refused, Wanted, Instant::now());
+    assert_eq!(ended, (errors(Wanted, 1, Instant::now()), Next::Retry));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_persistent_volume_seen_during_a_call_makes_the_claim_done_after_the_call() {
-    for outcome in
-        [Outcome::Background(failure()), Outcome::Final(failure()), Outcome::Reschedule(failure())]
-    {
-        let seen = background().after(CallStarted).after(PvFound("h"));
-        let ended = seen.call_ended(&outcome, Wanted, Instant::now());
+    for outcome in [
+        Outcome::Background(failure()),
+        Outcome::Terminal(failure()),
+        Outcome::Reschedule(failure()),
+    ] {
+        let seen = background().on(CallStarted).on(PvFound("h"));
+        let ended = seen.after(&outcome, Wanted, Instant::now());
         assert_eq!(ended, (ClaimState::Done, Next::Drop), "{outcome:?}");
     }
-    let seen = ClaimState::Waiting.after(CallStarted).after(PvFound("h"));
-    assert_eq!(seen.clone().after(Interrupted), ClaimState::Done);
+    let seen = ClaimState::Waiting.on(CallStarted).on(PvFound("h"));
+    assert_eq!(seen.clone().on(Interrupted), ClaimState::Done);
     let provisioned = Outcome::Provisioned(Box::default());
-    assert_eq!(seen.call_ended(&provisioned, Wanted, Instant::now()).1, Next::Save);
+    assert_eq!(seen.after(&provisioned, Wanted, Instant::now()).1, Next::Save);
 }

@@ -66,7 +66,7 @@ fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
         orphaned: failure(),
     };
     let table = [
-        (Outcome::Final(failure()), true),
+        (Outcome::Terminal(failure()), true),
         (Outcome::Infeasible(failure()), true),
         (Outcome::Background(failure()), true),
         (Outcome::Unsent(failure()), true),

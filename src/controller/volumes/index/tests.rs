@@ -166,7 +166,7 @@ async fn a_volume_that_is_missing_in_a_new_list_is_gone() {
     index.on_event(InformerEvent::Init);
     index.on_event(InformerEvent::InitDone);
     assert_eq!(index.len(), (0, 0));
-    assert!(claims.snapshot("u").unwrap().state.may_call(), "its claim may get another one");
+    assert!(claims.known("u").unwrap().state.may_call(), "its claim may get another one");
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,7 +176,7 @@ async fn every_volume_is_compared_with_our_claims() {
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
     index.on_event(InformerEvent::Apply(volume("any-name", "Pending", "another.driver")));
-    assert!(!claims.snapshot("u").unwrap().state.may_call());
+    assert!(!claims.known("u").unwrap().state.may_call());
 }
 
 #[tokio::test(start_paused = true)]

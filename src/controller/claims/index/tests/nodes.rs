@@ -38,11 +38,7 @@ async fn a_claim_that_returns_from_another_node_is_verified() {
         }
         index.on_event(InformerEvent::Apply(on_node(uid, Some("n2"), None)));
         index.on_event(InformerEvent::Apply(on_node(uid, Some("n1"), None)));
-        assert_eq!(
-            index.snapshot(uid).unwrap().verification(),
-            Verification::VolumeAndClaim,
-            "{uid}"
-        );
+        assert_eq!(index.known(uid).unwrap().verification(), Verification::VolumeAndClaim, "{uid}");
     }
 }
 
@@ -52,9 +48,9 @@ async fn a_node_follows_its_own_open_calls_and_no_others() {
     // Whichever node is selected since: the call belongs to the node that made it.
     index.on_event(InformerEvent::Apply(on_node("made-here", Some("n2"), Some("n1"))));
     index.on_event(InformerEvent::Apply(on_node("made-there", Some("n1"), Some("n2"))));
-    let open = |uid| index.snapshot(uid).unwrap().state.is_open();
+    let open = |uid| index.known(uid).unwrap().state.is_open();
     assert!(open("made-here") && !open("made-there"));
-    assert_eq!(index.snapshot("made-here").unwrap().demand(), Demand::Withdrawn);
+    assert_eq!(index.known("made-here").unwrap().demand(), Demand::Withdrawn);
     let woken = index.on_event(InformerEvent::Apply(on_node("made-there", Some("n1"), None)));
     assert_eq!(woken, ["made-there"], "the other node's call is over");
 }
@@ -68,22 +64,22 @@ async fn any_node_keeps_a_deleted_claim_with_the_record_of_another_node() {
     claim.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     assert_eq!(index.on_event(InformerEvent::Apply(claim)), ["u"]);
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert_eq!(snapshot.elsewhere().unwrap().node.as_deref(), Some("n2"));
-    assert!(!index.snapshot("u").unwrap().state.is_open());
+    assert!(!index.known("u").unwrap().state.is_open());
 }
 
 #[tokio::test]
 async fn the_call_of_a_gone_node_is_followed_by_the_selected_node() {
     let index = lead(index_of_node(Some("n1")));
     index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-    index.update("u", Change::Adopted("n2"));
-    let snapshot = index.snapshot("u").unwrap();
+    index.update("u", |it| it.adopt("n2", index.identity()));
+    let snapshot = index.known("u").unwrap();
     assert!(snapshot.recorded().is_some() && snapshot.elsewhere().is_none());
-    assert_eq!(index.snapshot("u").unwrap().adopted.as_deref(), Some("n2"));
+    assert_eq!(index.known("u").unwrap().adopted.as_deref(), Some("n2"));
     let changed = on_node("u", Some("n1"), Some("n2"));
     index.on_event(InformerEvent::Apply(changed));
-    assert!(index.snapshot("u").unwrap().state.is_open(), "its next event changes nothing of that");
+    assert!(index.known("u").unwrap().state.is_open(), "its next event changes nothing of that");
 }
 
 /// Each node has a driver of its own, so another's volume says nothing about what ours has made.
@@ -92,7 +88,7 @@ async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
     let observed_during_call = |node, answer: &dyn Fn(&ClaimIndex)| {
         let index = lead(index_of_node(node));
         index.on_event(InformerEvent::Apply(on_node("u", node, None)));
-        set_verified(&index, "u", index.snapshot("u").unwrap().verification());
+        set_verified(&index, "u", index.known("u").unwrap().verification());
         assert!(index.start_call("u", &request("u")));
         answer(&index);
         index
@@ -131,7 +127,7 @@ async fn a_call_of_this_process_is_reported_if_its_claim_is_found_bound() {
     let index = with_claim();
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
-    index.update("u", Change::FoundBound);
+    index.update("u", Entry::found_bound);
     assert!(index.report("u", Topic::Superseded));
 }
 
@@ -142,6 +138,6 @@ async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
         let mut claim = on_node(uid, selected, None);
         claim.metadata.finalizers = vec![record_status::FINALIZER.into()];
         index.on_event(InformerEvent::Apply(claim));
-        assert!(!index.snapshot(uid).unwrap().state.is_open(), "{uid}");
+        assert!(!index.known(uid).unwrap().state.is_open(), "{uid}");
     }
 }

@@ -17,21 +17,21 @@ fn recorded(uid: &str, record: &Value) -> Claim {
 
 /// The void record on the claim, if it is to be reported.
 fn reports_void_record(index: &ClaimIndex, uid: &str) -> Option<Record> {
-    index.report(uid, Topic::VoidRecord).then(|| index.snapshot(uid)?.void_record().cloned())?
+    index.report(uid, Topic::VoidRecord).then(|| index.known(uid)?.void_record().cloned())?
 }
 
 /// The node whose call for the claim `u` this process follows.
 fn adopted(index: &ClaimIndex) -> Option<Arc<str>> {
-    index.snapshot("u").unwrap().adopted
+    index.known("u").unwrap().adopted
 }
 
 /// Whether a live read of the claim finds a record that is followed from now on.
 fn record_found(index: &ClaimIndex, live: &Claim) -> bool {
-    index.update(live.uid(), Change::ClaimRead(live)).is_made
+    index.update(live.uid(), |it| it.claim_read(live, index.identity())) == Some(true)
 }
 
 fn is_open(index: &ClaimIndex, uid: &str) -> bool {
-    index.snapshot(uid).unwrap().state.is_open()
+    index.known(uid).unwrap().state.is_open()
 }
 
 #[tokio::test]
@@ -41,13 +41,13 @@ async fn a_recorded_call_is_open_once_it_is_listed() {
     index.on_event(InformerEvent::InitApply(with_record("u", DRIVER)));
     index.on_event(InformerEvent::InitDone);
     assert!(is_open(&index, "u"));
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert_eq!(snapshot.recorded().map(|record| &*record.volume), Some("pvc-u"));
     assert!(snapshot.verification() >= Verification::VolumeAndClaim);
     // A record that is found later is open at once.
     index.on_event(InformerEvent::Apply(with_record("v", DRIVER)));
     assert!(is_open(&index, "v"));
-    assert!(index.snapshot("v").unwrap().verification() >= Verification::VolumeAndClaim);
+    assert!(index.known("v").unwrap().verification() >= Verification::VolumeAndClaim);
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
     assert!(is_open(&index, "u"));
     assert_eq!(index.on_event(InformerEvent::Apply(odd("x-u"))), ["u"]);
     assert!(!is_open(&index, "u"), "its user has written something else");
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert!(
         snapshot.state.may_call() && snapshot.recorded().is_none() && snapshot.request.is_none()
     );
@@ -73,16 +73,13 @@ async fn an_event_older_than_the_close_confirms_no_record() {
     else {
         panic!("a record of this driver counts");
     };
-    index.update("u", Change::RecordWriteStarted);
-    index.update("u", Change::RecordWritten(Some(RecordStatus::Open(record.clone()))));
-    assert!(index.snapshot("u").unwrap().has_record(&record));
-    index.update("u", Change::RecordWritten(Some(RecordStatus::Closed)));
+    index.update("u", Entry::record_write_started);
+    index.update("u", |it| it.record_written(Some(RecordStatus::Open(record.clone()))));
+    assert!(index.known("u").unwrap().has_record(&record));
+    index.update("u", |it| it.record_written(Some(RecordStatus::Closed)));
     // The watch lags behind: this is the claim as it was before.
     index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
-    assert!(
-        !index.snapshot("u").unwrap().has_record(&record),
-        "the next call must be recorded again"
-    );
+    assert!(!index.known("u").unwrap().has_record(&record), "the next call must be recorded again");
 }
 
 #[tokio::test]
@@ -105,7 +102,7 @@ async fn a_void_record_is_reported_once() {
         let record = json!({"driver": DRIVER, "volume": format!("x-{uid}")});
         index.on_event(InformerEvent::Apply(recorded(uid, &record)));
         index.on_volume(&volume(by_hand, uid));
-        assert!(!index.snapshot(uid).unwrap().state.may_call());
+        assert!(!index.known(uid).unwrap().state.may_call());
         assert!(reports_void_record(&index, uid).is_some(), "{by_hand}");
     }
 }
@@ -125,10 +122,10 @@ async fn a_void_record_found_by_a_live_read_is_reported() {
 async fn a_record_that_its_class_makes_void_is_no_obstacle() {
     let index = leading_index();
     index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
-    index.update("u", Change::RecordVoid);
+    index.update("u", Entry::record_void);
     assert!(!is_open(&index, "u"));
     assert!(reports_void_record(&index, "u").is_some());
-    assert!(index.snapshot("u").unwrap().state.may_call());
+    assert!(index.known("u").unwrap().state.may_call());
 }
 
 /// This process follows its own calls, whatever anybody writes.
@@ -137,10 +134,10 @@ async fn a_call_of_this_process_needs_no_record() {
     let index = with_claim();
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
-    index.update("u", Change::RecordWriteStarted);
+    index.update("u", Entry::record_write_started);
     let void = recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
     index.on_event(InformerEvent::Apply(void));
-    assert!(is_open(&index, "u") && index.snapshot("u").unwrap().request.is_some());
+    assert!(is_open(&index, "u") && index.known("u").unwrap().request.is_some());
     assert_eq!(reports_void_record(&index, "u"), None);
 }
 
@@ -158,7 +155,7 @@ async fn a_bound_claim_has_no_open_call_whatever_is_recorded() {
     bound.spec.volume_name = Some("pvc-u".into());
     let index = leading_index();
     index.on_event(InformerEvent::InitApply(bound));
-    let view = index.snapshot("u").unwrap();
+    let view = index.known("u").unwrap();
     assert!(view.is_protected() && !view.state.is_open());
 }
 
@@ -169,7 +166,7 @@ async fn another_drivers_record_is_ignored() {
     foreign.spec.volume_name = Some("pv".into());
     assert!(index.on_event(InformerEvent::Apply(foreign)).is_empty() && index.is_empty());
     index.on_event(InformerEvent::Apply(with_record("ours", "other.example.com")));
-    let snapshot = index.snapshot("ours").unwrap();
+    let snapshot = index.known("ours").unwrap();
     assert!(snapshot.state.may_call() && snapshot.recorded().is_none(), "it is no obstacle");
 }
 
@@ -185,7 +182,7 @@ async fn a_bound_claim_is_kept_until_its_record_is_removed() {
     );
     claim.spec.volume_name = Some("pvc-u".into());
     assert_eq!(index.on_event(InformerEvent::Apply(claim.clone())), ["u"]);
-    let view = index.snapshot("u").unwrap();
+    let view = index.known("u").unwrap();
     assert!(view.is_protected() && !view.state.is_open() && !view.is_wanted());
     claim.metadata.finalizers.clear();
     index.on_event(InformerEvent::Apply(claim));
@@ -196,7 +193,7 @@ async fn a_bound_claim_is_kept_until_its_record_is_removed() {
 async fn our_own_record_queues_nothing() {
     let index = leading_index();
     index.on_event(InformerEvent::Apply(claim("u")));
-    index.update("u", Change::RecordWriteStarted);
+    index.update("u", Entry::record_write_started);
     assert!(index.on_event(InformerEvent::Apply(with_record("u", DRIVER))).is_empty());
     assert!(!is_open(&index, "u"), "it says nothing new of the call");
     assert!(index.on_event(InformerEvent::Apply(claim("u"))).is_empty());
@@ -222,7 +219,7 @@ async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
     let taken_over = || {
         let index = lead(index_of_node(Some("n1")));
         index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-        index.update("u", Change::Adopted("n2"));
+        index.update("u", |it| it.adopt("n2", index.identity()));
         index
     };
     let index = taken_over();
@@ -230,7 +227,7 @@ async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     index.on_event(InformerEvent::Apply(deleted));
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     assert!(snapshot.recorded().is_none() && snapshot.elsewhere().is_some());
     assert_eq!(adopted(&index), None);
 
@@ -239,7 +236,7 @@ async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
     assert!(index.is_empty(), "moved back");
 
     let index = taken_over();
-    set_verified(&index, "u", index.snapshot("u").unwrap().verification());
+    set_verified(&index, "u", index.known("u").unwrap().verification());
     assert!(index.start_call("u", &request("u")));
     index.on_event(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
     assert_eq!(adopted(&index).as_deref(), Some("n2"), "this process has called the driver");
@@ -249,7 +246,7 @@ async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
 #[tokio::test]
 async fn a_claim_is_verified_after_another_nodes_call() {
     let index = lead(index_of_node(Some("n1")));
-    let verification = || index.snapshot("u").unwrap().verification();
+    let verification = || index.known("u").unwrap().verification();
     index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
     set_verified(&index, "u", verification());
     assert_eq!(verification(), Verification::None);
@@ -260,7 +257,7 @@ async fn a_claim_is_verified_after_another_nodes_call() {
         "the call and its end were in the watch"
     );
     set_verified(&index, "u", verification());
-    index.update("u", Change::CallElsewhere);
+    index.update("u", Entry::call_elsewhere);
     assert_eq!(verification(), Verification::VolumeAndClaim, "a live read found the call");
 }
 

@@ -14,13 +14,14 @@ fn nobodys(uid: &str) -> Claim {
 }
 
 /// A live read after `snapshot` found the PersistentVolume. Returns whether that counts.
-fn volume_found(index: &ClaimIndex, snapshot: &ClaimSnapshot, volume: &Volume) -> bool {
-    let read = Change::VolumeRead { volume, required: snapshot.required };
-    index.update(snapshot.claim.uid(), read).is_made
+fn volume_found(index: &ClaimIndex, snapshot: &KnownClaim, volume: &Volume) -> bool {
+    let required = snapshot.required;
+    let read = |it: &mut Entry| it.volume_read(volume, required, index.identity());
+    index.update(snapshot.claim.uid(), read) == Some(true)
 }
 
 fn verification(index: &ClaimIndex, uid: &str) -> Verification {
-    index.snapshot(uid).unwrap().verification()
+    index.known(uid).unwrap().verification()
 }
 
 /// Another driver may have made a volume for it of which no event has come.
@@ -52,27 +53,28 @@ fn a_claim_created_for_another_driver_is_verified_once_it_is_ours() {
 #[test]
 fn a_deletion_seen_during_a_live_read_overrides_it() {
     let index = working_on_a_claim_in_doubt();
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     let volume = volume("pvc-u", "u");
     index.on_volume(&volume);
-    index.update("u", Change::PvReleased);
+    index.update("u", Entry::pv_released);
     assert_eq!(index.on_volume_deleted(&volume).as_deref(), Some("u"));
     assert!(!volume_found(&index, &snapshot, &volume));
-    let now = index.snapshot("u").unwrap();
+    let now = index.known("u").unwrap();
     assert_eq!((now.verification(), now.state.may_call()), (Verification::VolumeAndClaim, true));
     assert!(volume_found(&index, &now, &volume));
-    assert!(!index.snapshot("u").unwrap().state.may_call(), "it has its volume");
+    assert!(!index.known("u").unwrap().state.may_call(), "it has its volume");
 }
 
 /// Also if the same verification was required before.
 #[test]
 fn a_name_taken_during_a_live_read_requires_another_one() {
     let index = working_on_a_claim_in_doubt();
-    let snapshot = index.snapshot("u").unwrap();
+    let snapshot = index.known("u").unwrap();
     index.on_volume(&volume("pvc-u", "somebody"));
-    index.update("u", Change::Verified(snapshot.required));
+    index.update("u", |it| it.verified(snapshot.required));
     assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
-    index.update("u", Change::Verified(index.snapshot("u").unwrap().required));
+    let required = index.known("u").unwrap().required;
+    index.update("u", |it| it.verified(required));
     assert_eq!(verification(&index, "u"), Verification::None);
 }
 
@@ -83,12 +85,12 @@ async fn a_volume_made_by_hand_does_not_verify_an_open_call() {
     index.start_call("u", &request("u"));
     index.on_outcome("u", &background());
     let by_hand = volume("by-hand", "u");
-    assert!(!index.snapshot("u").unwrap().is_served_by(&by_hand));
-    assert!(!volume_found(&index, &index.snapshot("u").unwrap(), &by_hand));
+    assert!(!index.known("u").unwrap().is_served_by(&by_hand));
+    assert!(!volume_found(&index, &index.known("u").unwrap(), &by_hand));
     let own = volume("pvc-u", "u");
-    assert!(index.snapshot("u").unwrap().is_served_by(&own));
-    assert!(volume_found(&index, &index.snapshot("u").unwrap(), &own));
-    assert!(!index.snapshot("u").unwrap().state.may_call());
+    assert!(index.known("u").unwrap().is_served_by(&own));
+    assert!(volume_found(&index, &index.known("u").unwrap(), &own));
+    assert!(!index.known("u").unwrap().state.may_call());
 }
 
 /// An unchanged claim in a relist does not shorten a back-off.
@@ -109,7 +111,7 @@ fn a_relist_of_an_unchanged_claim_queues_nothing() {
 /// The index of a leader with the claim `u`, whose node was given back.
 fn working_on_a_claim_in_doubt() -> ClaimIndex {
     let index = with_claim();
-    index.update("u", Change::NodeGivenBack);
+    index.update("u", Entry::node_given_back);
     assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
     index
 }

@@ -20,11 +20,11 @@ async fn closed_is_called_when_the_source_is_no_longer_needed() {
     type Steps<'a> = &'a [&'a dyn Fn(&ClaimIndex)];
     let saved = |index: &ClaimIndex| {
         index.on_outcome("u", &Outcome::Provisioned(Box::default()));
-        index.update("u", Change::Saved);
+        index.update("u", Entry::saved);
     };
     let gone = |index: &ClaimIndex| drop(index.on_event(InformerEvent::Delete(claim("u"))));
     let refused = |index: &ClaimIndex| {
-        index.on_outcome("u", &Outcome::Final(Failure::new("no")));
+        index.on_outcome("u", &Outcome::Terminal(Failure::new("no")));
     };
     let unknown = |index: &ClaimIndex| {
         index.on_outcome("u", &background());
@@ -82,6 +82,6 @@ fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     index.on_event(InformerEvent::InitApply(deleted));
     assert!(closed.lock().is_empty());
-    index.update("u", Change::CallGivenUp);
+    index.update("u", |it| it.advance(Transition::GivenUp));
     assert_eq!(*closed.lock(), ["u"]);
 }

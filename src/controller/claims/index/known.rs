@@ -1,6 +1,7 @@
 //! What is known of one claim, and what follows from it: pure functions.
 //!
-//! The index keeps a [`ClaimSnapshot`] of each claim and returns copies of it, which are cheap.
+//! The index keeps a [`KnownClaim`] of each claim, and gives workers copies of it, which are cheap: a plan is made
+//! of one, while events go on changing the index.
 
 use std::sync::{
     Arc,
@@ -13,11 +14,11 @@ use crate::{
     controller::{
         claims::{
             record_status::RecordStatus,
-            state::{ClaimState, Demand, Transition},
+            state::{ClaimState, Demand, Next, Transition},
         },
         model::{record::Record, unusable_volume::UnusableVolume},
         ownership::PROVISIONED_BY,
-        provisioner::ProvisionRequest,
+        provisioner::{Outcome, ProvisionRequest},
     },
     kube::objects::{Claim, View as _, Volume},
     metrics::Census,
@@ -25,7 +26,7 @@ use crate::{
 
 /// What the index knows of one claim.
 #[derive(Debug, Clone, Default)]
-pub struct ClaimSnapshot {
+pub struct KnownClaim {
     /// The newest version of the claim. It is kept after the claim is gone while a call is open.
     pub claim: Arc<Claim>,
     /// Whether the claim still exists.
@@ -43,7 +44,7 @@ pub struct ClaimSnapshot {
     /// reported.
     pub superseded: Option<Arc<ProvisionRequest>>,
     /// The live reads that are required, apart from those that the name requires
-    /// ([`ClaimSnapshot::verification`]).
+    /// ([`KnownClaim::verification`]).
     pub required: Required,
     /// What the finalizer and the record on the claim mean. `None`: there are none, or not ours.
     pub record_status: Option<Arc<RecordStatus>>,
@@ -169,7 +170,7 @@ impl Required {
     }
 }
 
-impl ClaimSnapshot {
+impl KnownClaim {
     /// The key of the lock under which one worker at a time works for the claim: the name of its
     /// PersistentVolume, or its UID if no name can be made of it.
     pub fn key(&self) -> &str {
@@ -288,7 +289,15 @@ impl ClaimSnapshot {
     }
 
     pub(super) fn advance(&mut self, transition: Transition<'_>) {
-        self.state = std::mem::take(&mut self.state).after(transition);
+        self.state = std::mem::take(&mut self.state).on(transition);
+    }
+
+    /// An attempt ended with `outcome`. Returns what to do next.
+    pub(super) fn after(&mut self, outcome: &Outcome) -> Next {
+        let demand = self.demand();
+        let (state, next) = std::mem::take(&mut self.state).after(outcome, demand, Instant::now());
+        self.state = state;
+        next
     }
 
     /// Whether the claim needs no PersistentVolume beside `volume`, which is for it. One that an

@@ -1,0 +1,53 @@
+//! The guard with which a worker holds a claim for one turn.
+//!
+//! Promises that no other worker works for the claim's volume meanwhile (safety rule 5). Events of watches go
+//! on changing what is known of the claim.
+
+use super::{ClaimIndex, Entry, KnownClaim, Topic};
+use crate::{controller::item::Key, workqueue::Held};
+
+/// A claim that a worker holds.
+pub struct ClaimGuard {
+    index: ClaimIndex,
+    uid: Key,
+    _held: Held,
+}
+
+impl ClaimIndex {
+    /// Waits until no other worker holds the claim, and then holds it. The claim need not be in the index.
+    ///
+    /// The lock is that of the name of its PersistentVolume, which the worker of that holds as well, or that of
+    /// its UID if no name can be made of it.
+    pub async fn hold(&self, uid: &Key) -> ClaimGuard {
+        let name = (self.0.volume_name)(uid);
+        let held = self.0.volume_keys.hold(name.as_deref().unwrap_or(uid)).await;
+        ClaimGuard { index: self.clone(), uid: uid.clone(), _held: held }
+    }
+}
+
+impl ClaimGuard {
+    /// The claim's UID.
+    pub fn uid(&self) -> &Key {
+        &self.uid
+    }
+
+    /// What is known of the claim now. `None`: it is not in the index.
+    pub fn known(&self) -> Option<KnownClaim> {
+        self.index.known(&self.uid)
+    }
+
+    /// Whether the claim is in the index and `predicate` holds for it now.
+    pub fn is(&self, predicate: impl FnOnce(&KnownClaim) -> bool) -> bool {
+        self.index.is(&self.uid, predicate)
+    }
+
+    /// Applies what the worker has learned or done. `None`: the claim is not in the index.
+    pub fn update<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.index.update(&self.uid, change)
+    }
+
+    /// Whether to report this about the claim now. Assumes that it is reported then.
+    pub fn report(&self, topic: Topic<'_>) -> bool {
+        self.index.report(&self.uid, topic)
+    }
+}

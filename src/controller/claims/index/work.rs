@@ -1,0 +1,225 @@
+//! What workers learn about a claim, and do for it: live reads, attempts, volumes and records.
+//!
+//! Each method of [`Entry`] here is one thing that has happened. What depends on the present state of the
+//! claim, such as whether a call may start, is decided in the same step. No I/O.
+
+use std::sync::Arc;
+
+use tokio::time::{Duration, Instant};
+
+use super::{
+    entry::{Entry, OnPvGone},
+    known::{RecordOrigin, Required, Verification},
+};
+use crate::{
+    controller::{
+        claims::{
+            record_status,
+            record_status::{RecordStatus, ThisProcess},
+            state::{ClaimState, Next, Transition},
+        },
+        ownership::ProvisionerIdentity,
+        provisioner::{Outcome, ProvisionRequest},
+    },
+    kube::objects::{Claim, Volume},
+};
+
+impl Entry {
+    /// The state changes as `transition` says.
+    pub fn advance(&mut self, transition: Transition<'_>) {
+        self.known.advance(transition);
+    }
+
+    /// The resync queues the claim, and nothing else had queued it.
+    pub fn resynced(&mut self) {
+        self.known.is_resynced = true;
+    }
+
+    /// A worker begins to work on the claim.
+    pub fn work_started(&mut self) {
+        self.known.is_resynced = false;
+    }
+
+    /// The live reads that were required at the time of `required` found nothing.
+    pub fn verified(&mut self, required: Required) {
+        self.known.required.satisfy(required);
+    }
+
+    /// A live read after `required` was taken found a PersistentVolume of the claim. Returns false if the
+    /// claim must be verified again, because the PersistentVolume may have been deleted meanwhile.
+    pub fn volume_read(
+        &mut self,
+        volume: &Volume,
+        required: Required,
+        identity: &ProvisionerIdentity,
+    ) -> bool {
+        let is_current = self.known.is_served_by(volume) && self.known.required.satisfy(required);
+        if is_current {
+            self.volume_found(volume, identity);
+        }
+        is_current
+    }
+
+    /// A live read found the claim, whose record no event may have brought yet. Returns true if the record is
+    /// of another process's call; the call is followed from now on. A void record is reported later.
+    pub fn claim_read(&mut self, live: &Claim, identity: &ProvisionerIdentity) -> bool {
+        let status = self.judge(live, identity);
+        let is_due = matches!(status, Some(RecordStatus::Open(_) | RecordStatus::Void(_)));
+        if !is_due || self.known.record_origin != RecordOrigin::Unknown {
+            return false;
+        }
+        let is_open = matches!(status, Some(RecordStatus::Open(_)));
+        self.known.record_status = status.map(Arc::new);
+        if is_open {
+            self.follow_record();
+        }
+        is_open
+    }
+
+    /// A live read found the claim bound to the volume of its open call.
+    pub fn found_bound(&mut self) {
+        let is_outcome_unknown = matches!(self.known.state, ClaimState::Background(_));
+        self.advance(Transition::FoundBound);
+        self.supersede(is_outcome_unknown);
+    }
+
+    /// The process of another node has, or just had, a call open for the claim: that may have made a
+    /// PersistentVolume whose event is still to come.
+    pub fn call_elsewhere(&mut self) {
+        self.known.required.require(Verification::VolumeAndClaim);
+    }
+
+    /// The selected node was removed from the claim, so what is known of the claim is out of date.
+    pub fn node_given_back(&mut self) {
+        self.known.required.require_anew(Verification::VolumeAndClaim);
+    }
+
+    /// A call with this request is about to start. Returns false if none may start now, as the claim has
+    /// changed since the plan was made.
+    pub fn call_started(&mut self, request: &ProvisionRequest) -> bool {
+        let may_start = self.known.may_start_call();
+        if may_start {
+            self.advance(Transition::CallStarted);
+            self.known.request = Some(Arc::new(request.clone()));
+            if let Some(repeats) = &mut self.repeats {
+                repeats.unrepeatable_since = None;
+            }
+        }
+        may_start
+    }
+
+    /// An attempt ended. Returns what to do next, and how often in a row the open call was repeated.
+    pub fn ended(&mut self, outcome: &Outcome, identity: &ProvisionerIdentity) -> (Next, u32) {
+        self.attempts.ended(outcome.failure());
+        let accepted_changes = self.known.state.accepts_changes();
+        let is_unknown = self.may_be_of_another_call(identity)
+            && self.known.state.is_outcome_unknown_after(outcome);
+        let next = self.known.after(outcome);
+        if let Outcome::NotSent(why) = outcome {
+            // If the obstacle is the same, its report is not due again.
+            let lasts = why.lasts() && next == Next::Retry;
+            return if lasts { (next, 0) } else { self.after_attempt(next) };
+        }
+        self.supersede(is_unknown);
+        // If nothing was sent, the record may have been removed meanwhile.
+        self.follow_record();
+        if self.known.state.accepts_changes() && !accepted_changes {
+            tracing::info!("the driver keeps refusing: another node and a changed class count");
+        }
+        self.after_attempt(next)
+    }
+
+    /// Returns `next` and how often in a row the open call was repeated.
+    fn after_attempt(&mut self, next: Next) -> (Next, u32) {
+        if next == Next::Poll {
+            let repeats = self.repeats.get_or_insert_default();
+            repeats.polls = repeats.polls.saturating_add(1);
+            return (next, repeats.polls);
+        }
+        // The call is not repeated soon: whatever happens next is reported.
+        if let Some(repeats) = &mut self.repeats {
+            repeats.polls = 0;
+            repeats.unknown_outcomes.clear();
+        }
+        self.reports.forget_obstacle();
+        (next, 0)
+    }
+
+    /// The claim waits for `what`. Returns for how long it has.
+    pub fn blocked_for(&mut self, what: &str) -> Duration {
+        self.reports.blocked_for(what)
+    }
+
+    /// The recorded request cannot be repeated now. Returns for how long it has been so.
+    pub fn unrepeatable_for(&mut self) -> Duration {
+        let repeats = self.repeats.get_or_insert_default();
+        repeats.unrepeatable_since.get_or_insert_with(Instant::now).elapsed()
+    }
+
+    /// Saving the claim's volume is finished.
+    pub fn saved(&mut self) {
+        self.pv.is_listed = true;
+        self.advance(Transition::Saved);
+    }
+
+    /// A live read found the PersistentVolume that was to be saved, and that it is being deleted: the claim is
+    /// queued once it is gone. If its deletion was seen meanwhile, nothing changes.
+    pub fn pv_terminating(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {
+        if self.known.is_saving() {
+            self.volume_found(volume, identity);
+            self.pv.on_gone = OnPvGone::Requeue;
+        }
+    }
+
+    /// The volume with this handle was not saved, and may have been deleted together with another
+    /// PersistentVolume: the driver is asked again after a live look-up.
+    pub fn pv_gone(&mut self, handle: &str) {
+        self.known.required.require(Verification::VolumeAndClaim);
+        self.advance(Transition::PvGone(handle));
+    }
+
+    /// This process removes its finalizer from the claim's PersistentVolume: the claim is queued once that is
+    /// gone.
+    pub fn pv_released(&mut self) {
+        self.pv.on_gone = OnPvGone::Requeue;
+    }
+
+    /// This process is about to write the record: a record that is seen from now on is known.
+    pub fn record_write_started(&mut self) {
+        self.known.record_origin = self.known.record_origin.known();
+    }
+
+    /// A write of the record ended with an error, and the API server may have carried it out.
+    pub fn record_write_unclear(&mut self) {
+        self.known.record_origin = self.known.record_origin.unconfirmed();
+    }
+
+    /// The record was written or, with `None`, removed.
+    pub fn record_written(&mut self, status: Option<RecordStatus>) {
+        let known = &mut self.known;
+        known.record_origin = match status {
+            Some(RecordStatus::Open(_)) => known.record_origin.confirmed(),
+            _ => known.record_origin.unconfirmed(),
+        };
+        known.record_status = status.map(Arc::new);
+    }
+
+    /// The class of the claim is another provisioner's: the record is void.
+    pub fn record_void(&mut self) {
+        self.known.void();
+    }
+
+    /// The node whose process left a call for the claim is gone: this process follows the call.
+    pub fn adopt(&mut self, node: &str, identity: &ProvisionerIdentity) {
+        self.known.adopted = Some(node.into());
+        self.known.record_status = self.judge(&self.known.claim, identity).map(Arc::new);
+        self.known.record_origin = RecordOrigin::Unknown;
+        self.follow_record();
+    }
+
+    /// Decides what the record on this version of the claim means.
+    fn judge(&self, claim: &Claim, identity: &ProvisionerIdentity) -> Option<RecordStatus> {
+        let this_process = ThisProcess { identity, adopted: self.known.adopted.as_deref() };
+        record_status::judge(claim, this_process, self.known.volume_name.as_deref())
+    }
+}
