@@ -1,6 +1,6 @@
 //! All permissions that this program uses, with their purpose.
 //!
-//! [`preflight`](super) checks these, and `tests/rights.rs` compares them with
+//! [`preflight`](super) checks these, and `tests/docs/rights.rs` compares them with
 //! `deploy/kubernetes/rbac.yaml`, where rules of optional features are commented out.
 
 use crate::kube::client::access::Right;

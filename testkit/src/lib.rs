@@ -14,6 +14,7 @@
 //! | [`binder`] | binds claims to volumes, as kube-controller-manager does: an ordinary client |
 //! | [`apiserver`] | the in-memory Kubernetes API server, and its parts below |
 //! | [`driver`] | CSI drivers: one answers by rules, one keeps volumes on disk |
+//! | [`kubectl`] | which kubectl binaries tests are played with |
 //! | [`ports`] | ports for programs that are yet to be started |
 //!
 //! Within [`apiserver`], from the network to the store:
@@ -36,6 +37,7 @@ pub mod apiserver;
 pub mod binder;
 pub mod control_plane;
 pub mod driver;
+pub mod kubectl;
 pub mod load;
 pub mod player;
 pub mod ports;

@@ -1,0 +1,239 @@
+//! `kubectl apply -k`: what kustomize makes of the manifests that are shipped.
+//!
+//! Each test is played with every binary that `TESTKIT_KUBECTL` names. Where `CEPH_CSI` names a checkout of ceph-csi,
+//! the overlays are tried on its manifests too.
+//!
+//! ```text
+//! TESTKIT_KUBECTL="$(.ci/kubectl target/kubectl)" cargo test --test docs kustomize::
+//! ```
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::Value;
+use testkit::{
+    apiserver::serve::{Served, Settings, manifests},
+    kubectl,
+};
+
+/// The image that the shipped manifests name.
+const OURS: &str = concat!("registry.example.com/csi-provisioner:", env!("CARGO_PKG_VERSION"));
+
+/// The image of the manifests in `tests/fixtures/ceph-csi`.
+const THEIRS: &str = "registry.k8s.io/sig-storage/csi-provisioner:v5.0.1";
+
+/// What ceph-csi's releases 2.1 to 3.12 call the image.
+const NAMES: [&str; 4] = [
+    THEIRS,
+    "k8s.gcr.io/sig-storage/csi-provisioner:v3.1.0",
+    "gcr.io/k8s-staging-sig-storage/csi-provisioner:canary",
+    "quay.io/k8scsi/csi-provisioner:v1.6.0",
+];
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// What a command prints.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A directory of its own, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        // The tests run side by side in one process.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("kustomize-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, file: &str, text: &str) {
+        fs::write(self.0.join(file), text).unwrap();
+    }
+
+    /// What `kubectl kustomize` prints for it.
+    fn built(&self, kubectl: &Path) -> String {
+        run(Command::new(kubectl).arg("kustomize").arg(&self.0))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+// === The overlays for ceph-csi ===
+
+/// The lines in which two texts of as many lines differ.
+fn changes<'a>(before: &'a str, after: &'a str) -> Vec<(&'a str, &'a str)> {
+    assert_eq!(before.lines().count(), after.lines().count(), "{before}\n{after}");
+    before.lines().zip(after.lines()).filter(|(old, new)| old != new).collect()
+}
+
+/// The overlay of `driver`.
+fn overlay(driver: &str) -> String {
+    fs::read_to_string(here(&format!("deploy/ceph-csi/{driver}/kustomization.yaml"))).unwrap()
+}
+
+/// What the overlay of `driver` changes in `manifest`, of what kustomize prints of it anyway.
+fn changed_by_overlay(driver: &str, manifest: &str, kubectl: &Path) -> Vec<(String, String)> {
+    let file = format!("csi-{driver}plugin-provisioner.yaml");
+    let directory = Directory::new();
+    directory.write(&file, manifest);
+    directory.write("kustomization.yaml", &format!("resources: [{file}]\n"));
+    let before = directory.built(kubectl);
+    directory.write("kustomization.yaml", &overlay(driver));
+    let after = directory.built(kubectl);
+    let trimmed = |(old, new): (&str, &str)| (old.trim().to_owned(), new.trim().to_owned());
+    changes(&before, &after).into_iter().map(trimmed).collect()
+}
+
+/// Manifests of `driver`: the fixture with each name of the image and, where there is a checkout
+/// of ceph-csi, its own.
+fn manifests_of(driver: &str) -> Vec<String> {
+    let file = format!("csi-{driver}plugin-provisioner.yaml");
+    let fixture = fs::read_to_string(here("tests/fixtures/ceph-csi").join(&file)).unwrap();
+    let mut all: Vec<_> = NAMES.iter().map(|name| fixture.replace(THEIRS, name)).collect();
+    if let Some(checkout) = env::var_os("CEPH_CSI").map(PathBuf::from) {
+        let path = checkout.join(format!("deploy/{driver}/kubernetes")).join(file);
+        all.push(fs::read_to_string(path).unwrap());
+    }
+    all
+}
+
+#[test]
+fn an_overlay_changes_the_image_line_and_nothing_else() {
+    for kubectl in kubectl::named() {
+        for driver in ["rbd", "cephfs"] {
+            for manifest in manifests_of(driver) {
+                let line = manifest.lines().find(|line| line.contains("/csi-provisioner:"));
+                let expected = (line.unwrap().trim().to_owned(), format!("image: {OURS}"));
+                let changed = changed_by_overlay(driver, &manifest, &kubectl);
+                assert_eq!(changed, [expected], "{driver} with {}", kubectl.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_overlay_takes_the_namespace_of_the_installation() {
+    for kubectl in kubectl::named() {
+        for driver in ["rbd", "cephfs"] {
+            for manifest in manifests_of(driver) {
+                let directory = Directory::new();
+                directory.write(&format!("csi-{driver}plugin-provisioner.yaml"), &manifest);
+                let moved = overlay(driver).replace("# namespace: ceph-csi", "namespace: ceph-csi");
+                directory.write("kustomization.yaml", &moved);
+                let objects = manifests::parse(&directory.built(&kubectl)).unwrap();
+                assert!(objects.iter().all(|it| it["metadata"]["namespace"] == "ceph-csi"));
+            }
+        }
+    }
+}
+
+// === deploy/kubernetes ===
+
+/// The objects that kustomize makes of deploy/kubernetes, its kustomization changed by `edit`.
+fn installation(edit: impl Fn(&str) -> String, kubectl: &Path) -> Vec<Value> {
+    let directory = Directory::new();
+    for file in ["rbac.yaml", "deployment.yaml", "poddisruptionbudget.yaml"] {
+        fs::copy(here("deploy/kubernetes").join(file), directory.0.join(file)).unwrap();
+    }
+    let kustomization = fs::read_to_string(here("deploy/kubernetes/kustomization.yaml")).unwrap();
+    directory.write("kustomization.yaml", &edit(&kustomization));
+    manifests::parse(&directory.built(kubectl)).unwrap()
+}
+
+fn kind<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    objects.iter().find(|object| object["kind"] == kind).unwrap()
+}
+
+#[test]
+fn the_installation_is_all_its_objects_with_the_image_set() {
+    for kubectl in kubectl::named() {
+        let objects = installation(str::to_owned, &kubectl);
+        let mut kinds: Vec<_> = objects.iter().map(|o| o["kind"].as_str().unwrap()).collect();
+        kinds.sort_unstable();
+        let expected = [
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "Deployment",
+            "PodDisruptionBudget",
+            "Role",
+            "RoleBinding",
+            "ServiceAccount",
+        ];
+        assert_eq!(kinds, expected);
+        let pod = &kind(&objects, "Deployment")["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["image"], OURS);
+    }
+}
+
+#[test]
+fn another_namespace_and_prefix_are_followed_by_all_references() {
+    let moved = |text: &str| {
+        let moved = text
+            .replace("namespace: default", "namespace: storage")
+            .replace("# namePrefix: disk-", "namePrefix: disk-");
+        assert_eq!(moved.lines().filter(|line| text.lines().all(|old| old != *line)).count(), 2);
+        moved
+    };
+    for kubectl in kubectl::named() {
+        let objects = installation(moved, &kubectl);
+        let account = &kind(&objects, "ServiceAccount")["metadata"];
+        assert_eq!(
+            (&account["namespace"], &account["name"]),
+            (&"storage".into(), &"disk-csi-provisioner".into())
+        );
+        for (binding, role) in [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")] {
+            let (binding, role) = (kind(&objects, binding), kind(&objects, role));
+            assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+            let subject = &binding["subjects"][0];
+            assert_eq!(subject["name"], account["name"]);
+            assert_eq!(subject["namespace"], account["namespace"]);
+        }
+        let deployment = kind(&objects, "Deployment");
+        assert_eq!(deployment["metadata"]["namespace"], "storage");
+        let pod = &deployment["spec"]["template"]["spec"];
+        assert_eq!(pod["serviceAccountName"], account["name"]);
+    }
+}
+
+// More threads than one: the server answers while this one waits for kubectl.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_installation_is_applied_whole_and_again_without_a_change() {
+    for kubectl in kubectl::named() {
+        let directory = Directory::new();
+        let settings = Settings { port: 0, ..Settings::new(&directory.0) };
+        let served = Served::start(settings).await.unwrap();
+        let apply = || {
+            let mut command = Command::new(&kubectl);
+            let kubeconfig = served.layout().kubeconfig("admin");
+            command.env("HOME", &directory.0).arg("--kubeconfig").arg(kubeconfig);
+            run(command.args(["apply", "-k"]).arg(here("deploy/kubernetes")))
+        };
+        let (first, second) = (apply(), apply());
+        assert_eq!(first.lines().filter(|line| line.ends_with(" created")).count(), 7, "{first}");
+        // A kubectl that knows policy/v1 sends a budget's selector each time, since its patch strategy
+        // is "replace", and calls that configured.
+        let mut others = second.lines().filter(|line| !line.starts_with("poddisruptionbudget."));
+        assert!(others.all(|line| line.ends_with(" unchanged")), "{second}");
+        let api = served.api();
+        let budget = api.get("PodDisruptionBudget", "default", "csi-provisioner").unwrap();
+        assert_eq!(budget["metadata"]["generation"], 1);
+        served.stop().await;
+    }
+}

@@ -1,0 +1,154 @@
+//! docs/architecture.md draws the modules in layers: each module uses only modules of lower layers. It also says
+//! that every `select!` is `biased`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+const PAGE: &str = include_str!("../../docs/architecture.md");
+
+/// The layer of each module in the picture, counted from the top. A module's name is the first word
+/// of its cell.
+fn layers() -> BTreeMap<&'static str, usize> {
+    let lines = PAGE.lines().filter(|line| line.starts_with('│') || line.starts_with('├'));
+    let mut layers = BTreeMap::new();
+    let mut layer = 0;
+    for line in lines {
+        layer += usize::from(line.starts_with('├'));
+        for cell in line.split('│') {
+            let name = cell.strip_prefix(' ').unwrap_or_default().split(' ').next();
+            layers.extend(name.filter(|name| !name.is_empty()).map(|name| (name, layer)));
+        }
+    }
+    layers
+}
+
+/// The modules of the library that a source file names, its own included.
+fn modules_used(source: &str) -> BTreeSet<String> {
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = code.collect::<Vec<_>>().join("\n");
+    code.split("crate::").skip(1).flat_map(first_names).collect()
+}
+
+/// The first segment of a path, or of each path of a group in braces.
+fn first_names(path: &str) -> Vec<String> {
+    let Some(group) = path.strip_prefix('{') else { return vec![identifier(path)] };
+    let mut depth = 1;
+    let mut names = vec![identifier(group.trim_start())];
+    for (at, letter) in group.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => names.push(identifier(group[at + 1..].trim_start())),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+fn identifier(text: &str) -> String {
+    text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
+}
+
+/// Every source file below a directory, as a path below it.
+fn files(directory: &Path, below: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory.join(below)).unwrap();
+    let paths = entries.map(|entry| below.join(entry.unwrap().file_name()));
+    paths
+        .flat_map(
+            |path| {
+                if directory.join(&path).is_dir() { files(directory, &path) } else { vec![path] }
+            },
+        )
+        .collect()
+}
+
+/// Every source file of the library and the binary: its path below `src`, and its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = files(&directory, Path::new("")).into_iter();
+    files.map(|path| (path.clone(), fs::read_to_string(directory.join(path)).unwrap())).collect()
+}
+
+/// The names of the directories and of the file in a path, without endings.
+fn names(path: &Path) -> Vec<String> {
+    path.with_extension("").iter().map(|name| name.to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn each_module_uses_only_modules_of_lower_layers() {
+    let layers = layers();
+    for (path, source) in sources() {
+        let module = names(&path).remove(0);
+        if module == "lib" {
+            continue;
+        }
+        let layer =
+            |name: &str| *layers.get(name).unwrap_or_else(|| panic!("no {name} in the picture"));
+        let used = modules_used(&source);
+        let modules = used.iter().filter(|it| **it != module);
+        for used in modules {
+            assert!(
+                layer(used) > layer(&module),
+                "{module} uses {used}, which is in no lower layer"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_picture_shows_every_module_of_the_library_and_no_others() {
+    let library = include_str!("../../src/lib.rs");
+    let modules = library.lines().filter_map(|line| {
+        line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?.strip_suffix(';')
+    });
+    let expected: BTreeSet<_> = modules.chain(["main"]).collect();
+    assert_eq!(layers().into_keys().collect::<BTreeSet<_>>(), expected);
+}
+
+/// The code of a source file that is part of the product: without comments and tests.
+fn product(source: &str) -> String {
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// How many `select!` of the source do not begin with `biased;`.
+fn random_selects(source: &str) -> usize {
+    let selects = source.split("select!").skip(1);
+    selects.filter(|rest| !rest.trim_start_matches([' ', '{', '\n']).starts_with("biased;")).count()
+}
+
+#[test]
+fn every_select_is_biased() {
+    let is_test = |name: &String| ["tests", "testing", "fake"].contains(&name.as_str());
+    for (path, source) in sources() {
+        if names(&path).iter().any(is_test) {
+            continue;
+        }
+        assert_eq!(
+            random_selects(&product(&source)),
+            0,
+            "{} has a select! without `biased;`",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn a_select_without_biased_is_found() {
+    let source = "tokio::select! {\n    biased;\n    () = a => {}\n}\nselect! { () = b => {} }\n// select! {";
+    assert_eq!(random_selects(&product(source)), 1);
+}
+
+#[test]
+fn modules_are_found_in_paths_and_groups() {
+    let source =
+        "//! [`crate::app`]\nuse crate::{\n    a::{b, c},\n    d,\n};\nlet x = crate::e::f();";
+    assert_eq!(modules_used(source), ["a", "d", "e"].map(str::to_owned).into());
+}

@@ -1,0 +1,400 @@
+//! docs/troubleshooting.md explains each event that the code writes, and its links lead somewhere.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use csi_provisioner::metrics::Metrics;
+
+const PAGE: &str = include_str!("../../docs/troubleshooting.md");
+const RULES: &str = include_str!("../../deploy/monitoring/rules.yaml");
+
+/// Where texts of events, and of the ends of the process, are made.
+const SOURCES: [&str; 16] = [
+    "crates/csi-translation/src",
+    "src/app/error.rs",
+    "src/controller",
+    "src/csi/answer.rs",
+    "src/csi/driver.rs",
+    "src/csi/status.rs",
+    "src/csi/wire.rs",
+    "src/csi_provisioner",
+    "src/csi_provisioner.rs",
+    "src/kube/error.rs",
+    "src/kube/events/message.rs",
+    "src/leader/decide.rs",
+    "src/leader/elector.rs",
+    "src/leader/health.rs",
+    "src/preflight.rs",
+    "src/source_protection/overdue.rs",
+];
+
+/// Texts of these sources that are no events: names of tasks, parts of other texts, and what only the log
+/// or `/readyz` has.
+const OTHERS: [&str; 42] = [
+    "%Y-%m-%d %H:%M:%S +0000 UTC",
+    "PersistentVolume …",
+    // What explain says beside the text of the event.
+    "The PersistentVolume … of the source cannot be used: ….",
+    "The VolumeSnapshotContent … of the snapshot cannot be read: ….",
+    // What the status page shows as what a claim waits for; the events have other texts.
+    "a live read of its PersistentVolume and the claim",
+    "the record of its call",
+    // Before the texts about topology.
+    "an earlier CreateVolume for this claim may still run, and …",
+    "error generating accessibility requirements: …",
+    "clone operations",
+    "controller CREATE_DELETE_VOLUME",
+    "cut short",
+    // The log only; the event has another text.
+    "data source (…) is not handled by the provisioner, assuming an external populator will provision it",
+    // Before the texts about a snapshot or a claim as the source.
+    "error getting handle for DataSource Type … by Name …:",
+    "is the claim's",
+    "it cannot be read: …",
+    "it is bound to another claim",
+    "it is bound to no claim",
+    "it is not this driver's: …",
+    "invalid syntax",
+    "it says so",
+    "its phase is not Bound",
+    "namespace name",
+    "not the expected fields",
+    "plugin CONTROLLER_SERVICE",
+    "secret name",
+    "snapshot restore",
+    "take the finalizer … off",
+    "take the record of a closed call off",
+    // Results of shadow mode.
+    "the PersistentVolume cannot be read as one of the driver: …",
+    "this program would have refused the volume: …",
+    "the ClusterRole",
+    "the Role in namespace …",
+    "the claim …/…",
+    "unsaved volume",
+    "value out of range",
+    "was replaced by another",
+    "watch of PersistentVolumeClaims",
+    "watch of PersistentVolumes",
+    "watch of StorageClasses",
+    "{apiGroups: […], resources: […], verbs: […]}",
+    "… (at line … column …)",
+    "… to be deleted",
+];
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The shipped sources at or below a path.
+fn sources(path: &Path) -> Vec<String> {
+    let stem = path.file_stem().unwrap();
+    // The texts of url.rs are parts of others.
+    if ["tests", "testing", "fuzz", "url"].iter().any(|other| stem == *other) {
+        return Vec::new();
+    }
+    if path.is_file() {
+        return vec![shipped(&fs::read_to_string(path).unwrap()).to_owned()];
+    }
+    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| sources(&path)).collect()
+}
+
+/// The source without the tests at its end.
+fn shipped(source: &str) -> &str {
+    source.split("#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
+// === Texts in sources ===
+
+/// The string literals of a source, without those of comments and log macros.
+fn literals(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = source;
+    // The depth of parentheses in a log macro; 0 outside.
+    let mut logged = 0;
+    while let Some(next) = rest.chars().next() {
+        rest = if rest.starts_with("//") {
+            rest.split_once('\n').map_or("", |(_, after)| after)
+        } else if let Some(after) = rest.strip_prefix("'\"'") {
+            after
+        } else if let Some(after) = rest.strip_prefix('"') {
+            let (text, after) = literal(after);
+            if logged == 0 {
+                found.push(text);
+            }
+            after
+        } else if let Some(after) = log_macro(rest) {
+            logged += 1;
+            after
+        } else {
+            match next {
+                '(' if logged > 0 => logged += 1,
+                ')' if logged > 0 => logged -= 1,
+                _ => {}
+            }
+            &rest[next.len_utf8()..]
+        };
+    }
+    found
+}
+
+/// What follows the opening parenthesis of a log macro.
+fn log_macro(rest: &str) -> Option<&str> {
+    let (name, after) = rest.strip_prefix("tracing::")?.split_once("!(")?;
+    name.chars().all(|c| c.is_ascii_lowercase() || c == '_').then_some(after)
+}
+
+/// The literal that begins here, and what follows it.
+fn literal(rest: &str) -> (String, &str) {
+    let mut text = String::new();
+    let mut chars = rest.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return (text, &rest[at + 1..]),
+            '\\' => text.extend(chars.next().map(|(_, escaped)| escaped)),
+            c => text.push(c),
+        }
+    }
+    (text, "")
+}
+
+/// The text with `…` for each placeholder, and with single spaces.
+fn pattern(text: &str) -> String {
+    let text = text.replace("{{", "\u{1}").replace("}}", "\u{2}");
+    let mut parts = text.split('{');
+    let mut pattern = parts.next().unwrap().to_owned();
+    for part in parts {
+        pattern.push('…');
+        pattern.push_str(part.split_once('}').map_or("", |(_, after)| after));
+    }
+    let pattern = pattern.replace('\u{1}', "{").replace('\u{2}', "}");
+    pattern.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Whether it is a sentence, not a name or a separator.
+fn is_text(pattern: &str) -> bool {
+    let letters = pattern.chars().filter(char::is_ascii_alphabetic).count();
+    pattern.contains(' ') && letters >= 8
+}
+
+/// The patterns of all literals of the sources.
+fn patterns() -> BTreeSet<String> {
+    let sources = SOURCES.iter().flat_map(|path| sources(&here(path)));
+    let literals: Vec<_> = sources.flat_map(|source| literals(&source)).collect();
+    literals.iter().map(|text| pattern(text)).collect()
+}
+
+/// Whether the text on the page is that of the code, or its beginning.
+fn explains(documented: &str, text: &str) -> bool {
+    let begin = documented.trim_end_matches('…').trim_end();
+    documented == text
+        || begin == text.trim_end_matches('…').trim_end()
+        || text.starts_with(begin) && begin.len() >= 30
+}
+
+// === The page ===
+
+/// A row: its anchor, and the texts that it explains.
+struct Row {
+    anchor: &'static str,
+    texts: Vec<&'static str>,
+}
+
+fn rows() -> Vec<Row> {
+    PAGE.lines().filter_map(row).collect()
+}
+
+fn row(line: &'static str) -> Option<Row> {
+    let (anchor, rest) = line.strip_prefix("| <a id=\"")?.split_once("\"></a>[§](#")?;
+    let (target, rest) = rest.split_once(") | ")?;
+    assert_eq!(anchor, target, "the row's sign leads to the row");
+    let cell = rest.split(" | ").next()?;
+    Some(Row { anchor, texts: cell.split('`').skip(1).step_by(2).collect() })
+}
+
+/// The anchors of a page: those that are written down, and those of its headings.
+fn anchors(page: &str) -> Vec<String> {
+    let written = page.split("<a id=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let mut is_code = false;
+    let headings = page.lines().filter_map(|line| {
+        is_code ^= line.starts_with("```");
+        line.strip_prefix('#').filter(|_| !is_code)
+    });
+    let slugs = headings.map(|heading| slug(heading.trim_start_matches('#').trim()));
+    written.map(str::to_owned).chain(slugs).collect()
+}
+
+/// The anchor that GitHub gives a heading.
+fn slug(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// The headings of the page, of any level.
+fn headings() -> BTreeSet<&'static str> {
+    PAGE.lines().filter_map(|line| line.strip_prefix("###")).map(str::trim).collect()
+}
+
+/// The targets of the links of a page.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    page.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+#[test]
+fn each_text_of_the_code_has_a_row() {
+    let rows = rows();
+    let missing: Vec<_> = patterns()
+        .into_iter()
+        .filter(|text| is_text(text))
+        .filter(|text| !OTHERS.contains(&text.as_str()))
+        .filter(|text| !rows.iter().flat_map(|row| &row.texts).any(|it| explains(it, text)))
+        .collect();
+    assert!(missing.is_empty(), "docs/troubleshooting.md lacks:\n{missing:#?}");
+}
+
+#[test]
+fn each_row_has_a_text_of_the_code() {
+    let patterns = patterns();
+    let status = fs::read_to_string(here("src/csi/status.rs")).unwrap();
+    for Row { anchor, texts: documented } in rows() {
+        assert!(!documented.is_empty(), "{anchor} has no text");
+        for text in documented {
+            let is_code = anchor.starts_with("code-") && status.contains(&format!("\"{text}\""));
+            assert!(is_code || patterns.iter().any(|it| explains(text, it)), "{anchor}: {text}");
+        }
+    }
+    let stale: Vec<_> = OTHERS.iter().filter(|text| !patterns.contains(**text)).collect();
+    assert!(stale.is_empty(), "these texts are gone: {stale:#?}");
+}
+
+#[test]
+fn each_reason_of_an_event_has_a_section() {
+    let sources = sources(&here("src"));
+    let severities = ["Severity::Normal, \"", "Severity::Warning, \""];
+    let reasons: BTreeSet<_> = severities
+        .iter()
+        .flat_map(|severity| sources.iter().flat_map(move |source| source.split(*severity).skip(1)))
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert!(reasons.len() >= 8, "the reasons were not found: {reasons:?}");
+    let missing: Vec<_> = reasons.iter().filter(|reason| !headings().contains(*reason)).collect();
+    assert!(missing.is_empty(), "docs/troubleshooting.md lacks {missing:?}");
+}
+
+#[test]
+fn each_alert_has_a_section_and_each_such_section_an_alert() {
+    let rules = RULES.split("- alert: ").skip(1).filter_map(|rule| rule.lines().next());
+    let rules: BTreeSet<_> = rules.collect();
+    let headings = headings();
+    let sections: BTreeSet<_> =
+        headings.iter().filter_map(|it| it.strip_prefix("Alert ")).collect();
+    assert!(rules.len() >= 8, "the rules were not found: {rules:?}");
+    assert_eq!(rules.difference(&sections).collect::<Vec<_>>(), Vec::<&&str>::new());
+    assert_eq!(sections.difference(&rules).collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+#[test]
+fn each_reason_of_a_suspected_leak_is_explained() {
+    let section = PAGE.split("<a id=\"leaks\"></a>").nth(1).unwrap();
+    let section = section.split("\n## Alerts").next().unwrap();
+    let served = Metrics::new().text();
+    let series = "provisioner_suspected_leaks_total{reason=\"";
+    let reasons: Vec<_> = served
+        .lines()
+        .filter_map(|line| line.strip_prefix(series)?.strip_suffix("\"} 0"))
+        .collect();
+    assert!(reasons.len() >= 8, "{reasons:?}");
+    for reason in reasons {
+        assert!(section.contains(&format!("`{reason}`")), "{reason}");
+    }
+}
+
+#[test]
+fn anchors_are_unique_and_links_lead_somewhere() {
+    let mut count = BTreeMap::new();
+    for anchor in anchors(PAGE) {
+        *count.entry(anchor).or_insert(0) += 1;
+    }
+    let doubled: Vec<_> = count.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(doubled.is_empty(), "{doubled:?}");
+    let broken: Vec<_> =
+        links(PAGE).filter(|link| !leads_somewhere(&here("docs"), PAGE, link)).collect();
+    assert!(broken.is_empty(), "{broken:?}");
+}
+
+/// Whether the target of a link of `page`, which is in `directory`, exists.
+fn leads_somewhere(directory: &Path, page: &str, link: &str) -> bool {
+    let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let target = match file {
+        "" => Some(page.to_owned()),
+        file => fs::read_to_string(directory.join(file)).ok(),
+    };
+    target.is_some_and(|page| anchor.is_empty() || anchors(&page).iter().any(|it| it == anchor))
+}
+
+#[test]
+fn links_of_other_pages_to_this_one_lead_somewhere() {
+    let docs = fs::read_dir(here("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.chain(["README.md", "deploy/README.md", "CONTRIBUTING.md"].map(here));
+    let mut found = 0;
+    for path in pages.filter(|path| path.extension().is_some_and(|it| it == "md")) {
+        let page = fs::read_to_string(&path).unwrap();
+        for link in links(&page).filter(|link| link.contains("troubleshooting.md")) {
+            found += 1;
+            let directory = path.parent().unwrap();
+            assert!(leads_somewhere(directory, &page, link), "{}: {link}", path.display());
+        }
+    }
+    assert!(found >= 3, "README.md, docs/metrics.md and docs/claim-protection.md link to it");
+}
+
+// === The checks themselves ===
+
+#[test]
+fn texts_are_found_in_code_and_not_in_comments_and_logs() {
+    let source = r#"
+        // "a comment about a claim"
+        tracing::warn!(error = f("the inner text of a log"), "a log line");
+        let why = format!("the claim {name:?} of \"x\" is gone");
+        #[error("{0}: two  spaces and {{braces}}")]
+        let quote = '"'; let next = "after the quotation mark";
+    "#;
+    let patterns: Vec<_> = literals(source).iter().map(|text| pattern(text)).collect();
+    let expected =
+        ["the claim … of \"x\" is gone", "…: two spaces and {braces}", "after the quotation mark"];
+    assert_eq!(patterns, expected);
+    assert_eq!(["a b", "the claim …"].map(is_text), [false, true]);
+}
+
+#[test]
+fn a_text_is_explained_by_itself_or_by_a_long_beginning() {
+    for (documented, text, is_explained) in [
+        ("the claim is bound", "the claim is bound", true),
+        ("the claim is bound", "the claim is bound to another", false),
+        ("volume …", "volume", true),
+        ("volume …", "volume … is gone", false),
+        (
+            "an earlier CreateVolume for this claim …",
+            "an earlier CreateVolume for this claim may",
+            true,
+        ),
+        ("an earlier CreateVolume for that claim", "an earlier CreateVolume for this claim", false),
+    ] {
+        assert_eq!(explains(documented, text), is_explained, "{documented:?} {text:?}");
+    }
+}
+
+#[test]
+fn a_link_without_a_target_is_found() {
+    let page = "# One head, `two`\n\n```\n# no heading\n```\n<a id=\"third\"></a>\n";
+    let docs = here("docs");
+    for link in ["#one-head-two", "#third", "metrics.md#the-cpu-profile", "../README.md"] {
+        assert!(leads_somewhere(&docs, page, link), "{link}");
+    }
+    for link in ["#no-heading", "#fourth", "metrics.md#no-such", "nowhere.md"] {
+        assert!(!leads_somewhere(&docs, page, link), "{link}");
+    }
+}

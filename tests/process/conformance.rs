@@ -1,0 +1,106 @@
+//! The recorded scenarios, all of them, played on the real binary: each with an API server over
+//! HTTPS, a scripted driver on a unix socket and a process of its own. Where `KUBEBUILDER_ASSETS`
+//! or `KUBECONFIG_E2E` is set, on that control plane. Beside each runs a process in shadow mode, which must
+//! find nothing that it cannot explain.
+//!
+//! Where `EXTERNAL_PROVISIONER` names the file of external-provisioner v6.3.0, that is played instead, and must do
+//! what was recorded, and shadow mode beside it must find what [`DOCUMENTED`] lists and nothing that it cannot
+//! explain.
+//!
+//! `SCENARIO` in the environment chooses scenarios by a part of their name.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    path::{Path, PathBuf},
+};
+
+use support::process::beside;
+use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_files};
+
+/// Scenarios wait more than they compute: more at once than there are cores.
+const JOBS: usize = 6;
+
+/// A kube-apiserver does compute, and each job has one.
+const JOBS_ON_BINARIES: usize = 2;
+
+/// What shadow mode must say of external-provisioner's PersistentVolumes where this program's would be others: the
+/// scenario, and the row of docs/differences.md.
+const DOCUMENTED: [(&str, &str); 3] = [
+    ("lifecycle-claim-selection", "claims that are being deleted"),
+    (
+        "lifecycle-delete-whose",
+        "PersistentVolume with our annotation but of another CSI driver, or of an in-tree plugin that ours did not take over from",
+    ),
+    (
+        "sources-foreign-claim-kind",
+        "a source of kind PersistentVolumeClaim and another API group than the core's",
+    ),
+];
+
+#[test]
+fn every_scenario_ends_as_it_was_recorded() {
+    let conformance = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let files = chosen(&conformance);
+    let jobs = match (is_set("KUBEBUILDER_ASSETS"), is_set("KUBECONFIG_E2E")) {
+        (true, _) => JOBS_ON_BINARIES,
+        // One cluster holds one scenario at a time.
+        (false, true) => 1,
+        (false, false) => JOBS,
+    };
+    let this = env!("CARGO_BIN_EXE_csi-provisioner");
+    let recorded = env::var_os("EXTERNAL_PROVISIONER").map(PathBuf::from);
+    let options = Options {
+        recorded: recorded.is_some(),
+        binary: recorded.unwrap_or_else(|| this.into()),
+        conformance,
+        jobs,
+        shadow: Some(beside(this, "kubectl-csi_provisioner")),
+    };
+    let (summary, failed) = play(&files, &options);
+    println!("\n{summary}\n");
+    let alone = "one alone: SCENARIO=NAME cargo test --test process conformance";
+    assert!(summary.failed == 0 && failed.is_empty(), "failed: {}\n{alone}", failed.join(", "));
+}
+
+/// Whether the environment names a path here.
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|path| !path.is_empty())
+}
+
+/// The files to play.
+fn chosen(conformance: &Path) -> Vec<PathBuf> {
+    let mut files = scenario_files(conformance).unwrap();
+    let part = env::var("SCENARIO").unwrap_or_default();
+    files.retain(|file| file.to_string_lossy().contains(&part));
+    // What no recording of external-provisioner shows.
+    let ours = conformance.join("ours");
+    files.retain(|file| !is_set("EXTERNAL_PROVISIONER") || !file.starts_with(&ours));
+    files
+}
+
+/// What came of it, and which scenarios failed.
+fn play(files: &[PathBuf], options: &Options) -> (Summary, Vec<String>) {
+    // On one thread calls that come together are noted in the order in which they came.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut failed = Vec::new();
+    let report = |played: &Played| {
+        println!("{played}");
+        if !played.verdict.passed() {
+            failed.push(played.name.clone());
+        } else if options.recorded && documented(played) != expected_rows(&played.name) {
+            failed.push(format!("{} (shadow mode)", played.name));
+        }
+    };
+    let summary = runtime.block_on(play_all(files, options, Cluster::of_environment, report));
+    (summary, failed)
+}
+
+/// The rows of docs/differences.md that shadow mode named, each once.
+fn documented(played: &Played) -> BTreeSet<&str> {
+    played.shadow.iter().filter_map(|result| result.get("row")?.as_str()).collect()
+}
+
+fn expected_rows(scenario: &str) -> BTreeSet<&'static str> {
+    DOCUMENTED.iter().filter(|(name, _)| *name == scenario).map(|(_, row)| *row).collect()
+}

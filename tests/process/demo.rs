@@ -1,0 +1,190 @@
+//! The demo shows what is so: it succeeds with the real program, and fails where something is missing
+//! or lost.
+//!
+//! It stands here and not in `demo/`, for cargo gives a test the program of its own package only.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use demo::{
+    observations::Source,
+    play::{Failure, LIMIT, Player, Settings},
+    scenarios::{self, LIFE, Part, Scenario, Sign},
+    timeline::Timeline,
+};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use parking_lot::Mutex;
+use testkit::apiserver::serve::manifests;
+
+/// What the demo printed.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Vec<u8>>>);
+
+impl Output {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A program that is none, from `demo/tests/stubs`.
+fn stub(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("demo/tests/stubs").join(name)
+}
+
+fn settings(limit: Duration, output: &Output) -> Settings {
+    Settings {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_csi-provisioner")),
+        limit,
+        timeline: Timeline::plain(output.clone()),
+    }
+}
+
+/// What the secret of the claim holds.
+fn secret_content() -> Vec<String> {
+    let objects = manifests::parse(include_str!("../../demo/objects/claim.yaml")).unwrap();
+    let secret = objects.into_iter().find(|object| object["kind"] == "Secret").unwrap();
+    let secret: Secret = serde_json::from_value(secret).unwrap();
+    let text = |bytes: ByteString| String::from_utf8(bytes.0).unwrap();
+    secret.data.unwrap().into_values().map(text).collect()
+}
+
+#[tokio::test]
+async fn no_secret_is_shown_logged_or_written() {
+    let output = Output::default();
+    let mut player = Player::prepare(&CREATED, settings(LIMIT, &output)).await.unwrap();
+    player.play(false).await.unwrap();
+    let cluster = player.cluster();
+    let volume = cluster.volumes_directory().join(&cluster.files().unwrap()[0]);
+    let record = fs::read_to_string(volume.join("volume.json")).unwrap();
+    let log = fs::read_to_string(cluster.log()).unwrap();
+    assert!(output.text().contains("with secret password + user"), "{}", output.text());
+    for content in secret_content() {
+        for text in [&output.text(), &log, &record] {
+            assert!(!text.contains(&content), "{content} in:\n{text}");
+        }
+    }
+    player.stop().await;
+}
+
+/// A claim's life up to the middle of it.
+static CREATED: Scenario = Scenario { parts: LIFE.parts.split_at(2).0, volumes: 1, ..LIFE };
+
+// === Scenarios ===
+
+/// Plays a scenario with the real program; returns what it printed.
+async fn played_scenario(scenario: &'static Scenario) -> (Result<(), Failure>, String) {
+    let output = Output::default();
+    let mut player = Player::prepare(scenario, settings(LIMIT, &output)).await.unwrap();
+    let directory = player.cluster().volumes_directory().parent().unwrap().to_owned();
+    let outcome = player.play(false).await;
+    player.stop().await;
+    assert!(!directory.exists(), "files are left in {}", directory.display());
+    (outcome, output.text())
+}
+
+/// Plays the scenario to its end, at which nothing is lost; returns what it printed.
+async fn ends_well(scenario: &'static Scenario) -> String {
+    let (outcome, text) = played_scenario(scenario).await;
+    assert!(outcome.is_ok(), "{}\n{text}", outcome.unwrap_err());
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.starts_with("Nothing is lost: "), "{text}");
+    text
+}
+
+async fn nothing_is_lost(name: &str) {
+    ends_well(scenarios::find(name).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_claims_life_is_seen_from_everywhere() {
+    let text = ends_well(&LIFE).await;
+    for source in ["demo", "class", "secret", "claim", "event", "driver", "disk", "volume"] {
+        let output = |line: &str| line.split_whitespace().nth(2) == Some(source);
+        assert!(text.lines().any(output), "no {source} in:\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn with_a_slow_driver_nothing_is_lost() {
+    nothing_is_lost("slow-driver").await;
+}
+
+#[tokio::test]
+async fn with_a_driver_that_is_killed_in_mid_call_nothing_is_lost() {
+    nothing_is_lost("driver-killed").await;
+}
+
+#[tokio::test]
+async fn with_a_provisioner_that_is_killed_in_mid_call_nothing_is_lost() {
+    nothing_is_lost("provisioner-killed").await;
+}
+
+#[tokio::test]
+async fn with_a_claim_that_is_deleted_meanwhile_nothing_is_lost() {
+    nothing_is_lost("claim-deleted").await;
+}
+
+#[tokio::test]
+async fn with_a_snapshot_that_is_deleted_during_its_restore_nothing_is_lost() {
+    nothing_is_lost("restore").await;
+}
+
+#[tokio::test]
+async fn with_a_zone_that_is_full_nothing_is_lost() {
+    nothing_is_lost("zones").await;
+}
+
+#[test]
+fn the_page_describes_each_scenario_and_no_other() {
+    let page = include_str!("../../docs/demo.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let names = scenarios::ALL.iter().map(|scenario| scenario.name);
+    assert!(rows.eq(names));
+}
+
+/// The driver makes a volume, and the scenario ends before its PersistentVolume is saved.
+static LOST: Scenario = Scenario {
+    name: "lost",
+    parts: &[
+        Part { act: scenarios::Act::StartProgram, signs: &[] },
+        Part { act: scenarios::Act::Silence, signs: &[] },
+        Part { act: scenarios::Act::Create, signs: &[Sign(Source::Disk, ": holds")] },
+    ],
+    ..scenarios::ALL[0]
+};
+
+#[tokio::test]
+async fn a_volume_without_a_persistent_volume_is_named() {
+    let (outcome, text) = played_scenario(&LOST).await;
+    match outcome {
+        Err(Failure::Lost(balance)) => {
+            assert!(balance.to_string().contains("without a PersistentVolume: vol-pvc-"));
+        }
+        other => panic!("{other:?}\n{text}"),
+    }
+}
+
+#[tokio::test]
+async fn a_scenario_without_one_of_its_signs_fails_and_names_it() {
+    let mut settings = settings(Duration::from_secs(1), &Output::default());
+    settings.program = stub("idle");
+    let mut player = Player::prepare(&scenarios::ALL[0], settings).await.unwrap();
+    let outcome = player.play(false).await.unwrap_err().to_string();
+    player.stop().await;
+    assert!(outcome.contains("no line of Driver says \"GetPluginInfo\""), "{outcome}");
+}

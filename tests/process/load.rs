@@ -1,0 +1,215 @@
+//! The load bench with the real program: what its line says is what happened.
+
+use std::{collections::BTreeMap, env, fs, path::Path};
+
+use clap::Parser as _;
+use serde_json::{Value, json};
+use testkit::{
+    apiserver::serve::{Served, Settings},
+    load::{self, options::Options, pairs},
+};
+
+const CLAIMS: u64 = 20;
+
+/// What to run on this package's program.
+fn options(arguments: &[&str]) -> Options {
+    let program = ["load", "--program", env!("CARGO_BIN_EXE_csi-provisioner")];
+    let few = ["--claims", "20", "--settle", "1"];
+    Options::try_parse_from([&program[..], &few, arguments].concat()).unwrap()
+}
+
+/// Runs the bench on this package's program; its line.
+async fn line(arguments: &[&str]) -> Value {
+    let report = load::run(options(arguments)).await.unwrap_or_else(|error| panic!("{error}"));
+    serde_json::to_value(report).unwrap()
+}
+
+fn number(line: &Value, path: &str) -> f64 {
+    let value = line.pointer(path).and_then(Value::as_f64);
+    value.unwrap_or_else(|| panic!("no number {path} in {line}"))
+}
+
+fn is_latency(line: &Value, path: &str) {
+    let [p50, p99, max] =
+        ["p50_ms", "p99_ms", "max_ms"].map(|field| number(line, &format!("{path}/{field}")));
+    assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{path}: {p50} {p99} {max}");
+}
+
+fn is_pace(line: &Value, path: &str) {
+    let [seconds, rate] =
+        ["seconds", "per_second"].map(|field| number(line, &format!("{path}/{field}")));
+    let claims = seconds * rate;
+    assert!((claims - 20.0).abs() < 0.5, "{path}: {seconds} s at {rate}");
+}
+
+/// Whether the machine kept up: a volume is read before it is deleted unless the watch has shown a
+/// write that was sent less than two seconds before, and where all is slow none is that young.
+fn kept_up(line: &Value) -> bool {
+    number(line, "/delete/released_to_gone/max_ms") < 1000.0
+}
+
+/// A claim costs one call, one PersistentVolume and two events; a deletion one call, one DELETE
+/// and one PATCH. Whatever else was asked for is not the ordinary path's.
+fn costs_what_it_must(line: &Value) {
+    let calls = |half: &str| line.pointer(&format!("/{half}/driver_calls")).cloned();
+    assert_eq!(calls("provision"), Some(json!({"CreateVolume": CLAIMS})));
+    assert_eq!(calls("delete"), Some(json!({"DeleteVolume": CLAIMS})));
+    let requests = |half: &str| line.pointer(&format!("/{half}/api/calls")).cloned();
+    let created = json!({"create persistentvolumes": CLAIMS, "create events": 2 * CLAIMS});
+    assert_eq!(requests("provision"), Some(created));
+    let mut deleted =
+        json!({"delete persistentvolumes": CLAIMS, "patch persistentvolumes": CLAIMS});
+    // One read right before each DeleteVolume, and another if that took too long.
+    let reads = line.pointer("/delete/api/calls/get persistentvolumes").and_then(Value::as_u64);
+    let most = if kept_up(line) { CLAIMS } else { 3 * CLAIMS };
+    assert!(reads.is_some_and(|reads| (CLAIMS..=most).contains(&reads)), "{line}");
+    deleted.as_object_mut().unwrap().insert("get persistentvolumes".into(), json!(reads));
+    assert_eq!(requests("delete"), Some(deleted));
+    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
+}
+
+#[tokio::test]
+async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
+    let residents = ["--foreign", "30", "--bound", "10", "--archived", "5"];
+    let line = line(&[&residents[..], &["--driver", "disk"]].concat()).await;
+    assert_eq!(line.pointer("/setting/claims"), Some(&json!(CLAIMS)));
+    for (residents, count) in [("foreign", 30), ("bound", 10), ("archived", 5), ("attachments", 0)]
+    {
+        assert_eq!(line.pointer(&format!("/setting/{residents}")), Some(&json!(count)));
+    }
+    assert_eq!(line.pointer("/setting/driver"), Some(&json!("disk")));
+    costs_what_it_must(&line);
+    for pace in ["/provision/bound", "/provision/saved", "/delete/gone"] {
+        is_pace(&line, pace);
+    }
+    for latency in [
+        "/provision/claim_to_saved",
+        "/provision/claim_to_bound",
+        "/delete/claim_to_gone",
+        "/delete/released_to_gone",
+    ] {
+        is_latency(&line, latency);
+    }
+    assert!(number(&line, "/first_volume_seconds") > 0.0);
+    assert!(number(&line, "/first_new_volume_seconds") > 0.0);
+    for half in ["provision", "delete"] {
+        let cpu = number(&line, &format!("/{half}/cpu/user_seconds"));
+        assert!((0.0..60.0).contains(&cpu), "{half}: {cpu} s");
+        // Bodies of a claim's requests; the watches show at least each volume.
+        assert!(number(&line, &format!("/{half}/api/bytes_written")) > 20.0 * 100.0);
+        assert!(number(&line, &format!("/{half}/api/bytes_read")) > 20.0 * 500.0);
+    }
+    let memory = |field: &str| number(&line, &format!("/memory/{field}"));
+    assert!(memory("idle/anonymous_kib") < memory("idle/rss_kib"));
+    assert!(memory("peak_rss_kib") >= memory("end/rss_kib").max(memory("start_peak_rss_kib")));
+    assert!(memory("start_peak_rss_kib") >= memory("idle/rss_kib"));
+}
+
+#[tokio::test]
+async fn a_backlog_is_served_with_all_its_events_beside_a_bare_client() {
+    let line = line(&["--backlog"]).await;
+    for pace in ["saved", "written", "bare/0", "bare/1"] {
+        is_pace(&line, &format!("/drain/{pace}"));
+    }
+    assert_eq!(line.pointer("/drain/events"), Some(&json!(2 * CLAIMS)));
+    assert!(number(&line, "/drain/saved/seconds") <= number(&line, "/drain/written/seconds"));
+    assert!(number(&line, "/drain/written_to_bare") > 0.0);
+    let calls =
+        |half: &str, what: &str| line.pointer(&format!("/{half}/api/calls/{what}")).cloned();
+    // The bare client's writes are not the program's.
+    assert_eq!(calls("provision", "create persistentvolumes"), Some(json!(CLAIMS)));
+    assert_eq!(calls("provision", "create events"), Some(json!(2 * CLAIMS)));
+    assert_eq!(calls("delete", "delete persistentvolumes"), Some(json!(CLAIMS)));
+    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
+}
+
+#[tokio::test]
+async fn two_programs_do_the_same_work_in_turn() {
+    let other = ["--against", env!("CARGO_BIN_EXE_csi-provisioner"), "--rounds", "2"];
+    let arguments = ["--against-argument", "--worker-threads=50"];
+    let options = options(&[&other[..], &arguments].concat());
+    let pairs = pairs::run(options).await.unwrap_or_else(|error| panic!("{error}"));
+    let table = pairs.markdown().unwrap();
+    assert!(table.starts_with("| 20 claims at once, rounds: 2, server: "), "{table}");
+    assert!(table.lines().skip(2).take(9).all(|row| !row.contains("| - |")), "{table}");
+    let line = serde_json::to_value(pairs).unwrap();
+    for round in [0, 1] {
+        for side in [0, 1] {
+            let run = line.pointer(&format!("/rounds/{round}/{side}")).unwrap();
+            costs_what_it_must(run);
+            let arguments = if side == 1 { json!(["--worker-threads=50"]) } else { json!([]) };
+            assert_eq!(run.pointer("/setting/arguments"), Some(&arguments));
+        }
+    }
+    for side in ["program", "against"] {
+        assert!(number(&line, &format!("/{side}/provision/total_ms")) > 0.0);
+    }
+    assert!(number(&line, "/ratio/provision") > 0.0);
+}
+
+/// A cluster that the bench knows only by a kubeconfig.
+struct Somebodys(Served);
+
+impl Somebodys {
+    async fn cluster() -> Self {
+        let directory = env::temp_dir().join(format!("load-{}", std::process::id()));
+        let served = Served::start(Settings::new(directory)).await.unwrap();
+        served.api().namespace("theirs");
+        Self(served)
+    }
+
+    fn root(&self) -> &Path {
+        self.0.layout().root()
+    }
+
+    /// Creations and deletions of volumes and events that were answered well.
+    fn writes(&self) -> BTreeMap<String, u64> {
+        let mut writes = BTreeMap::new();
+        for request in self.0.api().requests().all() {
+            let what = request.what();
+            let counts = ["create persistentvolumes", "create events", "delete persistentvolumes"];
+            if counts.contains(&what.as_str()) && request.code < 300 {
+                *writes.entry(what).or_default() += 1;
+            }
+        }
+        writes
+    }
+}
+
+impl Drop for Somebodys {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.root());
+    }
+}
+
+#[tokio::test]
+async fn in_somebodys_cluster_the_programs_own_counts_are_reported_and_nothing_is_left() {
+    let somebodys = Somebodys::cluster().await;
+    let kubeconfig = somebodys.0.layout().kubeconfig("admin");
+    let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "theirs"];
+    // With attachments the driver attaches: everything that is watched at all is watched.
+    let residents = ["--foreign", "5", "--bound", "4", "--archived", "3", "--attachments", "6"];
+    let line = line(&[&cluster[..], &["--binder"], &residents].concat()).await;
+    costs_what_it_must(&line);
+    assert_eq!(line.pointer("/provision/api/bytes_read"), Some(&Value::Null));
+    // The run's claims and the two before them; the residents' volumes.
+    let writes = somebodys.writes();
+    assert_eq!(writes.get("create persistentvolumes"), Some(&(CLAIMS + 2 + 12)));
+    assert_eq!(writes.get("create events"), Some(&(2 * (CLAIMS + 2))));
+    assert_eq!(writes.get("delete persistentvolumes"), Some(&(CLAIMS + 2 + 12)));
+    for kind in ["PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment", "StorageClass"] {
+        assert_eq!(somebodys.0.api().count(kind), 0, "{kind}");
+    }
+}
+
+/// With `--timeout=3s` nothing becomes of claims whose CreateVolume takes five seconds.
+#[tokio::test]
+async fn claims_that_hang_are_beside_the_measured_ones() {
+    let line = line(&["--hanging", "5", "--driver-slots", "8", "--", "--timeout=3s"]).await;
+    assert_eq!(line.pointer("/setting/hanging"), Some(&json!(5)));
+    assert_eq!(line.pointer("/setting/driver_slots"), Some(&json!(8)));
+    is_pace(&line, "/provision/saved");
+    let calls = number(&line, "/provision/driver_calls/CreateVolume");
+    assert!(calls >= 20.0, "{calls}");
+    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
+}

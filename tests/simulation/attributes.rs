@@ -1,0 +1,123 @@
+//! Classes of volume attributes, in simulated time, on servers that know them and on older ones.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation};
+use tokio::time::sleep;
+
+/// A driver that can modify volumes.
+fn modifies(simulation: &Simulation) {
+    simulation
+        .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"]}));
+}
+
+fn volume_class(simulation: &Simulation) -> Value {
+    simulation.volumes()[0]["spec"]["volumeAttributesClassName"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_driver_gets_what_the_claims_class_says() {
+    let simulation = Simulation::new(1);
+    modifies(&simulation);
+    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "5000", "tier": "hot"}));
+    simulation.start();
+    let uid = simulation.create_claim_of("data", "gold");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    let request = &simulation.requests("CreateVolume")[0];
+    assert_eq!(request["mutable_parameters"], json!({"iops": "5000", "tier": "hot"}));
+    assert_eq!(volume_class(&simulation), "gold");
+}
+
+/// Refused until there is a class of the driver; what it says is read anew for each attempt.
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_missing_or_anothers_is_reported_and_read_anew() {
+    let simulation = Simulation::new(1);
+    modifies(&simulation);
+    simulation.start();
+    let uid = simulation.create_claim_of("data", "gold");
+    let failures = |s: &Simulation| s.event_messages("data", "ProvisioningFailed");
+    simulation.until("its lack is reported", |s| failures(s).len() == 1).await;
+    simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
+    simulation.until("the other driver is reported", |s| failures(s).len() == 2).await;
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+    let mut messages = failures(&simulation);
+    messages.sort();
+    assert_eq!(
+        messages,
+        [
+            "VAC gold referenced in PVC is for driver other.example.com which does not match driver name disk.example.com",
+            "volumeattributesclasses.storage.k8s.io \"gold\" not found",
+        ]
+    );
+    simulation.api.delete("VolumeAttributesClass", "", "gold").unwrap();
+    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "2"}));
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.requests("CreateVolume")[0]["mutable_parameters"], json!({"iops": "2"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_cannot_modify_volumes_is_not_asked() {
+    let simulation = Simulation::new(1);
+    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
+    simulation.start();
+    simulation.create_claim_of("data", "gold");
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    assert_eq!(
+        simulation.event_messages("data", "ProvisioningFailed"),
+        [
+            "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported"
+        ]
+    );
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
+/// Where the API server does not serve the classes, or the gate is shut, claims that name one get
+/// their volumes all the same: without.
+#[tokio::test(start_paused = true)]
+async fn where_classes_are_not_looked_at_their_names_are_ignored() {
+    for (simulation, flags) in [
+        (Simulation::of_release(33), &[][..]),
+        (Simulation::of_release(36), &["--feature-gates=VolumeAttributesClass=false"][..]),
+    ] {
+        modifies(&simulation);
+        simulation.start_with(flags);
+        let uid = simulation.create_claim_of("data", "gold");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!(simulation.requests("CreateVolume")[0].get("mutable_parameters"), None);
+        assert_eq!(volume_class(&simulation), Value::Null);
+        assert_eq!(simulation.api_requests("get", "volumeattributesclasses"), 0);
+    }
+}
+
+/// If the feature gate is set, the server is not asked: an older server's refusal is reported.
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_is_set_beats_what_the_server_serves() {
+    let simulation = Simulation::of_release(33);
+    modifies(&simulation);
+    simulation.start_with(&["--feature-gates=VolumeAttributesClass=true"]);
+    simulation.create_claim_of("data", "gold");
+    sleep(Duration::from_secs(10)).await;
+    let messages = simulation.event_messages("data", "ProvisioningFailed");
+    assert_eq!(
+        messages,
+        [
+            "the server could not find the requested resource (get volumeattributesclasses.storage.k8s.io gold)"
+        ]
+    );
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
+/// A server that fails to answer at the start counts as one that serves the classes.
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_the_classes_count_as_served() {
+    use testkit::apiserver::faults::{Effect, Rule};
+    let simulation = Simulation::new(1);
+    modifies(&simulation);
+    simulation.faults().add(Rule::on("get", "", Effect::CutBefore));
+    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
+    simulation.start();
+    let uid = simulation.create_claim_of("data", "gold");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(volume_class(&simulation), "gold");
+}

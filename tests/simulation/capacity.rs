@@ -1,0 +1,594 @@
+//! CSIStorageCapacity objects in simulated time: one for each class and segment, whatever comes,
+//! goes, fails or is started twice.
+
+mod churn;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::{
+    capacity::{
+        FAST, Published, ZONE, add_claim, add_class, add_class_of, add_node, all, cluster,
+        csi_node, move_node, object, object_of, objects, prepared, published, remove_node,
+        set_capacity, start, start_with, until_published, writes,
+    },
+    simulation::{DRIVER, Process, Simulation, claim},
+};
+use testkit::apiserver::{
+    faults::{Effect, Rule, StreamFault},
+    status::Status,
+};
+use tokio::time::{Instant, sleep};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A cluster with a class and two zones, published.
+async fn running() -> Simulation {
+    let simulation = cluster(1);
+    add_class(&simulation, "fast");
+    add_node(&simulation, "n1", "a");
+    add_node(&simulation, "n2", "b");
+    start(&simulation);
+    until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
+    simulation
+}
+
+mod follows {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_come_go_and_change_labels() {
+        let simulation = running().await;
+        let api = &simulation.api;
+        let begun = Instant::now();
+        add_node(&simulation, "n3", "b");
+        add_node(&simulation, "n4", "c");
+        until_published(&simulation, all(&["fast"], &["a", "b", "c"], "1Gi")).await;
+        move_node(&simulation, "n1", "d");
+        until_published(&simulation, all(&["fast"], &["b", "c", "d"], "1Gi")).await;
+        remove_node(&simulation, "n2");
+        api.delete("CSINode", "", "n4").unwrap();
+        until_published(&simulation, all(&["fast"], &["b", "d"], "1Gi")).await;
+        let unlabelled = json!({"metadata": {"labels": {ZONE: null}}});
+        api.merge("Node", "", "n1", &unlabelled).unwrap();
+        until_published(&simulation, all(&["fast"], &["b"], "1Gi")).await;
+        api.create(&csi_node("n5", &[ZONE])).unwrap();
+        let heartbeat =
+            json!({"metadata": {"annotations": {"beat": "1"}, "labels": {"other": "x"}}});
+        api.merge("Node", "", "n3", &heartbeat).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert!(begun.elapsed() < MINUTE, "without a poll: {:?}", begun.elapsed());
+        let [created, _, deleted] = writes(&simulation);
+        assert_eq!((created, deleted), (4, 3), "and nothing for what changes nothing");
+        until_published(&simulation, all(&["fast"], &["b"], "1Gi")).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn classes_that_come_go_and_change() {
+        let simulation = running().await;
+        add_class(&simulation, "slow");
+        add_class_of(&simulation, "at-once", DRIVER, "Immediate");
+        add_class_of(&simulation, "foreign", "other.example.com", "WaitForFirstConsumer");
+        until_published(&simulation, all(&["fast", "slow"], &["a", "b"], "1Gi")).await;
+        simulation.api.delete("StorageClass", "", "fast").unwrap();
+        until_published(&simulation, all(&["slow"], &["a", "b"], "1Gi")).await;
+        set_capacity(&simulation, 2);
+        let touched = json!({"metadata": {"labels": {"touched": "yes"}}});
+        simulation.api.merge("StorageClass", "", "slow", &touched).unwrap();
+        until_published(&simulation, all(&["slow"], &["a", "b"], "2Gi")).await;
+    }
+
+    /// As in external-provisioner, also where the driver was not asked: what a claim or its class say is
+    /// refused for good, and the capacity is read again. A call that failed for another reason changes nothing.
+    #[tokio::test(start_paused = true)]
+    async fn claims_that_are_refused() {
+        let simulation = running().await;
+        add_class(&simulation, "slow");
+        let class = |name: &str, parameters: Value| {
+            let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+                "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters});
+            simulation.api.create(&class).unwrap();
+        };
+        class("odd", json!({"csi.storage.k8s.io/unheard-of": "x"}));
+        let secret = "csi.storage.k8s.io/provisioner-secret";
+        class(
+            "locked",
+            json!({format!("{secret}-name"): "none", format!("{secret}-namespace"): "sc"}),
+        );
+        let classes = ["fast", "locked", "odd", "slow"];
+        until_published(&simulation, all(&classes, &["a", "b"], "1Gi")).await;
+        set_capacity(&simulation, 2);
+        let add = |name: &str, class: &str, key: &str, value: Value| {
+            let mut claim = claim(name);
+            claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n1");
+            claim["spec"]["storageClassName"] = json!(class);
+            claim["spec"][key] = value;
+            simulation.api.create(&claim).unwrap();
+        };
+        add("locked", "locked", "volumeMode", json!("Filesystem"));
+        add("odd", "odd", "volumeMode", json!("Filesystem"));
+        add("picky", "slow", "selector", json!({"matchLabels": {"tier": "gold"}}));
+        sleep(Duration::from_secs(10)).await;
+        let mut expected = all(&["odd", "slow"], &["a", "b"], "2Gi");
+        expected.extend(all(&["fast", "locked"], &["a", "b"], "1Gi"));
+        assert_eq!(published(&simulation), expected);
+        assert_eq!(simulation.calls("CreateVolume"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn classes_that_bind_at_once_where_they_are_wanted() {
+        let simulation = cluster(1);
+        add_class_of(&simulation, "at-once", DRIVER, "Immediate");
+        add_node(&simulation, "n1", "a");
+        start_with(&simulation, &["--capacity-for-immediate-binding"]);
+        until_published(&simulation, all(&["at-once"], &["a"], "1Gi")).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sizes_by_the_poll_and_nothing_else_is_written() {
+        let simulation = running().await;
+        sleep(10 * MINUTE).await;
+        assert_eq!(writes(&simulation), [2, 0, 0], "what is right is left alone");
+        // Asked twice at the start, then once a minute.
+        assert_eq!(simulation.calls("GetCapacity"), 2 * (2 + 10));
+        simulation.script(
+            json!({"get_capacity": [{"available_capacity": 0, "maximum_volume_size": 1 << 20}]}),
+        );
+        sleep(MINUTE).await;
+        assert_eq!(published(&simulation), all(&["fast"], &["a", "b"], "0"));
+        assert_eq!(objects(&simulation)[0]["maximumVolumeSize"], "1Mi");
+        set_capacity(&simulation, 1);
+        sleep(MINUTE).await;
+        assert_eq!(objects(&simulation)[0]["maximumVolumeSize"], Value::Null);
+        assert_eq!(writes(&simulation), [2, 4, 0]);
+    }
+
+    /// The driver has no topology keys: its capacity is the same everywhere. external-provisioner makes such objects
+    /// and deletes them again with every poll.
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_without_keys_without_churn() {
+        let simulation = cluster(1);
+        add_class(&simulation, "fast");
+        for name in ["n1", "n2"] {
+            add_node(&simulation, name, "a");
+            let none = json!({"spec": {"drivers": [{"name": DRIVER, "nodeID": name}]}});
+            simulation.api.merge("CSINode", "", name, &none).unwrap();
+        }
+        start(&simulation);
+        until_published(&simulation, all(&["fast"], &[""], "1Gi")).await;
+        sleep(10 * MINUTE).await;
+        assert_eq!(writes(&simulation), [1, 0, 0]);
+        assert_eq!(objects(&simulation)[0]["nodeTopology"], json!({}));
+        let asked = simulation.requests("GetCapacity");
+        assert!(
+            asked.iter().all(|request| request["accessible_topology"] == json!({})),
+            "{asked:?}"
+        );
+    }
+
+    /// A class's parameters are sent unchanged, including the keys that are meant for this program.
+    #[tokio::test(start_paused = true)]
+    async fn parameters_as_they_stand() {
+        let simulation = cluster(1);
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+            "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer",
+            "parameters": {"pool": "p", "csi.storage.k8s.io/fstype": "xfs"}});
+        simulation.api.create(&class).unwrap();
+        add_node(&simulation, "n1", "a");
+        start(&simulation);
+        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+        let asked = simulation.requests("GetCapacity").remove(0);
+        assert_eq!(asked["parameters"], class["parameters"]);
+        assert_eq!(asked["volume_capabilities"], Value::Null);
+    }
+}
+
+mod volumes {
+    use super::*;
+
+    /// The class `slow` with capacity for claims, published; then the capacity shrinks.
+    async fn shrinking() -> Simulation {
+        let simulation = running().await;
+        add_class(&simulation, "slow");
+        until_published(&simulation, all(&["fast", "slow"], &["a", "b"], "1Gi")).await;
+        sleep(Duration::from_secs(1)).await;
+        set_capacity(&simulation, 0);
+        simulation
+    }
+
+    fn sizes_of(simulation: &Simulation, class: &str) -> Vec<String> {
+        let published = published(simulation).into_iter();
+        published.filter(|((of, _), _)| of == class).flat_map(|(_, sizes)| sizes).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_was_made_has_its_class_asked_about() {
+        let simulation = shrinking().await;
+        let uid = add_claim(&simulation, "data", "n1");
+        simulation.until("it is reported", |s| sizes_of(s, "fast") == ["0", "0"]).await;
+        assert_eq!(sizes_of(&simulation, "slow"), ["1Gi", "1Gi"], "the next poll's");
+        // One that is accessible from everywhere: it is unknown where there is more capacity now.
+        set_capacity(&simulation, 3);
+        simulation.delete_claim("data");
+        simulation.release(&uid);
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(sizes_of(&simulation, "fast"), ["0", "0"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_could_not_be_made_has_its_class_asked_about() {
+        let simulation = shrinking().await;
+        simulation.script(json!({"create_volume": [{"error": {"code": "RESOURCE_EXHAUSTED"}}]}));
+        add_claim(&simulation, "data", "n1");
+        simulation.until("it is reported", |s| sizes_of(s, "fast") == ["0", "0"]).await;
+        assert_eq!(sizes_of(&simulation, "slow"), ["1Gi", "1Gi"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_deleted_has_its_segments_asked_about() {
+        let simulation = shrinking().await;
+        let affinity = json!({"required": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}]}});
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": "old", "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                "persistentVolumeReclaimPolicy": "Delete", "nodeAffinity": affinity,
+                "csi": {"driver": DRIVER, "volumeHandle": "h"},
+                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc", "name": "gone", "uid": "u"}}});
+        simulation.api.create(&volume).unwrap();
+        simulation.phase("old", "Released");
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        sleep(Duration::from_secs(1)).await;
+        let mut expected = all(&["fast", "slow"], &["a"], "1Gi");
+        expected.extend(all(&["fast", "slow"], &["b"], "0"));
+        assert_eq!(published(&simulation), expected, "of all classes");
+    }
+}
+
+mod objects_of_ours {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn are_found_again_by_a_restart_and_stale_ones_go() {
+        let simulation = cluster(1);
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        // As external-provisioner made them, and a double.
+        for (name, class, zone) in [
+            ("csisc-aaaaa", "fast", "a"),
+            ("csisc-bbbbb", "gone", "a"),
+            ("csisc-ccccc", "fast", "z"),
+            ("csisc-zzzzz", "fast", "a"),
+        ] {
+            simulation.api.create(&object(name, class, zone)).unwrap();
+        }
+        let process = start(&simulation);
+        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+        assert_eq!(objects(&simulation)[0]["metadata"]["name"], "csisc-aaaaa");
+        assert_eq!(writes(&simulation), [0, 1, 3]);
+        process.kill();
+        add_node(&simulation, "n2", "b");
+        set_capacity(&simulation, 2);
+        start(&simulation);
+        until_published(&simulation, all(&["fast"], &["a", "b"], "2Gi")).await;
+        assert_eq!(writes(&simulation), [1, 2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_are_left_alone() {
+        let simulation = cluster(1);
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        let node = object_of("theirs", "gone", "z", "external-provisioner-n7");
+        let mut driver = object("others", "gone", "z");
+        driver["metadata"]["labels"]["csi.storage.k8s.io/drivername"] = json!("other.example.com");
+        let mut elsewhere = object("elsewhere", "gone", "z");
+        elsewhere["metadata"]["namespace"] = json!("sc");
+        for foreign in [&node, &driver, &elsewhere] {
+            simulation.api.create(foreign).unwrap();
+        }
+        start(&simulation);
+        let mut expected = all(&["fast"], &["a"], "1Gi");
+        expected.insert(("gone".into(), "z".into()), vec!["5Gi".into(), "5Gi".into()]);
+        until_published(&simulation, expected).await;
+        sleep(10 * MINUTE).await;
+        assert_eq!(writes(&simulation), [1, 0, 0]);
+        assert_eq!(simulation.api.list("CSIStorageCapacity", "sc").len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn are_made_again_when_somebody_deletes_them() {
+        let simulation = running().await;
+        for object in objects(&simulation) {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            simulation.api.delete("CSIStorageCapacity", "default", name).unwrap();
+        }
+        let begun = Instant::now();
+        until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+
+    /// The one without our label is nobody's now, and has the name: the new one gets another.
+    #[tokio::test(start_paused = true)]
+    async fn are_made_again_under_another_name_when_somebody_takes_a_label_off() {
+        let simulation = running().await;
+        let name = objects(&simulation)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let unlabelled = json!({"metadata": {"labels": {"csi.storage.k8s.io/managed-by": "me"}}});
+        simulation.api.merge("CSIStorageCapacity", "default", &name, &unlabelled).unwrap();
+        simulation.until("there is another one", |s| objects(s).len() == 3).await;
+        sleep(10 * MINUTE).await;
+        assert_eq!(objects(&simulation).len(), 3);
+        assert!(
+            published(&simulation).values().all(|sizes| sizes.iter().all(|size| size == "1Gi"))
+        );
+    }
+
+    /// As in external-provisioner: by the next poll.
+    #[tokio::test(start_paused = true)]
+    async fn are_corrected_when_somebody_edits_them() {
+        let simulation = running().await;
+        let name = objects(&simulation)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let edited = json!({"capacity": "9Gi", "metadata": {"labels": {"more": "yes"}}});
+        simulation.api.merge("CSIStorageCapacity", "default", &name, &edited).unwrap();
+        until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
+        let labels = &simulation.api.get("CSIStorageCapacity", "default", &name).unwrap()["metadata"]
+            ["labels"];
+        assert_eq!(labels["more"], "yes", "and nothing else is touched");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_vanish_unseen_are_made_again() {
+        let simulation = running().await;
+        let name = objects(&simulation)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        simulation.api.watches().cut(Some("csistoragecapacities"));
+        simulation.api.delete("CSIStorageCapacity", "default", &name).unwrap();
+        simulation.api.create(&object("csisc-stray", "gone", "z")).unwrap();
+        simulation.api.compact();
+        until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
+        assert_eq!(writes(&simulation), [3, 0, 1]);
+    }
+}
+
+mod refusals {
+    use super::*;
+
+    fn forbidden(simulation: &Simulation) -> Status {
+        let kinds = simulation.api.kinds();
+        let kind = kinds.iter().find(|kind| kind.plural == "csistoragecapacities").unwrap();
+        Status::forbidden(kind, "x", "no")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn are_tried_again_with_longer_and_longer_waits() {
+        for verb in ["create", "patch", "delete"] {
+            for status in [403, 409, 429, 500] {
+                let simulation = cluster(1);
+                add_class(&simulation, "fast");
+                add_node(&simulation, "n1", "a");
+                add_node(&simulation, "n2", "b");
+                simulation.api.create(&object("right", "fast", "b")).unwrap();
+                simulation.api.create(&object("stray", "gone", "b")).unwrap();
+                let answer = match status {
+                    403 => forbidden(&simulation),
+                    409 => Status::new(409, "Conflict", "no"),
+                    429 => Status::new(429, "TooManyRequests", "no"),
+                    _ => Status::internal("no"),
+                };
+                let refused = Rule::on(verb, "csistoragecapacities", Effect::Answer(answer));
+                simulation.faults().add(refused.times(5));
+                let process = start(&simulation);
+                until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
+                process.kill();
+                let tried: usize = writes(&simulation).iter().sum();
+                assert!(tried <= 3 + 5 + 1, "{verb} {status}: {:?}", writes(&simulation));
+            }
+        }
+    }
+
+    /// The write took place and its answer was lost: the name is the same, so there is no second object.
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_are_lost_make_no_second_object() {
+        const WITHOUT_STREAMING: u8 = 33;
+        let simulation = prepared(Simulation::of_release(WITHOUT_STREAMING));
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        for verb in ["create", "patch", "delete"] {
+            let lost = Rule::on(verb, "csistoragecapacities", Effect::CutAfter);
+            simulation.faults().add(lost.times(2));
+        }
+        // Nor does the watch deliver it.
+        let silent = Effect::Stream(StreamFault::Stall { after: 0 });
+        simulation.faults().add(Rule::on("watch", "csistoragecapacities", silent));
+        start(&simulation);
+        simulation.until("it is made", |s| !objects(s).is_empty()).await;
+        set_capacity(&simulation, 2);
+        until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
+        sleep(Duration::from_secs(5)).await;
+        let created = simulation.api.requests().matching("create", "csistoragecapacities");
+        let codes: Vec<u16> = created.iter().map(|request| request.code).collect();
+        assert_eq!(codes, [0, 0, 409], "made once, and found\n{}", simulation.trace());
+
+        simulation.faults().clear();
+        let lost = Rule::on("delete", "csistoragecapacities", Effect::CutAfter);
+        simulation.faults().add(lost.times(2));
+        simulation.api.watches().cut(Some("csistoragecapacities"));
+        simulation.api.delete("StorageClass", "", "fast").unwrap();
+        until_published(&simulation, Published::new()).await;
+    }
+
+    /// external-provisioner needs no right to PATCH.
+    #[tokio::test(start_paused = true)]
+    async fn to_patch_are_got_round() {
+        let simulation = cluster(1);
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        simulation.api.create(&object("old", "fast", "a")).unwrap();
+        let refused = Effect::Answer(forbidden(&simulation));
+        simulation.faults().add(Rule::on("patch", "csistoragecapacities", refused));
+        start(&simulation);
+        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+        set_capacity(&simulation, 2);
+        until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
+        assert_eq!(
+            simulation.api_requests("patch", "csistoragecapacities"),
+            1,
+            "and not tried again"
+        );
+        assert_eq!(simulation.api_requests("update", "csistoragecapacities"), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_the_driver_hold_up_nobody_else_and_leave_the_old_size() {
+        let simulation = running().await;
+        let fails =
+            json!({"match": {"parameters": {"pool": "bad"}}, "error": {"code": "INTERNAL"}});
+        simulation.script(json!({"get_capacity": [fails, {"available_capacity": 2_u64 << 30}]}));
+        let bad = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "bad"},
+            "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", "parameters": {"pool": "bad"}});
+        simulation.api.create(&bad).unwrap();
+        until_published(&simulation, all(&["fast"], &["a", "b"], "2Gi")).await;
+        let before = simulation.calls("GetCapacity");
+        sleep(60 * MINUTE).await;
+        // Each pair by the poll and by a back-off of five minutes at last.
+        let calls = simulation.calls("GetCapacity") - before;
+        assert!(calls <= 4 * 60 + 2 * (60 / 5 + 10), "{calls}");
+        simulation.script(json!({"get_capacity": [{"error": {"code": "INTERNAL"}}]}));
+        sleep(10 * MINUTE).await;
+        assert_eq!(published(&simulation), all(&["fast"], &["a", "b"], "2Gi"));
+    }
+
+    /// Nothing is published for it, what is there stays, and the rest of the program works.
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_does_not_tell_its_room_is_not_asked() {
+        let simulation = cluster(1);
+        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME"]}));
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        simulation.api.create(&object("old", "fast", "a")).unwrap();
+        simulation.api.create(&object("stray", "gone", "a")).unwrap();
+        start(&simulation);
+        add_claim(&simulation, "data", "n1");
+        simulation.until("there is a volume", |s| s.volumes().len() == 1).await;
+        sleep(10 * MINUTE).await;
+        assert_eq!(simulation.calls("GetCapacity"), 0);
+        assert_eq!(published(&simulation), all(&["fast"], &["a"], "5Gi"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_hangs_is_given_up_and_asked_again() {
+        let simulation = cluster(1);
+        let hangs = json!({"delay_ms": 3_600_000, "times": 1});
+        simulation.script(json!({"get_capacity": [hangs, {"available_capacity": 1_u64 << 30}]}));
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        let begun = Instant::now();
+        start(&simulation);
+        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+        assert!(begun.elapsed() < Duration::from_secs(13), "{:?}", begun.elapsed());
+    }
+}
+
+mod processes {
+    use super::*;
+
+    /// A standby takes over; at no time are there two objects for one pair.
+    #[tokio::test(start_paused = true)]
+    async fn take_over_from_one_another() {
+        let simulation = cluster(1);
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        let leader = simulation.start_elected_with("one", &FAST);
+        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+        let standby = simulation.start_elected_with("two", &FAST);
+        sleep(MINUTE).await;
+        let asked = simulation.calls("GetCapacity");
+        leader.kill();
+        add_node(&simulation, "n2", "b");
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(simulation.calls("GetCapacity"), asked, "a standby asks nobody");
+        until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
+        assert_eq!(writes(&simulation), [2, 0, 0]);
+        assert!(standby.outcome().is_none());
+    }
+
+    /// Against every rule two publish at once: each object is made once.
+    #[tokio::test(start_paused = true)]
+    async fn two_at_once_make_each_object_once() {
+        for seed in 1..=10 {
+            let simulation = cluster(seed);
+            for class in ["fast", "slow"] {
+                add_class(&simulation, class);
+            }
+            for (name, zone) in [("n1", "a"), ("n2", "b"), ("n3", "c")] {
+                add_node(&simulation, name, zone);
+            }
+            simulation.faults().add(Rule::on(
+                "create",
+                "csistoragecapacities",
+                Effect::DelayAfter(Duration::from_secs(1)),
+            ));
+            let flags = [&FAST[..], &["--capacity-threads=4"]].concat();
+            let both = [simulation.start_with(&flags), simulation.start_with(&flags)];
+            until_published(&simulation, all(&["fast", "slow"], &["a", "b", "c"], "1Gi")).await;
+            sleep(10 * MINUTE).await;
+            assert_eq!(published(&simulation), all(&["fast", "slow"], &["a", "b", "c"], "1Gi"));
+            let created = simulation.api.requests().matching("create", "csistoragecapacities");
+            assert_eq!(
+                created.iter().filter(|request| request.code == 201).count(),
+                6,
+                "seed {seed}"
+            );
+            assert_eq!(simulation.api_requests("delete", "csistoragecapacities"), 0);
+            both.iter().for_each(Process::kill);
+        }
+    }
+
+    /// A question that hangs does not hold up the end.
+    #[tokio::test(start_paused = true)]
+    async fn end_without_waiting_for_the_driver() {
+        let simulation = cluster(1);
+        simulation.script(json!({"get_capacity": [{"delay_ms": 3_600_000}]}));
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        let process = start(&simulation);
+        simulation.until("it is asked", |s| s.calls("GetCapacity") == 1).await;
+        let begun = Instant::now();
+        process.stop();
+        simulation.until("it has ended", |_| process.outcome().is_some()).await;
+        assert_eq!(process.outcome(), Some(Ok(())));
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+}
+
+mod servers {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn of_all_releases_are_spoken_to_in_a_version_they_serve() {
+        for (minor, version) in [(36, "v1"), (24, "v1"), (23, "v1beta1"), (21, "v1beta1")] {
+            let simulation = prepared(Simulation::of_release(minor));
+            add_class(&simulation, "fast");
+            add_node(&simulation, "n1", "a");
+            start(&simulation);
+            until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+            set_capacity(&simulation, 2);
+            until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
+            simulation.api.delete("StorageClass", "", "fast").unwrap();
+            until_published(&simulation, Published::new()).await;
+            let asked = simulation.api.requests().matching("create", "csistoragecapacities");
+            assert_eq!(asked[0].info.version, version, "1.{minor}");
+        }
+    }
+
+    /// There is nothing to publish, and volumes are made.
+    #[tokio::test(start_paused = true)]
+    async fn that_know_no_such_objects_are_left_alone() {
+        let simulation = prepared(Simulation::of_release(20));
+        add_class(&simulation, "fast");
+        start(&simulation);
+        add_claim(&simulation, "data", "n1");
+        simulation.until("there is a volume", |s| s.volumes().len() == 1).await;
+        assert_eq!(writes(&simulation), [0, 0, 0]);
+    }
+}

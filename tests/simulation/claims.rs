@@ -1,0 +1,509 @@
+//! The way of claims and their volumes, with nothing going wrong and with much.
+
+use std::time::Duration;
+
+use serde_json::json;
+use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
+use testkit::apiserver::faults::{Effect, Rule, StreamFault};
+use tokio::time::sleep;
+
+/// The way of one claim and its volume, with nothing going wrong.
+#[tokio::test(start_paused = true)]
+async fn a_claim_becomes_a_volume_and_goes_again() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim's volume is saved", |s| s.volumes().len() == 1).await;
+    let volume = simulation.volumes().remove(0);
+    assert_eq!(volume["metadata"]["name"], format!("pvc-{uid}"));
+    assert_eq!(volume["spec"]["claimRef"]["uid"], uid);
+    simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
+
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+    assert!(simulation.left_at_driver().is_empty());
+    assert!(simulation.has_event("data", "Provisioning"));
+}
+
+/// The process dies between the driver's answer and the saving of the PersistentVolume, and is
+/// started again: one volume, one PersistentVolume.
+#[tokio::test(start_paused = true)]
+async fn killed_before_the_volume_is_saved_a_restart_saves_it() {
+    for seed in 1..=20 {
+        let simulation = Simulation::new(seed);
+        // The PersistentVolume's POST hangs: the driver has answered, nothing is saved.
+        simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Hang));
+        let process = simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+        simulation.until("the POST is under way", |s| s.left_at_driver().len() == 1).await;
+        sleep(Duration::from_secs(1)).await;
+        process.kill();
+        sleep(Duration::from_secs(60)).await;
+        assert!(simulation.volumes().is_empty(), "seed {seed}: the dead process saved nothing");
+
+        simulation.faults().clear();
+        simulation.start();
+        simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+        sleep(Duration::from_secs(3600)).await;
+        let volumes = simulation.volumes();
+        assert_eq!(volumes.len(), 1, "seed {seed}");
+        assert_eq!(volumes[0]["spec"]["claimRef"]["uid"], uid);
+        assert_eq!(
+            simulation.left_at_driver(),
+            [volumes[0]["spec"]["csi"]["volumeHandle"].as_str().unwrap()]
+        );
+        let requests = simulation.requests("CreateVolume");
+        assert_eq!(requests.len(), 2, "seed {seed}");
+        assert_eq!(requests[0], requests[1], "seed {seed}: asked for the same again");
+    }
+}
+
+/// The same, but the dead process's POST was carried out after all: the restart finds it.
+#[tokio::test(start_paused = true)]
+async fn killed_while_the_volume_is_being_saved_a_restart_does_not_ask_again() {
+    let simulation = Simulation::new(1);
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter));
+    let process = simulation.start();
+    simulation.create_claim("data");
+    simulation.until("the POST is carried out", |s| s.volumes().len() == 1).await;
+    process.kill();
+    simulation.faults().clear();
+    simulation.start();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.volumes().len(), 1);
+    assert_eq!(
+        simulation.calls("CreateVolume"),
+        1,
+        "a claim that has its volume is never asked for"
+    );
+}
+
+/// A POST whose answer is lost is looked after, not repeated blindly; its user hears of success.
+#[tokio::test(start_paused = true)]
+async fn an_unclear_save_is_looked_after() {
+    let simulation = Simulation::new(1);
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
+    assert_eq!(simulation.api_requests("create", "persistentvolumes"), 1);
+    assert_eq!((simulation.volumes().len(), simulation.calls("CreateVolume")), (1, 1));
+}
+
+/// A PersistentVolume that the API server refuses is reported, and saved once it is allowed.
+#[tokio::test(start_paused = true)]
+async fn a_refused_save_is_reported_and_tried_again() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("create", "persistentvolumes", 5);
+    simulation.start();
+    simulation.create_claim("data");
+    simulation
+        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// A claim deleted while its first call runs gets its PersistentVolume, for the ordinary release.
+#[tokio::test(start_paused = true)]
+async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 2000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.delete_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert!(simulation.left_at_driver().is_empty());
+    assert!(!simulation.has_event("data", "ProvisioningSucceeded"), "nobody is there to read it");
+}
+
+/// A claim that outlives its volume gets another, but only when it is looked at again.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_outlives_its_volume_gets_another_in_time() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+    sleep(Duration::from_secs(20 * 60)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.volumes().len()), (2, 1));
+}
+
+/// A driver that goes away in mid-call and comes back is asked again.
+#[tokio::test(start_paused = true)]
+async fn a_driver_restart_costs_a_moment() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.driver.stop();
+    sleep(Duration::from_secs(30)).await;
+    simulation.driver.start();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert!(simulation.is_running(), "no restart of the process");
+}
+
+/// Two replicas: one leads, and the other takes over when it dies.
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_from_a_dead_leader() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected("a");
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.start_elected("b");
+    simulation.create_claim("one");
+    simulation.until("the first works", |s| s.volumes().len() == 1).await;
+    first.kill();
+    simulation.create_claim("two");
+    simulation.until("the second works", |s| s.volumes().len() == 2).await;
+    assert_eq!(simulation.lease_holder().as_deref(), Some("b"));
+    assert_eq!(simulation.calls("CreateVolume"), 2);
+}
+
+/// SIGTERM: the running call ends, its volume is saved, the Lease is given back.
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_order_ends_what_is_in_hand() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    let process = simulation.start_elected("a");
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    process.stop();
+    simulation.until("the process ended", |s| !s.is_running()).await;
+    assert_eq!(process.outcome(), Some(Ok(())));
+    assert_eq!(simulation.volumes().len(), 1);
+    assert_eq!(simulation.lease_holder().as_deref(), Some(""));
+}
+
+/// The same seed gives the same run, request by request.
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_trace() {
+    let trace = |seed| async move {
+        let simulation = Simulation::new(seed);
+        simulation.script(json!({"create_volume": [
+            {"error": {"code": "ABORTED"}, "times": 2}, {"error": {"code": "INTERNAL"}, "times": 2}, {}]}));
+        simulation.start();
+        for name in ["a", "b", "c"] {
+            simulation.create_claim(name);
+        }
+        simulation.until("all are saved", |s| s.volumes().len() == 3).await;
+        simulation.trace()
+    };
+    let first = trace(7).await;
+    assert_eq!(first, trace(7).await);
+    assert_ne!(first, trace(8).await, "the seed decides something");
+}
+
+/// The faults are real: without the look-up before a first call, a restart would ask again.
+#[tokio::test(start_paused = true)]
+async fn the_look_up_before_a_first_call_is_made() {
+    let simulation = Simulation::new(1);
+    simulation.api.create(&claim("early")).unwrap();
+    simulation.start();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1);
+    simulation.create_claim("late");
+    simulation.until("the second is saved", |s| s.volumes().len() == 2).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1, "born under its eyes");
+}
+
+/// A volume is not deleted while it is attached, and is once it is not.
+#[tokio::test(start_paused = true)]
+async fn an_attached_volume_is_not_deleted() {
+    let simulation = Simulation::new(1);
+    simulation.script(
+        json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
+    );
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": format!("pvc-{uid}")}},
+    });
+    simulation.api.create(&attachment).unwrap();
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    let messages = simulation.api.list("Event", "default");
+    let text = format!("persistentvolume pvc-{uid} is still attached to node n1");
+    assert!(messages.iter().any(|event| event["message"] == text), "{messages:?}");
+
+    simulation.api.delete("VolumeAttachment", "", "a").unwrap();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// What was made is saved before the process ends in order, though the first attempts fail.
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_order_waits_until_what_was_made_is_saved() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutBefore).times(3));
+    let process = simulation.start_elected("a");
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    process.stop();
+    simulation.until("the process ended", |s| !s.is_running()).await;
+    assert_eq!(simulation.volumes().len(), 1);
+    assert_eq!(simulation.lease_holder().as_deref(), Some(""));
+}
+
+/// A save whose answer was lost is not repeated once its PersistentVolume has come and gone: the
+/// driver's volume went with it.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_came_and_went_is_not_saved_again() {
+    let simulation = Simulation::new(1);
+    let faults = simulation.faults();
+    faults.add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
+    faults.add(Rule::on("get", "persistentvolumes", Effect::CutBefore).times(8));
+    simulation.start();
+    // The claim was created after the list and needs no look-up: the first GET is that of saving.
+    sleep(Duration::from_secs(1)).await;
+    let uid = simulation.create_claim("data");
+    simulation.until("the POST is carried out", |s| s.volumes().len() == 1).await;
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert!(simulation.volumes().is_empty(), "no PersistentVolume of a volume that is gone");
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// A save whose answer was lost, and whose PersistentVolume is found being deleted, is not repeated
+/// once that is gone: the claim asks the driver anew, if it still waits.
+#[tokio::test(start_paused = true)]
+async fn a_volume_found_being_deleted_is_asked_for_anew_once_it_is_gone() {
+    for wanted in [true, false] {
+        let simulation = Simulation::new(1);
+        let stall = Effect::Stream(StreamFault::Stall { after: 1 });
+        let faults = simulation.faults();
+        faults.add(Rule::on("watch", "persistentvolumes", stall).times(1));
+        faults.add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
+        faults.add(Rule::on("get", "persistentvolumes", Effect::CutBefore).times(4));
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        // The last that the watch shows for a while.
+        simulation.api.create(&foreign_volume("passer-by", "nobody", "passer-by")).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let uid = simulation.create_claim("data");
+        simulation.until("the POST is carried out", |s| s.is_saved(&uid)).await;
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        let messages = |s: &Simulation| {
+            let messages = s.event_messages("data", "ProvisioningFailed");
+            messages.iter().any(|text| text.ends_with("to go: somebody deleted it"))
+        };
+        simulation.until("the wait is reported", messages).await;
+        if !wanted {
+            simulation.delete_claim("data");
+        }
+        let bare = json!({"metadata": {"finalizers": null}});
+        simulation.api.merge("PersistentVolume", "", &format!("pvc-{uid}"), &bare).unwrap();
+        sleep(Duration::from_secs(30)).await;
+        assert!(!simulation.is_saved(&uid), "it may be gone at the driver, too");
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.is_saved(&uid), wanted);
+        assert_eq!(simulation.calls("CreateVolume"), 1 + usize::from(wanted), "{wanted}");
+    }
+}
+
+/// Another client's PersistentVolume has the claim's name: it is reported; ours is saved once it is gone.
+#[tokio::test(start_paused = true)]
+async fn a_strangers_volume_under_our_name_is_waited_for() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&foreign_volume(&uid, "other-uid", "strange")).unwrap();
+    simulation.until("the wait is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (1, 0));
+}
+
+/// The claim got another volume during the call: that one stays; ours is a suspected leak, reported and kept.
+#[tokio::test(start_paused = true)]
+async fn a_second_volume_for_a_claim_is_a_suspect_and_never_deleted() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
+    simulation
+        .until("the suspect is reported", |s| s.has_event("data", "ProvisioningFailed"))
+        .await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (1, 0));
+    assert_eq!((simulation.volumes().len(), simulation.left_at_driver().len()), (1, 1));
+}
+
+/// Another's PersistentVolume for the claim ends an open call.
+#[tokio::test(start_paused = true)]
+async fn a_volume_seen_in_mid_call_ends_the_asking() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "error": {"code": "ABORTED"}}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// After a volume that came and went during the call the claim needs verification; its open call is followed all
+/// the same once nobody wants it any more.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [
+        {"delay_ms": 5000, "error": {"code": "ABORTED"}, "creates": true, "times": 1}, {}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    simulation.force_delete_volume(&uid);
+    simulation.delete_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (2, 1));
+}
+
+/// An open call is followed to its end: the claim goes, its volume is saved for the release.
+#[tokio::test(start_paused = true)]
+async fn every_unknown_end_is_followed_although_the_claim_is_deleted() {
+    for code in ["ABORTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"] {
+        for then in ["INTERNAL", "INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND"] {
+            let simulation = Simulation::new(1);
+            simulation.script(json!({"create_volume": [
+                {"error": {"code": code}, "creates": true, "times": 1},
+                {"error": {"code": then}, "times": 2}, {}]}));
+            simulation.start();
+            simulation.create_claim("data");
+            simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+            simulation.delete_claim("data");
+            simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+            assert_eq!(simulation.left_at_driver().len(), 1, "{code} then {then}");
+        }
+    }
+}
+
+/// A refusal ends the call: nothing more is asked for a claim that is deleted then.
+#[tokio::test(start_paused = true)]
+async fn a_refused_claim_that_is_deleted_is_not_asked_for_again() {
+    for code in ["INTERNAL", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "OUT_OF_RANGE", "UNKNOWN"] {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"create_volume": [{"error": {"code": code}}]}));
+        simulation.start();
+        simulation.create_claim("data");
+        simulation
+            .until("the refusal is reported", |s| s.has_event("data", "ProvisioningFailed"))
+            .await;
+        simulation.delete_claim("data");
+        let asked = simulation.calls("CreateVolume");
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.calls("CreateVolume"), asked, "{code}");
+    }
+}
+
+/// The watch loses the end of a claim's PersistentVolume; the list after it shows the lack.
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_end_the_watch_lost_is_missed_by_the_next_list() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    sleep(Duration::from_secs(5)).await;
+    simulation.unwatched(|s| s.force_delete_volume(&uid));
+    sleep(Duration::from_secs(30 * 60)).await;
+    assert!(simulation.is_saved(&uid), "the claim has a volume again");
+    assert_eq!(simulation.calls("CreateVolume"), 2);
+}
+
+/// 403 on the PersistentVolume's removal: one DeleteVolume, an event, and only the API part again.
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_remove_a_volume_its_driver_is_asked_once() {
+    for verb in ["delete", "patch"] {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        simulation.refuse(verb, "persistentvolumes", 6);
+        simulation.delete_claim("data");
+        simulation.release(&uid);
+        simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1, "{verb}");
+        assert!(
+            simulation.has_cluster_event(&format!("pvc-{uid}"), "VolumeFailedDelete"),
+            "{verb}"
+        );
+    }
+}
+
+/// Our finalizer comes and goes beside others', which stay.
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_others_are_left_alone() {
+    let simulation = Simulation::new(1);
+    let uid = "a-uid";
+    let mut volume = foreign_volume(uid, uid, "handle");
+    volume["metadata"]["finalizers"] = json!(["example.com/other"]);
+    simulation.api.create(&volume).unwrap();
+    let name = format!("pvc-{uid}");
+    simulation.phase(&name, "Bound");
+    simulation.start();
+    let finalizers = |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"].clone();
+    simulation.until("it is adopted", |s| finalizers(s).as_array().unwrap().len() == 2).await;
+    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+    simulation.api.merge("PersistentVolume", "", &name, &retain).unwrap();
+    simulation.until("it is let go", |s| finalizers(s) == json!(["example.com/other"])).await;
+    simulation.phase(&name, "Released");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((simulation.volumes().len(), simulation.calls("DeleteVolume")), (1, 0));
+}
+
+/// Another leader's time: calls in hand are cut, and nothing is written any more.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_ends_the_process_and_its_writes() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    let process = simulation.start_elected("a");
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.overwrite_lease_holder("b");
+    simulation.until("the process ended", |s| !s.is_running()).await;
+    assert!(matches!(process.outcome(), Some(Err(why)) if why.contains("Stopped leading")));
+    sleep(Duration::from_secs(60)).await;
+    assert!(simulation.volumes().is_empty(), "another leads");
+}
+
+/// Killed between DeleteVolume and the removal of the PersistentVolume: the restart finishes it.
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_mid_deletion_ends_it() {
+    let simulation = Simulation::new(1);
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.faults().add(Rule::on("delete", "persistentvolumes", Effect::Hang));
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    simulation.until("the driver has deleted it", |s| s.left_at_driver().is_empty()).await;
+    process.kill();
+    simulation.faults().clear();
+    simulation.start();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 2, "at most one more");
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}

@@ -1,0 +1,486 @@
+//! Volumes on their way out, in simulated time: deleted once, when nothing keeps them, and never
+//! when somebody else's data would go with them.
+
+mod newest_view;
+mod other_writers;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation};
+use testkit::apiserver::{
+    faults::{Effect, Rule, StreamFault},
+    status::Status,
+};
+use tokio::time::{Instant, sleep};
+
+const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+/// A PersistentVolume of the driver for a claim that is gone.
+fn volume(name: &str, handle: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "finalizers": [FINALIZER],
+                     "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": DRIVER, "volumeHandle": handle},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc", "name": "gone", "uid": format!("claim-of-{name}")},
+        },
+    })
+}
+
+/// The events about an object without a namespace: type, reason, message and count.
+fn events(simulation: &Simulation, about: &str) -> Vec<(String, String, String, u64)> {
+    let events = simulation.api.list("Event", "default");
+    let about = events.iter().filter(|event| event["involvedObject"]["name"] == about);
+    let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    let one = |event: &Value| {
+        let count = event["count"].as_u64().unwrap_or(1);
+        (text(event, "type"), text(event, "reason"), text(event, "message"), count)
+    };
+    about.map(one).collect()
+}
+
+fn exists(simulation: &Simulation, name: &str) -> bool {
+    simulation.volumes().iter().any(|volume| volume["metadata"]["name"] == name)
+}
+
+mod handles {
+    use super::*;
+
+    /// An admin made a second PersistentVolume of the same volume, to keep its data.
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_that_another_one_stands_for_is_not_deleted() {
+        let simulation = Simulation::new(1);
+        simulation.api.create(&volume("ours", "shared")).unwrap();
+        let mut kept = volume("kept", "shared");
+        kept["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        kept["metadata"]["annotations"] = json!({});
+        kept["metadata"]["finalizers"] = json!([]);
+        simulation.api.create(&kept).unwrap();
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        simulation.phase("ours", "Released");
+        simulation
+            .until("it is reported", |s| s.has_cluster_event("ours", "VolumeFailedDelete"))
+            .await;
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        let (_, _, text, _) = events(&simulation, "ours").remove(0);
+        assert!(text.contains(r#"PersistentVolume "kept""#), "{text}");
+
+        simulation.api.delete("PersistentVolume", "", "kept").unwrap();
+        let start = Instant::now();
+        simulation.until("it is deleted", |s| !exists(s, "ours")).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "woken: {:?}", start.elapsed());
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// Both were there at the start: a list shows them as a watch does.
+    #[tokio::test(start_paused = true)]
+    async fn those_that_are_all_due_go_together() {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"delete_volume": [{"delay_ms": 3000}]}));
+        for name in ["one", "two", "three"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Released");
+        }
+        simulation.start();
+        let start = Instant::now();
+        simulation.until("all are gone", |s| s.volumes().is_empty()).await;
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// A driver that hands one share to several claims, which are deleted one after the other.
+    #[tokio::test(start_paused = true)]
+    async fn the_last_one_that_is_released_takes_the_others_along() {
+        let simulation = Simulation::new(1);
+        for name in ["one", "two", "three"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Bound");
+        }
+        simulation.start();
+        for name in ["one", "two"] {
+            sleep(Duration::from_secs(600)).await;
+            simulation.phase(name, "Released");
+        }
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!((simulation.calls("DeleteVolume"), simulation.volumes().len()), (0, 3));
+        assert!(simulation.has_cluster_event("two", "VolumeFailedDelete"));
+        simulation.phase("three", "Released");
+        let start = Instant::now();
+        simulation.until("all are gone", |s| s.volumes().is_empty()).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "woken: {:?}", start.elapsed());
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// Each is Released but for one thing, by which this program would not delete it.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_not_due_keeps_the_volume() {
+        type Change = fn(&mut Value);
+        let changes: [(&str, Change); 4] = [
+            ("Bound", |_| ()),
+            ("Available", |_| ()),
+            ("Released", |kept| {
+                kept["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] =
+                    json!("other.example.com");
+            }),
+            ("Released", |kept| {
+                kept["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+                kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
+            }),
+        ];
+        for (phase, change) in changes {
+            let simulation = Simulation::new(1);
+            let mut kept = volume("kept", "shared");
+            change(&mut kept);
+            for volume in [volume("ours", "shared"), kept] {
+                simulation.api.create(&volume).unwrap();
+            }
+            simulation.phase("kept", phase);
+            simulation.start();
+            simulation.phase("ours", "Released");
+            sleep(Duration::from_secs(600)).await;
+            assert_eq!(simulation.calls("DeleteVolume"), 0, "{phase}");
+            assert!(simulation.has_cluster_event("ours", "VolumeFailedDelete"), "{phase}");
+        }
+    }
+
+    /// It is listed as due and kept by an admin right after: a live read of it decides.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_kept_at_the_last_moment_keeps_the_volume() {
+        let simulation = Simulation::new(1);
+        for name in ["one", "two"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Released");
+        }
+        let late = Effect::Delay(Duration::from_secs(1));
+        simulation.faults().add(Rule::on("get", "persistentvolumes", late).times(2));
+        simulation.start();
+        let read = |s: &Simulation| s.api_requests("get", "persistentvolumes") > 0;
+        simulation.until("it is read", read).await;
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        for name in ["one", "two"] {
+            simulation.api.merge("PersistentVolume", "", name, &retain).unwrap();
+        }
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert_eq!(simulation.volumes().len(), 2);
+    }
+
+    /// Nobody takes a volume from a node that still has it under another PersistentVolume's name.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_attached_keeps_the_volume() {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+        for name in ["one", "two"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Released");
+        }
+        let attachment = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "two-n1"},
+            "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": "two"}},
+        });
+        simulation.api.create(&attachment).unwrap();
+        simulation.start();
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        let (_, _, text, _) = events(&simulation, "one").remove(0);
+        assert!(
+            text.contains(
+                r#"PersistentVolume "two", which stands for it, too, is still attached to node n1"#
+            ),
+            "{text}"
+        );
+        simulation.api.delete("VolumeAttachment", "", "two-n1").unwrap();
+        simulation.until("both are gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// The same handle of another driver is another volume.
+    #[tokio::test(start_paused = true)]
+    async fn another_drivers_handle_is_no_matter() {
+        let simulation = Simulation::new(1);
+        simulation.api.create(&volume("ours", "1")).unwrap();
+        let mut other = volume("theirs", "1");
+        other["spec"]["csi"]["driver"] = json!("other.example.com");
+        other["metadata"]["annotations"] = json!({});
+        simulation.api.create(&other).unwrap();
+        simulation.start();
+        simulation.phase("ours", "Released");
+        simulation.until("it is deleted", |s| !exists(s, "ours")).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+}
+
+mod detach {
+    use super::*;
+
+    fn attachment(volume: &str, node: &str) -> Value {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": format!("{volume}-{node}")},
+            "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}},
+        })
+    }
+
+    fn attaching() -> Simulation {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
+        simulation.api.create(&secret).unwrap();
+        let mut volume = volume("pv", "h");
+        let annotations = &mut volume["metadata"]["annotations"];
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
+        simulation.api.create(&volume).unwrap();
+        simulation
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attached_volume_is_deleted_within_a_second_of_its_detachment() {
+        let simulation = attaching();
+        for node in ["n1", "n2"] {
+            simulation.api.create(&attachment("pv", node)).unwrap();
+        }
+        let process = simulation.start();
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(1200)).await;
+        let attached = |node: &str, times| {
+            let text = format!("persistentvolume pv is still attached to node {node}");
+            ("Warning".to_owned(), "VolumeFailedDelete".to_owned(), text, times)
+        };
+        let first = attached("n1", 2);
+        assert_eq!(
+            events(&simulation, "pv"),
+            std::slice::from_ref(&first),
+            "each quarter of an hour"
+        );
+        assert!(process.metrics().contains("\nprovisioner_volumes_waiting_for_detach 1\n"));
+        simulation.api.delete("VolumeAttachment", "", "pv-n1").unwrap();
+        sleep(Duration::from_secs(2)).await;
+        let second = attached("n2", 1);
+        assert_eq!(events(&simulation, "pv"), [first, second], "the node that has it now");
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert_eq!(simulation.api_requests("get", "secrets"), 0);
+
+        simulation.api.delete("VolumeAttachment", "", "pv-n2").unwrap();
+        let start = Instant::now();
+        simulation.until("it is deleted", |s| s.calls("DeleteVolume") == 1).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(events(&simulation, "pv").len(), 2);
+        let metrics = process.metrics();
+        assert!(metrics.contains("\nprovisioner_volumes_waiting_for_detach 0\n"));
+        let failed = "controller_persistentvolume_delete_failed_total{class=\"\"} 3";
+        assert!(metrics.contains(failed), "as often as the events: {metrics}");
+    }
+
+    /// Attached while the secret is read: looked at again right before the call.
+    #[tokio::test(start_paused = true)]
+    async fn attached_at_the_last_moment_it_is_not_deleted() {
+        let simulation = attaching();
+        simulation
+            .faults()
+            .add(Rule::on("get", "secrets", Effect::Delay(Duration::from_secs(5))).times(1));
+        simulation.start();
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(1)).await; // its secret is asked for
+        simulation.api.create(&attachment("pv", "n1")).unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        simulation.api.delete("VolumeAttachment", "", "pv-n1").unwrap();
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+    }
+}
+
+/// How many requests deletions cost: a read of the volume, unless what is written shows that the
+/// view of it is new.
+mod costs {
+    use super::*;
+
+    /// Deletes so many volumes, one released after each `pause`: the requests `get`, `delete` and
+    /// `patch` for PersistentVolumes and the DeleteVolume calls.
+    async fn of(count: usize, pause: Duration) -> [usize; 4] {
+        of_driver(100, count, pause).await
+    }
+
+    /// The same with a driver that takes so many milliseconds.
+    async fn of_driver(takes: u64, count: usize, pause: Duration) -> [usize; 4] {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"delete_volume": [{"delay_ms": takes}]}));
+        let name = |number: usize| format!("pv-{number}");
+        for number in 0..count {
+            simulation.api.create(&volume(&name(number), &name(number))).unwrap();
+        }
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        for number in 0..count {
+            simulation.phase(&name(number), "Released");
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+        }
+        simulation.until("all are gone", |s| s.volumes().is_empty()).await;
+        let requests = |verb| simulation.api_requests(verb, "persistentvolumes");
+        let calls = simulation.calls("DeleteVolume");
+        [requests("get"), requests("delete"), requests("patch"), calls]
+    }
+
+    /// No view of a watch is believed (safety rule 10).
+    #[tokio::test(start_paused = true)]
+    async fn each_costs_one_look() {
+        assert_eq!(of(1, Duration::ZERO).await, [1, 1, 1, 1]);
+        assert_eq!(of(3, Duration::from_secs(60)).await, [3; 4]);
+        assert_eq!(of(500, Duration::from_millis(20)).await, [500; 4]);
+        assert_eq!(of(500, Duration::ZERO).await, [500; 4]);
+    }
+}
+
+/// PersistentVolumes that somebody deletes before their claims are bound to them.
+mod unbound {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn its_claim_gets_another_persistent_volume_of_the_same_volume() {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let first = simulation.volumes().remove(0);
+        let name = format!("pvc-{uid}");
+        simulation.api.delete("PersistentVolume", "", &name).unwrap();
+        let another = |s: &Simulation| {
+            s.is_saved(&uid) && s.volumes()[0]["metadata"]["uid"] != first["metadata"]["uid"]
+        };
+        let start = Instant::now();
+        simulation.until("the claim has another one", another).await;
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!(simulation.volumes()[0]["spec"]["csi"], first["spec"]["csi"]);
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert!(simulation.has_cluster_event(&name, "DeletedBeforeBound"));
+    }
+
+    /// Once the claim is gone as well, the volume goes the ordinary way.
+    #[tokio::test(start_paused = true)]
+    async fn without_its_claim_it_waits_to_be_released() {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        simulation.delete_claim("data");
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert!(simulation.is_saved(&uid), "our finalizer holds it");
+        simulation.release(&uid);
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+        assert!(simulation.left_at_driver().is_empty());
+    }
+
+    /// The claim goes, and the volume is released, while our patch is on its way.
+    #[tokio::test(start_paused = true)]
+    async fn released_before_it_is_let_go_it_is_deleted() {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let late = Effect::Delay(Duration::from_secs(5));
+        simulation.faults().add(Rule::on("patch", "persistentvolumes", late).times(1));
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        sleep(Duration::from_secs(1)).await; // the patch is on its way
+        simulation.delete_claim("data");
+        simulation.release(&uid);
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+        assert!(simulation.left_at_driver().is_empty());
+    }
+
+    /// It was deleted while nobody worked.
+    #[tokio::test(start_paused = true)]
+    async fn a_start_finds_it() {
+        let simulation = Simulation::new(1);
+        let process = simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let before = simulation.volumes()[0]["metadata"]["uid"].clone();
+        process.kill();
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        simulation.start();
+        simulation
+            .until("the claim has another one", |s| {
+                s.is_saved(&uid) && s.volumes()[0]["metadata"]["uid"] != before
+            })
+            .await;
+        assert_eq!(simulation.left_at_driver().len(), 1);
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+    }
+}
+
+/// Volumes that were there before the program and lack its finalizer.
+mod adoption {
+    use super::*;
+
+    fn is_adopted(volume: &Value) -> bool {
+        volume["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|all| all.contains(&json!(FINALIZER)))
+    }
+
+    fn adopted(simulation: &Simulation) -> usize {
+        simulation.volumes().iter().filter(|volume| is_adopted(volume)).count()
+    }
+
+    fn existing(count: usize) -> Simulation {
+        let simulation = Simulation::new(1);
+        for number in 0..count {
+            let name = format!("old-{number}");
+            let mut old = volume(&name, &name);
+            old["metadata"]["finalizers"] = json!([]);
+            simulation.api.create(&old).unwrap();
+            simulation.phase(&name, "Bound");
+        }
+        simulation
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn they_are_adopted_at_twenty_a_second() {
+        let simulation = existing(100);
+        simulation.start();
+        sleep(Duration::from_secs(3)).await;
+        assert!((40..=61).contains(&adopted(&simulation)), "{}", adopted(&simulation));
+        sleep(Duration::from_secs(4)).await;
+        assert_eq!(adopted(&simulation), 100);
+    }
+
+    /// A claim is served at once, however many wait to be adopted.
+    #[tokio::test(start_paused = true)]
+    async fn behind_all_other_work() {
+        let simulation = existing(100);
+        simulation.start();
+        simulation.until("it has begun", |s| adopted(s) > 0).await;
+        let uid = simulation.create_claim("data");
+        let start = Instant::now();
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert!(adopted(&simulation) < 50);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_bound_later_is_adopted_at_once() {
+        let simulation = Simulation::new(1);
+        let mut late = volume("late", "late");
+        late["metadata"]["finalizers"] = json!([]);
+        simulation.api.create(&late).unwrap();
+        simulation.start();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(adopted(&simulation), 0);
+        simulation.phase("late", "Bound");
+        sleep(Duration::from_millis(200)).await;
+        assert_eq!(adopted(&simulation), 1);
+    }
+}

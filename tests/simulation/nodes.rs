@@ -1,0 +1,300 @@
+//! Many processes, one a node, that share the claims of a driver of node-local volumes, in
+//! simulated time: `app::run` on each node beside a driver of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use support::{
+    connector::connector,
+    nodes::{Cluster, GIB, SELECTED, selected, share},
+    simulation::{DRIVER, Simulation, claim},
+};
+use testkit::{
+    apiserver::faults::{Effect, Rule},
+    driver::{Host, Script, Scripted, local::NODE_KEY},
+};
+use tokio::time::sleep;
+
+const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+/// Short waits, so that nodes overlap.
+const QUICK: [&str; 2] = ["--node-deployment-base-delay=2s", "--node-deployment-max-delay=5s"];
+
+/// `cargo bench --bench nodes` does the same with 100 nodes and 1,000 claims.
+#[tokio::test(start_paused = true)]
+async fn many_nodes_share_many_claims_without_getting_in_each_others_way() {
+    let claims = 150;
+    let cost = share(1, 20, claims).await;
+    assert!(cost.conflicts <= claims / 10, "{cost}");
+    assert_eq!(cost.puts, claims + cost.conflicts, "a PUT that is no conflict wins: {cost}");
+    assert!(cost.gets <= 2 * claims, "{cost}");
+    assert!(cost.capacity_calls <= 2 * claims, "{cost}");
+}
+
+/// Released volumes are deleted at the driver that has them, by one process.
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_deleted_by_its_own_node_alone() {
+    let cluster = Cluster::new(1, &[4; 4]);
+    let claims: Vec<String> = (0..12).map(|n| format!("data-{n}")).collect();
+    let uids: Vec<String> =
+        claims.iter().map(|name| cluster.simulation.create_claim(name)).collect();
+    cluster.until_saved(12).await;
+    cluster.check_volumes(12);
+    let made = cluster.calls("CreateVolume");
+    for (name, uid) in claims.iter().zip(&uids) {
+        cluster.simulation.delete_claim(name);
+        cluster.simulation.release(uid);
+    }
+    cluster.simulation.until("the volumes are gone", |s| s.volumes().is_empty()).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(cluster.calls("DeleteVolume"), made, "each node what it has made");
+    assert_eq!(cluster.left_at_drivers(), Vec::<String>::new());
+    assert_eq!(cluster.simulation.api_requests("delete", "persistentvolumes"), 12);
+}
+
+/// The protection finalizer comes and goes once, by the process that reaches the volume first; where that one is
+/// gone for good, by another.
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_is_looked_after_by_the_node_that_reaches_the_volume_or_else_by_another() {
+    let cluster = Cluster::new(1, &[1; 10]);
+    let uid = cluster.simulation.create_claim("data");
+    cluster.until_saved(1).await;
+    let owner = cluster.owner("data").unwrap();
+    let name = format!("pvc-{uid}");
+    let change = |policy: &str, finalizers: Value| {
+        let change = json!({"metadata": {"finalizers": finalizers}, "spec": {"persistentVolumeReclaimPolicy": policy}});
+        cluster.simulation.api.merge("PersistentVolume", "", &name, &change).unwrap();
+    };
+    let is_protected =
+        |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"] == json!([PROTECTION]);
+    let patches = || cluster.simulation.api_requests("patch", "persistentvolumes");
+    let all = async |policy: &str, finalizers: Value, patience: u64, comes: bool| {
+        let before = patches();
+        change(policy, finalizers);
+        sleep(Duration::from_secs(patience)).await;
+        assert_eq!(is_protected(&cluster.simulation), comes);
+        patches() - before
+    };
+    cluster.simulation.phase(&name, "Bound");
+    assert_eq!(all("Retain", json!([PROTECTION]), 30, false).await, 1);
+    assert_eq!(all("Delete", Value::Null, 30, true).await, 1);
+
+    cluster.nodes[&owner].process.kill();
+    assert!((1..=2).contains(&all("Retain", json!([PROTECTION]), 30, false).await));
+    assert!((1..=2).contains(&all("Delete", Value::Null, 1800, true).await));
+}
+
+/// A node without capacity leaves a claim to others; if no node has capacity the claim is asked for again
+/// and taken once there is some, and its user gets no event for each node's refusal.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_fits_nowhere_is_taken_once_it_fits() {
+    let mut cluster = Cluster::new(1, &[0, 1, 0]);
+    cluster.simulation.create_claim("first");
+    cluster.until_saved(1).await;
+    assert_eq!(cluster.owner("first").as_deref(), Some("n1"));
+    cluster.simulation.create_claim("second");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(cluster.owner("second"), None);
+    let asked = cluster.calls("GetCapacity");
+    assert!(asked.values().all(|times| (8..40).contains(times)), "with back-off: {asked:?}");
+    assert!(!cluster.simulation.has_event("second", "ProvisioningFailed"));
+
+    cluster.add("n3", 1, &[]);
+    cluster.until_saved(2).await;
+    cluster.check_volumes(2);
+    assert_eq!(cluster.owner("second").as_deref(), Some("n3"));
+}
+
+/// A driver that has less capacity than it says gives the claim back, and in the end another has it;
+/// nobody spins meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gives_a_claim_back_races_for_it_again() {
+    let mut cluster = Cluster::new(1, &[]);
+    let script: Script = serde_json::from_value(json!({
+        "name": DRIVER, "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
+        "controller_capabilities": ["CREATE_DELETE_VOLUME", "GET_CAPACITY"],
+        "node": {"node_id": "liar", "topology": {NODE_KEY: "liar"}},
+        "get_capacity": [{"available_capacity": GIB}],
+        "create_volume": [{"error": {"code": "RESOURCE_EXHAUSTED", "message": "full after all"}}],
+    }))
+    .unwrap();
+    let liar = Arc::new(Host::new(Scripted::new(script)));
+    cluster.simulation.start_on("liar", connector(&liar), &[]);
+    cluster.simulation.create_claim("data");
+    sleep(Duration::from_secs(600)).await;
+    let tries = liar.journal().count("CreateVolume");
+    assert!((20..100).contains(&tries), "one about each 10 seconds, in the mean: {tries}");
+    assert_eq!(liar.journal().count("GetCapacity"), tries, "one question a try");
+
+    cluster.add("honest", 1, &[]);
+    cluster.until_saved(1).await;
+    cluster.check_volumes(1);
+}
+
+/// The owner dies at some moment of its work and comes back: the claim stays its own, and has one
+/// volume in the end.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_dies_and_comes_back_ends_what_it_began() {
+    for seed in 0..16 {
+        let mut cluster = Cluster::with(seed, &[1; 3], &QUICK);
+        cluster.simulation.create_claim("data");
+        let chosen = |s: &Simulation| {
+            let claim = s.api.get("PersistentVolumeClaim", "sc", "data").unwrap();
+            claim["metadata"]["annotations"][SELECTED].is_string()
+        };
+        cluster.simulation.until("it is chosen", chosen).await;
+        let owner = cluster.owner("data").unwrap();
+        sleep(Duration::from_millis(5 * seed)).await;
+        cluster.nodes[&owner].process.kill();
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(cluster.owner("data").as_ref(), Some(&owner), "seed {seed}: nobody else's");
+        cluster.restart(&owner);
+        cluster.until_saved(1).await;
+        sleep(Duration::from_secs(600)).await;
+        cluster.check_volumes(1);
+    }
+}
+
+/// Nodes come and go while claims come: what nobody owns yet is taken by who is left.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_come_and_go_lose_no_claim() {
+    for seed in 0..4 {
+        let mut cluster = Cluster::with(seed, &[20; 6], &QUICK);
+        for number in 0..40 {
+            cluster.simulation.create_claim(&format!("data-{number}"));
+            sleep(Duration::from_millis(200 + 37 * seed)).await;
+            if number % 5 == 0 {
+                cluster.restart(&format!("n{}", (number + seed) % 6));
+            }
+        }
+        cluster.until_saved(40).await;
+        sleep(Duration::from_secs(600)).await;
+        cluster.check_volumes(40);
+    }
+}
+
+/// Two nodes; the claim `data` has a call open on `n0`, whose driver does not answer.
+async fn stalled_on_n0() -> Cluster {
+    let cluster = Cluster::new(1, &[1; 2]);
+    stall_on_n0(&cluster).await;
+    cluster
+}
+
+async fn stall_on_n0(cluster: &Cluster) {
+    cluster.nodes["n0"].driver.backend().stall(true);
+    cluster.simulation.api.create(&selected(claim("data"), "n0")).unwrap();
+    let warned = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
+    cluster.simulation.until("the call has timed out", warned).await;
+    sleep(Duration::from_secs(1)).await;
+}
+
+/// Somebody changes the node while a call is open: it is followed to its end where it was made, and
+/// the other node makes no second volume.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then() {
+    let cluster = stalled_on_n0().await;
+    let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
+    let waits = "a CreateVolume that was made for the claim on node \"n0\" may still run: it is followed to its end there";
+    let reported = |s: &Simulation| {
+        s.event_messages("data", "ProvisioningFailed").iter().any(|text| text == waits)
+    };
+    cluster.simulation.until("the other node waits", reported).await;
+    cluster.nodes["n0"].driver.backend().stall(false);
+    cluster.until_saved(1).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(cluster.handles(), cluster.left_at_drivers());
+    assert_eq!(cluster.calls("CreateVolume")["n1"], 0);
+}
+
+/// A claim that moves to another node still stands: its class as it is at the end says the policy
+/// (seed 624862).
+#[tokio::test(start_paused = true)]
+async fn a_volume_of_a_claim_that_has_moved_gets_the_policy_of_its_class() {
+    let cluster = Cluster::new(1, &[1; 2]);
+    let class = cluster.simulation.api.list("StorageClass", "").remove(0);
+    let name = class["metadata"]["name"].as_str().unwrap();
+    let make_again = |policy: &str| {
+        cluster.simulation.api.delete("StorageClass", "", name).unwrap();
+        let mut class = class.clone();
+        class["metadata"] = json!({"name": name});
+        class["reclaimPolicy"] = json!(policy);
+        cluster.simulation.api.create(&class).unwrap();
+    };
+    make_again("Retain");
+    stall_on_n0(&cluster).await;
+    make_again("Delete");
+    let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
+    sleep(Duration::from_secs(10)).await;
+    cluster.nodes["n0"].driver.backend().stall(false);
+    cluster.until_saved(1).await;
+    let volume = cluster.simulation.volumes().remove(0);
+    assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Delete");
+}
+
+/// The answer is lost to the write that releases a claim of a gone node: its sender reports the call
+/// all the same, as nobody else will.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_perhaps_let_go_is_reported() {
+    let cluster = stalled_on_n0().await;
+    cluster.nodes["n0"].process.kill();
+    cluster.simulation.api.delete("Node", "", "n0").unwrap();
+    let lost = Rule::on("update", "persistentvolumeclaims", Effect::CutAfter).times(1);
+    cluster.simulation.faults().add(lost);
+    cluster.simulation.delete_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    assert!(cluster.simulation.api.get("PersistentVolumeClaim", "sc", "data").is_none());
+    let reported = cluster.simulation.event_messages("data", "ProvisioningFailed");
+    let is_report = |text: &&String| text.contains("the node whose CreateVolume for this claim");
+    assert_eq!(reported.iter().filter(is_report).count(), 1, "{reported:?}");
+}
+
+/// Claims that wait for their turn hold no worker: this node's own claims do not wait for them.
+#[tokio::test(start_paused = true)]
+async fn claims_of_nobody_do_not_hold_up_the_nodes_own() {
+    let cluster = Cluster::with(
+        1,
+        &[100],
+        &[
+            "--worker-threads=1",
+            "--node-deployment-base-delay=1m",
+            "--node-deployment-max-delay=1m",
+        ],
+    );
+    for number in 0..50 {
+        cluster.simulation.create_claim(&format!("data-{number}"));
+    }
+    sleep(Duration::from_millis(500)).await;
+    cluster.simulation.api.create(&selected(claim("own"), "n0")).unwrap();
+    sleep(Duration::from_secs(2)).await;
+    assert!(cluster.simulation.has_event("own", "ProvisioningSucceeded"));
+    cluster.until_saved(51).await;
+    cluster.check_volumes(51);
+}
+
+/// An API server that lets no node be selected is reported, with external-provisioner's text.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_cannot_be_written_is_reported() {
+    let cluster = Cluster::new(1, &[1]);
+    cluster.simulation.refuse("update", "persistentvolumeclaims", 3);
+    cluster.simulation.create_claim("data");
+    let reported = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
+    cluster.simulation.until("it is reported", reported).await;
+    let text = cluster.simulation.event_messages("data", "ProvisioningFailed").remove(0);
+    let words = "node check failed: PVC sc/data: selecting node \"n0\" for PVC failed: ";
+    assert!(text.starts_with(words), "{text}");
+    cluster.until_saved(1).await;
+    cluster.check_volumes(1);
+}
+
+/// A claim that goes while nodes wait for it costs nothing and gets no event.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_goes_before_its_time_is_forgotten() {
+    let cluster = Cluster::new(1, &[1; 3]);
+    cluster.simulation.create_claim("data");
+    cluster.simulation.delete_claim("data");
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!((cluster.all_calls("GetCapacity"), cluster.all_calls("CreateVolume")), (0, 0));
+    assert_eq!(cluster.simulation.api_requests("create", "events"), 0);
+}

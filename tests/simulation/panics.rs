@@ -1,0 +1,211 @@
+//! The controller with a provisioner that panics: it costs the one claim or volume some time, and
+//! nothing is forgotten.
+
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use csi_provisioner::{
+    controller::{
+        Controller, ControllerSettings, Deps,
+        claims::call_record::RecordSettings,
+        classes::Classes,
+        model::unusable_volume::UnusableVolume,
+        ownership::ProvisionerIdentity,
+        provisioner::{
+            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Provisioner, Turn,
+        },
+    },
+    flags::ClaimProtection,
+    kube::{Connections, LaneSettings, Lanes, events::Recorder, objects::Volume},
+    metrics::Metrics,
+    runtime::{Backoff, Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
+};
+use serde_json::json;
+use testkit::apiserver::{ApiServer, Options, User};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+const DRIVER: &str = "disk.example.com";
+
+/// Panics at the first call of each kind.
+#[derive(Default)]
+struct Panicking {
+    provisioned: AtomicU32,
+    deleted: AtomicU32,
+}
+
+impl Provisioner for Panicking {
+    type Removal = ();
+    type Request = ();
+
+    fn identity(&self) -> ProvisionerIdentity {
+        ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None }
+    }
+
+    fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
+        Ok(format!("pvc-{claim_uid}"))
+    }
+
+    async fn ready_to_create(&self) {}
+
+    async fn ready_to_delete(&self) {}
+
+    async fn turn(&self, _request: &ProvisionRequest) -> Turn {
+        Turn::Ours
+    }
+
+    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<(), NotSent> {
+        Ok(())
+    }
+
+    async fn create(&self, request: &ProvisionRequest, (): ()) -> Outcome {
+        assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
+        let volume = json!({
+            "metadata": {"name": request.volume_name.clone().unwrap()},
+            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                     "persistentVolumeReclaimPolicy": "Delete",
+                     "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
+        });
+        let volume = serde_json::from_value(volume).unwrap();
+        Outcome::Provisioned(Box::new(ProvisionedVolume {
+            volume,
+            handle: "handle".into(),
+            ..ProvisionedVolume::default()
+        }))
+    }
+
+    async fn discard(
+        &self,
+        _unusable: &UnusableVolume,
+        _is_safe: impl Fn() -> bool + Send + Sync,
+    ) -> Result<(), Failure> {
+        unreachable!("every volume is good")
+    }
+
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
+        Some(Cow::Borrowed(volume.handle()))
+    }
+
+    fn should_delete(&self, _volume: &Volume) -> bool {
+        true
+    }
+
+    fn check_detached(&self, _volume: &Volume) -> Result<(), NotDeleted> {
+        Ok(())
+    }
+
+    async fn prepare_delete(&self, _volume: &Volume) -> Result<(), NotDeleted> {
+        Ok(())
+    }
+
+    async fn delete(&self, _volume: &Volume, (): ()) -> Result<(), NotDeleted> {
+        assert!(self.deleted.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
+        Ok(())
+    }
+}
+
+/// Starts a controller on `api` that works until the test ends; what it counts.
+fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
+    let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let random: Arc<dyn Random> = Arc::new(Generator::from_seed(1));
+    let metrics = Metrics::new();
+    let lanes = Lanes::new(
+        Connections::to(api.service(User::new("provisioner"))),
+        LaneSettings::default(),
+        Gate::open(Arc::clone(&clock)),
+        Arc::clone(&random),
+        &metrics,
+    );
+    let recorder =
+        Recorder::start(lanes.events, &tasks, Arc::clone(&clock), Arc::clone(&random), &metrics);
+    let controller = Controller::new(Deps {
+        provisioner,
+        client: lanes.objects,
+        classes: Classes::default(),
+        events: recorder.from("test"),
+        metrics: metrics.clone(),
+        clock,
+        random,
+        tasks: tasks.clone(),
+        settings: ControllerSettings {
+            workers: 2,
+            retry: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
+            open_calls: RecordSettings { mode: ClaimProtection::Auto, timeout: None },
+        },
+    });
+    controller.watch(|_| {});
+    tasks.spawn("controller", async move { controller.work(CancellationToken::new()).await });
+    metrics
+}
+
+/// The value of one series; none where it is not served.
+fn value(metrics: &Metrics, series: &str) -> Option<f64> {
+    let text = metrics.text();
+    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+fn has_event(api: &ApiServer, namespace: &str, reason: &str) -> bool {
+    api.list("Event", namespace).iter().any(|event| {
+        event["reason"] == reason
+            && event["message"].as_str().unwrap_or_default().contains("internal error")
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_reported_and_costs_the_claim_and_its_volume_some_time_only() {
+    let api = ApiServer::new(Options::default());
+    api.namespace("sc");
+    api.create(&json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+                       "metadata": {"name": "fast"}, "provisioner": DRIVER}))
+        .unwrap();
+    let provisioner = Arc::new(Panicking::default());
+    let metrics = start(&api, Arc::clone(&provisioner));
+    sleep(Duration::from_secs(1)).await;
+    let claim = api
+        .create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "sc",
+                         "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                     "resources": {"requests": {"storage": "1Gi"}}},
+        }))
+        .unwrap();
+    sleep(Duration::from_secs(10 * 60)).await;
+    assert_eq!(provisioner.provisioned.load(Ordering::Relaxed), 1, "set aside");
+    assert!(has_event(&api, "sc", "ProvisioningFailed"));
+    assert_eq!(value(&metrics, "provisioner_panics_total{queue=\"claims\"}"), Some(1.0));
+    assert_eq!(value(&metrics, "provisioner_claims{state=\"background\"}"), Some(1.0));
+    let oldest = value(&metrics, "provisioner_oldest_claim_age_seconds").unwrap();
+    assert!((599.0..=601.0).contains(&oldest), "{oldest}");
+
+    // Its call may have made a volume: deleting the claim wakes it, and it is asked for again.
+    api.delete("PersistentVolumeClaim", "sc", "data").unwrap();
+    sleep(Duration::from_secs(10)).await;
+    let name = format!("pvc-{}", claim["metadata"]["uid"].as_str().unwrap());
+    assert!(api.get("PersistentVolume", "", &name).is_some());
+    let sum =
+        |family: &str| value(&metrics, &format!("{family}_sum{{class=\"fast\",source=\"\"}}"));
+    let waited = sum("provisioner_claim_wait_seconds").unwrap();
+    assert!((600.0..=611.0).contains(&waited), "all attempts: {waited}");
+    let attempt = sum("controller_persistentvolumeclaim_provision_duration_seconds").unwrap();
+    assert!(attempt < 1.0, "the last attempt only: {attempt}");
+    assert_eq!(value(&metrics, "provisioner_oldest_claim_age_seconds"), Some(0.0));
+
+    let released = json!({"status": {"phase": "Released"}});
+    api.merge("PersistentVolume", "", &name, &released).unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert!(has_event(&api, "default", "VolumeFailedDelete"));
+    sleep(Duration::from_secs(20 * 60)).await;
+    assert_eq!(provisioner.deleted.load(Ordering::Relaxed), 2, "the audit brings it back");
+    assert!(api.get("PersistentVolume", "", &name).is_none());
+    assert_eq!(value(&metrics, "provisioner_audit_found_total{queue=\"volumes\"}"), Some(1.0));
+    assert_eq!(value(&metrics, "provisioner_audit_found_total{queue=\"claims\"}"), Some(0.0));
+}

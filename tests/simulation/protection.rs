@@ -1,0 +1,450 @@
+//! What volumes are made from, in simulated time: guarded exactly while somebody needs it, whatever
+//! users, the API server and kills do meanwhile.
+
+mod checking_driver;
+mod limits;
+mod seeds;
+
+use std::{sync::Arc, time::Duration};
+
+use checking_driver::CheckingDriver;
+use serde_json::{Value, json};
+use support::{
+    connector::connector,
+    simulation::{DRIVER, Simulation, claim},
+    sources,
+};
+use testkit::{
+    apiserver::faults::{Effect, Rule},
+    driver::{Around as _, Host},
+};
+use tokio::time::sleep;
+
+const RESTORE: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+const CLONE: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+const NO_SWEEP: &str = "--snapshot-orphan-sweep-interval=0";
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A cluster with snapshots, and a driver that checks what it copies.
+struct Cluster {
+    simulation: Simulation,
+    driver: Arc<Host<CheckingDriver>>,
+}
+
+impl Cluster {
+    fn new(seed: u64) -> Self {
+        let simulation = Simulation::new(seed);
+        sources::install_kinds(&simulation);
+        Self::on(simulation)
+    }
+
+    fn on(simulation: Simulation) -> Self {
+        let driver = CheckingDriver::host(&simulation.api);
+        let simulation = simulation.with_driver(connector(&driver));
+        Self { simulation, driver }
+    }
+
+    /// Makes a snapshot that is ready, and its content.
+    fn add_snapshot(&self, name: &str) {
+        let api = &self.simulation.api;
+        let content = format!("content-{name}");
+        let kind = |kind: &str| json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": kind});
+        let mut snapshot = kind("VolumeSnapshot");
+        snapshot["metadata"] = json!({"name": name, "namespace": "sc"});
+        let uid = api.create(&snapshot).unwrap()["metadata"]["uid"].clone();
+        let status = json!({"boundVolumeSnapshotContentName": content, "readyToUse": true});
+        api.merge("VolumeSnapshot", "sc", name, &json!({"status": status})).unwrap();
+        let mut object = kind("VolumeSnapshotContent");
+        object["metadata"] = json!({"name": content});
+        object["spec"] = json!({"driver": DRIVER, "volumeSnapshotRef": {"namespace": "sc", "name": name, "uid": uid}});
+        let _ = api.delete("VolumeSnapshotContent", "", &content);
+        api.create(&object).unwrap();
+        let status = json!({"status": {"snapshotHandle": name}});
+        api.merge("VolumeSnapshotContent", "", &content, &status).unwrap();
+    }
+
+    /// Makes a claim that is bound to a volume.
+    fn add_origin(&self, name: &str) {
+        let api = &self.simulation.api;
+        let mut origin = claim(name);
+        origin["metadata"]["annotations"] = Value::Null;
+        origin["spec"]["volumeName"] = json!(format!("pv-{name}"));
+        let uid = api.create(&origin).unwrap()["metadata"]["uid"].clone();
+        let bound = json!({"status": {"phase": "Bound"}});
+        api.merge("PersistentVolumeClaim", "sc", name, &bound).unwrap();
+        let _ = api.delete("PersistentVolume", "", &format!("pv-{name}"));
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("pv-{name}")},
+            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                     "persistentVolumeReclaimPolicy": "Retain", "csi": {"driver": DRIVER, "volumeHandle": name},
+                     "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "sc", "name": name, "uid": uid}},
+        });
+        api.create(&volume).unwrap();
+        api.merge("PersistentVolume", "", &format!("pv-{name}"), &bound).unwrap();
+    }
+
+    /// Makes a claim of a source of this kind; gives its UID.
+    fn add_claim(&self, name: &str, kind: &str, source: &str) -> String {
+        let mut claim = claim(name);
+        claim["spec"]["dataSource"] = match kind {
+            "VolumeSnapshot" => {
+                json!({"apiGroup": "snapshot.storage.k8s.io", "kind": kind, "name": source})
+            }
+            _ => json!({"kind": kind, "name": source}),
+        };
+        self.simulation.create(&claim)
+    }
+
+    fn script(&self, script: Value) {
+        self.driver.backend().scripted().amend(serde_json::from_value(script).unwrap());
+    }
+
+    /// Every call ends with this error.
+    fn fail(&self, code: &str) {
+        self.script(json!({"create_volume": [{"error": {"code": code, "message": "no"}}]}));
+    }
+
+    fn succeed(&self) {
+        self.script(json!({"create_volume": [{}]}));
+    }
+
+    fn calls(&self) -> usize {
+        self.driver.journal().count("CreateVolume")
+    }
+
+    fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        self.simulation.api.get(kind, "sc", name)
+    }
+
+    fn finalizers(&self, kind: &str, name: &str) -> Vec<String> {
+        let object = self.get(kind, name).unwrap_or_default();
+        let finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    fn is_guarded(&self, snapshot: &str) -> bool {
+        self.finalizers("VolumeSnapshot", snapshot).iter().any(|one| one == RESTORE)
+    }
+
+    fn delete(&self, kind: &str, name: &str) {
+        let _ = self.simulation.api.delete(kind, "sc", name);
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        self.simulation.until(what, |_| holds(self)).await;
+    }
+
+    /// Nothing that volumes were made from was ever missing or unguarded.
+    #[track_caller]
+    fn kept_its_promise(&self) {
+        let found = self.driver.backend().found();
+        assert!(found.is_empty(), "{found:?}\n{}", self.simulation.trace());
+    }
+}
+
+/// A cluster with one snapshot, and a process that never sweeps.
+fn one_snapshot() -> Cluster {
+    let cluster = Cluster::new(1);
+    cluster.add_snapshot("snap");
+    cluster.simulation.start_with(&[NO_SWEEP]);
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_guarded_during_the_call_and_free_once_the_volume_is_saved() {
+    let cluster = one_snapshot();
+    cluster.driver.backend().takes(Duration::from_secs(5));
+    let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
+    cluster.until("the call began", |c| c.calls() == 1).await;
+    assert!(cluster.is_guarded("snap"));
+    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(!cluster.is_guarded("snap"));
+    let verbs = ["get", "patch", "update", "list"];
+    let count = verbs.map(|verb| cluster.simulation.api_requests(verb, "volumesnapshots"));
+    assert_eq!(count, [3, 2, 0, 0], "one read for the checks, and an edit each way");
+    cluster.kept_its_promise();
+}
+
+/// Two restores of one snapshot, the second of which is open still when the first has its volume.
+#[tokio::test(start_paused = true)]
+async fn the_last_of_several_restores_frees_the_snapshot() {
+    let cluster = one_snapshot();
+    cluster
+        .script(json!({"create_volume": [{"error": {"code": "UNAVAILABLE", "message": "busy"}}]}));
+    cluster.add_claim("slow", "VolumeSnapshot", "snap");
+    cluster.until("the slow one is open", |c| c.calls() == 1).await;
+    cluster.script(json!({"create_volume": [{"delay_ms": 3000}]}));
+    cluster.delete("VolumeSnapshot", "snap");
+    let second = cluster.add_claim("second", "VolumeSnapshot", "snap");
+    cluster.until("the second is saved", |c| c.simulation.is_saved(&second)).await;
+    cluster.until("the snapshot is gone", |c| c.get("VolumeSnapshot", "snap").is_none()).await;
+    assert_eq!(cluster.simulation.volumes().len(), 2);
+    cluster.kept_its_promise();
+}
+
+/// The write that frees the snapshot is carried out, and its answer lost: the next restore begins
+/// before it is tried again, and guards the snapshot anew.
+#[tokio::test(start_paused = true)]
+async fn a_restore_after_a_freeing_that_was_not_answered_is_guarded() {
+    let cluster = Cluster::new(1);
+    cluster.add_snapshot("snap");
+    cluster.simulation.start_with(&[NO_SWEEP, "--retry-interval-start=1m"]);
+    cluster.driver.backend().takes(Duration::from_secs(5));
+    cluster.add_claim("first", "VolumeSnapshot", "snap");
+    cluster.until("the call began", |c| c.calls() == 1).await;
+    let lost = Rule::on("patch", "volumesnapshots", Effect::CutAfter).times(1);
+    cluster.simulation.faults().add(lost);
+    cluster.until("the snapshot is free", |c| !c.is_guarded("snap")).await;
+    let second = cluster.add_claim("second", "VolumeSnapshot", "snap");
+    cluster.until("the second is saved", |c| c.simulation.is_saved(&second)).await;
+    sleep(2 * MINUTE).await;
+    assert!(!cluster.is_guarded("snap"));
+    cluster.kept_its_promise();
+}
+
+/// As recorded, a claim that will be tried again keeps its source; with the claim it goes at once.
+#[tokio::test(start_paused = true)]
+async fn a_refused_restore_keeps_its_snapshot_as_long_as_its_claim_stands() {
+    let cluster = one_snapshot();
+    cluster.fail("INTERNAL");
+    cluster.add_claim("data", "VolumeSnapshot", "snap");
+    cluster.until("it was refused", |c| c.calls() == 3).await;
+    cluster.delete("VolumeSnapshot", "snap");
+    sleep(10 * MINUTE).await;
+    assert!(cluster.is_guarded("snap"));
+    cluster.delete("PersistentVolumeClaim", "data");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(cluster.get("VolumeSnapshot", "snap"), None);
+    cluster.kept_its_promise();
+}
+
+/// A restore of fifteen minutes, whose claim is deleted in the first: neither the sweep nor the
+/// end of the claim frees the snapshot.
+#[tokio::test(start_paused = true)]
+async fn a_long_restore_of_a_deleted_claim_keeps_its_snapshot() {
+    let cluster = Cluster::new(1);
+    cluster.add_snapshot("snap");
+    cluster.simulation.start_with(&["--snapshot-orphan-sweep-interval=5s"]);
+    cluster.fail("ABORTED");
+    cluster.add_claim("data", "VolumeSnapshot", "snap");
+    cluster.until("the call is open", |c| c.calls() == 2).await;
+    for kind in [("PersistentVolumeClaim", "data"), ("VolumeSnapshot", "snap")] {
+        cluster.delete(kind.0, kind.1);
+    }
+    sleep(15 * MINUTE).await;
+    assert!(cluster.is_guarded("snap"));
+    cluster.succeed();
+    cluster.until("the snapshot is gone", |c| c.get("VolumeSnapshot", "snap").is_none()).await;
+    assert_eq!(cluster.simulation.volumes().len(), 1);
+    cluster.kept_its_promise();
+}
+
+/// What a checked claim waits for holds no source: nothing was asked.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_waits_for_its_secret_holds_no_snapshot() {
+    let cluster = one_snapshot();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "secret"},
+                       "provisioner": DRIVER, "parameters": {"csi.storage.k8s.io/provisioner-secret-name": "missing",
+                                                             "csi.storage.k8s.io/provisioner-secret-namespace": "sc"}});
+    cluster.simulation.api.create(&class).unwrap();
+    let mut waits = claim("data");
+    waits["spec"]["storageClassName"] = json!("secret");
+    waits["spec"]["dataSource"] =
+        json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"});
+    cluster.simulation.api.create(&waits).unwrap();
+    cluster.until("it is reported", |c| c.simulation.has_event("data", "ProvisioningFailed")).await;
+    assert!(!cluster.is_guarded("snap"));
+    assert_eq!(cluster.simulation.api_requests("patch", "volumesnapshots"), 0);
+}
+
+/// A process is killed in a restore, and the snapshot deleted: the next one finds it guarded,
+/// ends the restore and frees it, which no sweep has to do.
+#[tokio::test(start_paused = true)]
+async fn a_restore_outlives_a_kill_and_frees_what_an_earlier_process_guarded() {
+    let cluster = Cluster::new(1);
+    cluster.add_snapshot("snap");
+    cluster.driver.backend().takes(Duration::from_secs(5));
+    let first = cluster.simulation.start_with(&[NO_SWEEP]);
+    let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
+    let waits = cluster.add_claim("waits", "VolumeSnapshot", "missing");
+    cluster.until("the call began", |c| c.calls() == 1).await;
+    first.kill();
+    cluster.delete("VolumeSnapshot", "snap");
+    cluster.simulation.start_with(&[NO_SWEEP]);
+    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+    cluster.until("the snapshot is gone", |c| c.get("VolumeSnapshot", "snap").is_none()).await;
+    assert!(!cluster.simulation.is_saved(&waits));
+    cluster.kept_its_promise();
+}
+
+/// What a crash leaves is swept, and not what a pending claim names.
+#[tokio::test(start_paused = true)]
+async fn what_a_crash_left_is_swept_when_nobody_names_it() {
+    let cluster = Cluster::new(1);
+    for name in ["orphan", "named"] {
+        cluster.add_snapshot(name);
+        let wears = json!({"metadata": {"finalizers": [RESTORE, "example.com/other"]}});
+        cluster.simulation.api.merge("VolumeSnapshot", "sc", name, &wears).unwrap();
+    }
+    let mut foreign = claim("foreign");
+    foreign["metadata"]["annotations"] = Value::Null;
+    foreign["spec"]["dataSource"] =
+        json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "named"});
+    cluster.simulation.api.create(&foreign).unwrap();
+    cluster.simulation.start();
+    sleep(MINUTE).await;
+    assert!(!cluster.is_guarded("orphan") && cluster.is_guarded("named"));
+    assert_eq!(cluster.finalizers("VolumeSnapshot", "orphan"), ["example.com/other"]);
+    cluster.delete("PersistentVolumeClaim", "foreign");
+    sleep(6 * MINUTE).await;
+    assert!(!cluster.is_guarded("named"));
+}
+
+/// ceph-csi's role patches snapshots, upstream's updates them; without either restores go on.
+#[tokio::test(start_paused = true)]
+async fn restores_go_on_with_whatever_rights_there_are() {
+    for (refused, guarded) in
+        [(&["patch"][..], true), (&["update"], true), (&["patch", "update"], false)]
+    {
+        let cluster = one_snapshot();
+        cluster.fail("ABORTED");
+        for verb in refused {
+            cluster.simulation.refuse(verb, "volumesnapshots", 1_000_000);
+        }
+        let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
+        cluster.until("the call is open", |c| c.calls() == 2).await;
+        assert_eq!(cluster.is_guarded("snap"), guarded, "{refused:?}");
+        cluster.succeed();
+        cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+        sleep(Duration::from_secs(1)).await;
+        assert!(!cluster.is_guarded("snap"), "{refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn twenty_restores_at_once_write_the_snapshot_twice_and_fail_never() {
+    let cluster = one_snapshot();
+    cluster.driver.backend().takes(Duration::from_secs(2));
+    let uids: Vec<String> =
+        (0..20).map(|n| cluster.add_claim(&format!("c{n}"), "VolumeSnapshot", "snap")).collect();
+    cluster.until("all are saved", |c| uids.iter().all(|uid| c.simulation.is_saved(uid))).await;
+    sleep(Duration::from_secs(1)).await;
+    assert!(!cluster.is_guarded("snap"));
+    assert_eq!(cluster.simulation.api_requests("patch", "volumesnapshots"), 2);
+    assert!((0..20).all(|n| !cluster.simulation.has_event(&format!("c{n}"), "ProvisioningFailed")));
+    cluster.kept_its_promise();
+}
+
+/// The source of a clone stays until the clone is bound, without anybody asking in between.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_source_of_a_clone_goes_when_the_clone_is_bound() {
+    let cluster = Cluster::new(1);
+    cluster.add_origin("origin");
+    cluster.driver.backend().takes(Duration::from_secs(5));
+    cluster.simulation.start();
+    let uid = cluster.add_claim("clone", "PersistentVolumeClaim", "origin");
+    cluster.until("the call began", |c| c.calls() == 1).await;
+    assert_eq!(cluster.finalizers("PersistentVolumeClaim", "origin"), [CLONE]);
+    cluster.delete("PersistentVolumeClaim", "origin");
+    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+    let before = cluster.simulation.api_requests("update", "persistentvolumeclaims");
+    sleep(30 * MINUTE).await;
+    assert_eq!(cluster.finalizers("PersistentVolumeClaim", "origin"), [CLONE]);
+    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "clone", &bound).unwrap();
+    let bound = json!({"status": {"phase": "Bound"}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "clone", &bound).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(cluster.get("PersistentVolumeClaim", "origin"), None);
+    let updates = cluster.simulation.api_requests("update", "persistentvolumeclaims") - before;
+    assert_eq!(updates, 1, "nobody asked over and over");
+    cluster.kept_its_promise();
+}
+
+/// Its claim goes during the first call, before there is a record, and nothing that the call needs comes
+/// back: the source and its namespace do not wait for ever.
+#[tokio::test(start_paused = true)]
+async fn the_source_of_a_call_that_cannot_be_ended_goes_after_the_time_out() {
+    let cluster = Cluster::new(1);
+    cluster.add_origin("origin");
+    cluster.driver.backend().takes(Duration::from_secs(5));
+    cluster.simulation.start();
+    let mut clone = claim("clone");
+    clone["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+    clone["spec"]["dataSource"] = json!({"kind": "PersistentVolumeClaim", "name": "origin"});
+    cluster.simulation.api.create(&clone).unwrap();
+    cluster.until("the call began", |c| c.calls() == 1).await;
+    for name in ["clone", "origin"] {
+        cluster.delete("PersistentVolumeClaim", name);
+    }
+    let bare = json!({"metadata": {"finalizers": null}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "clone", &bare).unwrap();
+    cluster.fail("ABORTED");
+    sleep(50 * MINUTE).await;
+    assert_eq!(cluster.finalizers("PersistentVolumeClaim", "origin"), [CLONE]);
+    sleep(20 * MINUTE).await;
+    assert_eq!(cluster.get("PersistentVolumeClaim", "origin"), None);
+}
+
+/// The source is deleted between two tries: the clone and its source do not wait for each other.
+#[tokio::test(start_paused = true)]
+async fn a_clone_whose_source_was_deleted_between_two_tries_is_made() {
+    let cluster = Cluster::new(1);
+    cluster.add_origin("origin");
+    cluster.fail("UNAVAILABLE");
+    let first = cluster.simulation.start();
+    let uid = cluster.add_claim("clone", "PersistentVolumeClaim", "origin");
+    cluster.until("it is open", |c| c.calls() == 2).await;
+    sleep(Duration::from_secs(2)).await;
+    cluster.delete("PersistentVolumeClaim", "origin");
+    first.kill();
+    cluster.succeed();
+    cluster.simulation.start();
+    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+    cluster.kept_its_promise();
+}
+
+/// A claim's user may write anything into the record of an open call.
+#[tokio::test(start_paused = true)]
+async fn a_forged_record_puts_no_finalizer_on_what_it_names() {
+    let cluster = Cluster::new(1);
+    cluster.add_snapshot("snap");
+    cluster.add_snapshot("victim");
+    cluster.fail("ABORTED");
+    let first = cluster.simulation.start_with(&[NO_SWEEP]);
+    cluster.add_claim("data", "VolumeSnapshot", "snap");
+    let mark = "provisioner.storage.kubernetes.io/open-request";
+    let record = |c: &Cluster| {
+        c.get("PersistentVolumeClaim", "data").unwrap()["metadata"]["annotations"][mark].clone()
+    };
+    cluster.until("it is recorded", |c| record(c).is_string()).await;
+    first.kill();
+    let victim = cluster.get("VolumeSnapshot", "victim").unwrap()["metadata"]["uid"].clone();
+    let mut forged: Value = serde_json::from_str(record(&cluster).as_str().unwrap()).unwrap();
+    forged["source"]["name"] = json!("victim");
+    forged["source"]["uid"] = victim;
+    let forged = json!({"metadata": {"annotations": {mark: forged.to_string()}}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "data", &forged).unwrap();
+    cluster.delete("PersistentVolumeClaim", "data");
+    let before = cluster.calls();
+    cluster.simulation.start_with(&[NO_SWEEP]);
+    cluster.until("the call is followed", |c| c.calls() > before).await;
+    assert!(!cluster.is_guarded("victim"));
+}
+
+/// A cluster that learns of snapshots later, and one that never does.
+#[tokio::test(start_paused = true)]
+async fn without_the_kind_nothing_is_said_and_it_is_noticed_when_it_comes() {
+    let simulation = Simulation::new(1);
+    let cluster = Cluster::on(simulation);
+    cluster.simulation.start();
+    sleep(60 * MINUTE).await;
+    sources::install_kinds(&cluster.simulation);
+    cluster.add_snapshot("snap");
+    let wears = json!({"metadata": {"finalizers": [RESTORE]}});
+    cluster.simulation.api.merge("VolumeSnapshot", "sc", "snap", &wears).unwrap();
+    let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
+    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
+    cluster.until("the snapshot is free", |c| !c.is_guarded("snap")).await;
+}

@@ -1,0 +1,450 @@
+//! Volumes made from snapshots and other claims, in simulated time. What guards the sources is
+//! tested in `simulation_protection/`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::{
+    simulation::{DRIVER, Simulation},
+    sources,
+};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+use tokio::time::{Instant, sleep};
+
+const MARK: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
+const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
+const RESTORE: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+const CROSS_NAMESPACE: &str = "--feature-gates=CrossNamespaceVolumeDataSource=true";
+
+/// A cluster with snapshots and grants.
+fn cluster() -> Simulation {
+    let simulation = Simulation::new(1);
+    sources::install_kinds(&simulation);
+    simulation
+}
+
+fn snapshot_of(request: &Value) -> &Value {
+    &request["volume_content_source"]["snapshot"]["snapshot_id"]
+}
+
+/// The claim, while it exists.
+fn claim(simulation: &Simulation, name: &str) -> Option<Value> {
+    simulation.api.get("PersistentVolumeClaim", sources::NAMESPACE, name)
+}
+
+fn is_marked(simulation: &Simulation, name: &str) -> bool {
+    claim(simulation, name).is_some_and(|claim| {
+        let finalizers = claim["metadata"]["finalizers"].as_array();
+        finalizers.into_iter().flatten().any(|finalizer| finalizer == MARK)
+    })
+}
+
+/// Takes a snapshot away past every finalizer, as an admin may.
+fn force_snapshot_away(simulation: &Simulation, name: &str) {
+    let bare = json!({"metadata": {"finalizers": null}});
+    simulation.api.merge("VolumeSnapshot", sources::NAMESPACE, name, &bare).unwrap();
+    if simulation.api.get("VolumeSnapshot", sources::NAMESPACE, name).is_some() {
+        simulation.api.delete("VolumeSnapshot", sources::NAMESPACE, name).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_restored_and_a_claim_cloned_by_what_the_driver_knows_them_by() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    sources::create_origin(&simulation, "origin");
+    simulation.start();
+    let restored = sources::create_restore(&simulation, "restored", "snap");
+    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
+    let cloned = sources::create_clone(&simulation, "cloned", "origin");
+    simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
+    let asked: Vec<Value> = simulation.requests("CreateVolume");
+    let sources = asked.iter().map(|request| request["volume_content_source"].clone());
+    assert_eq!(
+        sources.collect::<Vec<_>>(),
+        [
+            json!({"snapshot": {"snapshot_id": "handle-snap"}}),
+            json!({"volume": {"volume_id": "handle-origin"}}),
+        ]
+    );
+}
+
+/// It was there when it was looked at, and not any more when it was to be guarded.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_goes_under_a_restore_is_reported_like_any_that_is_missing() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    simulation.start();
+    let late = Effect::Delay(Duration::from_secs(2));
+    simulation.faults().add(Rule::on("patch", "volumesnapshots", late).times(1));
+    sources::create_restore(&simulation, "restored", "snap");
+    sleep(Duration::from_secs(1)).await;
+    force_snapshot_away(&simulation, "snap");
+    simulation.until("it is reported", |s| s.has_event("restored", "ProvisioningFailed")).await;
+    let messages = simulation.api.list("Event", sources::NAMESPACE);
+    let missing = "error getting handle for DataSource Type VolumeSnapshot by Name snap: error \
+                   getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io \
+                   \"snap\" not found";
+    let failed = messages.iter().filter(|event| event["reason"] == "ProvisioningFailed");
+    assert!(failed.clone().all(|event| event["message"] == missing), "{messages:?}");
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
+/// However long it took, and however far the back-off has grown.
+#[tokio::test(start_paused = true)]
+async fn a_clone_is_made_within_a_second_of_its_source_being_bound() {
+    for wait in [3, 600] {
+        let simulation = cluster();
+        let origin = sources::create_unbound_origin(&simulation, "origin");
+        simulation.start();
+        let cloned = sources::create_clone(&simulation, "cloned", "origin");
+        sleep(Duration::from_secs(wait)).await;
+        assert!(simulation.has_event("cloned", "ProvisioningFailed"));
+        sources::bind_origin(&simulation, "origin", &origin);
+        let bound = Instant::now();
+        simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
+        assert!(bound.elapsed() < Duration::from_secs(1), "{:?} after {wait}", bound.elapsed());
+    }
+}
+
+/// A claim whose labels leave no room for our finalizer, and a thousand clones of it, which wait for each
+/// other's slow refusal. A claim of another namespace waits for the next of them at most.
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_source_that_takes_no_finalizer_do_not_hold_up_others() {
+    let simulation = cluster();
+    sources::create_origin(&simulation, "origin");
+    let refusal = Status::new(422, "Invalid", "too long");
+    for verb in ["update", "patch"] {
+        for effect in [Effect::Delay(Duration::from_secs(1)), Effect::Answer(refusal.clone())] {
+            let rule = Rule::on(verb, "persistentvolumeclaims", effect).named("origin");
+            simulation.faults().add(rule);
+        }
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
+    simulation.api.create(&namespace).unwrap();
+    simulation.start();
+    sleep(Duration::from_secs(1)).await;
+    for number in 0..1000 {
+        sources::create_clone(&simulation, &format!("clone-{number}"), "origin");
+    }
+    for number in 0..10 {
+        sleep(Duration::from_secs(20)).await;
+        let mut other = support::simulation::claim(&format!("other-{number}"));
+        other["metadata"]["namespace"] = json!("other");
+        let (uid, start) = (simulation.create(&other), Instant::now());
+        simulation.until("the other is served", |s| s.is_saved(&uid)).await;
+        assert!(start.elapsed() <= Duration::from_secs(2), "{number}: {:?}", start.elapsed());
+    }
+    assert!(simulation.requests("CreateVolume").len() <= 10, "no clone was asked for");
+}
+
+/// It was read before it was bound, and bound before anybody waited for that: the next poll sees it.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_bound_while_it_is_read_is_not_missed() {
+    let simulation = cluster();
+    let origin = sources::create_unbound_origin(&simulation, "origin");
+    let late = Effect::DelayAfter(Duration::from_secs(2));
+    simulation.start_with(&["--retry-interval-start=100s"]);
+    // The clone itself is not read as well.
+    sleep(Duration::from_secs(1)).await;
+    simulation.faults().add(Rule::on("get", "persistentvolumeclaims", late));
+    let cloned = sources::create_clone(&simulation, "cloned", "origin");
+    sleep(Duration::from_secs(1)).await;
+    simulation.faults().clear();
+    sources::bind_origin(&simulation, "origin", &origin);
+    let took = until_saved(&simulation, &cloned).await;
+    assert!(took < Duration::from_secs(17), "{took:?}");
+    assert!(simulation.has_event("cloned", "ProvisioningFailed"), "it was not bound when read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_is_made_within_a_second_of_its_source_being_made_anew() {
+    let simulation = cluster();
+    simulation.start();
+    let cloned = sources::create_clone(&simulation, "cloned", "origin");
+    sleep(Duration::from_secs(900)).await;
+    sources::create_origin(&simulation, "origin");
+    let made = Instant::now();
+    simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
+    assert!(made.elapsed() < Duration::from_secs(1), "{:?}", made.elapsed());
+}
+
+/// How long it takes until the claim has its volume.
+async fn until_saved(simulation: &Simulation, uid: &str) -> Duration {
+    let start = Instant::now();
+    simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
+    start.elapsed()
+}
+
+/// Something that befalls the cluster.
+type Act = fn(&Simulation);
+
+/// What a snapshot may lack, and what brings it.
+fn ways_to_become_usable() -> [(Act, Act); 3] {
+    [
+        (
+            |s| sources::create_unready_snapshot(s, sources::NAMESPACE, "snap"),
+            |s| sources::make_ready(s, sources::NAMESPACE, "snap"),
+        ),
+        (
+            |s| {
+                sources::create_snapshot(s, "snap");
+                let none = json!({"status": {"snapshotHandle": null}});
+                s.api.merge("VolumeSnapshotContent", "", "content-snap", &none).unwrap();
+            },
+            |s| {
+                let handle = json!({"status": {"snapshotHandle": "handle-snap"}});
+                s.api.merge("VolumeSnapshotContent", "", "content-snap", &handle).unwrap();
+            },
+        ),
+        (|_| (), |s| sources::create_snapshot(s, "snap")),
+    ]
+}
+
+/// Polled, as nothing but `get` is granted in ceph-csi's chart: within 15 s for ten minutes.
+#[tokio::test(start_paused = true)]
+async fn a_restore_goes_on_soon_after_its_snapshot_is_usable() {
+    for (lacking, mend) in ways_to_become_usable() {
+        for (waits, most) in [(3, 5), (50, 16), (500, 16), (1000, 301)] {
+            let simulation = cluster();
+            lacking(&simulation);
+            simulation.start_with(&["--snapshot-orphan-sweep-interval=0"]);
+            let restored = sources::create_restore(&simulation, "restored", "snap");
+            sleep(Duration::from_secs(waits)).await;
+            assert!(simulation.has_event("restored", "ProvisioningFailed"));
+            mend(&simulation);
+            let took = until_saved(&simulation, &restored).await;
+            assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
+        }
+    }
+}
+
+/// Snapshots are read when they are needed: no watch of all of them, and lists by the sweep only.
+#[tokio::test(start_paused = true)]
+async fn snapshots_that_nobody_restores_cost_nothing() {
+    let simulation = cluster();
+    (0..50).for_each(|number| sources::create_snapshot(&simulation, &format!("snap{number}")));
+    simulation.start_with(&["--snapshot-orphan-sweep-interval=0"]);
+    let restored = sources::create_restore(&simulation, "restored", "snap7");
+    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
+    sleep(Duration::from_secs(3600)).await;
+    let asked = |verb| simulation.api_requests(verb, "volumesnapshots");
+    assert_eq!((asked("list"), asked("watch")), (0, 0));
+    assert!(asked("get") <= 4, "{}", asked("get"));
+    assert_eq!(simulation.api_requests("get", "volumesnapshotcontents"), 1);
+}
+
+/// Without the API a restore waits with an event; nothing else suffers and nothing storms.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
+    let simulation = Simulation::new(1);
+    simulation.start_with(&["--snapshot-orphan-sweep-interval=10s"]);
+    let restored = sources::create_restore(&simulation, "restored", "snap");
+    let plain = simulation.create_claim("plain");
+    simulation.until("the other is served", |s| s.is_saved(&plain)).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(
+        simulation.event_messages("restored", "ProvisioningFailed"),
+        [
+            "error getting handle for DataSource Type VolumeSnapshot by Name snap: error getting snapshot snap from api server: the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io snap)"
+        ]
+    );
+    let asked = simulation.api_requests("get", "volumesnapshots");
+    assert!(asked < 60, "{asked} requests in ten minutes");
+    sources::install_kinds(&simulation);
+    sources::create_snapshot(&simulation, "snap");
+    let took = until_saved(&simulation, &restored).await;
+    assert!(took <= Duration::from_secs(301), "{took:?}");
+    assert_eq!(snapshot_of(&simulation.requests("CreateVolume")[1]), "handle-snap");
+}
+
+/// Restarted while a call is open, its claim deleted and its snapshot gone: what the call asked for
+/// can't be found by the checks of a new claim, so it is waited for, and then reported.
+#[tokio::test(start_paused = true)]
+async fn the_recorded_call_of_a_deleted_claim_ends_with_a_warning_without_its_snapshot() {
+    for made_meanwhile in [false, true] {
+        let simulation = cluster();
+        sources::create_snapshot(&simulation, "snap");
+        let aborted =
+            json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": made_meanwhile});
+        simulation.script(json!({"create_volume": [aborted]}));
+        let process = simulation.start();
+        sources::create_restore(&simulation, "restored", "snap");
+        simulation.until("the call is recorded", |s| is_marked(s, "restored")).await;
+        process.kill();
+        simulation.delete_claim("restored");
+        force_snapshot_away(&simulation, "snap");
+        let calls = simulation.calls("CreateVolume");
+        simulation.script(json!({"create_volume": [{}]}));
+        simulation.start();
+        sleep(Duration::from_secs(59 * 60)).await;
+        assert!(is_marked(&simulation, "restored"), "the snapshot may come back");
+        simulation.until("the claim is gone", |s| claim(s, "restored").is_none()).await;
+        assert_eq!(simulation.calls("CreateVolume"), calls);
+        let messages = simulation.event_messages("restored", "ProvisioningFailed");
+        assert!(
+            messages.iter().any(|text| text.contains("may be left at the driver")),
+            "{messages:?}"
+        );
+    }
+}
+
+/// In one process neither claim nor snapshot is needed to follow a call.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_repeated_with_the_handle_it_was_asked_with() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}}]}));
+    simulation.start();
+    let uid = sources::create_restore(&simulation, "restored", "snap");
+    simulation.until("the call is open", |s| is_marked(s, "restored")).await;
+    force_snapshot_away(&simulation, "snap");
+    // Another snapshot by that name, with another handle.
+    simulation.api.delete("VolumeSnapshotContent", "", "content-snap").unwrap();
+    sources::create_snapshot(&simulation, "snap");
+    let other = json!({"status": {"snapshotHandle": "another"}});
+    simulation.api.merge("VolumeSnapshotContent", "", "content-snap", &other).unwrap();
+    simulation.script(json!({"create_volume": [{}]}));
+    simulation.until("it is restored", |s| s.is_saved(&uid)).await;
+    let asked = simulation.requests("CreateVolume");
+    assert!(asked.iter().all(|request| snapshot_of(request) == "handle-snap"), "{asked:?}");
+}
+
+/// The record of an open call stands on the claim, where its user can write: no handle is taken from
+/// there.
+#[tokio::test(start_paused = true)]
+async fn a_forged_record_gives_nobody_the_data_of_another() {
+    for deleted in [false, true] {
+        let simulation = cluster();
+        sources::create_snapshot(&simulation, "snap");
+        let uid = sources::create_restore(&simulation, "restored", "snap");
+        let source = json!({
+            "kind": "snapshot", "namespace": sources::NAMESPACE, "name": "snap",
+            "uid": "of-somebody-else", "handle": "of-somebody-else",
+        });
+        let record = json!({"driver": DRIVER, "volume": format!("pvc-{uid}"), "source": source});
+        let forged = json!({"metadata": {"finalizers": [MARK], "annotations": {RECORD: record.to_string()}}});
+        simulation
+            .api
+            .merge("PersistentVolumeClaim", sources::NAMESPACE, "restored", &forged)
+            .unwrap();
+        if deleted {
+            simulation.delete_claim("restored");
+        }
+        simulation.start();
+        simulation.until("it is saved", |s| s.is_saved(&uid)).await;
+        let asked = simulation.requests("CreateVolume");
+        let own = |request: &Value| snapshot_of(request) == "handle-snap";
+        assert!(asked.iter().all(own), "{asked:?}");
+    }
+}
+
+/// A grant of the namespace `other` for claims of the usual one.
+fn grant() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+        "metadata": {"name": "grant", "namespace": "other"},
+        "spec": {
+            "from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": sources::NAMESPACE}],
+            "to": [{"group": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}],
+        },
+    })
+}
+
+/// A permission that was taken back counts at once; once the claim is deleted the call that was begun
+/// with it is followed to its end, and what it brings is removed and never saved.
+#[tokio::test(start_paused = true)]
+async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
+    let simulation = cluster();
+    let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
+    simulation.api.create(&other).unwrap();
+    sources::create_snapshot_in(&simulation, "other", "snap");
+    simulation.api.create(&grant()).unwrap();
+    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}, "creates": true}]}));
+    simulation.start_with(&[CROSS_NAMESPACE]);
+    let reference = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"});
+    let uid =
+        sources::create_claim_from(&simulation, "restored", &json!({"dataSourceRef": reference}));
+    simulation.until("the call is open", |s| is_marked(s, "restored")).await;
+    simulation.api.delete("ReferenceGrant", "other", "grant").unwrap();
+    simulation.script(json!({"create_volume": [{}]}));
+    sleep(Duration::from_secs(60)).await;
+    let messages = simulation.event_messages("restored", "ProvisioningFailed");
+    assert!(messages.iter().any(|messages| messages.ends_with("isn't allowed")), "{messages:?}");
+    assert!(!simulation.is_saved(&uid));
+    simulation.delete_claim("restored");
+    simulation.until("the claim is gone", |s| claim(s, "restored").is_none()).await;
+    assert!(simulation.left_at_driver().is_empty() && simulation.volumes().is_empty());
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// The right to list grants is all that is asked for: they are looked for gently.
+#[tokio::test(start_paused = true)]
+async fn a_claim_goes_on_soon_after_its_source_is_granted() {
+    for (waits, most) in [(3, 5), (50, 16), (500, 16), (1000, 301)] {
+        let simulation = cluster();
+        let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
+        simulation.api.create(&other).unwrap();
+        sources::create_snapshot_in(&simulation, "other", "snap");
+        simulation.start_with(&[CROSS_NAMESPACE]);
+        let reference = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"});
+        let uid = sources::create_claim_from(
+            &simulation,
+            "restored",
+            &json!({"dataSourceRef": reference}),
+        );
+        sleep(Duration::from_secs(waits)).await;
+        assert!(simulation.has_event("restored", "ProvisioningFailed"));
+        simulation.api.create(&grant()).unwrap();
+        let took = until_saved(&simulation, &uid).await;
+        assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
+        let asked = simulation.api_requests("list", "referencegrants");
+        assert!(asked < 70, "{asked} lists after {waits}");
+        assert_eq!(simulation.api_requests("watch", "referencegrants"), 0);
+    }
+}
+
+/// A populator's claim gets one event, costs no call, and is checked again when it changes.
+#[tokio::test(start_paused = true)]
+async fn what_others_fill_in_is_left_to_them() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let reference = json!({"apiGroup": "example.com", "kind": "Tape", "name": "t"});
+    let uid =
+        sources::create_claim_from(&simulation, "filled", &json!({"dataSourceRef": reference}));
+    let messages = |s: &Simulation| s.event_messages("filled", "Provisioning").len();
+    simulation.until("it is reported", |s| messages(s) == 2).await;
+    sleep(Duration::from_secs(600)).await;
+    let events = simulation.api.list("Event", sources::NAMESPACE);
+    let populator =
+        events.iter().find(|event| event["source"]["component"] == "external-provisioner");
+    let populator = populator.unwrap();
+    assert_eq!(populator["message"], "Assuming an external populator will provision the volume");
+    assert_eq!(populator["count"], 1);
+    assert_eq!((simulation.calls("CreateVolume"), simulation.is_saved(&uid)), (0, false));
+}
+
+/// A volume that came back empty is removed with the source still guarded, and made anew.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_came_back_empty_is_no_restore() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    simulation
+        .script(json!({"create_volume": [{"volume": {"content_source": "none"}, "times": 2}, {}]}));
+    simulation.start();
+    let uid = sources::create_restore(&simulation, "restored", "snap");
+    simulation.until("it is restored", |s| s.is_saved(&uid)).await;
+    assert_eq!(
+        simulation.event_messages("restored", "ProvisioningFailed"),
+        ["volume content source missing"]
+    );
+    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 2));
+    let is_free = |s: &Simulation| {
+        let snapshot = s.api.get("VolumeSnapshot", sources::NAMESPACE, "snap").unwrap();
+        !snapshot["metadata"]["finalizers"].to_string().contains(RESTORE)
+    };
+    simulation.until("its snapshot is free", is_free).await;
+}

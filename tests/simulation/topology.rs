@@ -1,0 +1,608 @@
+//! Where volumes may be, in simulated time: nodes that come, go and change their labels while
+//! claims are worked on, nodes that are given back, and open calls that stay what they were.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use csi_provisioner::runtime::{Generator, Random as _};
+use serde_json::{Value, json};
+use support::simulation::{DRIVER, Process, Simulation, claim};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+use tokio::time::{Instant, sleep};
+
+const ZONE: &str = "disk.example.com/zone";
+const RACK: &str = "disk.example.com/rack";
+const SELECTED: &str = "volume.kubernetes.io/selected-node";
+const FAILED: &str = "ProvisioningFailed";
+
+/// A retry this long after a failure is no retry within a test.
+const NO_RETRY: [&str; 2] = ["--retry-interval-start=2h", "--retry-interval-max=2h"];
+
+/// A cluster without nodes, whose driver knows of places; the class binds late.
+fn cluster(seed: u64) -> Simulation {
+    let simulation = Simulation::new(seed);
+    simulation.script(json!({
+        "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
+    }));
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+        "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    simulation.api.create(&class).unwrap();
+    simulation
+}
+
+/// The same with a node in each of these zones: n0, n1 and so on.
+fn zonal(seed: u64, zones: &[&str]) -> Simulation {
+    let simulation = cluster(seed);
+    for (number, zone) in zones.iter().enumerate() {
+        add_node(&simulation, &format!("n{number}"), &[(ZONE, zone)]);
+        register(&simulation, &format!("n{number}"), &[ZONE]);
+    }
+    simulation
+}
+
+fn add_node(simulation: &Simulation, name: &str, labels: &[(&str, &str)]) {
+    let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+    let node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+    simulation.api.create(&node).unwrap();
+}
+
+fn label(simulation: &Simulation, node: &str, key: &str, value: Option<&str>) {
+    let labels = json!({"metadata": {"labels": {key: value}}});
+    simulation.api.merge("Node", "", node, &labels).unwrap();
+}
+
+fn drivers(node: &str, keys: &[&str]) -> Value {
+    json!({"spec": {"drivers": [{"name": DRIVER, "nodeID": node, "topologyKeys": keys}]}})
+}
+
+/// The driver's node plugin registers on the node.
+fn register(simulation: &Simulation, node: &str, keys: &[&str]) {
+    let mut csi_node = drivers(node, keys);
+    csi_node["apiVersion"] = json!("storage.k8s.io/v1");
+    csi_node["kind"] = json!("CSINode");
+    csi_node["metadata"] = json!({"name": node});
+    simulation.api.create(&csi_node).unwrap();
+}
+
+/// It registers anew, with these keys.
+fn register_anew(simulation: &Simulation, node: &str, keys: &[&str]) {
+    let unregistered = json!({"spec": {"drivers": []}});
+    simulation.api.merge("CSINode", "", node, &unregistered).unwrap();
+    simulation.api.merge("CSINode", "", node, &drivers(node, keys)).unwrap();
+}
+
+/// The node goes, with its CSINode.
+fn remove_node(simulation: &Simulation, node: &str) {
+    for kind in ["CSINode", "Node"] {
+        simulation.api.delete(kind, "", node).unwrap();
+    }
+}
+
+/// Makes a claim for the node that the scheduler chose; gives its UID.
+fn create_for(simulation: &Simulation, name: &str, node: &str) -> String {
+    let mut claim = claim(name);
+    claim["spec"]["storageClassName"] = json!("late");
+    claim["metadata"]["annotations"][SELECTED] = json!(node);
+    simulation.create(&claim)
+}
+
+/// The scheduler chooses a node.
+fn select(simulation: &Simulation, claim: &str, node: Option<&str>) {
+    let chosen = json!({"metadata": {"annotations": {SELECTED: node}}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", claim, &chosen).unwrap();
+}
+
+fn selected(simulation: &Simulation, claim: &str) -> Option<String> {
+    let claim = simulation.api.get("PersistentVolumeClaim", "sc", claim)?;
+    claim["metadata"]["annotations"][SELECTED].as_str().map(str::to_owned)
+}
+
+/// What the calls for volumes asked for.
+fn requirements(simulation: &Simulation) -> Vec<Value> {
+    let requests = simulation.requests("CreateVolume");
+    requests.into_iter().map(|request| request["accessibility_requirements"].clone()).collect()
+}
+
+/// The preferred place of a requirement.
+fn best(requirement: &Value) -> Value {
+    requirement["preferred"][0]["segments"].clone()
+}
+
+/// Waits until the claim is served, which must take less than a second.
+async fn is_served_at_once(simulation: &Simulation, uid: &str) {
+    let start = Instant::now();
+    simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+async fn fails(simulation: &Simulation, claim: &str) {
+    simulation.until("the failure is reported", |s| s.has_event(claim, FAILED)).await;
+    sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_for_a_node_without_the_driver_goes_on_once_the_driver_is_there() {
+    let simulation = zonal(1, &["a"]);
+    add_node(&simulation, "new", &[(ZONE, "b")]);
+    let other = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "new"},
+                       "spec": {"drivers": []}});
+    simulation.api.create(&other).unwrap();
+    simulation.start_with(&NO_RETRY);
+    let uid = create_for(&simulation, "data", "new");
+    fails(&simulation, "data").await;
+    assert_eq!(
+        simulation.event_messages("data", FAILED),
+        ["error generating accessibility requirements: no topology key found for node new"]
+    );
+    // What happens elsewhere is no news for this claim.
+    label(&simulation, "n0", ZONE, Some("c"));
+    sleep(Duration::from_secs(60)).await;
+    simulation.api.merge("CSINode", "", "new", &drivers("new", &[ZONE])).unwrap();
+    is_served_at_once(&simulation, &uid).await;
+    assert_eq!(
+        requirements(&simulation).iter().map(best).collect::<Vec<_>>(),
+        [json!({ZONE: "b"})]
+    );
+    assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_for_a_node_that_lacks_a_label_goes_on_once_the_label_is_there() {
+    let simulation = zonal(1, &["a"]);
+    add_node(&simulation, "new", &[("arch", "arm")]);
+    register(&simulation, "new", &[ZONE, RACK]);
+    simulation.start_with(&NO_RETRY);
+    let uid = create_for(&simulation, "data", "new");
+    fails(&simulation, "data").await;
+    label(&simulation, "new", ZONE, Some("b"));
+    simulation.until("it was tried again", |s| s.event_messages("data", FAILED).len() == 2).await;
+    let messages = simulation.event_messages("data", FAILED).join("\n");
+    for labels in ["map[arch:arm]", &format!("map[arch:arm {ZONE}:b]")] {
+        let why = format!(
+            "selected node {labels} does not match topology keys from CSINode [{ZONE} {RACK}]"
+        );
+        assert!(messages.contains(&why), "{messages}");
+    }
+    label(&simulation, "new", RACK, Some("r1"));
+    is_served_at_once(&simulation, &uid).await;
+    assert_eq!(best(&requirements(&simulation)[0]), json!({ZONE: "b", RACK: "r1"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_node_goes_on_once_the_driver_is_on_any_node() {
+    let simulation = cluster(1);
+    add_node(&simulation, "n0", &[(ZONE, "a")]);
+    simulation.start_with(&NO_RETRY);
+    let uid = simulation.create_claim("data");
+    fails(&simulation, "data").await;
+    register(&simulation, "n0", &[ZONE]);
+    is_served_at_once(&simulation, &uid).await;
+    assert_eq!(best(&requirements(&simulation)[0]), json!({ZONE: "a"}));
+}
+
+/// Labels are kept for known keys only: a key that a driver learns must not find them missing.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_learns_a_key_finds_the_labels_that_nodes_had_all_along() {
+    let simulation = cluster(1);
+    for (node, zone, rack) in [("n0", "a", "r0"), ("n1", "b", "r1")] {
+        add_node(&simulation, node, &[(ZONE, zone), (RACK, rack)]);
+        register(&simulation, node, &[ZONE]);
+    }
+    simulation.start_with(&NO_RETRY);
+    let uid = create_for(&simulation, "one", "n0");
+    is_served_at_once(&simulation, &uid).await;
+    let lists = |s: &Simulation| s.api_requests("list", "nodes") + s.api_requests("watch", "nodes");
+    let before = lists(&simulation);
+    for node in ["n0", "n1"] {
+        register_anew(&simulation, node, &[ZONE, RACK]);
+    }
+    sleep(Duration::from_secs(5)).await;
+    let uid = create_for(&simulation, "two", "n0");
+    is_served_at_once(&simulation, &uid).await;
+    let place = |zone: &str, rack: &str| json!({"segments": {ZONE: zone, RACK: rack}});
+    let both = [place("a", "r0"), place("b", "r1")];
+    assert_eq!(requirements(&simulation)[1]["requisite"], json!([both[0], both[1]]));
+    assert!(lists(&simulation) - before <= 2, "Nodes are listed once for a new key");
+    assert!(simulation.event_messages("two", FAILED).is_empty());
+}
+
+/// The first new key is taken up at once, as when a driver is installed.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_registers_ever_new_keys_costs_one_list_of_nodes_a_minute() {
+    let simulation = zonal(1, &["a", "b"]);
+    simulation.start();
+    sleep(Duration::from_secs(5)).await;
+    let lists = || simulation.api_requests("list", "nodes");
+    let before = lists();
+    for number in 0..1200 {
+        register_anew(&simulation, "n1", &[&format!("disk.example.com/key-{number}")]);
+        sleep(Duration::from_millis(250)).await;
+    }
+    let made = lists() - before;
+    assert!((4..=6).contains(&made), "{made} in five minutes");
+    let uid = create_for(&simulation, "data", "n0");
+    is_served_at_once(&simulation, &uid).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_and_other_labels_wake_nobody_and_cost_no_request() {
+    let simulation = zonal(1, &["a", "b"]);
+    add_node(&simulation, "new", &[]);
+    register(&simulation, "new", &[ZONE]);
+    simulation.start_with(&NO_RETRY);
+    create_for(&simulation, "data", "new");
+    fails(&simulation, "data").await;
+    let before = simulation.api.requests().all().len();
+    for beat in 0..100 {
+        for node in ["n0", "n1", "new"] {
+            label(&simulation, node, "beat", Some(&beat.to_string()));
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(simulation.api.requests().all().len(), before, "{}", simulation.trace());
+    assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_is_given_back_before_the_driver_is_asked() {
+    for without_csi_node in [true, false] {
+        let simulation = zonal(1, &["a", "b"]);
+        simulation.start();
+        if !without_csi_node {
+            register(&simulation, "gone", &[ZONE]);
+        }
+        sleep(Duration::from_secs(1)).await;
+        let uid = create_for(&simulation, "data", "gone");
+        simulation.until("the node is given back", |s| selected(s, "data").is_none()).await;
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.event_messages("data", FAILED).len(), 1);
+        assert_eq!(simulation.calls("CreateVolume"), 0);
+        select(&simulation, "data", Some("n1"));
+        is_served_at_once(&simulation, &uid).await;
+        assert_eq!(best(&requirements(&simulation)[0]), json!({ZONE: "b"}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_room_is_given_back_and_the_next_one_asked_for() {
+    let simulation = zonal(1, &["a", "b"]);
+    let full = json!({"error": {"code": "RESOURCE_EXHAUSTED", "message": "full"}, "times": 1});
+    simulation.script(json!({"create_volume": [full, {}]}));
+    simulation.start();
+    let uid = create_for(&simulation, "data", "n0");
+    simulation.until("the node is given back", |s| selected(s, "data").is_none()).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1, "nobody chose a node");
+    select(&simulation, "data", Some("n1"));
+    is_served_at_once(&simulation, &uid).await;
+    let asked: Vec<Value> = requirements(&simulation).iter().map(best).collect();
+    assert_eq!(asked, [json!({ZONE: "a"}), json!({ZONE: "b"})]);
+}
+
+/// A call may still make a volume for the node, so the node stays (safety rule 4).
+#[tokio::test(start_paused = true)]
+async fn a_node_is_not_given_back_while_a_call_may_be_running() {
+    let simulation = zonal(1, &["a", "b"]);
+    let answer =
+        |code: &str, times: u32| json!({"error": {"code": code, "message": "m"}, "times": times});
+    simulation.script(
+        json!({"create_volume": [answer("ABORTED", 1), answer("RESOURCE_EXHAUSTED", 3), {}]}),
+    );
+    simulation.start();
+    let uid = create_for(&simulation, "data", "n0");
+    simulation.until("the first call is open", |s| s.calls("CreateVolume") == 1).await;
+    remove_node(&simulation, "n0");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(selected(&simulation, "data").as_deref(), Some("n0"));
+    let asked = simulation.requests("CreateVolume");
+    assert!(asked.len() == 5 && asked.iter().all(|request| *request == asked[0]), "{asked:?}");
+}
+
+/// The watch of claims is down: what is known of the claim still names the node.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_given_back_is_not_asked_for_again_however_late_the_watch_is() {
+    let simulation = zonal(1, &["a", "b"]);
+    let full =
+        json!({"error": {"code": "RESOURCE_EXHAUSTED", "message": "full"}, "delay_ms": 2000});
+    simulation.script(json!({"create_volume": [full]}));
+    simulation.start();
+    create_for(&simulation, "data", "n0");
+    simulation.until("the call runs", |s| s.calls_under_way("CreateVolume") == 1).await;
+    let touched = json!({"metadata": {"labels": {"touched": "yes"}}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &touched).unwrap();
+    sleep(Duration::from_millis(100)).await;
+    let down = Effect::Answer(Status::unavailable("down"));
+    simulation.faults().add(Rule::on("watch", "persistentvolumeclaims", down));
+    simulation.api.watches().cut(Some("persistentvolumeclaims"));
+    simulation.until("the node is given back", |s| selected(s, "data").is_none()).await;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1, "{}", simulation.trace());
+    simulation.faults().clear();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// Two claims whose calls are open, in a cluster where nothing is any more as it was at the calls.
+async fn open_calls_in_a_changed_cluster(flags: &[&str]) -> (Simulation, Process, [String; 2]) {
+    let simulation = zonal(1, &["a", "b", "c"]);
+    let busy = json!({"error": {"code": "ABORTED", "message": "busy"}});
+    simulation.script(json!({"create_volume": [busy]}));
+    let process = simulation.start_with(flags);
+    let uids = [create_for(&simulation, "late", "n1"), simulation.create_claim("data-web-2")];
+    simulation.until("both calls are open", |s| s.calls("CreateVolume") >= 2).await;
+    sleep(Duration::from_secs(5)).await;
+    label(&simulation, "n0", ZONE, Some("x"));
+    remove_node(&simulation, "n1");
+    add_node(&simulation, "n9", &[(ZONE, "z")]);
+    register(&simulation, "n9", &[ZONE]);
+    select(&simulation, "late", Some("n9"));
+    (simulation, process, uids)
+}
+
+/// The same request, byte for byte, as long as the process lives.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_repeated_as_it_was() {
+    let (simulation, _process, uids) = open_calls_in_a_changed_cluster(&[]).await;
+    sleep(Duration::from_secs(60)).await;
+    simulation.script(json!({"create_volume": [{}]}));
+    for uid in &uids {
+        simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
+        assert_one_request(&simulation, uid);
+    }
+    let after = create_for(&simulation, "after", "n9");
+    is_served_at_once(&simulation, &after).await;
+    assert_eq!(best(requirements(&simulation).last().unwrap()), json!({ZONE: "z"}));
+}
+
+/// After a restart only what would be asked for now is asked for: while the preferred place is none of
+/// that, the call waits.
+#[tokio::test(start_paused = true)]
+async fn a_recorded_call_waits_until_its_preferred_place_is_to_be_had() {
+    for strict in [false, true] {
+        let flags: &[&str] = if strict { &["--strict-topology"] } else { &[] };
+        let (simulation, process, [late, _]) = open_calls_in_a_changed_cluster(flags).await;
+        process.stop();
+        simulation.until("the process ended", |_| process.outcome().is_some()).await;
+        simulation.script(json!({"create_volume": [{}]}));
+        let before = calls_for(&simulation, &late).len();
+        simulation.start_with(flags);
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(calls_for(&simulation, &late).len(), before);
+        let messages = simulation.event_messages("late", "ProvisioningFailed");
+        assert!(
+            messages.iter().any(|text| text.contains("the place that it preferred")),
+            "{messages:?}"
+        );
+        add_node(&simulation, "n1", &[(ZONE, "b")]);
+        register(&simulation, "n1", &[ZONE]);
+        select(&simulation, "late", Some("n1"));
+        simulation.until("the volume is saved", |s| s.is_saved(&late)).await;
+        let asked = calls_for(&simulation, &late);
+        let requirement = &asked.last().unwrap()["accessibility_requirements"];
+        assert_eq!(requirement["preferred"][0]["segments"], json!({ZONE: "b"}));
+    }
+}
+
+/// As long as a deleted claim is kept, and no longer: then it is asked for as a new one is.
+#[tokio::test(start_paused = true)]
+async fn a_recorded_call_whose_place_is_gone_is_given_up_with_a_warning() {
+    let flags = ["--claim-protection-timeout=2m"];
+    let (simulation, process, [late, _]) = open_calls_in_a_changed_cluster(&flags).await;
+    process.stop();
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    simulation.script(json!({"create_volume": [{}]}));
+    simulation.start_with(&flags);
+    simulation.until("the volume is saved", |s| s.is_saved(&late)).await;
+    let messages = simulation.event_messages("late", "ProvisioningFailed");
+    assert!(messages.iter().any(|text| text.contains("it is asked for elsewhere")), "{messages:?}");
+    assert_eq!(best(requirements(&simulation).last().unwrap()), json!({ZONE: "z"}));
+}
+
+/// All calls for the claim's volume were the same.
+fn assert_one_request(simulation: &Simulation, uid: &str) {
+    let asked = calls_for(simulation, uid);
+    assert!(asked.iter().all(|request| *request == asked[0]), "{asked:#?}");
+}
+
+/// No call for the claim's volume was for a place that the first one was not for, unless that was
+/// reported.
+fn assert_no_place_added(simulation: &Simulation, name: &str, uid: &str) {
+    let messages = simulation.event_messages(name, "ProvisioningFailed");
+    if messages.iter().any(|text| text.contains("it is asked for elsewhere")) {
+        return;
+    }
+    let places = |call: &Value| sorted(&call["accessibility_requirements"]["requisite"]);
+    let asked = calls_for(simulation, uid);
+    let first = places(&asked[0]);
+    let added = |call: &Value| places(call).iter().any(|place| !first.contains(place));
+    assert!(!asked.iter().any(added), "{asked:#?}");
+}
+
+fn calls_for(simulation: &Simulation, uid: &str) -> Vec<Value> {
+    let name = json!(format!("pvc-{uid}"));
+    simulation.requests("CreateVolume").into_iter().filter(|call| call["name"] == name).collect()
+}
+
+/// Where a node was when the claim was made is what its PersistentVolume says, if the driver does.
+#[tokio::test(start_paused = true)]
+async fn the_volume_is_bound_to_where_the_driver_says_it_is() {
+    let simulation = zonal(1, &["a", "b"]);
+    simulation
+        .script(json!({"create_volume": [{"volume": {"accessible_topology": [{ZONE: "b"}]}}]}));
+    simulation.start();
+    let uid = create_for(&simulation, "data", "n1");
+    is_served_at_once(&simulation, &uid).await;
+    let terms = &simulation.volumes()[0]["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
+    let is = json!({"key": ZONE, "operator": "In", "values": ["b"]});
+    assert_eq!(*terms, json!([{"matchExpressions": [is]}]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_gate_off_or_without_the_capability_nodes_are_not_looked_at() {
+    for gate_off in [true, false] {
+        let simulation = zonal(1, &["a"]);
+        if !gate_off {
+            simulation.script(json!({"plugin_capabilities": ["CONTROLLER_SERVICE"]}));
+        }
+        let off: &[&str] = if gate_off { &["--feature-gates=Topology=false"] } else { &[] };
+        simulation.start_with(off);
+        let uid = create_for(&simulation, "data", "nowhere");
+        is_served_at_once(&simulation, &uid).await;
+        assert_eq!(requirements(&simulation), [Value::Null]);
+        for kind in ["nodes", "csinodes"] {
+            assert_eq!(simulation.api.watches().count(kind), 0);
+        }
+    }
+}
+
+/// One seed of a cluster in motion.
+struct Motion {
+    simulation: Simulation,
+    random: Generator,
+    /// The next node's number.
+    next: u64,
+    nodes: Vec<String>,
+    claims: Vec<(String, String)>,
+}
+
+impl Motion {
+    fn new(seed: u64) -> Self {
+        let simulation = zonal(seed, &["a", "b", "c"]);
+        let nodes = (0..3).map(|number| format!("n{number}")).collect();
+        let random = Generator::from_seed(seed);
+        Self { simulation, random, next: 3, nodes, claims: Vec::new() }
+    }
+
+    fn below(&self, end: usize) -> usize {
+        usize::try_from(self.random.below(end as u64)).unwrap()
+    }
+
+    fn some_node(&self) -> String {
+        self.nodes[self.below(self.nodes.len())].clone()
+    }
+
+    /// Something happens in the cluster.
+    fn step(&mut self) {
+        match self.random.below(7) {
+            0 => {
+                let node = format!("n{}", self.next);
+                self.next += 1;
+                let zone = ["a", "b", "c", "d"][self.below(4)];
+                add_node(&self.simulation, &node, &[(ZONE, zone)]);
+                register(&self.simulation, &node, &[ZONE]);
+                self.nodes.push(node);
+            }
+            1 if self.nodes.len() > 1 => {
+                let node = self.nodes.remove(self.below(self.nodes.len()));
+                remove_node(&self.simulation, &node);
+            }
+            2 => {
+                let zone = [None, Some("a"), Some("e")][self.below(3)];
+                label(&self.simulation, &self.some_node(), ZONE, zone);
+            }
+            3 => {
+                let keys: &[&str] = [&[ZONE][..], &[]][self.below(2)];
+                register_anew(&self.simulation, &self.some_node(), keys);
+            }
+            _ => self.claim(),
+        }
+        self.schedule();
+    }
+
+    fn claim(&mut self) {
+        let name = format!("data-web-{}", self.claims.len());
+        let uid = match self.random.below(3) {
+            0 => self.simulation.create_claim(&name),
+            _ => create_for(&self.simulation, &name, &self.some_node()),
+        };
+        self.claims.push((name, uid));
+    }
+
+    /// The scheduler chooses a node for claims that lost theirs.
+    fn schedule(&self) {
+        for claim in self.simulation.api.list("PersistentVolumeClaim", "sc") {
+            let late = claim["spec"]["storageClassName"] == "late";
+            if late && claim["metadata"]["annotations"][SELECTED].is_null() {
+                select(
+                    &self.simulation,
+                    claim["metadata"]["name"].as_str().unwrap(),
+                    Some(&self.some_node()),
+                );
+            }
+        }
+    }
+
+    /// Everything is put right: every node has the driver and its label.
+    fn mend(&self) {
+        for node in &self.nodes {
+            label(&self.simulation, node, ZONE, Some("a"));
+            register_anew(&self.simulation, node, &[ZONE]);
+        }
+        self.simulation.script(json!({"create_volume": [{}]}));
+    }
+
+    fn are_all_saved(&self) -> bool {
+        self.schedule();
+        self.claims.iter().all(|(_, uid)| self.simulation.is_saved(uid))
+    }
+
+    /// No call was made for a place that its node was never in, and while a call was open all
+    /// calls were the same.
+    fn check(&self) {
+        for (name, uid) in &self.claims {
+            let calls = calls_for(&self.simulation, uid);
+            assert!(!calls.is_empty(), "{name}");
+            for call in &calls {
+                let requirement = &call["accessibility_requirements"];
+                let (requisite, preferred) =
+                    (sorted(&requirement["requisite"]), sorted(&requirement["preferred"]));
+                assert!(!requisite.is_empty() && requisite == preferred, "{name}: {call}");
+            }
+        }
+    }
+}
+
+fn sorted(terms: &Value) -> Vec<String> {
+    let mut terms: Vec<String> =
+        terms.as_array().into_iter().flatten().map(Value::to_string).collect();
+    terms.sort();
+    terms
+}
+
+/// Nodes come, go and change their labels, the driver is slow to answer, the process is killed
+/// or stopped now and then: in the end every claim has its one volume, nothing is left over, and
+/// no open call was ever repeated with another place, unless that was reported.
+#[tokio::test(start_paused = true)]
+async fn nodes_come_go_and_change_while_claims_are_worked_on() {
+    for seed in 1..=12 {
+        let mut motion = Motion::new(seed);
+        let busy = json!({"error": {"code": "ABORTED", "message": "busy"}, "times": 2});
+        motion.simulation.script(json!({"create_volume": [busy, {}]}));
+        let flags = ["--claim-protection-timeout=5m"];
+        let mut process = motion.simulation.start_with(&flags);
+        for _ in 0..40 {
+            motion.step();
+            if motion.below(12) == 0 {
+                process.stop();
+                motion.simulation.until("the process ended", |_| process.outcome().is_some()).await;
+                process = motion.simulation.start_with(&flags);
+            }
+            sleep(Duration::from_millis(motion.random.below(1500))).await;
+        }
+        motion.mend();
+        // Where a recorded place is gone for good.
+        sleep(Duration::from_secs(1800)).await;
+        motion.simulation.until("all volumes are saved", |_| motion.are_all_saved()).await;
+        motion.check();
+        for (name, uid) in &motion.claims {
+            assert_no_place_added(&motion.simulation, name, uid);
+        }
+        let (made, saved) = (motion.simulation.left_at_driver().len(), motion.claims.len());
+        assert_eq!((made, motion.simulation.volumes().len()), (saved, saved), "seed {seed}");
+    }
+}

@@ -1,0 +1,215 @@
+//! What claims and volumes wait for beside the driver, in simulated time: they go on as soon as it
+//! comes or changes, and ask for nothing meanwhile that they need not.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use support::simulation::{DRIVER, Simulation};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+use tokio::time::{Instant, sleep};
+
+const ONE_SECOND: Duration = Duration::from_secs(1);
+
+fn secret(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "sc"},
+           "stringData": {"key": value}})
+}
+
+/// A cluster whose class names the secret `s`.
+fn with_secret() -> Simulation {
+    let simulation = Simulation::new(1);
+    let parameters = json!({
+        "csi.storage.k8s.io/provisioner-secret-name": "s",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+    });
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+                       "provisioner": DRIVER, "parameters": parameters});
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    simulation.api.create(&class).unwrap();
+    simulation
+}
+
+/// The API server answers so to this verb on Secrets.
+fn refuse_secrets(simulation: &Simulation, verb: &str) {
+    let kinds = simulation.api.kinds();
+    let kind = kinds.iter().find(|kind| kind.plural == "secrets").unwrap();
+    let forbidden = Effect::Answer(Status::forbidden(kind, "s", "no"));
+    simulation.faults().add(Rule::on(verb, "secrets", forbidden));
+}
+
+/// How long it takes until the claim has its volume.
+async fn until_saved(simulation: &Simulation, uid: &str) -> Duration {
+    let start = Instant::now();
+    simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
+    start.elapsed()
+}
+
+mod secrets {
+    use super::*;
+
+    /// Polled, as roles for secrets have no `watch`: soon at first, then every 15 s, and in the end every
+    /// five minutes.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_goes_on_soon_after_its_secret_has_come() {
+        for (waits, most) in [(2, 4), (10, 16), (500, 16), (1000, 301)] {
+            let simulation = with_secret();
+            simulation.start();
+            let uids = ["one", "two"].map(|name| simulation.create_claim(name));
+            simulation.until("it is reported", |s| s.has_event("one", "ProvisioningFailed")).await;
+            sleep(Duration::from_secs(waits)).await;
+            simulation.api.create(&secret("s", "k")).unwrap();
+            let start = Instant::now();
+            for uid in &uids {
+                simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
+            }
+            assert!(
+                start.elapsed() <= Duration::from_secs(most),
+                "{:?} after {waits} s",
+                start.elapsed()
+            );
+            assert_eq!(simulation.api_requests("watch", "secrets"), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_right_that_is_granted_later_is_noticed() {
+        let simulation = with_secret();
+        simulation.api.create(&secret("s", "k")).unwrap();
+        refuse_secrets(&simulation, "get");
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        sleep(Duration::from_secs(40)).await;
+        simulation.faults().clear();
+        let took = until_saved(&simulation, &uid).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
+    }
+
+    /// The secret is there, but cannot be read for a moment: no storm of tries.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_cannot_be_read_is_not_asked_for_in_a_frenzy() {
+        let simulation = with_secret();
+        simulation.api.create(&secret("s", "k")).unwrap();
+        let broken = Effect::Answer(Status::internal("no"));
+        simulation.faults().add(Rule::on("get", "secrets", broken));
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        sleep(Duration::from_secs(300)).await;
+        assert!(simulation.api_requests("get", "secrets") < 30);
+        simulation.faults().clear();
+        until_saved(&simulation, &uid).await;
+    }
+
+    /// Deleted with its credentials as soon as they are there to be read.
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_goes_as_soon_as_its_secret_can_be_read() {
+        let simulation = with_secret();
+        simulation.api.create(&secret("s", "k")).unwrap();
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        until_saved(&simulation, &uid).await;
+        // What was read for the first call serves others for a second.
+        sleep(Duration::from_secs(1)).await;
+        simulation.delete_claim("data");
+        refuse_secrets(&simulation, "get");
+        simulation.release(&uid);
+        sleep(Duration::from_secs(50)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        simulation.faults().clear();
+        let start = Instant::now();
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert!(start.elapsed() <= Duration::from_secs(16), "{:?}", start.elapsed());
+        assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"]["key"], "k");
+    }
+}
+
+mod attributes_classes {
+    use super::*;
+
+    fn modifies() -> Simulation {
+        let simulation = Simulation::new(1);
+        let capabilities = ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"];
+        simulation.script(json!({"controller_capabilities": capabilities}));
+        simulation.start();
+        simulation
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_goes_on_soon_after_its_class_has_come() {
+        let simulation = modifies();
+        let uid = simulation.create_claim_of("data", "gold");
+        sleep(Duration::from_secs(100)).await;
+        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
+        let took = until_saved(&simulation, &uid).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn and_once_another_drivers_is_made_anew_as_ours() {
+        let simulation = modifies();
+        simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
+        let uid = simulation.create_claim_of("data", "gold");
+        sleep(Duration::from_secs(100)).await;
+        simulation.api.delete("VolumeAttributesClass", "", "gold").unwrap();
+        sleep(Duration::from_secs(100)).await;
+        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
+        let took = until_saved(&simulation, &uid).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
+    }
+}
+
+/// Claims that the driver refuses as they stand.
+mod infeasible {
+    use super::*;
+
+    fn refusal(after_ms: u64) -> Value {
+        let error = json!({"code": "INVALID_ARGUMENT", "message": "no"});
+        json!({"times": 1, "delay_ms": after_ms, "error": error})
+    }
+
+    /// A claim that was refused once and would now be served.
+    async fn refused(flags: &[&str]) -> (Simulation, String) {
+        let simulation = with_secret();
+        simulation.api.create(&secret("s", "wrong")).unwrap();
+        simulation.script(json!({"create_volume": [refusal(0), {}]}));
+        simulation.start_with(flags);
+        let uid = simulation.create_claim("data");
+        simulation.until("it is refused", |s| s.calls("CreateVolume") == 1).await;
+        sleep(Duration::from_secs(100)).await;
+        assert_eq!(simulation.calls("CreateVolume"), 1, "it rests");
+        (simulation, uid)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn they_rest_however_they_are_recorded() {
+        for mode in ["off", "auto", "always"] {
+            refused(&[&format!("--claim-protection={mode}")]).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn they_go_on_when_the_class_changes() {
+        let (simulation, uid) = refused(&[]).await;
+        let labels = json!({"metadata": {"labels": {"touched": "yes"}}});
+        simulation.api.merge("StorageClass", "", "fast", &labels).unwrap();
+        assert!(until_saved(&simulation, &uid).await < ONE_SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn they_go_on_when_the_claim_changes() {
+        let (simulation, uid) = refused(&[]).await;
+        let annotations = json!({"metadata": {"annotations": {"touched": "yes"}}});
+        simulation.api.merge("PersistentVolumeClaim", "sc", "data", &annotations).unwrap();
+        assert!(until_saved(&simulation, &uid).await < ONE_SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn they_are_tried_again_after_the_longest_interval() {
+        let (simulation, uid) = refused(&["--retry-interval-max=4m"]).await;
+        let took = until_saved(&simulation, &uid).await;
+        let rest = Duration::from_secs(139)..Duration::from_secs(141);
+        assert!(rest.contains(&took), "{took:?}");
+    }
+}
