@@ -20,7 +20,7 @@
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
 //! | [`provisioner`] | the `Provisioner` trait, its requests and outcomes |
-//! | `listed_set`, `packed_set` | a compact set of the objects that a list has shown |
+//! | `listed_set` | the objects that a list has shown |
 //!
 //! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
 //! → [`claims::state`] → [`claims::save`]. A volume passes `watches` → [`volumes::index`] → queue
@@ -45,7 +45,6 @@ mod live;
 pub mod model;
 pub mod overview;
 pub mod ownership;
-mod packed_set;
 pub mod provisioner;
 mod queues;
 mod resync;

@@ -23,7 +23,6 @@
 //! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
 //! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
-//! | `table` | a hash map with a deterministic order that frees its memory |
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | [`mutations`] | deliberate defects that the simulation must find; compiled out of shipped builds |
 //! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
@@ -84,5 +83,4 @@ pub mod preflight;
 pub mod runtime;
 pub mod source_protection;
 pub mod status;
-mod table;
 pub mod workqueue;

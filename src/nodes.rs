@@ -33,7 +33,7 @@ pub use self::{
 };
 use crate::kube::{
     EventHandler, Informer, InformerEvent,
-    objects::{CsiNode, CsiNodeDriver, CsiNodeSpec, Metadata, Node, StringMap},
+    objects::{CsiNode, CsiNodeDriver, CsiNodeSpec, Metadata, Node},
 };
 
 /// How long after a list of all Nodes for new keys the next one begins: any kubelet can register a new key for
@@ -99,9 +99,8 @@ impl Nodes {
         let topology_keys = segments.keys().cloned().collect();
         let drivers = vec![CsiNodeDriver { name: driver.to_owned(), topology_keys }];
         let csi_node =
-            CsiNode { metadata: metadata(StringMap::default()), spec: CsiNodeSpec { drivers } };
-        let labels = segments.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let node = Node { metadata: metadata(labels.collect()) };
+            CsiNode { metadata: metadata(BTreeMap::new()), spec: CsiNodeSpec { drivers } };
+        let node = Node { metadata: metadata(segments.clone()) };
         Self::listed_once(driver, vec![csi_node], vec![node])
     }
 

@@ -14,7 +14,7 @@ mod keyed_mutex;
 mod limiter;
 mod work;
 
-use std::{hash::Hash, ops::Deref, sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -30,7 +30,7 @@ pub use self::{
 use crate::metrics::QueueMetrics;
 
 /// A work queue. Clones are the same queue.
-pub struct Queue<K: Eq + Hash + Clone>(Arc<SharedQueue<K>>);
+pub struct Queue<K: Ord + Clone>(Arc<SharedQueue<K>>);
 
 /// Says whose key it is.
 type FlowOf<K> = Box<dyn Fn(&K) -> Flow + Send + Sync>;
@@ -46,13 +46,13 @@ struct SharedQueue<K> {
     created: Instant,
 }
 
-impl<K: Eq + Hash + Clone> Clone for Queue<K> {
+impl<K: Ord + Clone> Clone for Queue<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Eq + Hash + Clone> Queue<K> {
+impl<K: Ord + Clone> Queue<K> {
     /// Creates an empty queue. `limiter` determines the back-off of failed keys.
     pub fn new(limiter: Limiter, metrics: QueueMetrics) -> Self {
         Self::shared(Core::new(limiter, usize::MAX), None, metrics)
@@ -239,12 +239,12 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
 /// A key that is being processed. Dropping this ends the processing; if the key was added meanwhile, it
 /// becomes ready.
-pub struct Item<K: Eq + Hash + Clone> {
+pub struct Item<K: Ord + Clone> {
     key: K,
     queue: Queue<K>,
 }
 
-impl<K: Eq + Hash + Clone> Deref for Item<K> {
+impl<K: Ord + Clone> Deref for Item<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -252,7 +252,7 @@ impl<K: Eq + Hash + Clone> Deref for Item<K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for Item<K> {
+impl<K: Ord + Clone> Drop for Item<K> {
     fn drop(&mut self) {
         self.queue.done(&self.key);
     }

@@ -3,35 +3,33 @@
 //! An object that is known stays in the set until a complete list does not show it. While a list runs,
 //! the set has what was known before and what the list has shown.
 
-use std::{iter, ops::RangeInclusive};
-
-use super::packed_set::PackedSet;
+use std::{collections::BTreeSet, iter, ops::RangeInclusive};
 
 /// A set of objects that are listed from time to time.
 #[derive(Debug)]
 pub(super) struct ListedSet<T> {
-    known: PackedSet<T>,
+    known: BTreeSet<T>,
     /// The list in progress.
     listing: Option<Listing<T>>,
 }
 
 #[derive(Debug)]
 struct Listing<T> {
-    listed: PackedSet<T>,
+    listed: BTreeSet<T>,
     /// Whether an object in it could not be decoded, so that it does not show which ones are gone.
     is_partial: bool,
 }
 
 impl<T> Default for ListedSet<T> {
     fn default() -> Self {
-        Self { known: PackedSet::default(), listing: None }
+        Self { known: BTreeSet::new(), listing: None }
     }
 }
 
 impl<T: Copy + Ord> ListedSet<T> {
     /// Begins a new list. What an unfinished one has shown is kept as known.
     pub(super) fn begin_list(&mut self) {
-        let listing = Listing { listed: PackedSet::default(), is_partial: false };
+        let listing = Listing { listed: BTreeSet::new(), is_partial: false };
         if let Some(unfinished) = self.listing.replace(listing) {
             self.keep(&unfinished.listed);
         }
@@ -46,8 +44,8 @@ impl<T: Copy + Ord> ListedSet<T> {
         }
     }
 
-    fn keep(&mut self, listed: &PackedSet<T>) {
-        listed.iter().for_each(|value| self.known.insert(value));
+    fn keep(&mut self, listed: &BTreeSet<T>) {
+        self.known.extend(listed);
     }
 
     /// Records that an object could not be decoded.
@@ -65,9 +63,9 @@ impl<T: Copy + Ord> ListedSet<T> {
 
     /// Removes an object.
     pub(super) fn remove(&mut self, value: T) {
-        self.known.remove(value);
+        self.known.remove(&value);
         if let Some(listing) = &mut self.listing {
-            listing.listed.remove(value);
+            listing.listed.remove(&value);
         }
     }
 
@@ -79,7 +77,10 @@ impl<T: Copy + Ord> ListedSet<T> {
     /// Returns the objects within `range`, in any order, some of them twice.
     pub(super) fn range(&self, range: RangeInclusive<T>) -> impl Iterator<Item = T> {
         let listing = self.listing.as_ref().map(|listing| &listing.listed);
-        iter::once(&self.known).chain(listing).flat_map(move |values| values.range(range.clone()))
+        iter::once(&self.known)
+            .chain(listing)
+            .flat_map(move |values| values.range(range.clone()))
+            .copied()
     }
 
     /// The number of objects that are known.

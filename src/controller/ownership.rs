@@ -215,7 +215,7 @@ mod tests {
         let mut both = claim(&json!({BETA_STORAGE_CLASS: "old", ALPHA_SELECTED_NODE: "n1"}));
         both.spec.storage_class_name = Some("new".into());
         assert_eq!((class_of_claim(&both), selected_node(&both)), ("old", Some("n1")));
-        both.metadata.annotations = crate::kube::objects::StringMap::default();
+        both.metadata.annotations = std::collections::BTreeMap::default();
         assert_eq!((class_of_claim(&both), selected_node(&both)), ("new", None));
         let newer = claim(&json!({SELECTED_NODE: "n2", ALPHA_SELECTED_NODE: "n1"}));
         assert_eq!(selected_node(&newer), Some("n2"));

@@ -7,7 +7,6 @@
 mod in_tree;
 pub(crate) mod kind;
 mod metadata;
-mod string_map;
 
 pub use kind::Kind;
 
@@ -20,7 +19,7 @@ use k8s_openapi::{
 };
 use serde::{Deserialize, Deserializer};
 
-pub use self::{metadata::Metadata, string_map::StringMap};
+pub use self::metadata::Metadata;
 
 /// A view of one kind, with what requests for the kind need.
 pub trait View:
@@ -65,7 +64,7 @@ pub trait View:
 
     /// The value of the annotation `key`.
     fn annotation(&self, key: &str) -> Option<&str> {
-        self.meta().annotations.get(key)
+        self.meta().annotations.get(key).map(String::as_str)
     }
 
     /// Whether the object has the finalizer `name`.

@@ -77,10 +77,11 @@ impl Labels {
     /// there are more.
     pub(super) fn named<'a>(
         keys: &BTreeSet<Arc<str>>,
-        labels: impl Iterator<Item = (&'a str, &'a str)>,
+        labels: impl Iterator<Item = (&'a String, &'a String)>,
     ) -> (Self, bool) {
-        let mut named =
-            labels.filter_map(|(key, value)| Some((Arc::clone(keys.get(key)?), value.into())));
+        let mut named = labels.filter_map(|(key, value)| {
+            Some((Arc::clone(keys.get(&**key)?), value.as_str().into()))
+        });
         let kept = Self(named.by_ref().take(MOST).collect());
         (kept, named.next().is_some())
     }

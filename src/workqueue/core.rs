@@ -7,13 +7,12 @@
 //!
 //! Times are durations since the queue was created. Callers pass `now`, which must not decrease.
 
-use std::{collections::BTreeMap, hash::Hash, num::NonZeroU64, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU64, time::Duration};
 
 use super::{
     fair_queue::{FairQueue, Flow},
     limiter::Limiter,
 };
-use crate::table::Table;
 
 /// The state of a queue of keys `K`.
 #[derive(Debug)]
@@ -22,9 +21,9 @@ pub(super) struct Core<K> {
     /// Keys to hand out. Each is dirty and not processing.
     ready: FairQueue<K>,
     /// Keys that need work, with the time when they were added.
-    dirty: Table<K, (Duration, Flow)>,
+    dirty: BTreeMap<K, (Duration, Flow)>,
     /// Keys that are being processed, with the time when they were handed out.
-    processing: Table<K, (Duration, Flow)>,
+    processing: BTreeMap<K, (Duration, Flow)>,
     retried: RetriedKeys<K>,
     shut: bool,
 }
@@ -62,14 +61,14 @@ pub struct Counts {
     pub delayed: usize,
 }
 
-impl<K: Eq + Hash + Clone> Core<K> {
+impl<K: Ord + Clone> Core<K> {
     /// Creates an empty queue for so many workers.
     pub(super) fn new(limiter: Limiter, workers: usize) -> Self {
         Self {
             limiter,
             ready: FairQueue::new(workers),
-            dirty: Table::default(),
-            processing: Table::default(),
+            dirty: BTreeMap::new(),
+            processing: BTreeMap::new(),
             retried: RetriedKeys::default(),
             shut: false,
         }
@@ -207,7 +206,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
 #[derive(Debug)]
 struct RetriedKeys<K> {
     by_time: BTreeMap<Due, K>,
-    by_key: Table<K, Retries>,
+    by_key: BTreeMap<K, Retries>,
     /// The number of delays so far.
     count: NonZeroU64,
 }
@@ -236,15 +235,15 @@ impl Due {
 
 impl<K> Default for RetriedKeys<K> {
     fn default() -> Self {
-        Self { by_time: BTreeMap::new(), by_key: Table::default(), count: NonZeroU64::MIN }
+        Self { by_time: BTreeMap::new(), by_key: BTreeMap::new(), count: NonZeroU64::MIN }
     }
 }
 
-impl<K: Eq + Hash + Clone> RetriedKeys<K> {
+impl<K: Ord + Clone> RetriedKeys<K> {
     /// Delays the key until `at`, unless it is due earlier already.
     fn delay(&mut self, key: K, at: Duration) {
         let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        let retries = self.by_key.get_or_default(&key);
+        let retries = self.by_key.entry(key.clone()).or_default();
         if let Some(due) = retries.due {
             if due.at <= at {
                 return;
@@ -287,7 +286,7 @@ impl<K: Eq + Hash + Clone> RetriedKeys<K> {
 
     /// Counts a failure of the key. Returns the number of those before it.
     fn count_failure(&mut self, key: &K) -> u32 {
-        let failures = &mut self.by_key.get_or_default(key).failures;
+        let failures = &mut self.by_key.entry(key.clone()).or_default().failures;
         std::mem::replace(failures, failures.saturating_add(1))
     }
 

@@ -1,14 +1,12 @@
 //! A mutex per key. It keeps workers of different queues from working on the same object at once (for
 //! volumes: safety rule 5).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::table::Table;
-
-type Locks = Arc<Mutex<Table<String, Arc<tokio::sync::Mutex<()>>>>>;
+type Locks = Arc<Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>>;
 
 /// Keys, each of which is held by at most one task at a time.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +25,7 @@ pub struct Held {
 impl KeyedMutex {
     /// Waits until no other task holds `key`, and then holds it.
     pub async fn hold(&self, key: &str) -> Held {
-        let lock = Arc::clone(self.locks.lock().get_or_default(key));
+        let lock = Arc::clone(self.locks.lock().entry(key.to_owned()).or_default());
         // Created before the wait, so that a cancelled wait cleans up as well.
         let mut held = Held { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
         held.guard = Some(lock.lock_owned().await);
@@ -36,7 +34,7 @@ impl KeyedMutex {
 
     /// Holds `key` unless another task does.
     pub fn try_hold(&self, key: &str) -> Option<Held> {
-        let lock = Arc::clone(self.locks.lock().get_or_default(key));
+        let lock = Arc::clone(self.locks.lock().entry(key.to_owned()).or_default());
         let mut held = Held { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
         held.guard = Some(lock.try_lock_owned().ok()?);
         Some(held)

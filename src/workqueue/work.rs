@@ -1,6 +1,6 @@
 //! The workers that process a queue's keys.
 
-use std::{convert::Infallible, hash::Hash, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use tokio::{
@@ -31,7 +31,7 @@ pub enum Action {
 }
 
 /// What the workers of a queue share.
-struct Shared<K: Eq + Hash + Clone, H, P> {
+struct Shared<K: Ord + Clone, H, P> {
     queue: Queue<K>,
     handler: H,
     on_panic: P,
@@ -54,7 +54,7 @@ pub async fn work<K, F, P>(
     handler: impl Fn(K) -> F + Send + Sync + 'static,
     on_panic: P,
 ) where
-    K: Eq + Hash + Clone + Send + 'static,
+    K: Ord + Clone + Send + 'static,
     F: Future<Output = Action> + Send + 'static,
     P: Fn(&K, &str) + Send + Sync + 'static,
 {
@@ -74,7 +74,7 @@ pub async fn work<K, F, P>(
     update_gauges(&shared.queue, &shared.began, ended).await;
 }
 
-impl<K: Eq + Hash + Clone, H, P> Shared<K, H, P> {
+impl<K: Ord + Clone, H, P> Shared<K, H, P> {
     /// Waits for a key; `None` once the queue is shut down.
     async fn take(&self) -> Option<Item<K>> {
         let _waits = self.waits.lock().await;
@@ -85,7 +85,7 @@ impl<K: Eq + Hash + Clone, H, P> Shared<K, H, P> {
 }
 
 /// Updates the gauges of unfinished work while any key is being processed, until the workers have ended.
-async fn update_gauges<K: Eq + Hash + Clone>(
+async fn update_gauges<K: Ord + Clone>(
     queue: &Queue<K>,
     began: &Notify,
     mut ended: mpsc::Receiver<Infallible>,
@@ -105,7 +105,7 @@ async fn update_gauges<K: Eq + Hash + Clone>(
 /// Processes one key and requeues it as its action says.
 async fn process<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K, &str))
 where
-    K: Eq + Hash + Clone + Send + 'static,
+    K: Ord + Clone + Send + 'static,
     F: Future<Output = Action> + Send + 'static,
 {
     let key = (*item).clone();
@@ -121,7 +121,7 @@ where
     }
 }
 
-fn apply<K: Eq + Hash + Clone>(item: &Item<K>, action: Action) {
+fn apply<K: Ord + Clone>(item: &Item<K>, action: Action) {
     match action {
         Action::Done => item.queue.forget(item),
         Action::Retry => item.queue.add_rate_limited((**item).clone()),

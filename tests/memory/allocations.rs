@@ -36,7 +36,7 @@ const AN_EVENT: usize = 22;
 /// And until the event is on its way, with all that a request needs.
 const AN_EVENT_SENT: usize = 52;
 /// And to read a waiting claim: its texts, its annotations, and lists of finalizers and access modes.
-const A_CLAIM: usize = 18;
+const A_CLAIM: usize = 24;
 
 /// How often each `write` but the first allocates memory: what is needed only once exists by then.
 fn each(write: impl Fn(usize)) -> [usize; COUNT] {

@@ -203,23 +203,23 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, annotated apart", claims, 1_440, |n| {
+        Load::listed("our claims, annotated apart", claims, 2_500, |n| {
             let mut claim = ours().waiting_claim(n);
             let annotations = claim.pointer_mut("/metadata/annotations").unwrap().as_object_mut();
             annotations.unwrap().insert("example.com/number".to_owned(), n.to_string().into());
             claim
         }),
-        Load::listed("our claims, whose class is missing", claims, 1_220, |n| {
+        Load::listed("our claims, whose class is missing", claims, 2_500, |n| {
             ours().waiting_claim(n)
         }),
-        Load::listed("our claims, whose secret is missing", claims, 1_490, |n| {
+        Load::listed("our claims, whose secret is missing", claims, 2_500, |n| {
             ours().waiting_claim(n)
         })
         .of_class(class_with_a_secret())
         .without_topology(),
-        Load::listed("our claims, that lack a node", claims, 1_600, |n| ours().waiting_claim(n))
+        Load::listed("our claims, that lack a node", claims, 2_500, |n| ours().waiting_claim(n))
             .of_class(ours().storage_class(0)),
-        Load::listed("our volumes, that cannot be deleted", volumes, 1_800, |n| {
+        Load::listed("our volumes, that cannot be deleted", volumes, 2_800, |n| {
             volume(&ours(), n, RELEASED)
         }),
         Load::listed("attachments", "volumeattachments", 48, |n| foreign().attachment(n)),

@@ -33,7 +33,7 @@ mod reports;
 mod volumes;
 mod work;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -54,7 +54,6 @@ use crate::{
     controller::{item::Key, ownership::ProvisionerIdentity},
     kube::objects::{Claim, View as _},
     metrics::Census,
-    table::Table,
     workqueue::{Flow, KeyedMutex},
 };
 
@@ -82,9 +81,9 @@ struct Inner {
     /// Whether claims, and after them PersistentVolumes, are listed. Before, a claim may have a
     /// PersistentVolume that this process does not know of (safety rule 6).
     both_listed: bool,
-    entries: Table<Key, Entry>,
+    entries: BTreeMap<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
-    by_volume: Table<Arc<str>, Key>,
+    by_volume: BTreeMap<Arc<str>, Key>,
     /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
     others: OtherClaims,
     latest_texts: LatestTexts,
@@ -199,8 +198,8 @@ impl Inner {
         Self {
             closed,
             both_listed: false,
-            entries: Table::default(),
-            by_volume: Table::default(),
+            entries: BTreeMap::new(),
+            by_volume: BTreeMap::new(),
             others: OtherClaims::default(),
             latest_texts: LatestTexts::default(),
         }
@@ -219,7 +218,7 @@ impl Inner {
     /// Returns the key of the claim, with the text that the index has already if it knows the claim, and
     /// makes the claim share it.
     fn key(&self, claim: &mut Claim) -> Key {
-        if let Some(key) = self.entries.kept_key(claim.uid()) {
+        if let Some((key, _)) = self.entries.get_key_value(claim.uid()) {
             claim.metadata.uid = Some(key.text());
             return key.clone();
         }

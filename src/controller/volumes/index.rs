@@ -29,7 +29,6 @@ use crate::{
         },
         objects::{View as _, Volume},
     },
-    table::Table,
     workqueue::Flow,
 };
 
@@ -65,7 +64,7 @@ type HandleKey = Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>;
 struct Inner {
     volumes: Cache<Arc<Volume>>,
     /// When a watch event arrived for a volume whose snapshot was not taken since.
-    arrived: Table<String, Instant>,
+    arrived: BTreeMap<String, Instant>,
     /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
     /// while nothing is due for it.
     deletions: Cache<Deletion>,

@@ -4,7 +4,7 @@
 //! Kubernetes allows for names, so that code that uses it as a name refuses it. What this program
 //! writes itself is not truncated.
 
-use std::{borrow::Cow, fmt};
+use std::{collections::BTreeMap, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{
@@ -12,7 +12,6 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use super::string_map::{Builder, StringMap, Text};
 use crate::kube::client::name::MAX_NAME;
 
 /// Appended to a truncated text.
@@ -50,13 +49,14 @@ const FINALIZERS: [&str; 4] = [
 ];
 
 /// Truncates a text longer than `max` bytes and appends [`ELLIPSIS`].
-fn truncate(text: &str, max: usize) -> Cow<'_, str> {
-    if text.len() <= max {
-        return text.into();
+fn truncate(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        text.truncate(end);
+        text.push(ELLIPSIS);
+        text.shrink_to_fit();
     }
-    let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    let kept = text.get(..end).unwrap_or_default();
-    format!("{kept}{ELLIPSIS}").into()
+    text
 }
 
 /// A name. One that is longer than Kubernetes allows is truncated and stays longer than allowed.
@@ -64,9 +64,7 @@ struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let is_short = name.len() <= MAX_NAME;
-        Ok(Self(if is_short { name } else { truncate(&name, MAX_NAME).into_owned() }))
+        String::deserialize(deserializer).map(|name| Self(truncate(name, MAX_NAME)))
     }
 }
 
@@ -107,7 +105,7 @@ pub(super) fn finalizers<'de, D: Deserializer<'de>>(
 /// Reads annotations, within the limits.
 pub(super) fn annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<StringMap, D::Error> {
+) -> Result<BTreeMap<String, String>, D::Error> {
     deserializer.deserialize_option(Budget { known: MAX_ANNOTATIONS, other: MAX_ANNOTATIONS })
 }
 
@@ -174,35 +172,32 @@ impl Budget {
 }
 
 impl<'de> Visitor<'de> for Budget {
-    type Value = StringMap;
+    type Value = BTreeMap<String, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map of strings")
     }
 
-    fn visit_none<E>(self) -> Result<StringMap, E> {
-        Ok(StringMap::default())
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(BTreeMap::new())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<StringMap, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<Self::Value, D::Error> {
         map.deserialize_map(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<StringMap, A::Error> {
-        let mut kept = Builder::with_room();
-        while map.next_key_seed(Text::new(&mut kept, |key| truncate(key, MAX_KNOWN)))?.is_some() {
-            let key = kept.last().len();
-            let (max, left) = self.of(kept.last());
-            map.next_value_seed(Text::new(&mut kept, |value| truncate(value, max)))?;
-            if let Some(rest) = left.checked_sub(key + kept.last().len()) {
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut kept = BTreeMap::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let key = truncate(key, MAX_KNOWN);
+            let (max, left) = self.of(&key);
+            let value = truncate(map.next_value()?, max);
+            if let Some(rest) = left.checked_sub(key.len() + value.len()) {
                 *left = rest;
-            } else {
-                // The value and its key.
-                kept.pop();
-                kept.pop();
+                kept.insert(key, value);
             }
         }
-        Ok(kept.finish())
+        Ok(kept)
     }
 }
 

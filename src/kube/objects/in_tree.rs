@@ -70,11 +70,11 @@ impl csi_translation::Volume for Volume {
     }
 
     fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.get(key)
+        self.metadata.labels.get(key).map(String::as_str)
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.get(key)
+        self.metadata.annotations.get(key).map(String::as_str)
     }
 
     fn claim_namespace(&self) -> &str {

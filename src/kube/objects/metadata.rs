@@ -1,14 +1,13 @@
 //! The metadata of a view: what this program reads of it, in little memory.
 //!
-//! A waiting claim is mostly metadata: most of its texts are names and annotations. So texts have no
-//! spare capacity, and maps are sorted lists.
+//! A waiting claim is mostly metadata, so names have no spare capacity.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
-use super::{bounded, string_map::StringMap};
+use super::bounded;
 
 /// Names, UID, version, annotations, finalizers, owners, timestamps and for some kinds labels of an
 /// object; nothing else of its metadata. Texts are `None` if the server sent none.
@@ -27,9 +26,9 @@ pub struct Metadata {
     /// When its deletion began.
     pub deletion_timestamp: Option<Time>,
     /// The annotations.
-    pub annotations: StringMap,
+    pub annotations: BTreeMap<String, String>,
     /// The labels; empty for kinds whose labels are not read.
-    pub labels: StringMap,
+    pub labels: BTreeMap<String, String>,
     /// The finalizers, in order.
     pub finalizers: Vec<Box<str>>,
     /// The owners, in order.
@@ -45,7 +44,8 @@ impl<'de> Deserialize<'de> for Metadata {
 
 /// Reads the metadata with labels.
 pub(super) fn labelled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {
-    Raw::<Option<StringMap>>::deserialize(deserializer).map(|raw| raw.with_labels(|labels| labels))
+    Raw::<Option<BTreeMap<String, String>>>::deserialize(deserializer)
+        .map(|raw| raw.with_labels(|labels| labels))
 }
 
 /// The serialized form of [`Metadata`]; `L` is the type of the labels.
@@ -59,7 +59,7 @@ struct Raw<L: Default> {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     #[serde(deserialize_with = "bounded::annotations")]
-    annotations: StringMap,
+    annotations: BTreeMap<String, String>,
     labels: L,
     #[serde(deserialize_with = "bounded::finalizers")]
     finalizers: Vec<Box<str>>,
@@ -68,7 +68,7 @@ struct Raw<L: Default> {
 }
 
 impl<L: Default> Raw<L> {
-    fn with_labels(self, labels: impl FnOnce(L) -> Option<StringMap>) -> Metadata {
+    fn with_labels(self, labels: impl FnOnce(L) -> Option<BTreeMap<String, String>>) -> Metadata {
         Metadata {
             name: self.name,
             namespace: self.namespace,

@@ -68,7 +68,7 @@ async fn only_claims_of_this_driver_without_a_volume_are_kept() {
     let mut fixture = Fixture::new();
     assert!(!fixture.claim("bound", "pv"));
     let mut foreign = claim("foreign", "");
-    foreign.metadata.annotations = csi_provisioner::kube::objects::StringMap::default();
+    foreign.metadata.annotations = std::collections::BTreeMap::default();
     assert!(!fixture.tracker.claim_applied(&identity(), foreign, fixture.now));
     assert!(fixture.claim("new", ""));
     assert_eq!(fixture.tracker.report().waiting_claims, 1);

@@ -17,7 +17,7 @@ use crate::{
         },
         ownership::{PROVISIONED_BY, ProvisionerIdentity},
     },
-    kube::objects::{Claim, StringMap, View as _, Volume},
+    kube::objects::{View as _, Volume},
     mutations,
     mutations::Mutation,
 };
@@ -47,11 +47,9 @@ pub(super) struct Repeats {
     pub(super) unknown_outcomes: BTreeSet<&'static str>,
 }
 
-/// The texts of the claim that changed last. The next one often has the same annotations, fails alike, or waits
-/// for the same.
+/// The texts of the claim that changed last. The next one often fails alike, or waits for the same.
 #[derive(Debug, Default)]
 pub(super) struct LatestTexts {
-    annotations: StringMap,
     failure: Arc<str>,
     obstacle: Arc<str>,
 }
@@ -76,13 +74,6 @@ pub(super) enum OnPvGone {
     /// The claim is queued: this process has removed its finalizer from the PersistentVolume for
     /// that.
     Requeue,
-}
-
-impl LatestTexts {
-    /// Makes equal annotations of different claims the same.
-    pub(super) fn share_annotations(&mut self, claim: &mut Claim) {
-        share(Some(&mut claim.metadata.annotations), &mut self.annotations);
-    }
 }
 
 impl Entry {

@@ -72,7 +72,6 @@ impl ClaimIndex {
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
         let was_of_interest = entry.is_some_and(Entry::is_of_interest);
         if interest != Interest::None {
-            inner.latest_texts.share_annotations(&mut claim);
             let claim = Arc::new(claim);
             self.keep(inner, uid, Kept { claim, interest, record_status, is_from_list })
         } else if was_of_interest {
@@ -227,7 +226,7 @@ impl Inner {
             entry.known.record_status = None;
             entry.follow_record();
         })?;
-        self.entries.kept_key(uid).cloned()
+        self.entries.get_key_value(uid).map(|(key, _)| key.clone())
     }
 }
 

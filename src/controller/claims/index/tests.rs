@@ -46,7 +46,7 @@ fn lead(index: ClaimIndex) -> ClaimIndex {
 /// A PersistentVolume that a provisioner of our driver has made.
 fn provisioned_pv(name: &str, claim_uid: &str) -> Volume {
     let mut volume = volume(name, claim_uid);
-    volume.metadata.annotations.insert("pv.kubernetes.io/provisioned-by", DRIVER);
+    volume.metadata.annotations.insert("pv.kubernetes.io/provisioned-by".into(), DRIVER.into());
     volume
 }
 

@@ -89,7 +89,7 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     let unwanted = KnownClaim { interest: Interest::None, ..suspect };
     assert_eq!(planned(&unwanted, Some(immediate.clone())), "drop");
     let mut handed_on = (*here.claim).clone();
-    handed_on.metadata.annotations = crate::kube::objects::StringMap::default();
+    handed_on.metadata.annotations = std::collections::BTreeMap::default();
     assert_eq!(planned(&snapshot(Arc::new(handed_on)), Some(immediate)), "drop");
 }
 
