@@ -10,10 +10,11 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Client, MAX_ANSWER};
+use super::Client;
 use crate::kube::{
     connection::url::query,
     error::ApiError,
+    layers::whole_answers::MAX_ANSWER,
     objects::{View, kind::Kind},
     scope::Scope,
 };
