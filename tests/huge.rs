@@ -49,8 +49,8 @@ const FAT: usize = 690_000;
 /// the shipped file.
 const MOST_PEAK: usize = 54 << 10;
 
-/// How long the claim of another may take meanwhile.
-const MOST_WAIT: Duration = Duration::from_secs(2);
+/// How long the claim of another may take meanwhile: JSON is read twenty times as fast in the shipped file.
+const MOST_WAIT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 2 });
 
 /// What is wrong with a claim, or how much it says.
 fn fields() -> [Value; 4] {
@@ -340,7 +340,8 @@ async fn huge_grants_take_little_and_hinder_nobody() {
     for number in 0..4 * SOURCES {
         let source =
             json!({"kind": "PersistentVolumeClaim", "name": "none", "namespace": NAMESPACE});
-        let mut copy = claim(&format!("copy-{number}"), &json!({"spec": {"dataSourceRef": source}}));
+        let mut copy =
+            claim(&format!("copy-{number}"), &json!({"spec": {"dataSourceRef": source}}));
         copy.metadata.namespace = Some("default".into());
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(cluster.admin.clone(), "default");
         claims.create(&PostParams::default(), &copy).await.unwrap();

@@ -18,7 +18,7 @@ pub(crate) mod name;
 mod odd_names;
 mod watch_object;
 
-pub use coalesced_reads::CoalescedReads;
+pub use coalesced_reads::{CoalescedReads, ReadBy};
 pub use discovery::Served;
 pub use edits::{Edit, Edited, WriteBy};
 pub use lanes::{EventLane, LaneSettings, Lanes, RateLimit};
@@ -133,11 +133,7 @@ impl Client {
     }
 
     /// Like [`Self::get_raw`]; also returns the permits of a large object, which are kept as long as that.
-    async fn get_raw_held(
-        &self,
-        kind: &Kind,
-        name: Name<'_>,
-    ) -> Result<(Value, Held), ApiError> {
+    async fn get_raw_held(&self, kind: &Kind, name: Name<'_>) -> Result<(Value, Held), ApiError> {
         let (object, answer) =
             self.send(request(Method::GET, kind.object(name))?, MAX_ANSWER).await?;
         Ok((object, answer.held))

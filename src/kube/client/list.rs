@@ -26,6 +26,9 @@ const PAGE: u32 = 500;
 /// fewer objects, so that no list fails for its size: any user can create claims of more than a megabyte.
 const MAX_PAGE: usize = 8 << 20;
 
+/// The same for a namespace, all of which its user may have written.
+const MAX_NAMESPACE_PAGE: usize = 1 << 20;
+
 /// The limit of a page that was too large is divided by this.
 const SHRINK_FACTOR: u32 = 8;
 
@@ -67,7 +70,11 @@ impl Client {
         let (mut limit, mut next) = (PAGE, String::new());
         loop {
             let url = format!("{collection}?limit={limit}{}{next}", scope.query());
-            let max = if limit > 1 { MAX_PAGE } else { MAX_ANSWER };
+            let max = match &scope.namespace {
+                _ if limit == 1 => MAX_ANSWER,
+                Some(_) => MAX_NAMESPACE_PAGE,
+                None => MAX_PAGE,
+            };
             let page: Page<V> = match self.read_at_most(url, max).await {
                 Err(ApiError::TooLarge { .. }) if limit > 1 => {
                     limit = (limit / SHRINK_FACTOR).max(1);
