@@ -239,7 +239,7 @@ impl Checks<'_> {
 
     /// The source that the claim names.
     async fn source(self, request: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
-        data_source::identify(&self.reads.client, self.settings, request).await
+        data_source::identify(self.reads, self.settings, request).await
     }
 
     /// Builds the request to the driver.

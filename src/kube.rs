@@ -30,7 +30,7 @@ mod tests;
 
 pub use client::{
     BadName, Client, CoalescedReads, Edit, Edited, EventLane, LaneSettings, Lanes, Name, Patch,
-    RateLimit, Served, WriteBy, access, finalizers,
+    RateLimit, ReadBy, Served, WriteBy, access, finalizers,
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::{ApiError, Refusal};

@@ -45,7 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{free::ReferenceLists, holders::Holders, writer::Writer};
 pub use self::{
-    grants::{GrantTarget, is_granted},
+    grants::{GrantTarget, Grants},
     source::{NamedSource, SNAPSHOT_GROUP, SourceKind},
     writer::Unprotected,
 };

@@ -21,11 +21,10 @@ use crate::{
     },
     csi::proto::{VolumeContentSource, volume_content_source as content},
     kube::{
-        Client,
         objects::{Claim, MAX_NAME, ReferenceGrant, View as _},
         quantity::Quantity,
     },
-    source_protection::{GrantTarget, SNAPSHOT_GROUP, is_granted},
+    source_protection::{GrantTarget, SNAPSHOT_GROUP},
 };
 
 /// A source of a kind that this program copies.
@@ -42,7 +41,7 @@ pub(super) struct Copyable {
 /// # Errors
 /// The claim may not use it, or this program does not copy that kind.
 pub(super) async fn identify(
-    client: &Client,
+    reads: &Reads,
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
 ) -> Result<Option<Copyable>, NotSent> {
@@ -51,7 +50,7 @@ pub(super) async fn identify(
         return Ok(None);
     };
     let other_namespace = target.namespace != claim.namespace();
-    let access_revoked = other_namespace && access_revoked(client, request, &target).await?;
+    let access_revoked = other_namespace && access_revoked(reads, request, &target).await?;
     Ok(Some(Copyable { source: named(claim, target)?, access_revoked }))
 }
 
@@ -67,18 +66,19 @@ fn refused(why: String) -> Failure {
 /// No grant allows the claim to use the source, or the grants can't be read. In
 /// external-provisioner's words.
 async fn access_revoked(
-    client: &Client,
+    reads: &Reads,
     request: &ProvisionRequest,
     target: &GrantTarget<'_>,
 ) -> Result<bool, Failure> {
     let GrantTarget { kind, namespace, name, .. } = *target;
     let (own, claim) = (request.claim.namespace(), request.claim.name());
-    let granted = is_granted(client, |from| from == own, target).await.map_err(|error| {
+    let grants = reads.grants.get(Some(namespace), "").await.map_err(|error| {
         Failure::new(format!(
             "error getting ReferenceGrants in {namespace} namespace from api server: {error}"
         ))
         .finished()
     })?;
+    let granted = grants.allow(|from| from == own, target);
     let continues_open_call = request.withdrawn && request.source.is_some();
     if granted || continues_open_call {
         return Ok(!granted);

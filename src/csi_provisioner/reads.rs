@@ -1,8 +1,9 @@
 //! Reads of the cluster that calls need.
 //!
-//! Reads of secrets, VolumeAttributesClasses and sources, which many claims name, are shared among calls
-//! ([`CoalescedReads`]). After a failed attempt the shared result is dropped, so that the next one reads
-//! again.
+//! Reads of secrets, VolumeAttributesClasses, sources and grants, which many claims name, are shared among
+//! calls ([`CoalescedReads`]). After a failed attempt the shared secrets and classes are dropped, so that the
+//! next one reads again. What the claim's user writes stays shared: any number of claims costs no more
+//! than one read of it a second.
 
 use crate::{
     controller::{
@@ -11,9 +12,10 @@ use crate::{
     },
     kube::{
         Client, CoalescedReads, Kind,
-        objects::{Claim, CloneSource, Secret, VolumeAttributesClass, VolumeSnapshot},
+        objects::{CloneSource, Secret, VolumeAttributesClass, VolumeSnapshot},
     },
     runtime::Tasks,
+    source_protection::Grants,
 };
 
 /// The clients for reads.
@@ -25,6 +27,7 @@ pub struct Reads {
     pub(super) attributes_classes: CoalescedReads<VolumeAttributesClass>,
     pub(super) claims: CoalescedReads<CloneSource>,
     pub(super) snapshots: CoalescedReads<VolumeSnapshot>,
+    pub(super) grants: CoalescedReads<Grants>,
 }
 
 impl Reads {
@@ -34,7 +37,8 @@ impl Reads {
         let attributes_classes = CoalescedReads::new(client.clone(), tasks.clone());
         let claims = CoalescedReads::new(client.clone(), tasks.clone());
         let snapshots = CoalescedReads::new(client.clone(), tasks.clone());
-        Self { client, secrets, attributes_classes, claims, snapshots }
+        let grants = CoalescedReads::new(client.clone(), tasks.clone());
+        Self { client, secrets, attributes_classes, claims, snapshots, grants }
     }
 
     /// The source has changed: drops its shared result.
@@ -49,17 +53,12 @@ impl Reads {
     /// An attempt with these objects failed: drops their shared results.
     pub fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
         let (secret, class) = (Kind::of::<Secret>(), Kind::of::<VolumeAttributesClass>());
-        let (claim, snapshot) = (Kind::of::<Claim>(), Kind::of::<VolumeSnapshot>());
         for Dependency { kind, namespace, name } in read {
             let (namespace, name) = (namespace.as_deref(), name.as_deref().unwrap_or_default());
             if *kind == secret {
                 self.secrets.forget(namespace, name);
             } else if *kind == class {
                 self.attributes_classes.forget(namespace, name);
-            } else if *kind == claim {
-                self.claims.forget(namespace, name);
-            } else if *kind == snapshot {
-                self.snapshots.forget(namespace, name);
             }
         }
     }

@@ -7,7 +7,6 @@
 //! kind are in [`super::informer`].
 
 pub mod access;
-mod bodies;
 mod coalesced_reads;
 mod discovery;
 mod edits;
@@ -19,7 +18,7 @@ pub(crate) mod name;
 mod odd_names;
 mod watch_object;
 
-pub use coalesced_reads::CoalescedReads;
+pub use coalesced_reads::{CoalescedReads, ReadBy};
 pub use discovery::Served;
 pub use edits::{Edit, Edited, WriteBy};
 pub use lanes::{EventLane, LaneSettings, Lanes, RateLimit};
@@ -29,26 +28,25 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
+use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
-use self::{
-    bodies::{Bodies, BodyError, Permit},
-    name::check_namespace,
-};
+use self::name::check_namespace;
 use super::{
     error::{ApiError, fault},
     layers::{
-        ApiService, Request, answer_limit::answer_limit, gate::SentAt, pace::paced, target::Target,
+        ApiService, Request,
+        gate::SentAt,
+        pace::paced,
+        target::Target,
+        whole_answers::{Held, MAX_ANSWER, MaxAnswer},
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
 };
 use crate::runtime::Random;
-
-/// The most that is read of one answer, in bytes: ten times the largest request that the server
-/// accepts. A page of 500 volumes is about one MiB.
-pub(super) const MAX_ANSWER: usize = 32 << 20;
 
 /// kube-rs's client wants a default namespace. Nobody uses it: each request names its own.
 const NO_NAMESPACE: &str = "default";
@@ -62,7 +60,6 @@ pub struct Client {
     kube: kube::Client,
     /// What `kube` sends requests through.
     service: ApiService,
-    bodies: Bodies,
     pub(super) random: Arc<dyn Random>,
 }
 
@@ -96,14 +93,17 @@ impl Client {
     /// kube-rs starts a task, which ends with the client.
     pub(crate) fn new(service: ApiService, random: Arc<dyn Random>) -> Self {
         let kube = kube::Client::new(service.clone(), NO_NAMESPACE);
-        Self { kube, service, bodies: Bodies::default(), random }
+        Self { kube, service, random }
     }
 
     /// A client of kube-rs for one watcher, on this lane. It reads at most `max_answer` bytes of an answer
     /// that is no watch, and opens a watch no more than once a second.
     pub(crate) fn for_watcher(&self, max_answer: usize) -> kube::Client {
-        let service = answer_limit(max_answer, paced(self.service.clone()));
-        kube::Client::new(service, NO_NAMESPACE)
+        let limited = move |mut request: Request| {
+            request.extensions_mut().insert(MaxAnswer(max_answer));
+            request
+        };
+        kube::Client::new(paced(self.service.clone()).map_request(limited), NO_NAMESPACE)
     }
 
     /// Reads one object.
@@ -132,15 +132,11 @@ impl Client {
         self.get_raw_held(kind, name).await.map(|(object, _)| object)
     }
 
-    /// Like [`Self::get_raw`]; also returns the permit of a large object, which is kept as long as that.
-    async fn get_raw_held(
-        &self,
-        kind: &Kind,
-        name: Name<'_>,
-    ) -> Result<(Value, Option<Permit>), ApiError> {
+    /// Like [`Self::get_raw`]; also returns the permits of a large object, which are kept as long as that.
+    async fn get_raw_held(&self, kind: &Kind, name: Name<'_>) -> Result<(Value, Held), ApiError> {
         let (object, answer) =
             self.send(request(Method::GET, kind.object(name))?, MAX_ANSWER).await?;
-        Ok((object, answer.permit))
+        Ok((object, answer.held))
     }
 
     /// Reads the metadata of one object of any kind.
@@ -154,7 +150,7 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<V, ApiError> {
-        self.write(creation::<V>(namespace, body)?, None).await
+        self.write(creation::<V>(namespace, body)?).await
     }
 
     /// Creates an object like [`Self::create`], and does not parse the answer.
@@ -163,38 +159,20 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<(), ApiError> {
-        self.exchange(creation::<V>(namespace, body)?, MAX_ANSWER, None).await.map(drop)
+        self.exchange(creation::<V>(namespace, body)?, MAX_ANSWER).await.map(drop)
     }
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.replace_raw_held(name, body, None).await
-    }
-
-    async fn replace_raw_held<V: View>(
-        &self,
-        name: Name<'_>,
-        body: &Value,
-        held: Option<Permit>,
-    ) -> Result<V, ApiError> {
         let url = path::<V>(name)? + NO_FIELD_VALIDATION;
-        self.write(request_with_body(Method::PUT, url, JSON, body)?, held).await
+        self.write(request_with_body(Method::PUT, url, JSON, body)?).await
     }
 
     /// Patches an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
-        self.patch_held(name, patch, None).await
-    }
-
-    async fn patch_held<V: View>(
-        &self,
-        name: Name<'_>,
-        patch: &Patch,
-        held: Option<Permit>,
-    ) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
         let url = path::<V>(name)? + NO_FIELD_VALIDATION;
-        self.write(request_with_body(Method::PATCH, url, media_type, body)?, held).await
+        self.write(request_with_body(Method::PATCH, url, media_type, body)?).await
     }
 
     /// Deletes an object; with `uid` only if it has this UID, otherwise the error is a conflict.
@@ -209,7 +187,7 @@ impl Client {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        let answer = self.exchange(request, MAX_ANSWER, None).await?;
+        let answer = self.exchange(request, MAX_ANSWER).await?;
         Ok(remaining_finalizers::<V>(&answer))
     }
 
@@ -240,8 +218,8 @@ impl Client {
     }
 
     /// Sends a write and reads the object in the answer.
-    async fn write<V: View>(&self, request: Request, held: Option<Permit>) -> Result<V, ApiError> {
-        Ok(self.send_held(request, MAX_ANSWER, held).await?.0)
+    async fn write<V: View>(&self, request: Request) -> Result<V, ApiError> {
+        Ok(self.send(request, MAX_ANSWER).await?.0)
     }
 
     /// Sends a request and parses the JSON of the answer, at most `max` bytes; returns both.
@@ -250,17 +228,7 @@ impl Client {
         request: Request,
         max: usize,
     ) -> Result<(T, Answer), ApiError> {
-        self.send_held(request, max, None).await
-    }
-
-    /// Like [`Self::send`], with the permit of an earlier body.
-    async fn send_held<T: DeserializeOwned>(
-        &self,
-        request: Request,
-        max: usize,
-        held: Option<Permit>,
-    ) -> Result<(T, Answer), ApiError> {
-        let answer = self.exchange(request, max, held).await?;
+        let answer = self.exchange(request, max).await?;
         let object = serde_json::from_slice(&answer.body).map_err(|error| {
             ApiError::Unreadable { about: answer.about.clone(), fault: fault(&error) }
         })?;
@@ -268,21 +236,16 @@ impl Client {
     }
 
     /// Sends a request and reads the body of a successful answer, at most `max` bytes.
-    async fn exchange(
-        &self,
-        request: Request,
-        max: usize,
-        held: Option<Permit>,
-    ) -> Result<Answer, ApiError> {
+    async fn exchange(&self, mut request: Request, max: usize) -> Result<Answer, ApiError> {
         let about = Target::of(&request).about();
-        let response = self.kube.send(request).await;
-        let response = response.map_err(|error| ApiError::of_kube(error, &about))?;
-        let sent = response.extensions().get().map(|SentAt(at)| *at).unwrap_or_default();
-        match self.bodies.read(response.into_body(), max, held).await {
-            Ok((body, permit)) => Ok(Answer { body, sent, permit, about }),
-            Err(BodyError::TooLong) => Err(ApiError::TooLarge { about, max }),
-            Err(BodyError::Broken(error)) => Err(ApiError::of_kube(error, &about)),
-        }
+        request.extensions_mut().insert(MaxAnswer(max));
+        let read = async {
+            let (head, body) = self.kube.send(request).await?.into_parts();
+            Ok((head.extensions, body.collect().await?.to_bytes()))
+        };
+        let (noted, body) = read.await.map_err(|error| ApiError::of_kube(error, &about))?;
+        let sent = noted.get().map(|SentAt(at)| *at).unwrap_or_default();
+        Ok(Answer { body, sent, held: noted.get().cloned().unwrap_or_default(), about })
     }
 }
 
@@ -291,8 +254,8 @@ struct Answer {
     body: Bytes,
     /// When a read was sent, by the boot clock; zero if unknown, as for a write.
     sent: Duration,
-    /// That of a large body.
-    permit: Option<Permit>,
+    /// The permits of a large body.
+    held: Held,
     /// The resource and, if the request had one, the name.
     about: String,
 }

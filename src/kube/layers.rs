@@ -1,6 +1,6 @@
 //! The tower layers between kube-rs's client and the connections.
 //!
-//! From the outside in: `refusals`, `retry_after`, `throttle`, `in_flight`, `gate`,
+//! From the outside in: `whole_answers`, `refusals`, `retry_after`, `throttle`, `in_flight`, `gate`,
 //! `deadline`, `request_metrics`, `request_log`. The order matters: every retry takes a token from
 //! the throttle again, nothing waits between the gate and the connection, and a deadline counts from the
 //! sending. [`Lanes`](super::Lanes) decide which lane has which layers.
@@ -9,7 +9,6 @@
 //! readiness: all waiting happens in the request's own future, so that dropping the future frees its
 //! permit at once.
 
-pub(crate) mod answer_limit;
 pub(crate) mod deadline;
 pub(crate) mod gate;
 pub(crate) mod in_flight;
@@ -20,6 +19,7 @@ pub(crate) mod request_metrics;
 pub(crate) mod retry_after;
 pub(crate) mod target;
 pub(crate) mod throttle;
+pub(crate) mod whole_answers;
 
 use bytes::Bytes;
 use futures::TryFutureExt as _;

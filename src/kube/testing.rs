@@ -20,7 +20,10 @@ use super::{
     client::{Client, EventLane},
     connection::Connections,
     layers::{
-        ApiService, Next, Outcome, Request, Response, in_flight::WriteLoad, refusals::refusals,
+        ApiService, Next, Outcome, Request, Response,
+        in_flight::WriteLoad,
+        refusals::refusals,
+        whole_answers::{Budget, whole_answers},
     },
 };
 use crate::runtime::{Clock, Generator, Random};
@@ -253,7 +256,7 @@ impl Clock for PausedClock {
 
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
-    let service = refusals(None, server.service.clone());
+    let service = whole_answers(Budget::default(), refusals(None, server.service.clone()));
     Client::new(ApiService::new(service), random())
 }
 

@@ -13,14 +13,15 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Protection, grants,
+    Protection,
+    grants::Grants,
     holders::{Due, NamedBy},
     source::{NamedSource, SourceKind},
     writer::Removal,
 };
 use crate::{
     kube::{
-        ApiError, Scope,
+        ApiError, ReadBy as _, Scope,
         objects::{Claim, View as _},
     },
     workqueue::Action,
@@ -135,7 +136,8 @@ impl Protection {
             return Ok(false);
         }
         let is_from = |namespace: &str| from.contains(namespace);
-        grants::is_granted(&self.0.client, is_from, &source.target()).await
+        let grants = Grants::read(&self.0.client, Some(&source.namespace), "").await?;
+        Ok(grants.allow(is_from, &source.target()))
     }
 
     /// Removes the finalizer from the object if that is still due. The caller holds the source's

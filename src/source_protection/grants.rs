@@ -1,11 +1,16 @@
 //! `ReferenceGrants`: whether a namespace lets claims of other namespaces use a source in it.
 //!
 //! Reads the grants of one namespace and evaluates them. What follows, also from a failed read, is
-//! decided by the callers.
+//! decided by the callers. Users write grants, and as many as they like: all claims share one list of a
+//! namespace's grants ([`CoalescedReads`](crate::kube::CoalescedReads)), which keeps of them what is said
+//! about claims.
 
 use std::ops::ControlFlow;
 
-use crate::kube::{ApiError, Client, Scope, objects::ReferenceGrant};
+use crate::kube::{
+    ApiError, Client, ReadBy, Scope,
+    objects::{ReferenceGrant, ReferenceGrantSpec, ReferenceGrantTo},
+};
 
 /// A source as grants name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,42 +25,50 @@ pub struct GrantTarget<'a> {
     pub name: &'a str,
 }
 
-/// Whether a grant in the source's namespace lets claims of a namespace that `from` accepts use the
-/// source. Reads the grants live.
-///
-/// # Errors
-/// The grants cannot be read.
-pub async fn is_granted(
-    client: &Client,
-    from: impl Fn(&str) -> bool,
-    source: &GrantTarget<'_>,
-) -> Result<bool, ApiError> {
-    // An invalid name of a namespace: there are no grants.
-    let Ok(scope) = Scope::namespace(source.namespace) else { return Ok(false) };
-    let mut granted = false;
-    let look = |grant: ReferenceGrant| {
-        granted = grants(&grant, &from, source);
-        if granted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    client.list(&scope, look).await?;
-    Ok(granted)
+/// The grants of one namespace that concern claims of others.
+#[derive(Debug, Clone, Default)]
+pub struct Grants(Vec<ReferenceGrantSpec>);
+
+impl ReadBy for Grants {
+    /// Lists them; the name is not used.
+    async fn read(client: &Client, namespace: Option<&str>, _name: &str) -> Result<Self, ApiError> {
+        let mut grants = Self::default();
+        // An invalid name of a namespace: there are no grants.
+        let Ok(scope) = Scope::namespace(namespace.unwrap_or_default()) else { return Ok(grants) };
+        let keep = |grant: ReferenceGrant| {
+            grants.keep(grant.spec);
+            ControlFlow::Continue(())
+        };
+        client.list(&scope, keep).await?;
+        Ok(grants)
+    }
 }
 
-/// Whether the grant, of the source's namespace, lets claims of a namespace that `from` accepts use
-/// the source.
-fn grants(grant: &ReferenceGrant, from: impl Fn(&str) -> bool, source: &GrantTarget<'_>) -> bool {
-    let is_from = grant.spec.from.iter().any(|allowed| {
-        allowed.group.is_empty()
-            && allowed.kind == "PersistentVolumeClaim"
-            && from(&allowed.namespace)
-    });
-    let is_to = grant.spec.to.iter().any(|allowed| {
-        let name = allowed.name.as_deref().unwrap_or_default();
-        allowed.group == source.group
-            && allowed.kind == source.kind
-            && (name.is_empty() || name == source.name)
-    });
-    is_from && is_to
+impl Grants {
+    /// Keeps what is said about claims.
+    fn keep(&mut self, mut grant: ReferenceGrantSpec) {
+        grant.from.retain(|from| from.group.is_empty() && from.kind == "PersistentVolumeClaim");
+        if !grant.from.is_empty() {
+            self.0.push(grant);
+        }
+    }
+
+    /// Whether one of them lets claims of a namespace that `from` accepts use the source, which is in
+    /// their namespace.
+    pub fn allow(&self, from: impl Fn(&str) -> bool, source: &GrantTarget<'_>) -> bool {
+        self.0.iter().any(|grant| {
+            let is_from = grant.from.iter().any(|allowed| from(&allowed.namespace));
+            is_from && grant.to.iter().any(|allowed| names(allowed, source))
+        })
+    }
+}
+
+/// Whether `allowed` is the source, or all of its kind.
+fn names(allowed: &ReferenceGrantTo, source: &GrantTarget<'_>) -> bool {
+    let name = allowed.name.as_deref().unwrap_or_default();
+    allowed.group == source.group
+        && allowed.kind == source.kind
+        && (name.is_empty() || name == source.name)
 }
 
 #[cfg(test)]

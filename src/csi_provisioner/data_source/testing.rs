@@ -14,7 +14,7 @@ use crate::{
     },
     kube::{
         quantity::Quantity,
-        testing::{Answer, Server, client},
+        testing::{Answer, Server},
     },
 };
 
@@ -49,15 +49,15 @@ pub(super) async fn find_for(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
 ) -> Result<Source, Failure> {
-    let client = client(server);
-    let named = match identify(&client, settings, request).await {
+    let reads = reads(server);
+    let named = match identify(&reads, settings, request).await {
         Ok(named) => named.unwrap(),
         Err(NotSent::Failed(failure)) => return Err(failure),
         Err(other) => panic!("{other:?}"),
     };
     let requested = request.claim.spec.resources.requests.storage.as_deref();
     let size = Quantity::parse(requested.unwrap_or("0")).unwrap();
-    resolve(&reads(server), settings, request, &size, &named.source).await
+    resolve(&reads, settings, request, &size, &named.source).await
 }
 
 /// The kinds of the failure's dependencies.

@@ -4,17 +4,14 @@ use super::{
     testing::{cluster, dependencies, find, find_for, gated},
     *,
 };
-use crate::{
-    csi_provisioner::testing::{request, settings, settings_with, source},
-    kube::testing::client,
-};
+use crate::csi_provisioner::testing::{reads, request, settings, settings_with, source};
 
 /// What a claim with this spec names, or the error.
 async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, String)>, String> {
     let settings = settings_with(&[], |it| it.gates.cross_namespace_volume_data_source = gate);
     let request = request(spec, &json!({}));
-    let client = client(&cluster(vec![]));
-    let named = identify(&client, &settings, &request).await.map_err(|why| match why {
+    let reads = reads(&cluster(vec![]));
+    let named = identify(&reads, &settings, &request).await.map_err(|why| match why {
         NotSent::Failed(failure) => {
             assert!(failure.is_finished(), "as in external-provisioner: {failure}");
             failure.to_string()
@@ -171,9 +168,9 @@ async fn an_open_call_is_repeated_with_the_source_that_this_process_asked_with()
 #[tokio::test]
 async fn an_open_call_of_a_claim_that_lost_access_is_marked() {
     for (granted, forfeited) in [(true, false), (false, true)] {
-        let client = client(&cluster(around(granted, None)));
+        let reads = reads(&cluster(around(granted, None)));
         let open = open(Some(source()), true);
-        let named = identify(&client, &gated(), &open).await.unwrap().unwrap();
+        let named = identify(&reads, &gated(), &open).await.unwrap().unwrap();
         assert_eq!(named.access_revoked, forfeited);
     }
 }
@@ -241,7 +238,7 @@ async fn an_invalid_namespace_is_not_read() {
         namespace: "../kube-system",
         name: "snap",
     };
-    let refusal = access_revoked(&client(&server), &request, &odd).await.unwrap_err();
+    let refusal = access_revoked(&reads(&server), &request, &odd).await.unwrap_err();
     let reported = refusal.to_string();
     assert!(reported.starts_with("accessing ../kube-system/snap"), "{reported}");
     assert_eq!(server.requests().len(), 0);

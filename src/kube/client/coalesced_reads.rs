@@ -1,4 +1,4 @@
-//! Shares reads of single objects between callers.
+//! Shares reads between callers, mostly of single objects ([`ReadBy`]).
 //!
 //! A secret or a class that a thousand claims name is read once a second, not a thousand times.
 //! A caller gets the object as it was at most a second before the call. Callers that come while a
@@ -23,6 +23,26 @@ use crate::{
 
 /// How long an answer is shared, counted from the sending of its request.
 const SHARED_FOR: Duration = Duration::from_secs(1);
+
+/// What is read by a namespace and a name. Any object is.
+pub trait ReadBy: Sized + Send + Sync + 'static {
+    /// Reads it through `client`.
+    fn read(
+        client: &Client,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> impl Future<Output = Result<Self, ApiError>> + Send;
+}
+
+impl<V: View> ReadBy for V {
+    async fn read(client: &Client, namespace: Option<&str>, name: &str) -> Result<V, ApiError> {
+        let name = match namespace {
+            Some(namespace) => Name::namespaced(namespace, name),
+            None => Name::cluster(name),
+        };
+        client.get(name?).await
+    }
+}
 
 /// The result of a read.
 type Answer<V> = Result<Arc<V>, Arc<ApiError>>;
@@ -51,7 +71,7 @@ struct Read<V> {
     answer: Shared<BoxFuture<'static, Answer<V>>>,
 }
 
-impl<V: View> CoalescedReads<V> {
+impl<V: ReadBy> CoalescedReads<V> {
     /// Reads through `client`; tasks spawned on `tasks` drop the answers after a second.
     pub fn new(client: Client, tasks: Tasks) -> Self {
         let reads = Reads { by_object: BTreeMap::new(), count: 0 };
@@ -118,13 +138,8 @@ impl<V> fmt::Debug for CoalescedReads<V> {
     }
 }
 
-async fn request<V: View>(client: Client, (namespace, name): Object) -> Answer<V> {
-    let name = match &namespace {
-        Some(namespace) => Name::namespaced(namespace, &name),
-        None => Name::cluster(&name),
-    };
-    let read = async { client.get(name?).await };
-    read.await.map(Arc::new).map_err(Arc::new)
+async fn request<V: ReadBy>(client: Client, (namespace, name): Object) -> Answer<V> {
+    V::read(&client, namespace.as_deref(), &name).await.map(Arc::new).map_err(Arc::new)
 }
 
 fn object(namespace: Option<&str>, name: &str) -> Object {

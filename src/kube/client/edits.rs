@@ -108,7 +108,8 @@ impl Client {
         uid: &str,
         edit: &mut impl FnMut(&mut Value) -> Edit,
     ) -> Result<Edited<V>, ApiError> {
-        let (mut object, held) = self.get_raw_held(&Kind::of::<V>(), name).await?;
+        // Held until the object is written.
+        let (mut object, _held) = self.get_raw_held(&Kind::of::<V>(), name).await?;
         let Some(identity) = Identity::of(&object) else {
             return Err(unreadable::<V>(name, "it has no UID or version".to_owned()));
         };
@@ -121,10 +122,10 @@ impl Client {
         let written = match by {
             WriteBy::Update => {
                 identity.pin(&mut object);
-                self.replace_raw_held(name, &object, held).await
+                self.replace_raw(name, &object).await
             }
             WriteBy::PatchOfFinalizers => {
-                self.patch_held(name, &identity.patch_of_finalizers(&object), held).await
+                self.patch(name, &identity.patch_of_finalizers(&object)).await
             }
         };
         written.map(Edited::Written)

@@ -11,7 +11,8 @@
 //! | `events` | no | its own, with the rate of `objects` | limited | events, which give way to writes of `objects` |
 //!
 //! `leases` has a short deadline and opens a connection for each request, so that none waits for the
-//! answer of a peer that is gone. All lanes have a deadline, obey `Retry-After` and count their requests.
+//! answer of a peer that is gone. All lanes have a deadline, obey `Retry-After`, count their requests
+//! and share the budget for large answers.
 //! The layers are in [`crate::kube::layers`].
 
 use std::{sync::Arc, time::Duration};
@@ -35,6 +36,7 @@ use crate::{
             request_metrics::request_metrics,
             retry_after::retry_after,
             throttle::{Throttle, throttled},
+            whole_answers::{Budget, whole_answers},
         },
     },
     metrics::{ApiMetrics, Metrics},
@@ -117,7 +119,7 @@ impl Lanes {
     ) -> Self {
         let Connections { kept, fresh } = connections;
         let LaneSettings { qps, capacity_qps, deadline, lease_deadline, max_writes } = settings;
-        let common = Common { random, metrics: metrics.api.clone() };
+        let common = Common { random, metrics: metrics.api.clone(), budget: Budget::default() };
         let forbidden = Arc::new(Notify::new());
         let notified = Some(Arc::clone(&forbidden));
         let object_writes = InFlight::new(max_writes);
@@ -159,6 +161,7 @@ impl Lanes {
 struct Common {
     random: Arc<dyn Random>,
     metrics: ApiMetrics,
+    budget: Budget,
 }
 
 impl Common {
@@ -175,7 +178,9 @@ impl Common {
         let in_flight =
             in_flight.map(|it| layer_fn(move |next| in_flight::limited(it.clone(), next)));
         let gate = gate.map(|it| layer_fn(move |next| gated(it.clone(), next)));
+        let budget = self.budget.clone();
         let service = ServiceBuilder::new()
+            .layer_fn(move |next| whole_answers(budget.clone(), next))
             .layer_fn(move |next| refusals(forbidden.clone(), next))
             .layer_fn(move |next| retry_after(retried.clone(), next))
             .option_layer(throttle)

@@ -10,10 +10,11 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Client, MAX_ANSWER};
+use super::Client;
 use crate::kube::{
     connection::url::query,
     error::ApiError,
+    layers::whole_answers::MAX_ANSWER,
     objects::{View, kind::Kind},
     scope::Scope,
 };
@@ -24,6 +25,9 @@ const PAGE: u32 = 500;
 /// The most that is read of a page of several objects, in bytes. A larger page is requested again with
 /// fewer objects, so that no list fails for its size: any user can create claims of more than a megabyte.
 const MAX_PAGE: usize = 8 << 20;
+
+/// The same for a namespace, all of which its user may have written.
+const MAX_NAMESPACE_PAGE: usize = 1 << 20;
 
 /// The limit of a page that was too large is divided by this.
 const SHRINK_FACTOR: u32 = 8;
@@ -66,7 +70,11 @@ impl Client {
         let (mut limit, mut next) = (PAGE, String::new());
         loop {
             let url = format!("{collection}?limit={limit}{}{next}", scope.query());
-            let max = if limit > 1 { MAX_PAGE } else { MAX_ANSWER };
+            let max = match &scope.namespace {
+                _ if limit == 1 => MAX_ANSWER,
+                Some(_) => MAX_NAMESPACE_PAGE,
+                None => MAX_PAGE,
+            };
             let page: Page<V> = match self.read_at_most(url, max).await {
                 Err(ApiError::TooLarge { .. }) if limit > 1 => {
                     limit = (limit / SHRINK_FACTOR).max(1);

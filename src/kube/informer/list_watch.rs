@@ -24,8 +24,9 @@ use super::{
 };
 use crate::{
     kube::{
-        client::{Client, MAX_ANSWER},
+        client::Client,
         connection::url::segment,
+        layers::whole_answers::MAX_ANSWER,
         objects::{self, Metadata, View, kind::Kind},
         scope::Scope,
     },

@@ -17,7 +17,10 @@ fn snapshot() -> GrantTarget<'static> {
 
 fn judged(from: &[Value], to: &[Value], source: &GrantTarget<'_>) -> bool {
     let grant = json!({"metadata": {"namespace": "other"}, "spec": {"from": from, "to": to}});
-    grants(&serde_json::from_value(grant).unwrap(), |namespace| namespace == "shop", source)
+    let grant: ReferenceGrant = serde_json::from_value(grant).unwrap();
+    let mut grants = Grants::default();
+    grants.keep(grant.spec);
+    grants.allow(|namespace| namespace == "shop", source)
 }
 
 #[test]
