@@ -92,17 +92,3 @@ async fn serve(arguments: Serve) -> Result<(), ServeError> {
     served.stop().await;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_from_1_20_to_1_36_are_known() {
-        assert_eq!(version("1.20").unwrap().minor, 20);
-        assert_eq!(version("1.36").unwrap().minor, 36);
-        for text in ["1.19", "1.37", "2.0", "36", "1.x"] {
-            assert!(version(text).is_err(), "{text}");
-        }
-    }
-}

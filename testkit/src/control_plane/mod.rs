@@ -241,7 +241,7 @@ impl ControlPlane {
     }
 }
 
-async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
+pub(crate) async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
@@ -343,36 +343,5 @@ impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         // Nothing depends on it: the system clears its temporary files itself.
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn binaries_are_preferred_to_a_cluster_and_that_to_our_own_server() {
-        let path = |text: &str| Some(PathBuf::from(text));
-        for (assets, kubeconfig, choice) in [
-            (None, None, Choice::Embedded),
-            (path(""), path(""), Choice::Embedded),
-            (None, path("k"), Choice::Cluster("k".into())),
-            (path("a"), path("k"), Choice::Binaries("a".into())),
-        ] {
-            assert_eq!(Choice::of(assets, kubeconfig), choice);
-        }
-    }
-
-    #[test]
-    fn the_authority_is_that_of_the_current_context() {
-        let data = BASE64_STANDARD.encode("PEM");
-        let config = Kubeconfig::from_yaml(&format!(
-            "current-context: b\n\
-             clusters: [{{name: a, cluster: {{server: x}}}}, \
-                        {{name: c, cluster: {{server: y, certificate-authority-data: {data}}}}}]\n\
-             contexts: [{{name: b, context: {{cluster: c}}}}]\n"
-        ));
-        assert_eq!(authority_of(&config.unwrap()).unwrap(), "PEM");
-        assert_eq!(authority_of(&Kubeconfig::default()), None);
     }
 }

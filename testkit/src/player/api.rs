@@ -303,38 +303,3 @@ fn complete(object: &mut Value, kind: &Kind) {
         metadata.entry("namespace").or_insert_with(|| NAMESPACE.into());
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_scenario_leaves_out_is_added_once() {
-        let completed = |mut object: Value| {
-            let kind = find(object["kind"].as_str().unwrap()).unwrap();
-            complete(&mut object, kind);
-            object
-        };
-        let claim = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "a"}});
-        let claim = completed(claim);
-        assert_eq!(
-            (&claim["apiVersion"], &claim["metadata"]["namespace"]),
-            (&json!("v1"), &json!("sc"))
-        );
-        let grant = json!({"kind": "ReferenceGrant", "metadata": {"namespace": "other"}});
-        let grant = completed(grant);
-        assert_eq!(grant["apiVersion"], "gateway.networking.k8s.io/v1beta1");
-        assert_eq!(grant["metadata"]["namespace"], "other");
-        let class = completed(json!({"kind": "StorageClass", "metadata": {"name": "c"}}));
-        assert_eq!(class["apiVersion"], "storage.k8s.io/v1");
-        assert_eq!(class["metadata"].get("namespace"), None);
-    }
-
-    #[test]
-    fn paths_follow_kind_and_namespace() {
-        let path = |kind, namespace| Address { kind, namespace, name: "n" }.path().unwrap();
-        assert_eq!(path("Lease", Some("x")), "/apis/coordination.k8s.io/v1/namespaces/x/leases/n");
-        assert_eq!(path("PersistentVolume", Some("x")), "/api/v1/persistentvolumes/n");
-        assert!(Address { kind: "Widget", namespace: None, name: "n" }.path().is_err());
-    }
-}

@@ -30,9 +30,6 @@ mod wait;
 pub(crate) mod web;
 mod yaml;
 
-#[cfg(test)]
-mod goldens;
-
 pub use api::ApiError;
 pub use cluster::{Cluster, ClusterError};
 pub use explained::{Explained, play_and_explain};

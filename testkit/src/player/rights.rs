@@ -134,25 +134,3 @@ pub(super) async fn kubeconfig(
     fs::write(target, config.to_string())
         .map_err(|source| RightsError::File { path: target.to_owned(), source })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resources_and_single_verbs_are_left_out() {
-        let role = json!({"rules": [
-            {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]},
-            {"apiGroups": ["x"], "resources": ["events"], "verbs": ["create"]},
-        ]});
-        let left = without(&role, &["nodes:list".to_owned(), "events".to_owned()]);
-        assert_eq!(
-            left,
-            [
-                json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}),
-                json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}),
-            ]
-        );
-        assert_eq!(without(&role, &["events:create".to_owned()]).len(), 2);
-    }
-}

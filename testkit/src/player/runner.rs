@@ -290,23 +290,3 @@ impl fmt::Display for Summary {
         write!(f, "{} passed, {failed} failed", same + ruled)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_run_that_ends_by_itself_was_not_cut_short() {
-        let (binary, conformance) = (PathBuf::new(), PathBuf::new());
-        let options = Options { binary, recorded: false, conformance, jobs: 1, shadow: None };
-        for files in [&[][..], &["a.yaml".into(), "b.yaml".into()]] {
-            let summary = play_all(files, &options, || async { nowhere() }, |_| {}).await;
-            assert_eq!(summary, Summary { failed: files.len(), ..Summary::default() });
-        }
-    }
-
-    fn nowhere() -> Result<Cluster, ClusterError> {
-        let what = "no cluster".to_owned();
-        Err(ClusterError::Io { what, source: std::io::Error::other("none") })
-    }
-}

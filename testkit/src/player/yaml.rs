@@ -158,22 +158,3 @@ impl<'de> de::Visitor<'de> for Visitor {
         Ok(Node::Map(all))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn mappings_keep_their_order_and_documents_are_separate() {
-        let Ok(Node::Map(entries)) = document("{z: 1, on: 2, 'a': 3, 7: x}") else {
-            panic!("a mapping was written")
-        };
-        let keys: Vec<_> = entries.iter().map(|(key, _)| key.as_str()).collect();
-        assert_eq!(keys, ["z", "on", "a", "7"]);
-        let all = documents("a: &x {k: [1, 'no', 1.5, ~]}\n---\nb: yes\n").unwrap();
-        let all: Value = all.into_iter().map(Value::from).collect();
-        assert_eq!(all, json!([{"a": {"k": [1, "no", 1.5, null]}}, {"b": "yes"}]));
-    }
-}

@@ -132,19 +132,3 @@ fn kubeconfig(url: &str, authority_pem: &str, token: &str) -> String {
          - name: default\n  context:\n    cluster: default\n    user: default\n"
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kubeconfig_parses_and_names_server_authority_and_token() {
-        let text = kubeconfig("https://127.0.0.1:1", "PEM", "tok");
-        let config = kube::config::Kubeconfig::from_yaml(&text).unwrap();
-        let cluster = config.clusters[0].cluster.clone().unwrap();
-        assert_eq!(cluster.server.unwrap(), "https://127.0.0.1:1");
-        assert_eq!(cluster.certificate_authority_data.unwrap(), BASE64_STANDARD.encode("PEM"));
-        assert!(config.auth_infos[0].auth_info.clone().unwrap().token.is_some());
-        assert_eq!(config.current_context.unwrap(), "default");
-    }
-}

@@ -110,7 +110,7 @@ async fn create(client: &Client, value: &Value) -> Result<(), ManifestError> {
 }
 
 /// The resource of an object, its plural guessed from the kind as English has it.
-fn resource_of(object: &Value) -> ApiResource {
+pub(crate) fn resource_of(object: &Value) -> ApiResource {
     let api_version = text(object, &["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text(object, &["kind"])))
@@ -138,28 +138,4 @@ async fn served(client: &Client, definition: &Value) -> Result<(), ManifestError
     tokio::time::timeout(PATIENCE, listed)
         .await
         .map_err(|_| ManifestError::NotServed(plural.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_embedded_manifests_define_the_custom_kinds_and_both_accounts_roles() {
-        let objects = embedded().unwrap();
-        let count = |kind| objects.iter().filter(|o| o["kind"] == kind).count();
-        assert_eq!(count("CustomResourceDefinition"), 3);
-        assert_eq!(count("ClusterRole"), 2);
-        assert_eq!(count("ClusterRoleBinding"), 2);
-        assert!(objects.iter().all(|o| !resource_of(o).plural.is_empty()));
-    }
-
-    #[test]
-    fn plurals_are_guessed_right_for_what_manifests_hold() {
-        let plural =
-            |kind| resource_of(&serde_json::json!({"apiVersion": "g/v1", "kind": kind})).plural;
-        assert_eq!(plural("ClusterRoleBinding"), "clusterrolebindings");
-        assert_eq!(plural("StorageClass"), "storageclasses");
-        assert_eq!(plural("CustomResourceDefinition"), "customresourcedefinitions");
-    }
 }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header::CONTENT_TYPE};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -41,20 +41,16 @@ use super::{
     ApiServer, Body, Disconnected, Options, WallClock,
     access::{
         auth::{self, Tokens},
-        authorizer::Rbac,
         bootstrap,
+        rbac::Rbac,
         reviews::Reviews,
         token_request::TokenRequests,
     },
     documents::Documents,
     hooks::{AuditSink, Hooks},
-    protobuf::{self, bodies},
     refuse,
     resources::ServerVersion,
 };
-
-/// The roles every API server begins with.
-const BOOTSTRAP: &str = include_str!("../access/bootstrap.yaml");
 
 /// How many changes of each kind watches can go back: a served API may run for days, and clients
 /// that fall further behind get an error, as from a real server after some minutes.
@@ -163,7 +159,7 @@ impl Served {
             None => manifests::embedded()?,
         };
         let client = door.api.client(auth::admin());
-        manifests::apply(&client, &manifests::parse(BOOTSTRAP)?).await?;
+        manifests::apply(&client, &bootstrap()?).await?;
         manifests::apply(&client, &objects).await?;
         let tls = identity.server;
         let mut accepting = JoinSet::new();
@@ -287,10 +283,6 @@ impl Door {
             ..Options::default()
         };
         let api = ApiServer::new(options);
-        for role in bootstrap::roles() {
-            // An empty store takes them.
-            let _ = api.create(&role);
-        }
         Self { api, tokens }
     }
 
@@ -299,25 +291,8 @@ impl Door {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await?.to_bytes();
         match self.tokens.user(&parts.headers, self.api.now()) {
-            Ok(user) => {
-                Ok(self.api.answer(&user, as_json(Request::from_parts(parts, body))).await?)
-            }
+            Ok(user) => Ok(self.api.answer(&user, Request::from_parts(parts, body)).await?),
             Err(status) => Ok(refuse(&status)),
-        }
-    }
-}
-
-/// The request with a protobuf body turned into JSON, where it has one that is understood.
-fn as_json(request: Request<Bytes>) -> Request<Bytes> {
-    let is_protobuf =
-        request.headers().get(CONTENT_TYPE).is_some_and(|t| t == protobuf::MEDIA_TYPE);
-    match bodies::to_json(request.body()).filter(|_| is_protobuf) {
-        None => request,
-        Some(object) => {
-            let mut request = request.map(|_| Bytes::from(object.to_string()));
-            let json = HeaderValue::from_static("application/json");
-            request.headers_mut().insert(CONTENT_TYPE, json);
-            request
         }
     }
 }

@@ -157,7 +157,7 @@ impl State {
     /// A namespace that was going goes with the last object in it.
     fn finish_namespace(&mut self, target: &Target) {
         let namespace = &target.key.namespace;
-        if !target.kind.namespaced || target.dry_run {
+        if !target.kind.namespaced {
             return;
         }
         let Some(kind) = self.kinds.by_name("Namespace").cloned() else { return };

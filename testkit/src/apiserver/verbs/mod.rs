@@ -44,8 +44,6 @@ pub(crate) struct Target {
     pub(crate) key: Key,
     /// The time of the request, as it is written into objects.
     pub(crate) now: String,
-    /// Whether nothing is to be stored.
-    pub(crate) dry_run: bool,
 }
 
 impl State {
@@ -60,9 +58,6 @@ impl State {
 
     /// Stores an object and does what follows from it.
     fn put(&mut self, target: &Target, value: Value) -> Arc<Object> {
-        if target.dry_run {
-            return Arc::new(Object::new(value, self.store.revision()));
-        }
         if target.kind.group == EXTENSIONS {
             self.kinds.define(&value);
         }
@@ -71,9 +66,6 @@ impl State {
 
     /// Removes an object and does what follows from it.
     fn remove(&mut self, target: &Target, value: Value) -> Arc<Object> {
-        if target.dry_run {
-            return Arc::new(Object::new(value, self.store.revision()));
-        }
         if target.kind.group == EXTENSIONS {
             self.remove_instances(tree::text(&value, &["metadata", "name"]));
         }
