@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
+async fn run(command: Command) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
     match command {
         Command::Serve(arguments) => serve(arguments).await?,
         Command::Play(arguments) => return Ok(player::cli::run(arguments).await?),

@@ -11,6 +11,7 @@ mod processes;
 
 use std::{
     env, fs, io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -241,7 +242,11 @@ impl ControlPlane {
     }
 }
 
-pub(crate) async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
+/// A client of a kubeconfig.
+///
+/// # Errors
+/// It can't be used.
+pub async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
@@ -322,20 +327,31 @@ async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::
 
 /// A directory of its own, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct TemporaryDirectory(PathBuf);
+pub struct TemporaryDirectory(PathBuf);
 
 impl TemporaryDirectory {
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(crate) fn new() -> io::Result<Self> {
+    /// A new one under the system's directory for such, for this user alone.
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("testkit-{}-{number}", std::process::id());
-        let path = env::temp_dir().join(name);
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            // Short: a socket's path may have no more than 107 bytes.
+            let path = env::temp_dir().join(format!("tk-{}-{number}", std::process::id()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // Left by a process of the same number that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

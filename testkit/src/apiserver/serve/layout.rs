@@ -118,7 +118,7 @@ impl Layout {
 }
 
 /// A kubeconfig with one cluster, one user and one context.
-fn kubeconfig(url: &str, authority_pem: &str, token: &str) -> String {
+pub(crate) fn kubeconfig(url: &str, authority_pem: &str, token: &str) -> String {
     let authority = BASE64_STANDARD.encode(authority_pem);
     format!(
         "apiVersion: v1\n\

@@ -74,7 +74,11 @@ pub fn from_directory(directory: &Path) -> Result<Vec<Value>, ManifestError> {
 /// # Errors
 /// [`ManifestError::Malformed`].
 pub fn parse(text: &str) -> Result<Vec<Value>, ManifestError> {
-    serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Malformed(error.to_string()))
+    let documents =
+        serde_yaml_ng::Deserializer::from_str(text).map(serde::Deserialize::deserialize);
+    let objects: Result<Vec<Value>, serde_yaml_ng::Error> = documents.collect();
+    let objects = objects.map_err(|error| ManifestError::Malformed(error.to_string()))?;
+    Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
 }
 
 /// Creates `objects`; those that exist already stay as they are.
