@@ -39,9 +39,6 @@ pub struct Player {
 
 impl Player {
     /// A cluster with what the scenario needs, in which nothing runs yet.
-    ///
-    /// # Errors
-    /// What can't be started or created.
     pub async fn prepare(scenario: Scenario, mut settings: Settings) -> Result<Self, Failure> {
         let cluster = Cluster::start(scenario.ability).await?;
         if let Some(objects) = &scenario.cluster {
@@ -54,9 +51,6 @@ impl Player {
     }
 
     /// Plays to the end; with `keep`, only up to the first deletion, and then for ever.
-    ///
-    /// # Errors
-    /// The sign that is missing, what is lost, or what is in the way.
     pub async fn play(&mut self, keep: bool) -> Result<(), Failure> {
         for (act, signs) in self.scenario.parts.clone().into_iter().flatten() {
             if keep && act == "deletes the claim" {

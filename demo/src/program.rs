@@ -31,9 +31,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const QUOTED: usize = 12;
 
 /// The program to play with: `named`, or the workspace's own.
-///
-/// # Errors
-/// It is not there, or could not be built.
 pub async fn find(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let path = match named {
         Some(path) => path,
@@ -95,9 +92,6 @@ pub struct Program {
 
 impl Program {
     /// Starts the program at `path` in a cluster, as the service account of its own, with further `flags`.
-    ///
-    /// # Errors
-    /// It can't be run.
     pub fn start(path: &Path, cluster: &Cluster, flags: &[String]) -> Result<Self, Failure> {
         let failed = |source: io::Error| format!("can't start {}: {source}", path.display());
         let log = cluster.log();

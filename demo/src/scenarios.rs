@@ -43,9 +43,6 @@ impl Sign {
 }
 
 /// The scenarios; the first one is played without `--scenario`.
-///
-/// # Errors
-/// None in a build that was tested.
 pub fn all() -> Result<Vec<Scenario>, Failure> {
     Ok(serde_yaml_ng::from_str(include_str!("../scenarios.yaml"))?)
 }

@@ -33,9 +33,6 @@ impl Timeline {
     }
 
     /// Writes one line, with UIDs cut to their first eight digits, so that it fits the screen.
-    ///
-    /// # Errors
-    /// What `out` says, such as that nobody reads any more.
     pub fn line(&mut self, at: Duration, source: &str, text: &str) -> io::Result<()> {
         let text = UID.as_ref().map(|uid| uid.replace_all(text, "$1.."));
         let (seconds, text) = (at.as_secs_f64(), text.unwrap_or_default());
@@ -57,9 +54,6 @@ impl Timeline {
     }
 
     /// Writes something that is no part of the table.
-    ///
-    /// # Errors
-    /// As [`Timeline::line`].
     pub fn say(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(format!("{text}\n").as_bytes())?;
         self.out.flush()

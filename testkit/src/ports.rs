@@ -30,9 +30,6 @@ static LOOKED_AT: LazyLock<AtomicU16> = LazyLock::new(|| {
 });
 
 /// A port of 127.0.0.1 for a program that is yet to be started.
-///
-/// # Errors
-/// Every one is taken.
 pub fn free_port() -> io::Result<u16> {
     let range = ours();
     let taken =

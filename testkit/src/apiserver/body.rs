@@ -19,9 +19,6 @@ pub(crate) fn from_json(bytes: &[u8]) -> Result<Value, String> {
 }
 
 /// Checks that a body is an object of the kind, and gives it with metadata.
-///
-/// # Errors
-/// 400 for what is none.
 pub(crate) fn decode(kind: &Kind, mut body: Value) -> Result<Value, Status> {
     if !body.is_object() {
         let message = format!(

@@ -276,9 +276,6 @@ impl ApiServer {
     }
 
     /// Creates an object; its status, where it has one, is written too.
-    ///
-    /// # Errors
-    /// The error that a client would get.
     pub fn create(&self, object: &Value) -> Result<Value, Status> {
         let target = self.target_of(object)?;
         let mut state = self.0.state.lock();
@@ -293,9 +290,6 @@ impl ApiServer {
     }
 
     /// Merges a JSON merge patch into an object, or into its status.
-    ///
-    /// # Errors
-    /// The error that a client would get.
     pub fn merge(
         &self,
         kind: &str,
@@ -312,9 +306,6 @@ impl ApiServer {
     }
 
     /// Deletes an object as a client would: finalizers hold it.
-    ///
-    /// # Errors
-    /// The error that a client would get.
     pub fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<(), Status> {
         let target = self.target(kind, namespace, name)?;
         self.0.state.lock().delete(&target, &DeleteOptions::default()).map(|_| ())

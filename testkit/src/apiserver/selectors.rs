@@ -15,9 +15,6 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Reads both selectors; an absent or empty one selects everything.
-    ///
-    /// # Errors
-    /// 400 for what can't be parsed or a field the kind is not selected by.
     pub(crate) fn parse(
         labels: Option<&str>,
         fields: Option<&str>,
@@ -59,21 +56,16 @@ enum LabelTest {
     NotIn(Vec<String>),
     Exists,
     Absent,
-    Greater(i64),
-    Less(i64),
 }
 
 impl LabelRequirement {
     fn matches(&self, labels: &Value) -> bool {
         let label = tree::at(labels, &[&self.key]).as_str();
-        let number = || label.and_then(|label| label.parse::<i64>().ok());
         match &self.test {
             LabelTest::In(values) => label.is_some_and(|label| values.iter().any(|v| v == label)),
             LabelTest::NotIn(values) => label.is_none_or(|label| values.iter().all(|v| v != label)),
             LabelTest::Exists => label.is_some(),
             LabelTest::Absent => label.is_none(),
-            LabelTest::Greater(bound) => number().is_some_and(|n| n > *bound),
-            LabelTest::Less(bound) => number().is_some_and(|n| n < *bound),
         }
     }
 }
@@ -112,10 +104,6 @@ fn parse_label(term: &str) -> Result<LabelRequirement, String> {
         (key, LabelTest::NotIn(values))
     } else if let Some((key, values)) = set(term, " in")? {
         (key, LabelTest::In(values))
-    } else if let Some((key, bound)) = term.split_once('>') {
-        (key, LabelTest::Greater(number(bound)?))
-    } else if let Some((key, bound)) = term.split_once('<') {
-        (key, LabelTest::Less(number(bound)?))
     } else {
         (term, LabelTest::Exists)
     };
@@ -131,12 +119,6 @@ fn set<'a>(term: &'a str, operator: &str) -> Result<Option<(&'a str, Vec<String>
     let inner = list.trim().strip_prefix('(').and_then(|list| list.strip_suffix(')'));
     let inner = inner.ok_or_else(|| format!("found '{}' expected: '('", list.trim()))?;
     Ok(Some((key, inner.split(',').map(|value| value.trim().to_owned()).collect())))
-}
-
-fn number(text: &str) -> Result<i64, String> {
-    text.trim()
-        .parse()
-        .map_err(|_| "for 'Gt', 'Lt' operators, the value must be an integer".to_owned())
 }
 
 // === Fields ===

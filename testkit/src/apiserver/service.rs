@@ -136,9 +136,6 @@ impl ApiServer {
     }
 
     /// Answers a request.
-    ///
-    /// # Errors
-    /// [`Disconnected`] when a fault cuts the connection: close it without an answer.
     pub async fn answer(
         &self,
         user: &User,

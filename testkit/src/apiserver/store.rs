@@ -97,9 +97,6 @@ impl Store {
     }
 
     /// Whether history reaches back to `revision`: whether a list or a new watch may ask for it.
-    ///
-    /// # Errors
-    /// [`Compacted`] when it does not.
     pub(crate) fn reaches(&self, resource: &GroupResource, revision: u64) -> Result<(), Compacted> {
         let oldest =
             self.tables.get(resource).map_or(0, |table| table.forgotten).max(self.compacted);
@@ -107,9 +104,6 @@ impl Store {
     }
 
     /// The objects of a kind as they were at `revision`.
-    ///
-    /// # Errors
-    /// [`Compacted`] when history does not reach back so far.
     pub(crate) fn at(
         &self,
         resource: &GroupResource,
@@ -126,9 +120,6 @@ impl Store {
     }
 
     /// The changes of a kind after `revision`, oldest first, at most `limit`.
-    ///
-    /// # Errors
-    /// [`Compacted`] when some of them are forgotten.
     pub(crate) fn changes(
         &self,
         resource: &GroupResource,

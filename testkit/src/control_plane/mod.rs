@@ -131,18 +131,12 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts or finds the server that the environment asks for, and prepares it.
-    ///
-    /// # Errors
-    /// Whatever stands in the way; nothing is left running then.
     pub async fn start() -> Result<Self, StartError> {
         let variable = |name| env::var_os(name).map(PathBuf::from);
         Self::of(Choice::of(variable("KUBEBUILDER_ASSETS"), variable("KUBECONFIG_E2E"))).await
     }
 
     /// Starts etcd and kube-apiserver from the directory `assets`, and prepares them.
-    ///
-    /// # Errors
-    /// Whatever stands in the way; nothing is left running then.
     pub async fn of_binaries(assets: &Path) -> Result<Self, StartError> {
         Self::of(Choice::Binaries(assets.to_owned())).await
     }
@@ -198,17 +192,11 @@ impl ControlPlane {
     }
 
     /// A client of the user `admin`, `sa` or `ceph`.
-    ///
-    /// # Errors
-    /// When the user's kubeconfig can't be used.
     pub async fn client(&self, user: &str) -> Result<Client, StartError> {
         client_of(&self.layout.kubeconfig(user)).await
     }
 
     /// A client of a service account, which is made where it is missing.
-    ///
-    /// # Errors
-    /// When the account or a token for it can't be made.
     pub async fn account(&self, namespace: &str, name: &str) -> Result<Client, StartError> {
         let token = account_token(&self.client("admin").await?, namespace, name).await?;
         let authority = fs::read_to_string(self.layout.authority())?;
@@ -218,9 +206,6 @@ impl ControlPlane {
     }
 
     /// What binds claims, where it is not this crate's binder.
-    ///
-    /// # Errors
-    /// When kube-controller-manager can't be started.
     pub fn controllers(&self) -> Result<Controllers, StartError> {
         match &self.backing {
             Backing::Embedded(_) => Ok(Controllers::Missing),
@@ -243,9 +228,6 @@ impl ControlPlane {
 }
 
 /// A client of a kubeconfig.
-///
-/// # Errors
-/// It can't be used.
 pub async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -336,9 +318,6 @@ impl TemporaryDirectory {
     }
 
     /// A new one under the system's directory for such, for this user alone.
-    ///
-    /// # Errors
-    /// It can't be made.
     pub fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {

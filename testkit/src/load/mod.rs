@@ -51,9 +51,6 @@ const PRINT_INTERVAL: Duration = Duration::from_secs(5);
 const HEAD_START: Duration = Duration::from_secs(1);
 
 /// Does a whole run. Progress is printed to stderr.
-///
-/// # Errors
-/// Why it came to nothing.
 pub async fn run(options: Options) -> Result<Report, LoadError> {
     let server = Server::open(&options).await?;
     residents::create(&server, Family::of_run("").storage_class(0)).await?;

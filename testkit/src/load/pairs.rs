@@ -68,9 +68,6 @@ pub struct Ratio {
 }
 
 /// Runs both programs in turn.
-///
-/// # Errors
-/// Why one of the runs came to nothing.
 pub async fn run(options: Options) -> Result<Pairs, LoadError> {
     let arguments = [&options.arguments[..], &options.against_arguments].concat();
     let other = Options { program: options.against.clone(), arguments, ..options.clone() };

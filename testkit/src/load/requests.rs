@@ -28,9 +28,6 @@ pub struct Requests {
 
 impl Requests {
     /// The requests of `user` in kube-apiserver's audit log, whose last line may be half written.
-    ///
-    /// # Errors
-    /// When the log can't be read.
     pub fn in_audit_log(log: impl BufRead, user: &str) -> io::Result<Self> {
         let mut calls = BTreeMap::new();
         for line in log.lines() {

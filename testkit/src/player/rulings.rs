@@ -37,9 +37,6 @@ pub struct Ruled {
 
 impl Rulings {
     /// Reads the table beside the scenarios.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn load(conformance: &Path) -> Result<Self, PlayError> {
         let path = conformance.join("README.md");
         let rows = table(&fs::read_to_string(&path)?);
@@ -52,9 +49,6 @@ impl Rulings {
     }
 
     /// The expectation that stands in for that of the scenario file `scenario`, if there is one.
-    ///
-    /// # Errors
-    /// It rests on no row that allows it.
     pub fn on(&self, scenario: &Path) -> Result<Option<Ruled>, PlayError> {
         let Some(name) = scenario.file_name() else { return Ok(None) };
         let path = self.directory.join(name);

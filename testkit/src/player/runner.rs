@@ -53,9 +53,6 @@ pub struct Cluster {
 
 impl Cluster {
     /// The API server at `url` whose files are in `directory`: `pki/ca.crt` and the kubeconfigs.
-    ///
-    /// # Errors
-    /// It can't be reached so.
     pub async fn at(directory: &Path, url: &str) -> Result<Self, PlayError> {
         let authority = fs::read_to_string(directory.join("pki/ca.crt"))?;
         let admin = Kubeconfig::from_yaml(&kubeconfig(url, &authority, ADMIN_TOKEN))?;
@@ -67,9 +64,6 @@ impl Cluster {
 
     /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else an in-memory one;
     /// kept until the run ends.
-    ///
-    /// # Errors
-    /// It doesn't start.
     pub async fn of_environment() -> Result<Self, PlayError> {
         let plane = ControlPlane::start().await?;
         let admin = plane.client("admin").await?;
@@ -80,9 +74,6 @@ impl Cluster {
 }
 
 /// All scenario files in a directory and its folders, in order of their paths.
-///
-/// # Errors
-/// A directory can't be read.
 pub fn scenario_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<io::Result<_>>()?;
@@ -208,9 +199,6 @@ fn name_of(file: &Path) -> String {
 }
 
 /// Plays a scenario with the sidecar `binary`, and asks `cli` about each claim that has no PersistentVolume at its end.
-///
-/// # Errors
-/// The scenario broke off.
 pub async fn play_and_explain(
     file: &Path,
     cluster: &Cluster,

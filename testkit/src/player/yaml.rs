@@ -114,10 +114,24 @@ pub(super) fn text(value: &Value) -> String {
 
 // === JSON ===
 
-/// `json.dumps(value, sort_keys=True)`, by which lists are sorted and problems reported: with `", "` and `": "`.
+/// `json.dumps(value, sort_keys=True)`, by which lists are sorted and problems reported: with spaces, in ASCII.
 pub(super) fn dumps(value: &Json) -> String {
     struct Spaced;
     impl Formatter for Spaced {
+        /// Only ASCII.
+        fn write_string_fragment<W: io::Write + ?Sized>(
+            &mut self,
+            to: &mut W,
+            text: &str,
+        ) -> io::Result<()> {
+            text.chars().try_for_each(|c| match c {
+                ' '..='~' => write!(to, "{c}"),
+                _ => {
+                    c.encode_utf16(&mut [0; 2]).iter().try_for_each(|it| write!(to, "\\u{it:04x}"))
+                }
+            })
+        }
+
         fn begin_array_value<W: io::Write + ?Sized>(
             &mut self,
             to: &mut W,

@@ -46,9 +46,6 @@ impl Tokens {
     }
 
     /// Makes a token for `user` that is valid for `lifetime`; gives it and when it ends.
-    ///
-    /// # Errors
-    /// 500 when the machine has no randomness to give.
     pub fn issue(
         &self,
         user: User,
@@ -62,9 +59,6 @@ impl Tokens {
     }
 
     /// The user a request's headers speak for; who shows no token is `system:anonymous`.
-    ///
-    /// # Errors
-    /// 401 for a token that isn't known, or not any more.
     pub fn user(&self, headers: &HeaderMap, now: Timestamp) -> Result<User, Status> {
         let Some(value) = headers.get(AUTHORIZATION) else { return Ok(anonymous()) };
         let token = value.to_str().ok().and_then(bearer).ok_or_else(unauthorized)?;

@@ -12,9 +12,6 @@ use crate::apiserver::serve::manifests::{self, ManifestError};
 
 /// The part of kube-apiserver's bootstrap policy that clients notice: everybody who is known may read what is
 /// served, and ask what else they may do.
-///
-/// # Errors
-/// None in a build that was tested: the manifest is compiled in.
 pub fn bootstrap() -> Result<Vec<Value>, ManifestError> {
     manifests::parse(include_str!("bootstrap.yaml"))
 }

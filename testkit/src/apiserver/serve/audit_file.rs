@@ -21,9 +21,6 @@ pub(super) struct AuditFile(Mutex<File>);
 
 impl AuditFile {
     /// Appends to the file at `path`, which is made where it is missing.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self(Mutex::new(file)))

@@ -82,9 +82,6 @@ impl Layout {
 
     /// Writes the authority and the kubeconfigs of all [`CLIENTS`], for a server at `url` that
     /// knows their tokens.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub fn write(&self, url: &str, authority_pem: &str) -> io::Result<()> {
         self.write_authority(authority_pem)?;
         for client in CLIENTS {
@@ -94,18 +91,12 @@ impl Layout {
     }
 
     /// Writes the authority's certificate.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub(crate) fn write_authority(&self, authority_pem: &str) -> io::Result<()> {
         fs::create_dir_all(self.root.join("pki"))?;
         fs::write(self.authority(), authority_pem)
     }
 
     /// Writes one user's kubeconfig.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub(crate) fn write_kubeconfig(
         &self,
         user: &str,

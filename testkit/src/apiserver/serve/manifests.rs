@@ -4,7 +4,7 @@
 //! what they hold through any Kubernetes client. Promises that the custom kinds are served when
 //! [`apply`] returns. Leaves starting the server to others.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::time::Duration;
 
 use kube::{
     Client,
@@ -28,9 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Why the manifests could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// A directory or file can't be read.
-    #[error("can't read the cluster's manifests: {0}")]
-    Read(#[from] io::Error),
     /// A document is no YAML, or no Kubernetes object.
     #[error("a manifest of the cluster is malformed: {0}")]
     Malformed(String),
@@ -48,31 +45,11 @@ pub enum ManifestError {
 }
 
 /// The objects of the compiled-in manifests.
-///
-/// # Errors
-/// [`ManifestError::Malformed`], which a test of this module rules out.
 pub fn embedded() -> Result<Vec<Value>, ManifestError> {
     EMBEDDED.into_iter().map(parse).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
 }
 
-/// The objects of all `*.yaml` in a directory, by file name.
-///
-/// # Errors
-/// What can't be read or parsed.
-pub fn from_directory(directory: &Path) -> Result<Vec<Value>, ManifestError> {
-    let mut files = fs::read_dir(directory)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<Vec<_>, _>>()?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
-    files.sort();
-    let read = |file| parse(&fs::read_to_string(file)?);
-    files.iter().map(read).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
-}
-
 /// The objects of one manifest.
-///
-/// # Errors
-/// [`ManifestError::Malformed`].
 pub fn parse(text: &str) -> Result<Vec<Value>, ManifestError> {
     let documents =
         serde_yaml_ng::Deserializer::from_str(text).map(serde::Deserialize::deserialize);
@@ -82,9 +59,6 @@ pub fn parse(text: &str) -> Result<Vec<Value>, ManifestError> {
 }
 
 /// Creates `objects`; those that exist already stay as they are.
-///
-/// # Errors
-/// The first object that is refused, or custom kind that isn't served in time.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), ManifestError> {
     for object in objects {
         create(client, object).await?;

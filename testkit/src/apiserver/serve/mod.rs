@@ -103,8 +103,6 @@ pub struct Settings {
     pub audit: Option<PathBuf>,
     /// What else observes every request.
     pub readers: Vec<Arc<dyn AuditSink>>,
-    /// Directory with manifests to create, in place of the built-in ones.
-    pub cluster: Option<PathBuf>,
     /// The Kubernetes release to behave like.
     pub version: ServerVersion,
 }
@@ -117,7 +115,6 @@ impl Settings {
             port: 0,
             audit: None,
             readers: Vec::new(),
-            cluster: None,
             version: ServerVersion::default(),
         }
     }
@@ -137,11 +134,8 @@ pub struct Served {
 
 impl Served {
     /// Serves a fresh API server on 127.0.0.1.
-    ///
-    /// # Errors
-    /// Whatever keeps the port, the files or the first objects from being there.
     pub async fn start(settings: Settings) -> Result<Self, ServeError> {
-        let Settings { dir, port, audit, mut readers, cluster, version } = settings;
+        let Settings { dir, port, audit, mut readers, version } = settings;
         let identity = Identity::generate()?;
         let (listener, url) = listen(port).await?;
         let layout = Layout::new(dir);
@@ -154,13 +148,9 @@ impl Served {
             readers.push(Arc::new(file));
         }
         let door = Arc::new(Door::new(version, readers));
-        let objects = match cluster {
-            Some(directory) => manifests::from_directory(&directory)?,
-            None => manifests::embedded()?,
-        };
         let client = door.api.client(auth::admin());
         manifests::apply(&client, &bootstrap()?).await?;
-        manifests::apply(&client, &objects).await?;
+        manifests::apply(&client, &manifests::embedded()?).await?;
         let tls = identity.server;
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, Arc::clone(&tls).into(), Arc::clone(&door)));
@@ -184,9 +174,6 @@ impl Served {
 
     /// Closes all connections and refuses new ones, as a server does that is restarted. Its objects and
     /// their history stay.
-    ///
-    /// # Errors
-    /// When the port cannot be kept for [`Self::come_back`].
     pub async fn go_away(&mut self) -> io::Result<()> {
         self.accepting.shutdown().await;
         let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
@@ -200,9 +187,6 @@ impl Served {
     }
 
     /// Serves again after [`Self::go_away`].
-    ///
-    /// # Errors
-    /// When the port cannot be listened on.
     pub fn come_back(&mut self) -> io::Result<()> {
         let Some(socket) = self.away.take() else { return Ok(()) };
         let listener = socket.listen(BACKLOG)?;
@@ -216,9 +200,6 @@ impl Served {
 
     /// Takes a certificate of another authority, which counts for connections after the next
     /// [`Self::come_back`], and writes the authority into the layout; the kubeconfigs keep the old one.
-    ///
-    /// # Errors
-    /// When certificates can't be made or written.
     pub fn rotate_authority(&mut self) -> Result<(), ServeError> {
         let identity = Identity::generate()?;
         let path = self.layout.authority();

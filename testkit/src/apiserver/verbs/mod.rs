@@ -48,9 +48,6 @@ pub(crate) struct Target {
 
 impl State {
     /// The object a request is about.
-    ///
-    /// # Errors
-    /// 404 when there is none.
     pub(crate) fn get(&self, target: &Target) -> Result<&Arc<Object>, Status> {
         let found = self.store.get(&target.kind.group_resource(), &target.key);
         found.ok_or_else(|| Status::not_found(&target.kind, &target.key.name))

@@ -25,9 +25,6 @@ pub(crate) struct Written {
 
 impl State {
     /// Replaces an object, or its status.
-    ///
-    /// # Errors
-    /// 400, 404, 409 or 422 as the real server.
     pub(crate) fn update(
         &mut self,
         target: &Target,
@@ -46,9 +43,6 @@ impl State {
     }
 
     /// Patches an object, or its status.
-    ///
-    /// # Errors
-    /// 400, 404, 409, 415 or 422 as the real server.
     pub(crate) fn patch(
         &mut self,
         target: &Target,
