@@ -1,8 +1,5 @@
-//! The driver of the demo: testkit's driver with volumes on disk, whose answers can be held back.
-//!
-//! Owns what that driver lacks: zones, restored volumes, and a CreateVolume that makes the volume and
-//! does not answer. Promises that an answer is held back only after the volume was made. Leaves the
-//! volumes to [`DiskDriver`].
+//! The driver of the demo: testkit's driver with volumes on disk, and what that one lacks: zones, restored volumes, and a
+//! CreateVolume that makes the volume and does not answer.
 
 use testkit::driver::{
     Answer, Backend, Call, Status, controller_capabilities,
@@ -24,7 +21,8 @@ pub const ZONE_KEY: &str = "topology.disk.example.com/zone";
 const FULL_ZONE: &str = "zone-a";
 
 /// What the driver can do beyond creating and deleting volumes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Ability {
     /// Nothing.
     #[default]

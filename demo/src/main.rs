@@ -1,15 +1,16 @@
 //! `cargo run -p demo`: the command line, Ctrl-C, and the exit code.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, builder::PossibleValuesParser};
+use clap::Parser;
 use demo::{
-    play::{self, Failure, Player, Settings},
+    Failure,
+    play::{self, Player, Settings},
     program,
-    scenarios::{self, LIFE, Scenario},
+    scenarios::{self, Scenario},
     timeline::Timeline,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How a shell reports that Ctrl-C ended a program.
 const INTERRUPTED: u8 = 130;
@@ -26,48 +27,57 @@ struct Arguments {
     #[arg(long)]
     keep: bool,
     /// Play a scenario in which something goes wrong, and check that nothing is lost.
-    #[arg(long, value_name = "NAME", conflicts_with = "keep", value_parser = names())]
-    scenario: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with = "keep", value_parser = named)]
+    scenario: Option<Scenario>,
 }
 
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(scenarios::ALL.iter().map(|scenario| scenario.name))
+fn named(name: &str) -> Result<Scenario, String> {
+    let all = scenarios::all().map_err(|error| error.to_string())?;
+    let names: Vec<_> = all.iter().map(|scenario| scenario.name.clone()).collect();
+    let found = all.into_iter().find(|scenario| scenario.name == name);
+    found.ok_or_else(|| format!("there are {}", names.join(", ")))
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(arguments).await {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("demo: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let run = run(Arguments::parse()).await;
+    run.unwrap_or_else(|error| {
+        eprintln!("demo: {error}");
+        ExitCode::FAILURE
+    })
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { program, keep, scenario } = arguments;
-    let mut interrupts = Interrupts::new()?;
-    let scenario = scenario.and_then(|name| scenarios::find(&name)).unwrap_or(&LIFE);
-    let player = tokio::select! {
-        player = prepare(program, scenario) => player?,
-        () = interrupts.next() => return Ok(ExitCode::from(INTERRUPTED)),
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [mut interrupt, mut terminate, mut hangup] = kinds.map(signal).map(Result::ok);
+    let mut interrupted = std::pin::pin!(async {
+        let [Some(interrupt), Some(terminate), Some(hangup)] =
+            [&mut interrupt, &mut terminate, &mut hangup].map(Option::as_mut)
+        else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    });
+    let prepare = async {
+        let first =
+            || scenarios::all()?.into_iter().next().ok_or_else(|| Failure::from("no scenario"));
+        let scenario = scenario.map_or_else(first, Ok)?;
+        let program = program::find(program).await?;
+        let settings = Settings { program, limit: play::LIMIT, timeline: Timeline::on_stdout() };
+        Player::prepare(scenario, settings).await
     };
-    Ok(played(player, keep, &mut interrupts).await)
-}
-
-async fn prepare(program: Option<PathBuf>, scenario: &'static Scenario) -> Result<Player, Failure> {
-    let program = program::find(program).await?;
-    let settings = Settings { program, limit: play::LIMIT, timeline: Timeline::on_stdout() };
-    Player::prepare(scenario, settings).await
-}
-
-/// Plays to the end or to Ctrl-C, and clears away.
-async fn played(mut player: Player, keep: bool, interrupts: &mut Interrupts) -> ExitCode {
+    let mut player = tokio::select! {
+        player = prepare => player?,
+        () = &mut interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+    };
     let outcome = tokio::select! {
         outcome = player.play(keep) => Some(outcome),
-        () = interrupts.next() => None,
+        () = &mut interrupted => None,
     };
     let code = match outcome {
         Some(Ok(())) => ExitCode::SUCCESS,
@@ -80,25 +90,5 @@ async fn played(mut player: Player, keep: bool, interrupts: &mut Interrupts) -> 
         None => ExitCode::from(INTERRUPTED),
     };
     player.stop().await;
-    code
-}
-
-/// What asks us to end: Ctrl-C, SIGTERM, a closed terminal.
-struct Interrupts([Signal; 3]);
-
-impl Interrupts {
-    fn new() -> io::Result<Self> {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let [interrupt, terminate, hangup] = kinds.map(signal);
-        Ok(Self([interrupt?, terminate?, hangup?]))
-    }
-
-    async fn next(&mut self) {
-        let Self([interrupt, terminate, hangup]) = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
+    Ok(code)
 }

@@ -1,79 +1,45 @@
-//! The text of each observation.
-//!
-//! Owns the words of the timeline's lines: pure functions of an object, a call to the driver, or a
-//! listing of the disk. Promises that no secret's content gets into a line.
+//! What is observed of API server, driver and disk, and in which words. No secret's content gets into a line.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    future::ready,
+    io,
+    time::Duration,
 };
 
-use k8s_openapi::api::{
-    core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Secret},
-    storage::v1::StorageClass,
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api,
+    api::DynamicObject,
+    core::{ApiResource, GroupVersionKind, PartialObjectMeta},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event as Change, watcher},
+    },
 };
-use kube::{ResourceExt as _, api::DynamicObject, core::PartialObjectMeta};
 use serde_json::Value;
 use testkit::driver::Record;
+use tokio::time::timeout;
 
-use crate::{cluster::SELECTED_NODE, driver::ZONE_KEY};
+use crate::{
+    cluster::{Cluster, SELECTED_NODE, names},
+    driver::ZONE_KEY,
+};
 
-/// Where something was observed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// What the demo itself does.
-    Demo,
-    /// The watch of StorageClasses.
-    Class,
-    /// The watch of the secrets' metadata.
-    Secret,
-    /// The watch of snapshots.
-    Snapshot,
-    /// The watch of claims.
-    Claim,
-    /// The watch of PersistentVolumes.
-    Volume,
-    /// The watch of events.
-    Event,
-    /// The driver's log of its calls.
-    Driver,
-    /// The directory that holds the driver's volumes.
-    Disk,
-}
+/// How often driver and disk are read while no watch shows anything.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One observation.
+/// One observation: where, what it is about, and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    /// Where.
-    pub source: Source,
-    /// What it is about; the same thing has the same subject.
+    /// `class`, `secret`, `snap`, `claim`, `volume`, `event`, `driver` or `disk`.
+    pub source: &'static str,
+    /// The same thing has the same subject.
     pub subject: String,
     /// Its state.
     pub text: String,
-}
-
-/// What a watch says of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is as it is shown.
-    Present,
-    /// It is gone.
-    Gone,
-}
-
-impl Observation {
-    fn new(source: Source, subject: String, text: impl Into<String>) -> Self {
-        Self { source, subject, text: text.into() }
-    }
-
-    fn gone(source: Source, subject: String) -> Self {
-        Self::new(source, subject, "gone")
-    }
-
-    /// A watch that broke; it mends itself.
-    pub fn broken(source: Source, error: &dyn std::error::Error) -> Self {
-        Self::new(source, "the watch".to_owned(), format!("broke: {error}"))
-    }
 }
 
 /// The observation as a line says it.
@@ -84,173 +50,199 @@ impl fmt::Display for Observation {
     }
 }
 
+/// The volumes in the driver's directory, and what lies in each.
+type Listing = BTreeMap<String, BTreeSet<String>>;
+
+/// Everything that the demo observes.
+pub(crate) struct Observer {
+    watches: stream::SelectAll<stream::BoxStream<'static, Option<Observation>>>,
+    /// The last line about each thing.
+    lines: BTreeMap<(&'static str, String), String>,
+    /// How many of the driver's calls were returned.
+    calls: usize,
+    listing: Listing,
+}
+
+impl Observer {
+    /// Watches a cluster, once every watch is open.
+    pub(crate) async fn start(cluster: &Cluster) -> Self {
+        let kinds = [
+            ("class", "storage.k8s.io", "StorageClass"),
+            ("secret", "", "Secret"),
+            ("snap", "snapshot.storage.k8s.io", "VolumeSnapshot"),
+            ("claim", "", "PersistentVolumeClaim"),
+            ("volume", "", "PersistentVolume"),
+            ("event", "", "Event"),
+        ];
+        let mut watches = stream::select_all(kinds.map(|kind| watched(cluster, kind)));
+        let mut opening = watches.len();
+        while opening > 0 {
+            // A watch never ends, and what is there before the demo's own objects is not new.
+            if let Some(None) = watches.next().await {
+                opening -= 1;
+            }
+        }
+        Self { watches, lines: BTreeMap::new(), calls: 0, listing: Listing::new() }
+    }
+
+    /// What is new; after a moment without anything, nothing. Driver and disk are read before anything is returned
+    /// that a watch shows: a watch may lag behind them, they never lag behind a watch.
+    pub(crate) async fn next(&mut self, cluster: &Cluster) -> io::Result<Vec<Observation>> {
+        let shown = timeout(POLL_INTERVAL, self.watches.next()).await;
+        // A call is in the log before it makes a directory: the disk is read first, and returned last.
+        let listing = listing(cluster)?;
+        let calls = cluster.driver.journal().calls().into_iter().skip(self.calls);
+        let mut observations: Vec<_> = calls.map(|call| call_of(&call)).collect();
+        self.calls += observations.len();
+        observations.extend(disk(&self.listing, &listing));
+        self.listing = listing;
+        if let Ok(Some(Some(observation))) = shown {
+            let Observation { source, subject, text } = &observation;
+            // Of one object there are many events.
+            let thing = if *source == "event" { text } else { subject };
+            let before = self.lines.insert((*source, thing.clone()), text.clone());
+            if before.as_ref() != Some(text) {
+                observations.push(observation);
+            }
+        }
+        Ok(observations)
+    }
+}
+
+/// What a watch shows; nothing once it has listed what was there. It mends itself.
+fn watched(
+    cluster: &Cluster,
+    (source, group, kind): (&'static str, &str, &str),
+) -> stream::BoxStream<'static, Option<Observation>> {
+    let client = cluster.client.clone();
+    let config = watcher::Config::default();
+    if source == "secret" {
+        // By their metadata alone: the content of secrets never gets here.
+        let secrets = Api::<PartialObjectMeta<Secret>>::all(client);
+        let changes = watcher(secrets, config).default_backoff();
+        let changes = changes.filter_map(async |change| change.ok());
+        let seen = |it: &_| seen("secret", it, &Value::Null);
+        return changes.filter_map(move |change| ready(update(change, seen))).boxed();
+    }
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+    let objects = Api::<DynamicObject>::all_with(client, &resource);
+    let changes = watcher(objects, config).default_backoff();
+    let changes = changes.filter_map(async |change| change.ok());
+    let seen = move |it: &DynamicObject| seen(source, it, &it.data);
+    changes.filter_map(move |change| ready(update(change, seen))).boxed()
+}
+
+#[allow(clippy::option_option)] // no news; the end of a list; something new
+fn update<K>(change: Change<K>, seen: impl Fn(&K) -> Observation) -> Option<Option<Observation>> {
+    match change {
+        Change::Init => None,
+        Change::InitDone => Some(None),
+        Change::InitApply(object) | Change::Apply(object) => Some(Some(seen(&object))),
+        Change::Delete(object) => {
+            Some(Some(Observation { text: "gone".to_owned(), ..seen(&object) }))
+        }
+    }
+}
+
 // === Objects ===
 
-/// The annotation that gives a claim to a provisioner (`pkg/controller/volume/persistentvolume`
-/// in Kubernetes).
-const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-
-/// A class: what it makes, and the template of its secret's name.
-pub fn class(class: &StorageClass, fate: Fate) -> Observation {
-    let subject = class.name_any();
-    if fate == Fate::Gone {
-        return Observation::gone(Source::Class, subject);
-    }
-    let secret = "csi.storage.k8s.io/provisioner-secret-name";
-    let template = class.parameters.as_ref().and_then(|parameters| parameters.get(secret));
-    let template = template.map(|name| format!(", secret {name}")).unwrap_or_default();
-    let text = format!("volumes of {}{template}", class.provisioner);
-    Observation::new(Source::Class, subject, text)
+fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str)
 }
 
-/// A secret: that it is there. More is not even asked for.
-pub fn secret(secret: &PartialObjectMeta<Secret>, fate: Fate) -> Observation {
-    let subject = named(secret);
-    match fate {
-        Fate::Present => {
-            Observation::new(Source::Secret, subject, "stored; its content is not shown")
-        }
-        Fate::Gone => Observation::gone(Source::Secret, subject),
-    }
-}
-
-/// A snapshot: what keeps it.
-pub fn snapshot(snapshot: &DynamicObject, fate: Fate) -> Observation {
-    let subject = named(snapshot);
-    if fate == Fate::Gone {
-        return Observation::gone(Source::Snapshot, subject);
-    }
-    let text = format!("ready{}", ending(snapshot));
-    Observation::new(Source::Snapshot, subject, text)
-}
-
-/// Whether an object is being deleted, and what keeps it.
-fn ending(object: &impl kube::ResourceExt) -> String {
+/// An object by its metadata and the rest of it.
+fn seen(source: &'static str, object: &impl kube::ResourceExt, data: &Value) -> Observation {
+    let annotation = |key: &str| object.annotations().get(key).map(String::as_str);
     let deleting = object.meta().deletion_timestamp.is_some();
-    let finalizers = object.finalizers().join(" ");
-    let held = if finalizers.is_empty() { finalizers } else { format!(", held by {finalizers}") };
-    format!("{}{held}", if deleting { ", being deleted" } else { "" })
-}
-
-/// A claim: its phase, its node, its provisioner and its volume, and what keeps it.
-pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Observation {
-    let subject = named(claim);
-    if fate == Fate::Gone {
-        return Observation::gone(Source::Claim, subject);
-    }
-    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("new");
-    let provisioner = claim.annotations().get(PROVISIONER);
-    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
-    let further = match (volume, provisioner) {
-        (Some(volume), _) => format!(", its volume is {volume}"),
-        (None, Some(provisioner)) => format!(", given to {provisioner}"),
-        (None, None) => String::new(),
+    let held = object.finalizers().join(" ");
+    let held = if held.is_empty() { held } else { format!(", held by {held}") };
+    let ending = format!("{}{held}", if deleting { ", being deleted" } else { "" });
+    let phase = text(data, "/status/phase").unwrap_or("new");
+    let with = |before: &str, value: Option<&str>| {
+        value.map(|it| format!("{before}{it}")).unwrap_or_default()
     };
-    let node = claim.annotations().get(SELECTED_NODE).map(|node| format!(", for {node}"));
-    let text = format!("{phase}{}{further}{}", node.unwrap_or_default(), ending(claim));
-    Observation::new(Source::Claim, subject, text)
-}
-
-/// A PersistentVolume: its phase, its size and the driver's name for it.
-pub fn volume(volume: &PersistentVolume, fate: Fate) -> Observation {
-    let subject = volume.name_any();
-    if fate == Fate::Gone {
-        return Observation::gone(Source::Volume, subject);
-    }
-    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("new");
-    let deleting = volume.metadata.deletion_timestamp.is_some();
-    let text = match (phase, deleting) {
-        (_, true) => format!("{phase}, being deleted, held by {}", volume.finalizers().join(" ")),
-        ("Bound" | "Released", false) => phase.to_owned(),
-        _ => format!("{phase}, {}", made_of(volume)),
+    let shown = match source {
+        "class" => {
+            let secret = text(data, "/parameters/csi.storage.k8s.io~1provisioner-secret-name");
+            let provisioner = text(data, "/provisioner").unwrap_or_default();
+            format!("volumes of {provisioner}{}", with(", secret ", secret))
+        }
+        "secret" => "stored; its content is not shown".to_owned(),
+        "snap" => format!("ready{ending}"),
+        "claim" => {
+            let further = match text(data, "/spec/volumeName") {
+                Some(volume) => format!(", its volume is {volume}"),
+                None => with(", given to ", annotation("volume.kubernetes.io/storage-provisioner")),
+            };
+            format!("{phase}{}{further}{ending}", with(", for ", annotation(SELECTED_NODE)))
+        }
+        "volume" if deleting => format!("{phase}{ending}"),
+        "volume" if ["Bound", "Released"].contains(&phase) => phase.to_owned(),
+        "volume" => {
+            let size = text(data, "/spec/capacity/storage").unwrap_or("?");
+            let handle = text(data, "/spec/csi/volumeHandle").unwrap_or("?");
+            let zone =
+                "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/values/0";
+            format!("{phase}, {size} at {handle}{}", with(", in ", text(data, zone)))
+        }
+        _ => {
+            let part = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+            let times = data.get("count").and_then(Value::as_u64).filter(|count| *count > 1);
+            let times = times.map(|count| format!(", {count} times")).unwrap_or_default();
+            format!("{} ({}{times}): {}", part("reason"), part("type"), part("message"))
+        }
     };
-    Observation::new(Source::Volume, subject, text)
+    let (namespace, name) = match source {
+        "event" => (text(data, "/involvedObject/namespace"), text(data, "/involvedObject/name")),
+        _ => (object.meta().namespace.as_deref(), object.meta().name.as_deref()),
+    };
+    let namespace = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    Observation { source, subject: namespace + name.unwrap_or_default(), text: shown }
 }
 
-fn made_of(volume: &PersistentVolume) -> String {
-    let spec = volume.spec.as_ref();
-    let size = spec.and_then(|spec| spec.capacity.as_ref()?.get("storage"));
-    let handle = spec.and_then(|spec| Some(spec.csi.as_ref()?.volume_handle.as_str()));
-    let zone = zone_of(volume).map(|zone| format!(", in {zone}")).unwrap_or_default();
-    format!("{} at {}{zone}", size.map_or("?", |size| &size.0), handle.unwrap_or("?"))
-}
-
-/// The zone that a PersistentVolume can be used in.
-fn zone_of(volume: &PersistentVolume) -> Option<&String> {
-    let affinity = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
-    let terms = affinity.node_selector_terms.iter().flat_map(|term| &term.match_expressions);
-    let zone = terms.flatten().find(|expression| expression.key == ZONE_KEY)?;
-    zone.values.as_ref()?.first()
-}
-
-/// An event: its message and its count.
-pub fn event(event: &Event, fate: Fate) -> Observation {
-    let or_empty = |field: &Option<String>| field.clone().unwrap_or_default();
-    let about = &event.involved_object;
-    let namespace = about.namespace.as_ref().map(|namespace| format!("{namespace}/"));
-    let subject = namespace.unwrap_or_default() + &or_empty(&about.name);
-    if fate == Fate::Gone {
-        return Observation::gone(Source::Event, subject);
-    }
-    let reason = or_empty(&event.reason);
-    let times = event.count.filter(|count| *count > 1);
-    let times = times.map(|count| format!(", {count} times")).unwrap_or_default();
-    let text =
-        format!("{reason} ({}{times}): {}", or_empty(&event.type_), or_empty(&event.message));
-    Observation::new(Source::Event, subject, text)
-}
-
-fn named(object: &impl kube::ResourceExt) -> String {
-    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
-}
-
-// === Driver ===
+// === Driver and disk ===
 
 /// A call to the driver: what it is about, and which secrets came with it, by their keys alone.
-pub fn call(record: &Record) -> Observation {
-    let words: Vec<String> = [about(&record.request), secrets(&record.request)].concat();
-    Observation::new(Source::Driver, record.method.to_owned(), words.join(", "))
-}
-
-fn text<'a>(request: &'a Value, pointer: &str) -> Option<&'a str> {
-    request.pointer(pointer).and_then(Value::as_str)
-}
-
-fn about(request: &Value) -> Vec<String> {
-    let volume = text(request, "/name").or_else(|| text(request, "/volume_id"));
-    let size = text(request, "/capacity_range/required_bytes");
-    let size = size.map(|bytes| format!("{bytes} bytes"));
+fn call_of(record: &Record) -> Observation {
+    let request = &record.request;
+    let volume = text(request, "/name").or_else(|| text(request, "/volume_id")).map(str::to_owned);
+    let size = text(request, "/capacity_range/required_bytes").map(|size| format!("{size} bytes"));
     let parameters = request.get("parameters").map(|given| format!("parameters {given}"));
     let snapshot = text(request, "/volume_content_source/snapshot/snapshot_id");
     let snapshot = snapshot.map(|handle| format!("from snapshot {handle}"));
     let zone = request.pointer("/accessibility_requirements/preferred/0/segments");
     let zone = zone.and_then(|segments| Some(format!("in {}", segments.get(ZONE_KEY)?.as_str()?)));
-    let further = [size, parameters, snapshot, zone].into_iter().flatten();
-    volume.map(str::to_owned).into_iter().chain(further).collect()
+    let secrets = request.get("secrets").and_then(Value::as_object);
+    let keys: Option<Vec<_>> = secrets.map(|secrets| secrets.keys().map(String::as_str).collect());
+    let secrets = keys.map(|keys| format!("with secret {}", keys.join(" + ")));
+    let words = [volume, size, parameters, snapshot, zone, secrets].into_iter().flatten();
+    let text = words.collect::<Vec<_>>().join(", ");
+    Observation { source: "driver", subject: record.method.to_owned(), text }
 }
 
-fn secrets(request: &Value) -> Vec<String> {
-    let sent = request.get("secrets").and_then(Value::as_object).into_iter().flatten();
-    let keys: BTreeSet<&str> = sent.map(|(key, _)| key.as_str()).collect();
-    let keys = Vec::from_iter(keys).join(" + ");
-    if keys.is_empty() { Vec::new() } else { vec![format!("with secret {keys}")] }
+/// The volumes in the driver's directory. What begins with a dot is half made, or half gone.
+fn listing(cluster: &Cluster) -> io::Result<Listing> {
+    let root = cluster.volumes_directory();
+    let mut listing = Listing::new();
+    for name in names(&root)?.into_iter().filter(|name| !name.starts_with('.')) {
+        match names(&root.join(&name)) {
+            // It was deleted between the two reads.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            files => {
+                listing.insert(name, files?);
+            }
+        }
+    }
+    Ok(listing)
 }
-
-// === Disk ===
-
-/// What the driver keeps: each volume's directory, and what lies in it.
-pub type Listing = BTreeMap<String, BTreeSet<String>>;
 
 /// What became of each directory.
-pub fn disk(before: &Listing, now: &Listing) -> Vec<Observation> {
+fn disk(before: &Listing, now: &Listing) -> Vec<Observation> {
     let changed = now.iter().filter(|(name, files)| before.get(*name) != Some(files));
     let made = changed.map(|(name, files)| {
-        let files: Vec<&str> = files.iter().map(String::as_str).collect();
-        Observation::new(Source::Disk, name.clone(), format!("holds {}", files.join(", ")))
+        (name, format!("holds {}", files.iter().map(String::as_str).collect::<Vec<_>>().join(", ")))
     });
     let gone = before.keys().filter(|name| !now.contains_key(*name));
-    made.chain(gone.map(|name| Observation::gone(Source::Disk, name.clone()))).collect()
+    let all = made.chain(gone.map(|name| (name, "gone".to_owned())));
+    all.map(|(name, text)| Observation { source: "disk", subject: name.clone(), text }).collect()
 }
-
-#[cfg(test)]
-mod tests;

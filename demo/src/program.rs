@@ -1,6 +1,4 @@
-//! The provisioner's program: found or built, started, ended, quoted.
-//!
-//! Owns the process. Promises that it is dead when [`Program`] is dropped.
+//! The provisioner's program: found or built, started, ended, quoted. It is dead when [`Program`] is dropped.
 
 use std::{
     env,
@@ -18,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::cluster::Cluster;
+use crate::{Failure, cluster::Cluster};
 
 /// The program's package and file.
 const NAME: &str = "csi-provisioner";
@@ -32,51 +30,24 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How many of the log's last lines are quoted.
 const QUOTED: usize = 12;
 
-/// What went wrong with the program.
-#[derive(Debug, thiserror::Error)]
-pub enum ProgramError {
-    /// It is not where it should be.
-    #[error(
-        "there is no {path}: `cargo run -p demo` builds it, `cargo build -p {NAME}` does too, \
-         and `--program` names another"
-    )]
-    NotThere {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// cargo could not build it.
-    #[error("`{command}` failed: {why}")]
-    NotBuilt {
-        /// What was run.
-        command: String,
-        /// How it ended.
-        why: String,
-    },
-    /// It can't be run.
-    #[error("can't start {path}: {source}")]
-    NotStarted {
-        /// The program.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
 /// The program to play with: `named`, or the workspace's own.
-///
-/// # Errors
-/// All but [`ProgramError::NotStarted`].
-pub async fn find(named: Option<PathBuf>) -> Result<PathBuf, ProgramError> {
+pub async fn find(named: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let path = match named {
         Some(path) => path,
         None => beside_us().await?,
     };
-    if path.is_file() { Ok(path) } else { Err(ProgramError::NotThere { path }) }
+    if path.is_file() {
+        return Ok(path);
+    }
+    let how = format!(
+        "`cargo run -p demo` builds it, `cargo build -p {NAME}` does too, and `--program` names another"
+    );
+    Err(format!("there is no {}: {how}", path.display()).into())
 }
 
 /// The program beside our own executable. If cargo runs us, it first brings that one up to date,
 /// with the profile that we were built with.
-async fn beside_us() -> Result<PathBuf, ProgramError> {
+async fn beside_us() -> Result<PathBuf, Failure> {
     let own = env::current_exe().unwrap_or_default();
     if let Some(cargo) = env::var_os("CARGO") {
         build(&cargo, &profile(&own)).await?;
@@ -91,18 +62,18 @@ fn profile(executable: &Path) -> String {
     if name == "debug" { "dev".to_owned() } else { name.into_owned() }
 }
 
-async fn build(cargo: &OsStr, profile: &str) -> Result<(), ProgramError> {
+async fn build(cargo: &OsStr, profile: &str) -> Result<(), Failure> {
     let arguments = ["build", "--package", NAME, "--profile", profile];
     let command = format!("cargo {}", arguments.join(" "));
     eprintln!("The program, first: {command}");
-    let failed = |why: String| ProgramError::NotBuilt { command: command.clone(), why };
+    let failed = |why: String| format!("`{command}` failed: {why}");
     let mut cargo = Command::new(cargo);
     cargo.args(arguments).args(["--manifest-path", WORKSPACE]).kill_on_drop(true);
     for (name, _) in env::vars_os().filter(|(name, _)| tells_of_our_package(name)) {
         cargo.env_remove(name);
     }
     let ended = cargo.status().await.map_err(|error| failed(error.to_string()))?;
-    if ended.success() { Ok(()) } else { Err(failed(ended.to_string())) }
+    if ended.success() { Ok(()) } else { Err(failed(ended.to_string()).into()) }
 }
 
 /// Whether cargo set the variable to describe this package. Build scripts (ring's, for one) look at
@@ -121,11 +92,8 @@ pub struct Program {
 
 impl Program {
     /// Starts the program at `path` in a cluster, as the service account of its own, with further `flags`.
-    ///
-    /// # Errors
-    /// [`ProgramError::NotStarted`].
-    pub fn start(path: &Path, cluster: &Cluster, flags: &[&str]) -> Result<Self, ProgramError> {
-        let failed = |source| ProgramError::NotStarted { path: path.to_owned(), source };
+    pub fn start(path: &Path, cluster: &Cluster, flags: &[String]) -> Result<Self, Failure> {
+        let failed = |source: io::Error| format!("can't start {}: {source}", path.display());
         let log = cluster.log();
         // A second process writes after the first.
         let output = File::options().create(true).append(true).open(&log).map_err(failed)?;
@@ -188,36 +156,4 @@ fn tail(log: &str) -> String {
         return "The program said nothing.".to_owned();
     };
     format!("The program's last words:\n    {}", last.join("\n    "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_profile_is_that_of_our_own_directory() {
-        for (path, expected) in [
-            ("/t/target/debug/demo", "dev"),
-            ("/t/target/release/demo", "release"),
-            ("/t/target/x86_64-unknown-linux-gnu/bench/demo", "bench"),
-        ] {
-            assert_eq!(profile(Path::new(path)), expected);
-        }
-    }
-
-    #[test]
-    fn the_tail_is_the_last_lines_indented() {
-        let log = (0..20).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
-        let quoted = tail(&log);
-        assert_eq!(quoted.lines().count(), 1 + QUOTED);
-        assert!(quoted.starts_with("The program's last words:\n    8\n"), "{quoted}");
-        assert!(quoted.ends_with("\n    19"), "{quoted}");
-        assert_eq!(tail(""), "The program said nothing.");
-    }
-
-    #[tokio::test]
-    async fn a_program_that_is_not_there_is_reported_with_the_command_that_builds_it() {
-        let error = find(Some("/nowhere/program".into())).await.unwrap_err().to_string();
-        assert!(error.contains("/nowhere/program") && error.contains("cargo build -p"), "{error}");
-    }
 }

@@ -86,6 +86,6 @@ impl<T: Copy + Ord> ListedSet<T> {
     /// The number of objects that are known.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.known.iter().count()
+        self.known.len()
     }
 }

@@ -1,52 +1,32 @@
 //! A small PV binder: what kube-controller-manager does to claims and volumes, where there is none.
 //!
-//! Owns the decisions ([`plan`], pure) and carrying them out on any API server ([`run`]). They are those
-//! of the PersistentVolume controller: claims are bound to the volume whose `claimRef` names them, or to
-//! the free one that they name; volumes of gone claims are released, claims of gone volumes are lost,
-//! and claims of dynamic classes get the annotation that calls their provisioner. Like that controller it
-//! makes no difference between live claims and those that are being deleted. With [`Settings::protection`] it keeps the finalizers of
-//! the two protection controllers as well. Promises to release or lose nothing without a read: what a watch
-//! did not show is read first, because a released volume is deleted; and to decide about an object only
-//! when something about it has changed, however many there are. Leaves finding a free volume for a claim that
-//! names none, default classes, events, Pods, recycling and scheduling (but for a fixed node) to others.
-//!
-//! | module | content |
-//! |---|---|
-//! | `book` | what is known of claims, volumes and classes, and whom a change concerns |
-//! | `claims` | what is to be done about a claim |
-//! | `volumes` | what is to be done about a volume |
-//! | `fit` | whether a volume is for a claim, and whether it suits it |
-//! | `migration` | the annotation that says which driver took over from an in-tree plugin |
-//! | `protection` | the finalizers of what is in use |
-//! | `queue` | what must be decided, and what not until its own change is observed |
-//! | `work` | the loop: watches in, changes out |
+//! The decisions are those of the PersistentVolume controller: claims are bound to the volume whose `claimRef` names
+//! them, or to the free one that they name; volumes of gone claims are released, claims of gone volumes are lost, and
+//! claims of dynamic classes get the annotation that calls their provisioner. Like that controller it makes no
+//! difference between live claims and those that are being deleted. Nothing is released or lost without a read: what
+//! a watch did not show is read first, because a released volume is deleted. Missing are: finding a free volume for a
+//! claim that names none, default classes, events, Pods, recycling, and scheduling (but for a fixed node).
 
 mod book;
 mod claims;
 mod fit;
-mod migration;
-mod protection;
-mod queue;
+mod upkeep;
 mod volumes;
 mod work;
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use clap::Args;
-use k8s_openapi::api::{
-    core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim},
-    storage::v1::StorageClass,
-};
 use kube::{
-    Client, Config, ResourceExt as _,
+    Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 
-use self::book::{Book, Item};
+use self::book::{Book, Item, Kept};
 pub use self::work::run;
 
-/// Annotations of the binder's own (`pkg/controller/volume/persistentvolume` in Kubernetes).
+/// Annotations of the controller's own (`pkg/controller/volume/persistentvolume` in Kubernetes).
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -67,115 +47,44 @@ pub struct Settings {
     pub protection: bool,
 }
 
-/// Everything that the decisions depend on.
-#[derive(Debug, Clone, Default)]
-pub struct Cluster {
-    /// All claims.
-    pub claims: Vec<Arc<PersistentVolumeClaim>>,
-    /// All volumes.
-    pub volumes: Vec<Arc<PersistentVolume>>,
-    /// All classes.
-    pub classes: Vec<Arc<StorageClass>>,
-}
-
-/// One change to one object.
+/// A change to one object.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// Merges `patch` into a claim.
-    Claim {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Whether the patch is of its status.
-        status: bool,
-        /// What changes.
-        patch: Value,
-    },
-    /// Merges `patch` into a volume, or into its status where it holds one.
-    Volume {
-        /// Its name.
-        name: String,
-        /// What changes.
-        patch: Value,
-    },
-    /// Releases a volume, once it is sure that its claim is gone.
-    Release {
-        /// The volume.
-        name: String,
-        /// Its resource version.
-        version: Option<String>,
-        /// The claim that must be gone.
-        claim: ObjectReference,
-    },
-    /// Marks a claim as lost, once it is sure that its volume is gone.
-    Lose {
-        /// The claim's namespace.
-        namespace: String,
-        /// The claim's name.
-        name: String,
-        /// Its resource version.
-        version: Option<String>,
-        /// The volume that must be gone.
-        volume: String,
-    },
+struct Action {
+    item: Item,
+    /// Merged into the object, or into its status where it holds one.
+    patch: Value,
+    /// An object (a claim by its UID) that must be gone first: it is read before the change.
+    unless: Option<(Item, Option<String>)>,
 }
 
-// === Deciding ===
-
-/// What is to be done now: at most one change per object, each of which leads to the next.
-pub fn plan(cluster: &Cluster, settings: &Settings) -> Vec<Action> {
-    let book = Book::of(cluster);
-    let claims = book.claims().filter_map(|claim| about_claim(claim, &book, settings));
-    let volumes = book.volumes().filter_map(|volume| about_volume(volume, &book, settings));
-    volumes.chain(claims).collect()
-}
-
-/// What is to be done about one object.
+/// What is to be done about one object now: at most one change, which leads to the next.
 fn about(item: &Item, book: &Book, settings: &Settings) -> Option<Action> {
     match item {
-        Item::Claim { .. } => about_claim(book.claim(item)?, book, settings),
-        Item::Volume { .. } => about_volume(book.volume(item)?, book, settings),
-        Item::Class { .. } => None,
+        Item::Claim(..) => {
+            let claim = book.claim(item)?;
+            let protected = settings.protection.then(|| upkeep::protected_claim(claim)).flatten();
+            protected.or_else(|| claims::sync(claim, book, settings))
+        }
+        Item::Volume(_) => {
+            let volume = book.volume(item)?;
+            let protected = settings.protection.then(|| upkeep::protected_volume(volume)).flatten();
+            protected.or_else(|| volumes::sync(volume, book))
+        }
+        Item::Class(_) => None,
     }
 }
 
-fn about_claim(claim: &PersistentVolumeClaim, book: &Book, settings: &Settings) -> Option<Action> {
-    let protected = || settings.protection.then(|| protection::of_claim(claim)).flatten();
-    protected().or_else(|| claims::sync(claim, book, settings))
-}
-
-fn about_volume(volume: &PersistentVolume, book: &Book, settings: &Settings) -> Option<Action> {
-    let protected = || settings.protection.then(|| protection::of_volume(volume)).flatten();
-    protected().or_else(|| volumes::sync(volume, book))
-}
-
-/// A merge patch on a claim, for just the version the decision rests on.
-fn change(claim: &PersistentVolumeClaim, status: bool, patch: Value) -> Action {
-    Action::Claim {
-        namespace: claim.namespace().unwrap_or_default(),
-        name: claim.name_any(),
-        status,
-        patch: at_version(patch, claim.resource_version()),
-    }
-}
-
-/// A merge patch on a volume, likewise.
-fn change_volume(volume: &PersistentVolume, patch: Value) -> Action {
-    Action::Volume { name: volume.name_any(), patch: at_version(patch, volume.resource_version()) }
-}
-
-fn at_version(mut patch: Value, version: Option<String>) -> Value {
+/// A merge patch, for just the version that the decision rests on.
+fn change<K: Kept>(object: &K, mut patch: Value) -> Action {
     if let Some(fields) = patch.as_object_mut() {
         let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
+            let version = object.meta().resource_version.clone();
             metadata.insert("resourceVersion".to_owned(), version.into());
         }
     }
-    patch
+    Action { item: object.item(), patch, unless: None }
 }
-
-// === Command line ===
 
 /// Where the binder works.
 #[derive(Debug, Args)]
@@ -189,7 +98,7 @@ pub struct Binder {
 }
 
 /// Runs the binder until the process is ended.
-pub async fn main(command: Binder) -> Result<(), Box<dyn std::error::Error>> {
+pub async fn main(command: Binder) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let config = match command.kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path)?;

@@ -43,9 +43,6 @@ struct Serve {
     /// File that gets a line for every request, as kube-apiserver's audit log.
     #[arg(long)]
     audit: Option<PathBuf>,
-    /// Directory with manifests to create at start, in place of the built-in ones.
-    #[arg(long)]
-    cluster: Option<PathBuf>,
     /// The Kubernetes release to behave like: 1.20 to 1.36.
     #[arg(long, default_value = "1.36", value_parser = version)]
     kubernetes_version: ServerVersion,
@@ -67,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
+async fn run(command: Command) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
     match command {
         Command::Serve(arguments) => serve(arguments).await?,
         Command::Play(arguments) => return Ok(player::cli::run(arguments).await?),
@@ -78,9 +75,8 @@ async fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 async fn serve(arguments: Serve) -> Result<(), ServeError> {
-    let Serve { dir, port, audit, cluster, kubernetes_version } = arguments;
-    let settings =
-        Settings { port, audit, cluster, version: kubernetes_version, ..Settings::new(dir) };
+    let Serve { dir, port, audit, kubernetes_version } = arguments;
+    let settings = Settings { port, audit, version: kubernetes_version, ..Settings::new(dir) };
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     let served = Served::start(settings).await?;

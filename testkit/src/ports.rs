@@ -30,9 +30,6 @@ static LOOKED_AT: LazyLock<AtomicU16> = LazyLock::new(|| {
 });
 
 /// A port of 127.0.0.1 for a program that is yet to be started.
-///
-/// # Errors
-/// Every one is taken.
 pub fn free_port() -> io::Result<u16> {
     let range = ours();
     let taken =
@@ -59,42 +56,4 @@ fn next(range: &Range<u16>) -> u16 {
 /// The port, if it can be listened on, also on all addresses.
 fn untaken(port: u16) -> Option<u16> {
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok().map(|_| port)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn each_is_handed_out_once() {
-        let ports: Vec<u16> = (0..200).map(|_| free_port().unwrap()).collect();
-        assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
-        assert!(ports.iter().all(|port| ours().contains(port)), "{ports:?}");
-    }
-
-    #[test]
-    fn none_is_one_that_the_kernel_gives_out() {
-        assert_eq!(below("32768\t60999\n"), LOWEST..32_768);
-        assert_eq!(below("20000 60999"), LOWEST..20_000);
-        for without_any in ["1024 65535", "15000 65535", "", "odd"] {
-            assert_eq!(below(without_any), LOWEST..USUAL_END, "{without_any}");
-        }
-    }
-
-    #[test]
-    fn one_that_somebody_listens_on_is_passed_over() {
-        let port = free_port().unwrap();
-        assert_eq!(untaken(port), Some(port));
-        let _held = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-        assert_eq!(untaken(port), None);
-    }
-
-    #[test]
-    fn after_the_last_comes_the_first() {
-        let range = 15_000..15_003;
-        let four: Vec<u16> = (0..4).map(|_| next(&range)).collect();
-        assert!(four.iter().all(|port| range.contains(port)), "{four:?}");
-    }
 }

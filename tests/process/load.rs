@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, env, fs, path::Path};
 
 use clap::Parser as _;
 use serde_json::{Value, json};
-use testkit::{
-    apiserver::serve::{Served, Settings},
-    load::{self, options::Options, pairs},
-};
+use testkit::load::{self, options::Options, pairs};
 
 const CLAIMS: u64 = 20;
 
@@ -70,14 +67,14 @@ fn costs_what_it_must(line: &Value) {
 
 #[tokio::test]
 async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
-    let residents = ["--foreign", "30", "--bound", "10", "--archived", "5"];
-    let line = line(&[&residents[..], &["--driver", "disk"]].concat()).await;
+    let residents = ["--foreign", "30", "--bound", "10", "--archived", "5", "--attachments", "6"];
+    let line = line(&[&residents[..], &["--driver-slots", "8"]].concat()).await;
     assert_eq!(line.pointer("/setting/claims"), Some(&json!(CLAIMS)));
-    for (residents, count) in [("foreign", 30), ("bound", 10), ("archived", 5), ("attachments", 0)]
+    for (residents, count) in [("foreign", 30), ("bound", 10), ("archived", 5), ("attachments", 6)]
     {
         assert_eq!(line.pointer(&format!("/setting/{residents}")), Some(&json!(count)));
     }
-    assert_eq!(line.pointer("/setting/driver"), Some(&json!("disk")));
+    assert_eq!(line.pointer("/setting/driver_slots"), Some(&json!(8)));
     costs_what_it_must(&line);
     for pace in ["/provision/bound", "/provision/saved", "/delete/gone"] {
         is_pace(&line, pace);
@@ -106,24 +103,6 @@ async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
 }
 
 #[tokio::test]
-async fn a_backlog_is_served_with_all_its_events_beside_a_bare_client() {
-    let line = line(&["--backlog"]).await;
-    for pace in ["saved", "written", "bare/0", "bare/1"] {
-        is_pace(&line, &format!("/drain/{pace}"));
-    }
-    assert_eq!(line.pointer("/drain/events"), Some(&json!(2 * CLAIMS)));
-    assert!(number(&line, "/drain/saved/seconds") <= number(&line, "/drain/written/seconds"));
-    assert!(number(&line, "/drain/written_to_bare") > 0.0);
-    let calls =
-        |half: &str, what: &str| line.pointer(&format!("/{half}/api/calls/{what}")).cloned();
-    // The bare client's writes are not the program's.
-    assert_eq!(calls("provision", "create persistentvolumes"), Some(json!(CLAIMS)));
-    assert_eq!(calls("provision", "create events"), Some(json!(2 * CLAIMS)));
-    assert_eq!(calls("delete", "delete persistentvolumes"), Some(json!(CLAIMS)));
-    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
-}
-
-#[tokio::test]
 async fn two_programs_do_the_same_work_in_turn() {
     let other = ["--against", env!("CARGO_BIN_EXE_csi-provisioner"), "--rounds", "2"];
     let arguments = ["--against-argument", "--worker-threads=50"];
@@ -145,71 +124,4 @@ async fn two_programs_do_the_same_work_in_turn() {
         assert!(number(&line, &format!("/{side}/provision/total_ms")) > 0.0);
     }
     assert!(number(&line, "/ratio/provision") > 0.0);
-}
-
-/// A cluster that the bench knows only by a kubeconfig.
-struct Somebodys(Served);
-
-impl Somebodys {
-    async fn cluster() -> Self {
-        let directory = env::temp_dir().join(format!("load-{}", std::process::id()));
-        let served = Served::start(Settings::new(directory)).await.unwrap();
-        served.api().namespace("theirs");
-        Self(served)
-    }
-
-    fn root(&self) -> &Path {
-        self.0.layout().root()
-    }
-
-    /// Creations and deletions of volumes and events that were answered well.
-    fn writes(&self) -> BTreeMap<String, u64> {
-        let mut writes = BTreeMap::new();
-        for request in self.0.api().requests().all() {
-            let what = request.what();
-            let counts = ["create persistentvolumes", "create events", "delete persistentvolumes"];
-            if counts.contains(&what.as_str()) && request.code < 300 {
-                *writes.entry(what).or_default() += 1;
-            }
-        }
-        writes
-    }
-}
-
-impl Drop for Somebodys {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.root());
-    }
-}
-
-#[tokio::test]
-async fn in_somebodys_cluster_the_programs_own_counts_are_reported_and_nothing_is_left() {
-    let somebodys = Somebodys::cluster().await;
-    let kubeconfig = somebodys.0.layout().kubeconfig("admin");
-    let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "theirs"];
-    // With attachments the driver attaches: everything that is watched at all is watched.
-    let residents = ["--foreign", "5", "--bound", "4", "--archived", "3", "--attachments", "6"];
-    let line = line(&[&cluster[..], &["--binder"], &residents].concat()).await;
-    costs_what_it_must(&line);
-    assert_eq!(line.pointer("/provision/api/bytes_read"), Some(&Value::Null));
-    // The run's claims and the two before them; the residents' volumes.
-    let writes = somebodys.writes();
-    assert_eq!(writes.get("create persistentvolumes"), Some(&(CLAIMS + 2 + 12)));
-    assert_eq!(writes.get("create events"), Some(&(2 * (CLAIMS + 2))));
-    assert_eq!(writes.get("delete persistentvolumes"), Some(&(CLAIMS + 2 + 12)));
-    for kind in ["PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment", "StorageClass"] {
-        assert_eq!(somebodys.0.api().count(kind), 0, "{kind}");
-    }
-}
-
-/// With `--timeout=3s` nothing becomes of claims whose CreateVolume takes five seconds.
-#[tokio::test]
-async fn claims_that_hang_are_beside_the_measured_ones() {
-    let line = line(&["--hanging", "5", "--driver-slots", "8", "--", "--timeout=3s"]).await;
-    assert_eq!(line.pointer("/setting/hanging"), Some(&json!(5)));
-    assert_eq!(line.pointer("/setting/driver_slots"), Some(&json!(8)));
-    is_pace(&line, "/provision/saved");
-    let calls = number(&line, "/provision/driver_calls/CreateVolume");
-    assert!(calls >= 20.0, "{calls}");
-    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
 }

@@ -25,7 +25,7 @@ pub(crate) fn stub(name: &str) -> String {
 /// The running command.
 pub(crate) struct Running {
     child: Child,
-    lines: Option<Lines<BufReader<ChildStdout>>>,
+    lines: Lines<BufReader<ChildStdout>>,
     directory: PathBuf,
 }
 
@@ -43,16 +43,15 @@ impl Running {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines, directory }
     }
 
     /// The next line that contains `what`.
     pub(crate) async fn line(&mut self, what: &str) -> String {
-        let lines = self.lines.as_mut().unwrap();
         let found = async {
             loop {
-                let line = lines.next_line().await.unwrap();
+                let line = self.lines.next_line().await.unwrap();
                 let line = line.unwrap_or_else(|| panic!("it ended without {what:?}"));
                 if line.contains(what) {
                     return line;
@@ -88,11 +87,6 @@ impl Running {
         };
         let id = self.child.id().expect("it ended already").cast_signed();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
-    }
-
-    /// Reads its output no more.
-    pub(crate) fn close_output(&mut self) {
-        self.lines = None;
     }
 
     /// Its exit code, and what it said on standard error.

@@ -91,30 +91,3 @@ impl Requests {
         self.0.lock().clear();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_are_forgotten_first() {
-        let info = RequestInfo::parse(&http::Method::GET, &http::Uri::from_static("/api/v1/nodes"));
-        let time = jiff::Timestamp::UNIX_EPOCH;
-        let answered = |code| Recorded {
-            user: User::default(),
-            info: info.clone(),
-            code,
-            bytes_in: 0,
-            bytes_out: Arc::default(),
-            received: time,
-            answered: time,
-        };
-        let requests = Requests::default();
-        requests.record(answered(200));
-        requests.0.lock().resize_with(REMEMBERED, || answered(404));
-        requests.record(answered(500));
-        let all = requests.all();
-        assert_eq!(all.len(), REMEMBERED);
-        assert_eq!((all.first().unwrap().code, all.last().unwrap().code), (404, 500));
-    }
-}

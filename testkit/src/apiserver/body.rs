@@ -18,18 +18,7 @@ pub(crate) fn from_json(bytes: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }
 
-/// Reads a YAML document.
-pub(crate) fn from_yaml(bytes: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    // `y` and `n` are names, not booleans.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
-}
-
 /// Checks that a body is an object of the kind, and gives it with metadata.
-///
-/// # Errors
-/// 400 for what is none.
 pub(crate) fn decode(kind: &Kind, mut body: Value) -> Result<Value, Status> {
     if !body.is_object() {
         let message = format!(
@@ -105,54 +94,4 @@ fn check_quantities(kind: &Kind, body: &Value) -> Result<(), Status> {
     let mut texts = quantities(kind, body).filter_map(Value::as_str);
     let wrong = texts.find_map(|text| Quantity::parse(text.trim()).err());
     wrong.map_or(Ok(()), |why| Err(undecodable(kind, &kind.kind, why)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apiserver::resources::{Kinds, ServerVersion};
-
-    fn refused(kind: &str, body: Value) -> Option<String> {
-        let kinds = Kinds::of(ServerVersion::default());
-        decode(kinds.by_name(kind).unwrap(), body)
-            .err()
-            .map(|status| format!("{} {status}", status.code))
-    }
-
-    #[test]
-    fn what_is_no_object_of_the_kind_is_a_bad_request() {
-        assert_eq!(
-            refused("Secret", json!({"metadata": {"labels": {"a": "1"}, "annotations": null}})),
-            None
-        );
-        assert_eq!(
-            refused("Secret", json!({"metadata": {"labels": {"a": 1}}})).unwrap(),
-            "400 Secret in version \"v1\" cannot be handled as a Secret: json: cannot unmarshal number into Go struct field \
-             ObjectMeta.metadata.labels of type string"
-        );
-        assert_eq!(
-            refused("PersistentVolume", json!({"spec": {"capacity": {"storage": "1 Gi"}}}))
-                .unwrap(),
-            "400 PersistentVolume in version \"v1\" cannot be handled as a PersistentVolume: quantities must match the regular \
-             expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        );
-        assert!(
-            refused("Secret", json!({"apiVersion": "v2"}))
-                .unwrap()
-                .starts_with("400 the API version in the data (v2)")
-        );
-        assert!(
-            refused("Secret", json!({"kind": "Pod"})).unwrap().starts_with("400 Pod in version")
-        );
-        assert!(
-            refused("Secret", json!([]))
-                .unwrap()
-                .starts_with("400 the object provided is unrecognized")
-        );
-    }
-
-    #[test]
-    fn yaml_has_no_booleans_but_true_and_false() {
-        assert_eq!(from_yaml(b"{n: y, on: true}").unwrap(), json!({"n": "y", "on": true}));
-    }
 }

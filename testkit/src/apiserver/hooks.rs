@@ -19,9 +19,6 @@ pub struct Denied {
 /// Says who may do what.
 pub trait Authorizer: Send + Sync {
     /// Asked before each request but the anonymous paths; `server` is for reading roles.
-    ///
-    /// # Errors
-    /// [`Denied`] makes the answer 403.
     fn authorize(
         &self,
         server: &ApiServer,

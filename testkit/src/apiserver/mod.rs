@@ -23,7 +23,6 @@ mod latest;
 pub mod object;
 mod parameters;
 mod patch;
-pub mod protobuf;
 pub(crate) mod quantity;
 mod representation;
 pub mod request_info;
@@ -93,8 +92,6 @@ pub struct Options {
     pub history: usize,
     /// The most objects in a page of a list, however many are asked for.
     pub page: usize,
-    /// Whether it speaks protobuf to clients that ask for it.
-    pub protobuf: bool,
     /// What it asks others.
     pub hooks: Hooks,
 }
@@ -107,7 +104,6 @@ impl Default for Options {
             seed: 1,
             history: 100_000,
             page: usize::MAX,
-            protobuf: true,
             hooks: Hooks::default(),
         }
     }
@@ -132,7 +128,6 @@ struct Inner {
     state: Arc<Mutex<State>>,
     version: ServerVersion,
     clock: WallClock,
-    protobuf: bool,
     hooks: Hooks,
     faults: Faults,
     requests: Requests,
@@ -151,7 +146,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 impl ApiServer {
     /// A server with nothing in it but the namespaces every cluster has.
     pub fn new(options: Options) -> Self {
-        let Options { version, clock, seed, history, page, protobuf, hooks } = options;
+        let Options { version, clock, seed, history, page, hooks } = options;
         let state = State {
             store: Store::new(history),
             kinds: Kinds::of(version),
@@ -162,7 +157,6 @@ impl ApiServer {
             state: Arc::new(Mutex::new(state)),
             version,
             clock,
-            protobuf,
             hooks,
             faults: Faults::default(),
             requests: Requests::default(),
@@ -221,10 +215,6 @@ impl ApiServer {
 
     fn hooks(&self) -> &Hooks {
         &self.0.hooks
-    }
-
-    fn speaks_protobuf(&self) -> bool {
-        self.0.protobuf
     }
 
     fn state(&self) -> &Arc<Mutex<State>> {
@@ -286,9 +276,6 @@ impl ApiServer {
     }
 
     /// Creates an object; its status, where it has one, is written too.
-    ///
-    /// # Errors
-    /// The error that a client would get.
     pub fn create(&self, object: &Value) -> Result<Value, Status> {
         let target = self.target_of(object)?;
         let mut state = self.0.state.lock();
@@ -303,9 +290,6 @@ impl ApiServer {
     }
 
     /// Merges a JSON merge patch into an object, or into its status.
-    ///
-    /// # Errors
-    /// The error that a client would get.
     pub fn merge(
         &self,
         kind: &str,
@@ -322,9 +306,6 @@ impl ApiServer {
     }
 
     /// Deletes an object as a client would: finalizers hold it.
-    ///
-    /// # Errors
-    /// The error that a client would get.
     pub fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<(), Status> {
         let target = self.target(kind, namespace, name)?;
         self.0.state.lock().delete(&target, &DeleteOptions::default()).map(|_| ())
@@ -347,7 +328,7 @@ impl ApiServer {
     fn target(&self, kind: &str, namespace: &str, name: &str) -> Result<Target, Status> {
         let kind =
             self.0.state.lock().kinds.by_name(kind).cloned().ok_or_else(Status::no_such_path)?;
-        Ok(Target { kind, key: Key::new(namespace, name), now: self.timestamp(), dry_run: false })
+        Ok(Target { kind, key: Key::new(namespace, name), now: self.timestamp() })
     }
 }
 

@@ -90,9 +90,6 @@ pub(crate) struct ListOptions {
 
 impl ListOptions {
     /// Reads and checks a query for `kind`.
-    ///
-    /// # Errors
-    /// 400 for what can't be read, 422 for what may not stand together.
     pub(crate) fn parse(
         query: &Query,
         kind: &Kind,
@@ -210,9 +207,6 @@ fn since(version: Option<&str>, matching: Option<&str>, watch: bool) -> Result<S
 }
 
 /// Reads a resourceVersion.
-///
-/// # Errors
-/// 400 with the real server's words for what is no number.
 pub(crate) fn parse_version(text: &str) -> Result<u64, Status> {
     text.parse().map_err(|_| {
         let detail =

@@ -15,9 +15,6 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Reads both selectors; an absent or empty one selects everything.
-    ///
-    /// # Errors
-    /// 400 for what can't be parsed or a field the kind is not selected by.
     pub(crate) fn parse(
         labels: Option<&str>,
         fields: Option<&str>,
@@ -59,21 +56,16 @@ enum LabelTest {
     NotIn(Vec<String>),
     Exists,
     Absent,
-    Greater(i64),
-    Less(i64),
 }
 
 impl LabelRequirement {
     fn matches(&self, labels: &Value) -> bool {
         let label = tree::at(labels, &[&self.key]).as_str();
-        let number = || label.and_then(|label| label.parse::<i64>().ok());
         match &self.test {
             LabelTest::In(values) => label.is_some_and(|label| values.iter().any(|v| v == label)),
             LabelTest::NotIn(values) => label.is_none_or(|label| values.iter().all(|v| v != label)),
             LabelTest::Exists => label.is_some(),
             LabelTest::Absent => label.is_none(),
-            LabelTest::Greater(bound) => number().is_some_and(|n| n > *bound),
-            LabelTest::Less(bound) => number().is_some_and(|n| n < *bound),
         }
     }
 }
@@ -112,10 +104,6 @@ fn parse_label(term: &str) -> Result<LabelRequirement, String> {
         (key, LabelTest::NotIn(values))
     } else if let Some((key, values)) = set(term, " in")? {
         (key, LabelTest::In(values))
-    } else if let Some((key, bound)) = term.split_once('>') {
-        (key, LabelTest::Greater(number(bound)?))
-    } else if let Some((key, bound)) = term.split_once('<') {
-        (key, LabelTest::Less(number(bound)?))
     } else {
         (term, LabelTest::Exists)
     };
@@ -131,12 +119,6 @@ fn set<'a>(term: &'a str, operator: &str) -> Result<Option<(&'a str, Vec<String>
     let inner = list.trim().strip_prefix('(').and_then(|list| list.strip_suffix(')'));
     let inner = inner.ok_or_else(|| format!("found '{}' expected: '('", list.trim()))?;
     Ok(Some((key, inner.split(',').map(|value| value.trim().to_owned()).collect())))
-}
-
-fn number(text: &str) -> Result<i64, String> {
-    text.trim()
-        .parse()
-        .map_err(|_| "for 'Gt', 'Lt' operators, the value must be an integer".to_owned())
 }
 
 // === Fields ===
@@ -237,87 +219,4 @@ fn selectable(kind: &Kind, field: &str) -> bool {
         _ => &[],
     };
     fields.contains(&field)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::apiserver::resources::{Kinds, ServerVersion};
-
-    fn selection(labels: &str, fields: &str, kind: &str) -> Result<Selection, Status> {
-        let kinds = Kinds::of(ServerVersion::default());
-        Selection::parse(Some(labels), Some(fields), kinds.by_name(kind).unwrap())
-    }
-
-    #[test]
-    fn label_selectors_match_as_documented() {
-        let object = json!({"metadata": {"labels": {"env": "prod", "tier": "db", "n": "5"}}});
-        let cases = [
-            ("", true),
-            ("env=prod", true),
-            ("env==prod,tier=db", true),
-            ("env=dev", false),
-            ("env!=dev", true),
-            ("missing!=x", true),
-            ("env in (dev, prod)", true),
-            ("env in (dev),tier=db", false),
-            ("env notin (dev,test)", true),
-            ("missing notin (x)", true),
-            ("env notin (prod)", false),
-            ("env", true),
-            ("missing", false),
-            ("!missing", true),
-            ("!env", false),
-            ("n>4", true),
-            ("n<5", false),
-            ("env=", false),
-        ];
-        for (selector, expected) in cases {
-            assert_eq!(
-                selection(selector, "", "Pod").unwrap().matches(&object),
-                expected,
-                "{selector}"
-            );
-        }
-        for bad in ["env in prod", "a b", "n>x", "=x"] {
-            assert_eq!(selection(bad, "", "Pod").unwrap_err().code, 400, "{bad}");
-        }
-    }
-
-    #[test]
-    fn field_selectors_know_their_kinds_fields() {
-        let event = json!({"metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"name": "c"}, "source": {"component": "p"}});
-        let cases = [
-            ("metadata.name=e", true),
-            ("metadata.name!=e", false),
-            ("involvedObject.name=c,metadata.namespace==n", true),
-            ("involvedObject.name=d", false),
-            ("reason=", true),
-            ("source=p", true),
-        ];
-        for (selector, expected) in cases {
-            assert_eq!(
-                selection("", selector, "Event").unwrap().matches(&event),
-                expected,
-                "{selector}"
-            );
-        }
-        let refused = selection("", "spec.driver=x", "VolumeAttachment").unwrap_err();
-        assert_eq!(
-            refused.message(),
-            "\"spec.driver\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        );
-        assert_eq!(
-            selection("", "spec.x=y", "Pod").unwrap_err().message(),
-            "field label not supported: spec.x"
-        );
-        assert_eq!(
-            selection("", "metadata.namespace=x", "PersistentVolume").unwrap_err().code,
-            400
-        );
-        let garbled = selection("", "nonsense", "Pod").unwrap_err();
-        assert_eq!(garbled.message(), "invalid selector: 'nonsense'; can't understand 'nonsense'");
-    }
 }

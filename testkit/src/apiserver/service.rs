@@ -23,12 +23,11 @@ use tower::BoxError;
 use super::{
     ApiServer, User,
     audit::Recorded,
-    body::{from_json, from_yaml},
+    body::from_json,
     faults::{Effect, StreamFault},
     object::{Key, Object},
     parameters::{ListOptions, Query},
     patch::Patch,
-    protobuf,
     representation::{Representation, Writer},
     request_info::RequestInfo,
     resources::Kind,
@@ -51,7 +50,7 @@ pub fn respond(code: u16, body: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// An answer in `media`.
-fn respond_in(media: &'static str, code: u16, body: Bytes) -> Response<Body> {
+pub(super) fn respond_in(media: &'static str, code: u16, body: Bytes) -> Response<Body> {
     let mut response =
         Response::new(Full::new(body).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() =
@@ -62,11 +61,7 @@ fn respond_in(media: &'static str, code: u16, body: Bytes) -> Response<Body> {
 
 /// A Status as an answer.
 pub fn refuse(status: &Status) -> Response<Body> {
-    advised(status, respond(status.code, status.body.to_string()))
-}
-
-/// The answer with when to come again.
-fn advised(status: &Status, mut response: Response<Body>) -> Response<Body> {
+    let mut response = respond(status.code, status.body.to_string());
     if let Some(seconds) = status.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -141,9 +136,6 @@ impl ApiServer {
     }
 
     /// Answers a request.
-    ///
-    /// # Errors
-    /// [`Disconnected`] when a fault cuts the connection: close it without an answer.
     pub async fn answer(
         &self,
         user: &User,
@@ -184,10 +176,10 @@ impl ApiServer {
                 tokio::time::sleep(time).await;
                 Ok(answer)
             }
-            Some(Effect::Answer(status)) => Ok(self.refuse(&request, &status)),
+            Some(Effect::Answer(status)) => Ok(refuse(&status)),
             Some(Effect::AnswerAfter(status)) => {
                 self.serve(user, info, &request, None).await;
-                Ok(self.refuse(&request, &status))
+                Ok(refuse(&status))
             }
             Some(Effect::CutBefore) => Err(Disconnected),
             Some(Effect::CutAfter) => {
@@ -216,17 +208,7 @@ impl ApiServer {
             Ok(()) => self.dispatch(user, info, request, fault).await,
             Err(denied) => Err(denied),
         };
-        answer.unwrap_or_else(|status| self.refuse(request, &status))
-    }
-
-    /// A Status as an answer to this request.
-    fn refuse(&self, request: &Request<Bytes>, status: &Status) -> Response<Body> {
-        let wanted = Representation::negotiate(accept(request), self.speaks_protobuf());
-        let written = Some(()).filter(|()| wanted == Ok(Representation::Protobuf));
-        match written.and_then(|()| protobuf::status(&status.body)) {
-            Some(body) => advised(status, respond_in(protobuf::MEDIA_TYPE, status.code, body)),
-            None => refuse(status),
-        }
+        answer.unwrap_or_else(|status| refuse(&status))
     }
 
     fn authorized(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
@@ -302,7 +284,7 @@ impl<'a> Call<'a> {
         request: &'a Request<Bytes>,
     ) -> Result<Self, Status> {
         let query = Query::parse(request.uri().query());
-        let representation = Representation::negotiate(accept(request), server.speaks_protobuf())?;
+        let representation = Representation::negotiate(accept(request))?;
         let namespace = if kind.namespaced { info.namespace.as_str() } else { "" };
         // A list by name is authorized like a get, but stays a list.
         let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
@@ -314,8 +296,10 @@ impl<'a> Call<'a> {
             key: Key::new(namespace, name),
             kind: Arc::clone(&kind),
             now: server.timestamp(),
-            dry_run: query.get("dryRun").is_some_and(|value| value == "All"),
         };
+        if query.get("dryRun").is_some() {
+            return Err(Status::bad_request("this server knows no dry run"));
+        }
         let writer = Writer { kind, representation };
         Ok(Self { server, target, status: info.subresource == "status", query, request, writer })
     }
@@ -324,23 +308,18 @@ impl<'a> Call<'a> {
         ListOptions::parse(&self.query, &self.target.kind, self.server.version(), watch)
     }
 
-    /// The body of a request, which is JSON or, for kubectl's sake, YAML.
+    /// The body of a request.
     fn body(&self) -> Result<Value, Status> {
         let bytes = self.request.body();
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        let decoded = match self.media_type().as_str() {
-            "" | "application/json" | "*/*" => from_json(bytes),
-            "application/yaml" => from_yaml(bytes),
-            _ => {
-                return Err(Status::unsupported_media_type(&[
-                    "application/json",
-                    "application/yaml",
-                ]));
-            }
-        };
-        decoded.map_err(|why| Status::bad_request(format!("the body can't be decoded: {why}")))
+        match self.media_type().as_str() {
+            "" | "application/json" | "*/*" => {}
+            _ => return Err(Status::unsupported_media_type(&["application/json"])),
+        }
+        from_json(bytes)
+            .map_err(|why| Status::bad_request(format!("the body can't be decoded: {why}")))
     }
 
     fn media_type(&self) -> String {
@@ -350,10 +329,7 @@ impl<'a> Call<'a> {
     }
 
     fn object(&self, code: u16, object: &Arc<Object>) -> Response<Body> {
-        match self.writer.protobuf_object(object.value()) {
-            Some(body) => respond_in(protobuf::MEDIA_TYPE, code, body),
-            None => respond(code, self.writer.object(object)),
-        }
+        respond(code, self.writer.object(object))
     }
 
     fn written(&self, written: &Written) -> Response<Body> {
@@ -368,23 +344,17 @@ impl<'a> Call<'a> {
     async fn list(&self) -> Result<Response<Body>, Status> {
         let options = self.options(false)?;
         let page = self.server.state().lock().list(&self.target, &options)?;
-        let metadata = page.metadata();
-        Ok(match self.writer.protobuf_list(&page.objects, &metadata).await {
-            Some(list) => respond_in(protobuf::MEDIA_TYPE, 200, list),
-            None => respond(200, self.writer.list(&page.objects, metadata).await),
-        })
+        Ok(respond(200, self.writer.list(&page.objects, &page.metadata()).await))
     }
 
     fn watch(self, fault: Option<StreamFault>) -> Result<Response<Body>, Status> {
         let options = self.options(true)?;
-        let writer = self.writer.for_watch();
-        let media_type = writer.watch_media_type();
         let setting = Setting {
             state: self.server.state(),
             watches: self.server.watches(),
             version: self.server.version(),
             target: self.target,
-            writer,
+            writer: self.writer,
             fault,
         };
         let watcher = Watcher::start(setting, &options);
@@ -392,7 +362,7 @@ impl<'a> Call<'a> {
             let line = watcher.next().await?;
             Some((line.map(Frame::data), watcher))
         });
-        let mut response = respond_in(media_type, 200, Bytes::new());
+        let mut response = respond(200, Bytes::new());
         *response.body_mut() = StreamBody::new(lines).boxed_unsync();
         Ok(response)
     }
@@ -428,11 +398,7 @@ impl<'a> Call<'a> {
         }
         let options = DeleteOptions::parse(&self.body()?)?;
         let deleted = self.server.state().lock().delete(&self.target, &options)?;
-        let answer = deleted.answer(&self.target.kind);
-        Ok(match self.writer.protobuf_object(&answer) {
-            Some(body) => respond_in(protobuf::MEDIA_TYPE, 200, body),
-            None => respond(200, answer.to_string()),
-        })
+        Ok(respond(200, deleted.answer(&self.target.kind).to_string()))
     }
 
     async fn delete_collection(&self) -> Result<Response<Body>, Status> {
@@ -444,7 +410,7 @@ impl<'a> Call<'a> {
             (deleted, state.store.revision())
         };
         let metadata = serde_json::json!({"resourceVersion": revision.to_string()});
-        Ok(respond(200, self.writer.list(&deleted, metadata).await))
+        Ok(respond(200, self.writer.list(&deleted, &metadata).await))
     }
 
     fn named(&self) -> Result<(), Status> {

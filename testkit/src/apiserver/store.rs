@@ -97,9 +97,6 @@ impl Store {
     }
 
     /// Whether history reaches back to `revision`: whether a list or a new watch may ask for it.
-    ///
-    /// # Errors
-    /// [`Compacted`] when it does not.
     pub(crate) fn reaches(&self, resource: &GroupResource, revision: u64) -> Result<(), Compacted> {
         let oldest =
             self.tables.get(resource).map_or(0, |table| table.forgotten).max(self.compacted);
@@ -107,9 +104,6 @@ impl Store {
     }
 
     /// The objects of a kind as they were at `revision`.
-    ///
-    /// # Errors
-    /// [`Compacted`] when history does not reach back so far.
     pub(crate) fn at(
         &self,
         resource: &GroupResource,
@@ -126,9 +120,6 @@ impl Store {
     }
 
     /// The changes of a kind after `revision`, oldest first, at most `limit`.
-    ///
-    /// # Errors
-    /// [`Compacted`] when some of them are forgotten.
     pub(crate) fn changes(
         &self,
         resource: &GroupResource,
@@ -251,106 +242,4 @@ fn merge<'a>(
         (Some(_), None) => left.next(),
         _ => right.next(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    fn resource() -> GroupResource {
-        (String::new(), "things".to_owned())
-    }
-
-    fn thing(name: u8, content: u8) -> Value {
-        json!({"metadata": {"name": format!("thing-{name}")}, "content": content})
-    }
-
-    fn contents<'a>(objects: impl Iterator<Item = (&'a Key, &'a Arc<Object>)>) -> Vec<Value> {
-        objects.map(|(_, object)| object.value().clone()).collect()
-    }
-
-    fn now(store: &Store) -> Vec<Value> {
-        contents(store.range(&resource(), None, None))
-    }
-
-    proptest! {
-        #[test]
-        fn every_earlier_state_can_be_listed_and_replayed(writes in prop::collection::vec((0u8..6, any::<bool>(), any::<u8>()), 0..40)) {
-            let mut store = Store::new(1000);
-            let mut states = vec![(store.revision(), now(&store))];
-            for (name, delete, content) in writes {
-                let key = Key::new("", &format!("thing-{name}"));
-                if !delete {
-                    store.put(&resource(), thing(name, content));
-                } else if store.get(&resource(), &key).is_some() {
-                    store.delete(&resource(), thing(name, content));
-                }
-                states.push((store.revision(), now(&store)));
-            }
-            for (revision, state) in &states {
-                let then = store.at(&resource(), *revision).unwrap();
-                prop_assert_eq!(&contents(then.of(store.range(&resource(), None, None), |_| true)), state);
-                prop_assert_eq!(replay(&store, *revision, state), now(&store));
-            }
-        }
-    }
-
-    /// `state` of `revision` with all later changes done to it.
-    fn replay(store: &Store, revision: u64, state: &[Value]) -> Vec<Value> {
-        let name = |value: &Value| value["metadata"]["name"].as_str().unwrap().to_owned();
-        let mut objects: BTreeMap<String, Value> =
-            state.iter().map(|v| (name(v), v.clone())).collect();
-        for change in store.changes(&resource(), revision, usize::MAX).unwrap() {
-            let value = change.object.value().clone();
-            if change.gone {
-                objects.remove(&name(&value))
-            } else {
-                objects.insert(name(&value), value)
-            };
-        }
-        objects.into_values().collect()
-    }
-
-    #[test]
-    fn what_fell_out_of_the_window_is_compacted() {
-        let mut store = Store::new(2);
-        let first = store.put(&resource(), thing(1, 1)).revision();
-        store.put(&resource(), thing(1, 2));
-        store.put(&resource(), thing(1, 3));
-        assert_eq!(
-            store.changes(&resource(), first - 1, 10).unwrap_err(),
-            Compacted { oldest: first }
-        );
-        assert_eq!(store.changes(&resource(), first, 10).unwrap().len(), 2);
-        store.compact();
-        assert!(store.changes(&resource(), first, 10).is_err());
-        assert!(store.changes(&resource(), store.revision(), 10).unwrap().is_empty());
-        let idle = store.revision();
-        store.put(&(String::new(), "others".to_owned()), thing(1, 1));
-        store.compact();
-        assert!(store.reaches(&resource(), idle).is_err(), "nobody may begin there");
-        assert!(
-            store.changes(&resource(), idle, 10).unwrap().is_empty(),
-            "but whoever was there has missed nothing"
-        );
-    }
-
-    #[test]
-    fn a_namespace_is_a_range_of_its_own() {
-        let mut store = Store::new(10);
-        for (namespace, name) in [("b", "x"), ("a", "y"), ("ab", "z"), ("a", "x")] {
-            store.put(&resource(), json!({"metadata": {"namespace": namespace, "name": name}}));
-        }
-        let names = |namespace, after: Option<&Key>| {
-            let found = store.range(&resource(), namespace, after);
-            found.map(|(k, _)| format!("{}/{}", k.namespace, k.name)).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(names(None, None), "a/x a/y ab/z b/x");
-        assert_eq!(names(Some("a"), None), "a/x a/y");
-        assert_eq!(names(Some("a"), Some(&Key::new("a", "x"))), "a/y");
-        assert_eq!(names(Some("c"), None), "");
-    }
 }

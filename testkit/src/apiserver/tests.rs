@@ -7,11 +7,7 @@ use serde_json::{Value, json};
 use super::{ApiServer, Options, User};
 
 mod faults;
-mod hooks;
-mod kinds;
 mod lists;
-mod patches;
-mod releases;
 mod watches;
 mod writes;
 

@@ -96,26 +96,3 @@ pub(crate) fn copy(value: &mut Value, source: &Value, path: &[&str]) {
         found => set(value, path, found.clone()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn members_are_read_set_copied_and_removed_by_path() {
-        let mut value = json!({"a": {"b": "text"}});
-        assert_eq!(text(&value, &["a", "b"]), "text");
-        assert!(at(&value, &["a", "b", "c"]).is_null());
-        set(&mut value, &["a", "c", "d"], json!(1));
-        set_default(&mut value, &["a", "c", "d"], json!(2));
-        set_default(&mut value, &["x"], json!(3));
-        assert_eq!(value, json!({"a": {"b": "text", "c": {"d": 1}}, "x": 3}));
-        copy(&mut value, &json!({"x": 4}), &["a"]);
-        copy(&mut value, &json!({"x": 4}), &["x"]);
-        assert_eq!(value, json!({"x": 4}));
-        assert_eq!(remove(&mut value, &["x"]), Some(json!(4)));
-        assert_eq!(remove(&mut value, &["x", "y"]), None);
-    }
-}

@@ -157,12 +157,12 @@ impl Watcher {
         let streaming = options.initial_events == Some(true);
         let (phase, revision, first) = match beginning(&locked, &target, options) {
             _ if streaming && version.streaming_lists == StreamingLists::Failing => {
-                (Phase::Ended, 0, Some(writer.error(&no_progress())))
+                (Phase::Ended, 0, Some(Writer::error(&no_progress())))
             }
             Ok((initial, revision)) => {
                 (initial.map_or(Phase::Changes, Phase::Initial), revision, None)
             }
-            Err(status) => (Phase::Ended, 0, Some(writer.error(&status))),
+            Err(status) => (Phase::Ended, 0, Some(Writer::error(&status))),
         };
         drop(locked);
         Self {
@@ -293,7 +293,7 @@ impl Watcher {
     }
 
     fn expire(&mut self, oldest: u64) {
-        self.pending.push_back(self.writer.error(&expired(self.revision, oldest)));
+        self.pending.push_back(Writer::error(&expired(self.revision, oldest)));
         self.phase = Phase::Ended;
     }
 

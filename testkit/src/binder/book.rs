@@ -1,12 +1,8 @@
-//! What is known of claims, volumes and classes.
-//!
-//! Owns the objects as last shown, by name, and who names whom. Promises that a look-up and a change
-//! cost the same however many objects there are, and to say of each change whom it concerns: who
-//! changed, whom he names and named, and who names him. Leaves what to do about them to the
-//! decisions, and when to the queue.
+//! What is known of claims, volumes and classes, and whom a change concerns: who changed, whom he names and named,
+//! and who names him. A look-up and a change cost the same however many objects there are.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -16,23 +12,14 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt as _, runtime::watcher::Event};
 
-use super::{
-    Cluster,
-    fit::{claim_uid, class_name, is_for, suits, volume_name},
-};
+use super::fit::{class_name, is_for, reference, suits, volume_name};
 
-/// An object by its name.
+/// An object by its kind, namespace (empty for kinds without) and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
-    Claim { namespace: String, name: String },
-    Volume { name: String },
-    Class { name: String },
-}
-
-impl Item {
-    pub(super) fn volume(name: &str) -> Self {
-        Self::Volume { name: name.to_owned() }
-    }
+    Claim(String, String),
+    Volume(String),
+    Class(String),
 }
 
 /// A kind of object that the book knows.
@@ -48,13 +35,13 @@ pub(super) trait Kept: Resource<DynamicType = ()> + Sized {
 
 impl Kept for PersistentVolumeClaim {
     fn item(&self) -> Item {
-        Item::Claim { namespace: self.namespace().unwrap_or_default(), name: self.name_any() }
+        Item::Claim(self.namespace().unwrap_or_default(), self.name_any())
     }
 
     fn names(&self) -> Vec<Item> {
         let class = Some(class_name(self)).filter(|name| !name.is_empty());
-        let class = class.map(|name| Item::Class { name: name.to_owned() });
-        volume_name(self).map(Item::volume).into_iter().chain(class).collect()
+        let volume = volume_name(self).map(|name| Item::Volume(name.to_owned()));
+        volume.into_iter().chain(class.map(|name| Item::Class(name.to_owned()))).collect()
     }
 
     fn shelf(book: &mut Book) -> &mut Shelf<Self> {
@@ -64,7 +51,7 @@ impl Kept for PersistentVolumeClaim {
 
 impl Kept for PersistentVolume {
     fn item(&self) -> Item {
-        Item::Volume { name: self.name_any() }
+        Item::Volume(self.name_any())
     }
 
     fn names(&self) -> Vec<Item> {
@@ -78,7 +65,7 @@ impl Kept for PersistentVolume {
 
 impl Kept for StorageClass {
     fn item(&self) -> Item {
-        Item::Class { name: self.name_any() }
+        Item::Class(self.name_any())
     }
 
     fn names(&self) -> Vec<Item> {
@@ -92,16 +79,14 @@ impl Kept for StorageClass {
 
 /// The claim that a volume's `claimRef` names, whatever its UID.
 fn claim_named(volume: &PersistentVolume) -> Option<Item> {
-    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    let namespace = reference.namespace.clone().unwrap_or_default();
-    Some(Item::Claim { namespace, name: reference.name.clone().unwrap_or_default() })
+    let reference = reference(volume)?.clone();
+    Some(Item::Claim(reference.namespace.unwrap_or_default(), reference.name.unwrap_or_default()))
 }
 
-/// The objects of a kind.
+/// The objects of a kind, and those that the list which is just being read has shown.
 #[derive(Debug)]
 pub(super) struct Shelf<K> {
     objects: BTreeMap<Item, Arc<K>>,
-    /// Those that the list which is just being read has shown.
     listed: BTreeSet<Item>,
 }
 
@@ -111,7 +96,7 @@ impl<K> Default for Shelf<K> {
     }
 }
 
-/// All objects.
+/// All objects, and the line of those about which something has changed.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     claims: Shelf<PersistentVolumeClaim>,
@@ -119,95 +104,80 @@ pub(super) struct Book {
     classes: Shelf<StorageClass>,
     /// Who names an object.
     named_by: BTreeMap<Item, BTreeSet<Item>>,
+    line: VecDeque<Item>,
+    in_line: BTreeSet<Item>,
 }
 
 impl Book {
-    pub(super) fn of(cluster: &Cluster) -> Self {
-        let mut book = Self::default();
-        let Cluster { claims, volumes, classes } = cluster;
-        for claim in claims {
-            book.put(Arc::clone(claim));
-        }
-        for volume in volumes {
-            book.put(Arc::clone(volume));
-        }
-        for class in classes {
-            book.put(Arc::clone(class));
-        }
-        book
-    }
-
     // === What changes ===
 
-    /// Takes in what a watch shows. Gives those whom it concerns.
-    pub(super) fn shown<K: Kept>(&mut self, event: Event<K>) -> BTreeSet<Item> {
+    /// Takes in what a watch shows.
+    pub(super) fn shown<K: Kept>(&mut self, event: Event<K>) {
         match event {
-            Event::Init => {
-                K::shelf(self).listed.clear();
-                BTreeSet::new()
-            }
+            Event::Init => K::shelf(self).listed.clear(),
             Event::InitApply(object) => {
                 K::shelf(self).listed.insert(object.item());
-                self.put(Arc::new(object))
+                self.put(object);
             }
-            Event::Apply(object) => self.put(Arc::new(object)),
+            Event::Apply(object) => self.put(object),
             Event::Delete(object) => self.remove::<K>(&object.item()),
             Event::InitDone => {
                 let Shelf { objects, listed } = K::shelf(self);
                 let gone = objects.keys().filter(|item| !listed.contains(item)).cloned();
-                let gone: Vec<_> = gone.collect();
-                gone.iter().flat_map(|item| self.remove::<K>(item)).collect()
+                gone.collect::<Vec<_>>().iter().for_each(|item| self.remove::<K>(item));
             }
         }
     }
 
-    fn put<K: Kept>(&mut self, object: Arc<K>) -> BTreeSet<Item> {
+    /// Takes in an object, unless a newer version of it is known.
+    pub(super) fn put<K: Kept>(&mut self, object: K) {
         let (item, now) = (object.item(), object.names());
-        let before = K::shelf(self).objects.insert(item.clone(), object);
-        let before = before.map(|object| object.names()).unwrap_or_default();
-        self.rename(&item, &before, &now);
-        self.concerned(&item, [before, now].concat())
-    }
-
-    fn remove<K: Kept>(&mut self, item: &Item) -> BTreeSet<Item> {
-        let gone = K::shelf(self).objects.remove(item);
-        let before = gone.map(|object| object.names()).unwrap_or_default();
-        self.rename(item, &before, &[]);
-        self.concerned(item, before)
-    }
-
-    /// `item` names others now than before.
-    fn rename(&mut self, item: &Item, before: &[Item], now: &[Item]) {
-        for named in before.iter().filter(|named| !now.contains(named)) {
-            if let Some(by) = self.named_by.get_mut(named) {
-                by.remove(item);
-                if by.is_empty() {
-                    self.named_by.remove(named);
-                }
-            }
+        let version = version(&object);
+        let shelf = K::shelf(self);
+        if shelf.objects.get(&item).is_some_and(|known| self::version(&**known) >= version) {
+            return;
         }
-        for named in now.iter().filter(|named| !before.contains(named)) {
+        let before = shelf.objects.insert(item.clone(), Arc::new(object));
+        self.changed(item, before.map(|object| object.names()).unwrap_or_default(), now);
+    }
+
+    fn remove<K: Kept>(&mut self, item: &Item) {
+        if let Some(gone) = K::shelf(self).objects.remove(item) {
+            self.changed(item.clone(), gone.names(), Vec::new());
+        }
+    }
+
+    /// An object names others now than before: it gets into the line, and those whom that concerns.
+    fn changed(&mut self, item: Item, before: Vec<Item>, now: Vec<Item>) {
+        for named in &before {
+            self.named_by.entry(named.clone()).or_default().remove(&item);
+        }
+        for named in &now {
             self.named_by.entry(named.clone()).or_default().insert(item.clone());
         }
+        let named_by: Vec<_> = self.named_by.get(&item).into_iter().flatten().cloned().collect();
+        for concerned in named_by.into_iter().chain(before).chain(now).chain([item]) {
+            self.line_up(concerned);
+        }
     }
 
-    /// A changed object, those who name it, and those whom it names; but classes, which nothing is
-    /// ever done about.
-    fn concerned(&self, item: &Item, names: Vec<Item>) -> BTreeSet<Item> {
-        let named_by = self.named_by.get(item).into_iter().flatten().cloned();
-        let all = named_by.chain(names).chain([item.clone()]);
-        all.filter(|item| !matches!(item, Item::Class { .. })).collect()
+    /// Looks at an object again.
+    pub(super) fn line_up(&mut self, item: Item) {
+        // Nothing is ever done about classes.
+        if !matches!(item, Item::Class(_)) && self.in_line.insert(item.clone()) {
+            self.line.push_back(item);
+        }
+    }
+
+    /// The next in line but those in `hands`, who are looked at once they are out of them.
+    pub(super) fn next(&mut self, hands: &BTreeSet<Item>) -> Option<Item> {
+        let place = self.line.iter().position(|item| !hands.contains(item))?;
+        let item = self.line.remove(place)?;
+        self.in_line.remove(&item);
+        Some(item)
     }
 
     // === What is known ===
-
-    pub(super) fn claims(&self) -> impl Iterator<Item = &PersistentVolumeClaim> {
-        self.claims.objects.values().map(|claim| &**claim)
-    }
-
-    pub(super) fn volumes(&self) -> impl Iterator<Item = &PersistentVolume> {
-        self.volumes.objects.values().map(|volume| &**volume)
-    }
 
     pub(super) fn claim(&self, item: &Item) -> Option<&PersistentVolumeClaim> {
         self.claims.objects.get(item).map(|claim| &**claim)
@@ -217,19 +187,19 @@ impl Book {
         self.volumes.objects.get(item).map(|volume| &**volume)
     }
 
+    /// Whether a claim or a volume is there.
+    pub(super) fn knows(&self, item: &Item) -> bool {
+        self.claim(item).is_some() || self.volume(item).is_some()
+    }
+
     /// The class that the claim wants.
     pub(super) fn class_of(&self, claim: &PersistentVolumeClaim) -> Option<&StorageClass> {
-        let item = Item::Class { name: class_name(claim).to_owned() };
+        let item = Item::Class(class_name(claim).to_owned());
         self.classes.objects.get(&item).map(|class| &**class)
     }
 
-    /// The claim that the volume is for, by its UID.
-    pub(super) fn claim_of(&self, volume: &PersistentVolume) -> Option<&PersistentVolumeClaim> {
-        self.claim_named(volume).filter(|_| claim_uid(volume).is_some())
-    }
-
     /// The claim that the volume is for, by its UID or by its name alone.
-    pub(super) fn claim_named(&self, volume: &PersistentVolume) -> Option<&PersistentVolumeClaim> {
+    pub(super) fn claim_of(&self, volume: &PersistentVolume) -> Option<&PersistentVolumeClaim> {
         self.claim(&claim_named(volume)?).filter(|claim| is_for(volume, claim))
     }
 
@@ -247,20 +217,11 @@ impl Book {
         let volumes = self.named_by.get(&claim.item())?.iter().filter_map(|item| self.volume(item));
         volumes.into_iter().find(|volume| is_for(volume, claim) && suits(volume, claim))
     }
-
-    /// The version in which an object was last shown; `None` of one that is not there.
-    pub(super) fn version(&self, item: &Item) -> Option<u64> {
-        let version = match item {
-            Item::Claim { .. } => self.claim(item)?.resource_version(),
-            Item::Volume { .. } => self.volume(item)?.resource_version(),
-            Item::Class { .. } => self.classes.objects.get(item)?.resource_version(),
-        };
-        Some(number(version.as_deref()))
-    }
 }
 
-/// A resource version as the number that it is (comparable since Kubernetes 1.35, and on every
-/// server with etcd before).
-pub(super) fn number(version: Option<&str>) -> u64 {
+/// A resource version as the number that it is (comparable since Kubernetes 1.35, and on every server with etcd
+/// before).
+fn version<K: Resource>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }

@@ -1,9 +1,5 @@
-//! What is to be done about a claim.
-//!
-//! Owns the claim's side of the PersistentVolume controller (`syncClaim`): for a claim whose annotation
-//! says that its binding is complete, for one that names a volume, and for one that names none. The
-//! volume's side of a binding is written first (`volumes`). Whether the claim is being deleted makes no
-//! difference.
+//! What is to be done about a claim: the claim's side of the PersistentVolume controller (`syncClaim`). The volume's
+//! side of a binding is written first (`volumes`).
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt as _;
@@ -15,7 +11,7 @@ use super::{
     book::{Book, Item},
     change,
     fit::{claim_uid, class_name, is_for, reference, satisfies, volume_name},
-    migration, volumes,
+    upkeep, volumes,
 };
 
 /// What is to be done about a claim.
@@ -26,8 +22,8 @@ pub(super) fn sync(
 ) -> Option<Action> {
     let annotations = claim.annotations();
     let named = annotations.get(PROVISIONER).or_else(|| annotations.get(BETA_PROVISIONER));
-    if let Some(patch) = migration::mend(annotations, named) {
-        return Some(change(claim, false, patch));
+    if let Some(patch) = upkeep::migration(annotations, named) {
+        return Some(change(claim, patch));
     }
     match (is_bound(claim), volume_name(claim)) {
         (true, None) => set_phase(claim, "Lost"),
@@ -53,22 +49,18 @@ pub(super) fn may_bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume)
 
 /// A claim that has been bound stays bound, or is lost.
 fn sync_bound(claim: &PersistentVolumeClaim, name: &str, book: &Book) -> Option<Action> {
-    match book.volume(&Item::volume(name)) {
+    match book.volume(&Item::Volume(name.to_owned())) {
         Some(volume) if may_bind(claim, volume) => bind(claim, volume),
         Some(_) => set_phase(claim, "Lost"),
-        None if phase(claim) != Some("Lost") => Some(Action::Lose {
-            namespace: claim.namespace().unwrap_or_default(),
-            name: claim.name_any(),
-            version: claim.resource_version(),
-            volume: name.to_owned(),
-        }),
-        None => None,
+        // Lost only once it is sure that the volume is gone.
+        None => set_phase(claim, "Lost")
+            .map(|lost| Action { unless: Some((Item::Volume(name.to_owned()), None)), ..lost }),
     }
 }
 
 /// A claim that names a volume is bound to that one or waits.
 fn sync_named(claim: &PersistentVolumeClaim, name: &str, book: &Book) -> Option<Action> {
-    match book.volume(&Item::volume(name)) {
+    match book.volume(&Item::Volume(name.to_owned())) {
         Some(volume) if may_bind(claim, volume) => bind(claim, volume),
         Some(_) if claim.annotations().contains_key(BOUND_BY_CONTROLLER) => None,
         _ => set_phase(claim, "Pending"),
@@ -97,7 +89,7 @@ fn bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Acti
                 "spec": {"volumeName": volume.name_any()},
             });
         }
-        return Some(change(claim, false, patch));
+        return Some(change(claim, patch));
     }
     let spec = volume.spec.as_ref();
     let status = json!({
@@ -106,7 +98,7 @@ fn bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Acti
         "capacity": spec.and_then(|spec| spec.capacity.clone()),
     });
     let patch = json!({"status": status});
-    (phase(claim) != Some("Bound")).then(|| change(claim, true, patch))
+    (phase(claim) != Some("Bound")).then(|| change(claim, patch))
 }
 
 fn phase(claim: &PersistentVolumeClaim) -> Option<&str> {
@@ -116,7 +108,7 @@ fn phase(claim: &PersistentVolumeClaim) -> Option<&str> {
 /// The status of a claim without a volume.
 fn set_phase(claim: &PersistentVolumeClaim, wanted: &str) -> Option<Action> {
     let patch = json!({"status": {"phase": wanted, "accessModes": null, "capacity": null}});
-    (phase(claim) != Some(wanted)).then(|| change(claim, true, patch))
+    (phase(claim) != Some(wanted)).then(|| change(claim, patch))
 }
 
 /// Annotates a claim for its class's provisioner; of a late-binding class once it has a node.
@@ -136,7 +128,7 @@ fn call_provisioner(
         let Some(node) = &settings.node else { return set_phase(claim, "Pending") };
         missing.insert(SELECTED_NODE.to_owned(), node.as_str().into());
     }
-    let provisioner = migration::provisioner(&class.provisioner)?;
+    let provisioner = upkeep::provisioner(&class.provisioner)?;
     // The older annotation alone is not looked at.
     if claim.annotations().get(PROVISIONER).map(String::as_str) != Some(provisioner) {
         missing.insert(PROVISIONER.to_owned(), provisioner.into());
@@ -146,5 +138,5 @@ fn call_provisioner(
         }
     }
     let patch = json!({"metadata": {"annotations": missing}});
-    (!missing.is_empty()).then(|| change(claim, false, patch))
+    (!missing.is_empty()).then(|| change(claim, patch))
 }

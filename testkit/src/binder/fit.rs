@@ -1,8 +1,4 @@
-//! Whether a volume is for a claim, and whether it suits it.
-//!
-//! Owns the checks of the PersistentVolume controller: who is named by a `claimRef`, and which of a
-//! volume's properties are compared with a claim's. Leaves when which check applies to `claims` and
-//! `volumes`.
+//! Whether a volume is for a claim, and whether it suits it: the checks of the PersistentVolume controller.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 

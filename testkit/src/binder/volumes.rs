@@ -1,27 +1,23 @@
-//! What is to be done about a volume.
-//!
-//! Owns the volume's side of the PersistentVolume controller (`syncVolume`, and the part of `bind` that
-//! writes the volume): a volume is bound to the claim that its `claimRef` names or that names it, follows
-//! that claim's binding, is released once the claim is gone, and is unbound or released when the claim is
-//! bound to another volume.
+//! What is to be done about a volume: the volume's side of the PersistentVolume controller (`syncVolume`, and the
+//! part of `bind` that writes the volume).
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     Action, BOUND_BY_CONTROLLER, PROVISIONED_BY,
-    book::Book,
-    change_volume, claims,
+    book::{Book, Item},
+    change, claims,
     fit::{claim_uid, reference, volume_name},
-    migration,
+    upkeep,
 };
 
 /// What is to be done about a volume.
 pub(super) fn sync(volume: &PersistentVolume, book: &Book) -> Option<Action> {
     let annotations = volume.annotations();
-    if let Some(patch) = migration::mend(annotations, annotations.get(PROVISIONED_BY)) {
-        return Some(change_volume(volume, patch));
+    if let Some(patch) = upkeep::migration(annotations, annotations.get(PROVISIONED_BY)) {
+        return Some(change(volume, patch));
     }
     if claim_uid(volume).is_none() {
         return match claim_to_bind(volume, book) {
@@ -50,7 +46,7 @@ fn claim_to_bind<'a>(
         !claims::is_bound(claim) && volume_name(claim).is_none() && found == Some(volume.name_any())
     };
     let mut naming = book.claims_naming(volume);
-    book.claim_named(volume)
+    book.claim_of(volume)
         .filter(waits)
         .or_else(|| naming.find(|claim| claims::may_bind(claim, volume)))
 }
@@ -69,7 +65,7 @@ pub(super) fn phase(volume: &PersistentVolume) -> Option<&str> {
 
 fn set_phase(volume: &PersistentVolume, wanted: &str) -> Option<Action> {
     let patch = json!({"status": {"phase": wanted}});
-    (phase(volume) != Some(wanted)).then(|| change_volume(volume, patch))
+    (phase(volume) != Some(wanted)).then(|| change(volume, patch))
 }
 
 /// Points the volume at the claim, with the annotation of the controller where nobody else had done so.
@@ -83,16 +79,15 @@ fn point(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Action {
         let metadata = json!({"annotations": {BOUND_BY_CONTROLLER: "yes"}});
         patch.insert("metadata".to_owned(), metadata);
     }
-    change_volume(volume, patch)
+    change(volume, patch)
 }
 
 /// Releases a volume whose claim is gone, once that is sure.
 fn release(volume: &PersistentVolume, claim: &ObjectReference) -> Option<Action> {
-    (!is_released(volume)).then(|| Action::Release {
-        name: volume.name_any(),
-        version: volume.resource_version(),
-        claim: claim.clone(),
-    })
+    let claim = claim.clone();
+    let item = Item::Claim(claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
+    let released = change(volume, json!({"status": {"phase": "Released"}}));
+    (!is_released(volume)).then(|| Action { unless: Some((item, claim.uid)), ..released })
 }
 
 fn is_released(volume: &PersistentVolume) -> bool {
@@ -107,7 +102,7 @@ fn unbind(volume: &PersistentVolume) -> Option<Action> {
     let is_made = volume.annotations().contains_key(PROVISIONED_BY);
     if is_made && policy == Some("Delete") {
         let released = json!({"status": {"phase": "Released"}});
-        return (!is_released(volume)).then(|| change_volume(volume, released));
+        return (!is_released(volume)).then(|| change(volume, released));
     }
     let patch = if volume.annotations().contains_key(BOUND_BY_CONTROLLER) {
         json!({
@@ -117,10 +112,5 @@ fn unbind(volume: &PersistentVolume) -> Option<Action> {
     } else {
         json!({"spec": {"claimRef": {"uid": null}}})
     };
-    Some(change_volume(volume, patch))
-}
-
-/// Whether a patch is of a volume's status, which has an endpoint of its own.
-pub(super) fn is_of_status(patch: &Value) -> bool {
-    patch.get("status").is_some()
+    Some(change(volume, patch))
 }

@@ -1,7 +1,4 @@
 //! The loop: what the watches show goes into the book, what is decided goes to the API server.
-//!
-//! Owns the requests. Promises that the watches are read while changes are under way, so that nothing
-//! is decided on a view that only the loop itself has let grow old.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,22 +8,19 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Client,
     api::{Patch, PatchParams},
     runtime::{
-        WatchStreamExt as _, watcher,
-        watcher::{Config, Event},
+        WatchStreamExt as _,
+        watcher::{Config, Event, watcher},
     },
 };
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::interval;
 
 use super::{
-    Action, Settings, about, at_version,
-    book::{Book, Item, Kept, number},
-    queue::Queue,
-    volumes::is_of_status,
+    Action, Settings, about,
+    book::{Book, Item, Kept},
 };
 
 /// How often changes that were refused are tried again.
@@ -35,188 +29,116 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How many changes are carried out at once: each is of another object.
 const AT_ONCE: usize = 16;
 
-/// What a watch shows.
-#[derive(Debug)]
-pub(super) enum Shown {
+/// What a watch shows, or a change made.
+enum News {
     Claim(Box<Event<PersistentVolumeClaim>>),
     Volume(Box<Event<PersistentVolume>>),
     Class(Box<Event<StorageClass>>),
 }
 
-/// Who was looked at, and what is to be done about him.
-#[derive(Debug)]
-pub(super) struct Look {
-    pub(super) item: Item,
-    pub(super) action: Option<Action>,
-}
-
-/// All that is known and all that is due.
-#[derive(Debug, Default)]
-pub(super) struct Desk {
-    settings: Settings,
-    book: Book,
-    queue: Queue,
-}
-
-impl Desk {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, ..Self::default() }
-    }
-
-    pub(super) fn shown(&mut self, shown: Shown) {
-        let concerned = match shown {
-            Shown::Claim(event) => self.book.shown(*event),
-            Shown::Volume(event) => self.book.shown(*event),
-            Shown::Class(event) => self.book.shown(*event),
-        };
-        self.line_up(concerned);
-    }
-
-    fn line_up(&mut self, items: BTreeSet<Item>) {
-        for item in items {
-            let version = self.book.version(&item);
-            self.queue.add(item, version);
-        }
-    }
-
-    /// Looks at the next in line. Who has something to be done is in hand until it is [`Self::done`].
-    pub(super) fn look(&mut self) -> Option<Look> {
-        let item = self.queue.take()?;
-        let action = about(&item, &self.book, &self.settings);
-        if action.is_none() {
-            self.queue.idle(item.clone());
-        }
-        Some(Look { item, action })
-    }
-
-    /// A change made this version of the object, or could not be made.
-    pub(super) fn done(&mut self, item: Item, version: Option<u64>) {
-        match version {
-            Some(version) => {
-                let shown = self.book.version(&item);
-                self.queue.changed(item, version, shown);
-            }
-            None => self.queue.refused(item),
-        }
-    }
-
-    /// Whatever was refused is looked at again.
-    fn retry(&mut self) {
-        self.queue.retry();
-    }
-}
-
-/// Binds for as long as it is polled.
+/// Binds for as long as it is polled. The watches are read while changes are under way, and what a change made is
+/// known before the next look at its object.
 pub async fn run(client: Client, settings: Settings) {
-    let mut shown = watches(&client, settings.selector.as_deref());
-    let mut desk = Desk::new(settings);
-    let mut under_way = FuturesUnordered::new();
+    let mut watches = watches(&client, settings.selector.as_deref());
+    let (mut book, mut refused) = (Book::default(), BTreeSet::new());
+    let (mut under_way, mut hands) = (FuturesUnordered::new(), BTreeSet::new());
     let mut again = interval(AGAIN);
     loop {
         while under_way.len() < AT_ONCE {
-            let Some(Look { item, action }) = desk.look() else { break };
-            under_way.extend(action.map(|action| carried_out(&client, item, action)));
+            let Some(item) = book.next(&hands) else { break };
+            if let Some(action) = about(&item, &book, &settings) {
+                hands.insert(item.clone());
+                let client = client.clone();
+                under_way.push(async move { (item, carry_out(&client, action).await) });
+            }
         }
-        tokio::select! {
+        let news = tokio::select! {
             biased; // what is known comes before what is decided on it
-            Some(shown) = shown.next() => desk.shown(shown),
-            Some((item, version)) = under_way.next() => desk.done(item, version),
-            _ = again.tick() => desk.retry(),
+            Some(news) = watches.next() => Some(news),
+            Some((item, made)) = under_way.next() => {
+                hands.remove(&item);
+                match made {
+                    // Of one that has gone meanwhile the watch had the last word.
+                    Ok(Some(news)) => Some(news).filter(|_| book.knows(&item)),
+                    // The live object says that it is not due, or somebody else was faster.
+                    _ => {
+                        refused.insert(item);
+                        None
+                    }
+                }
+            }
+            _ = again.tick() => {
+                std::mem::take(&mut refused).into_iter().for_each(|item| book.line_up(item));
+                None
+            }
+        };
+        match news {
+            Some(News::Claim(event)) => book.shown(*event),
+            Some(News::Volume(event)) => book.shown(*event),
+            Some(News::Class(event)) => book.shown(*event),
+            None => {}
         }
     }
 }
 
-// === Watching ===
-
 /// Everything that the decisions depend on, as it changes. Watches recover from errors.
-fn watches(client: &Client, selector: Option<&str>) -> impl Stream<Item = Shown> + Unpin + use<> {
+fn watches(client: &Client, selector: Option<&str>) -> impl Stream<Item = News> + Unpin + use<> {
     stream::select_all([
-        watched::<PersistentVolumeClaim>(client, selector)
-            .map(|event| Shown::Claim(Box::new(event)))
-            .boxed(),
-        watched::<PersistentVolume>(client, selector)
-            .map(|event| Shown::Volume(Box::new(event)))
-            .boxed(),
-        watched::<StorageClass>(client, None).map(|event| Shown::Class(Box::new(event))).boxed(),
+        watched(client, selector).map(|event| News::Claim(Box::new(event))).boxed(),
+        watched(client, selector).map(|event| News::Volume(Box::new(event))).boxed(),
+        watched(client, None).map(|event| News::Class(Box::new(event))).boxed(),
     ])
 }
 
 fn watched<K>(client: &Client, selector: Option<&str>) -> impl Stream<Item = Event<K>> + use<K>
 where
-    K: Kept + Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
-    K: DeserializeOwned,
+    K: Kept + Clone + std::fmt::Debug + Send + Sync + serde::de::DeserializeOwned + 'static,
 {
     let config = Config { label_selector: selector.map(str::to_owned), ..Config::default() };
     let events = watcher(Api::<K>::all(client.clone()), config).default_backoff();
     events.filter_map(async |event| event.ok())
 }
 
-// === Changing ===
-
-/// Carries an action out; gives the version it made, if it made one.
-async fn carried_out(client: &Client, item: Item, action: Action) -> (Item, Option<u64>) {
-    let version = carry_out(client, &action).await.unwrap_or_else(|error| {
-        tracing::debug!(?action, %error, "not done");
-        None
-    });
-    (item, version)
-}
-
-/// The version that the action made; `None` where the live object says that it is not due.
-async fn carry_out(client: &Client, action: &Action) -> kube::Result<Option<u64>> {
-    match action {
-        Action::Claim { namespace, name, status, patch } => {
-            patch_claim(client, namespace, name, *status, patch).await
-        }
-        Action::Volume { name, patch } => patch_volume(client, name, patch).await,
-        Action::Release { name, version, claim } => {
-            let claims = Api::<PersistentVolumeClaim>::namespaced(
-                client.clone(),
-                claim.namespace.as_deref().unwrap_or_default(),
-            );
-            let found = claims.get_opt(claim.name.as_deref().unwrap_or_default()).await?;
-            if found.is_some_and(|found| found.metadata.uid == claim.uid) {
-                return Ok(None);
-            }
-            let patch = json!({"status": {"phase": "Released"}});
-            patch_volume(client, name, &at_version(patch, version.clone())).await
-        }
-        Action::Lose { namespace, name, version, volume } => {
-            let volumes = Api::<PersistentVolume>::all(client.clone());
-            if volumes.get_opt(volume).await?.is_some() {
-                return Ok(None);
-            }
-            let lost = json!({"status": {"phase": "Lost", "accessModes": null, "capacity": null}});
-            let patch = at_version(lost, version.clone());
-            patch_claim(client, namespace, name, true, &patch).await
-        }
-    }
-}
-
-async fn patch_claim(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    status: bool,
-    patch: &Value,
-) -> kube::Result<Option<u64>> {
-    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
-    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-    let patched = if status {
-        claims.patch_status(name, &params, &patch).await?
-    } else {
-        claims.patch(name, &params, &patch).await?
-    };
-    Ok(Some(number(patched.resource_version().as_deref())))
-}
-
-async fn patch_volume(client: &Client, name: &str, patch: &Value) -> kube::Result<Option<u64>> {
+/// Carries an action out; gives what it made, or nothing where the live object says that it is not due.
+async fn carry_out(client: &Client, action: Action) -> kube::Result<Option<News>> {
+    let claims =
+        |namespace: &str| Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
     let volumes = Api::<PersistentVolume>::all(client.clone());
-    let (params, merge) = (PatchParams::default(), Patch::Merge(patch));
-    let patched = if is_of_status(patch) {
-        volumes.patch_status(name, &params, &merge).await?
-    } else {
-        volumes.patch(name, &params, &merge).await?
+    let Action { item, patch, unless } = action;
+    let is_there = match &unless {
+        None => false,
+        Some((Item::Claim(namespace, name), uid)) => {
+            let found = claims(namespace).get_opt(name).await?;
+            found.is_some_and(|found| found.metadata.uid == *uid)
+        }
+        Some((Item::Volume(name), _)) => volumes.get_opt(name).await?.is_some(),
+        Some((Item::Class(_), _)) => true,
     };
-    Ok(Some(number(patched.resource_version().as_deref())))
+    if is_there {
+        return Ok(None);
+    }
+    Ok(match &item {
+        Item::Claim(namespace, name) => {
+            let claim = patched(&claims(namespace), name, &patch).await?;
+            Some(News::Claim(Box::new(Event::Apply(claim))))
+        }
+        Item::Volume(name) => {
+            let volume = patched(&volumes, name, &patch).await?;
+            Some(News::Volume(Box::new(Event::Apply(volume))))
+        }
+        Item::Class(_) => None,
+    })
+}
+
+/// Merges a patch into an object, or into its status where it holds one.
+async fn patched<K>(api: &Api<K>, name: &str, patch: &Value) -> kube::Result<K>
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let (params, merge) = (PatchParams::default(), Patch::Merge(patch));
+    if patch.get("status").is_some() {
+        api.patch_status(name, &params, &merge).await
+    } else {
+        api.patch(name, &params, &merge).await
+    }
 }

@@ -11,6 +11,7 @@ mod processes;
 
 use std::{
     env, fs, io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -130,18 +131,12 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts or finds the server that the environment asks for, and prepares it.
-    ///
-    /// # Errors
-    /// Whatever stands in the way; nothing is left running then.
     pub async fn start() -> Result<Self, StartError> {
         let variable = |name| env::var_os(name).map(PathBuf::from);
         Self::of(Choice::of(variable("KUBEBUILDER_ASSETS"), variable("KUBECONFIG_E2E"))).await
     }
 
     /// Starts etcd and kube-apiserver from the directory `assets`, and prepares them.
-    ///
-    /// # Errors
-    /// Whatever stands in the way; nothing is left running then.
     pub async fn of_binaries(assets: &Path) -> Result<Self, StartError> {
         Self::of(Choice::Binaries(assets.to_owned())).await
     }
@@ -197,17 +192,11 @@ impl ControlPlane {
     }
 
     /// A client of the user `admin`, `sa` or `ceph`.
-    ///
-    /// # Errors
-    /// When the user's kubeconfig can't be used.
     pub async fn client(&self, user: &str) -> Result<Client, StartError> {
         client_of(&self.layout.kubeconfig(user)).await
     }
 
     /// A client of a service account, which is made where it is missing.
-    ///
-    /// # Errors
-    /// When the account or a token for it can't be made.
     pub async fn account(&self, namespace: &str, name: &str) -> Result<Client, StartError> {
         let token = account_token(&self.client("admin").await?, namespace, name).await?;
         let authority = fs::read_to_string(self.layout.authority())?;
@@ -217,9 +206,6 @@ impl ControlPlane {
     }
 
     /// What binds claims, where it is not this crate's binder.
-    ///
-    /// # Errors
-    /// When kube-controller-manager can't be started.
     pub fn controllers(&self) -> Result<Controllers, StartError> {
         match &self.backing {
             Backing::Embedded(_) => Ok(Controllers::Missing),
@@ -241,7 +227,8 @@ impl ControlPlane {
     }
 }
 
-async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
+/// A client of a kubeconfig.
+pub async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
@@ -322,20 +309,28 @@ async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::
 
 /// A directory of its own, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct TemporaryDirectory(PathBuf);
+pub struct TemporaryDirectory(PathBuf);
 
 impl TemporaryDirectory {
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(crate) fn new() -> io::Result<Self> {
+    /// A new one under the system's directory for such, for this user alone.
+    pub fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("testkit-{}-{number}", std::process::id());
-        let path = env::temp_dir().join(name);
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            // Short: a socket's path may have no more than 107 bytes.
+            let path = env::temp_dir().join(format!("tk-{}-{number}", std::process::id()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // Left by a process of the same number that was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -343,36 +338,5 @@ impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         // Nothing depends on it: the system clears its temporary files itself.
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn binaries_are_preferred_to_a_cluster_and_that_to_our_own_server() {
-        let path = |text: &str| Some(PathBuf::from(text));
-        for (assets, kubeconfig, choice) in [
-            (None, None, Choice::Embedded),
-            (path(""), path(""), Choice::Embedded),
-            (None, path("k"), Choice::Cluster("k".into())),
-            (path("a"), path("k"), Choice::Binaries("a".into())),
-        ] {
-            assert_eq!(Choice::of(assets, kubeconfig), choice);
-        }
-    }
-
-    #[test]
-    fn the_authority_is_that_of_the_current_context() {
-        let data = BASE64_STANDARD.encode("PEM");
-        let config = Kubeconfig::from_yaml(&format!(
-            "current-context: b\n\
-             clusters: [{{name: a, cluster: {{server: x}}}}, \
-                        {{name: c, cluster: {{server: y, certificate-authority-data: {data}}}}}]\n\
-             contexts: [{{name: b, context: {{cluster: c}}}}]\n"
-        ));
-        assert_eq!(authority_of(&config.unwrap()).unwrap(), "PEM");
-        assert_eq!(authority_of(&Kubeconfig::default()), None);
     }
 }

@@ -189,26 +189,3 @@ fn server_flags(layout: &Layout, audit: &Path, etcd: u16, port: u16) -> Vec<Stri
         "--audit-log-maxsize=100000".to_owned(),
     ]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_token_file_names_every_user_with_quoted_groups() {
-        let csv = tokens_csv();
-        assert_eq!(csv.lines().count(), CLIENTS.len());
-        assert!(csv.contains("admintoken,admin,admin,\"system:masters,system:authenticated\"\n"));
-        assert!(csv.contains("satoken,system:serviceaccount:default:csi-provisioner,sa,"));
-    }
-
-    #[tokio::test]
-    async fn a_missing_binary_is_reported_by_name() {
-        let root = std::env::temp_dir().join(format!("testkit-processes-{}", std::process::id()));
-        let layout = Layout::new(&root);
-        let audit = root.join("audit.log");
-        let error = Processes::start(Path::new("/nowhere"), &layout, &audit).unwrap_err();
-        assert!(error.to_string().contains("/nowhere/etcd"), "{error}");
-        fs::remove_dir_all(root).unwrap();
-    }
-}

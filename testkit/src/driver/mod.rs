@@ -26,8 +26,6 @@ mod tests;
 pub use around::Around;
 pub use host::Host;
 pub use journal::{Journal, Record};
-#[cfg(test)]
-pub(crate) use rules::{Chooser, Subject};
 pub use rules::{
     Code, CodeName, Failure, Match, NodeSpec, Ready, Rule, Script, UnknownCode, VolumeSpec,
 };

@@ -257,9 +257,6 @@ fn owned(names: &[&str]) -> Vec<String> {
 }
 
 /// The answer that lists these plugin capabilities.
-///
-/// # Errors
-/// A name that CSI does not have.
 pub fn plugin_capabilities(names: &[String]) -> Answer<GetPluginCapabilitiesResponse> {
     let capabilities = names.iter().map(|name| {
         let kind = service::Type::from_str_name(name).ok_or_else(|| unknown_capability(name))?;
@@ -270,9 +267,6 @@ pub fn plugin_capabilities(names: &[String]) -> Answer<GetPluginCapabilitiesResp
 }
 
 /// The answer that lists these controller capabilities.
-///
-/// # Errors
-/// A name that CSI does not have.
 pub fn controller_capabilities(names: &[String]) -> Answer<ControllerGetCapabilitiesResponse> {
     let capabilities = names.iter().map(|name| {
         let kind = rpc::Type::from_str_name(name).ok_or_else(|| unknown_capability(name))?;

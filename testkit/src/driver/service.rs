@@ -131,30 +131,3 @@ fn time_left(metadata: &MetadataMap) -> Option<Duration> {
         _ => return None,
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_grpc_timeout_is_read_in_every_unit() {
-        let read = |text: &'static str| {
-            let mut metadata = MetadataMap::new();
-            metadata.insert("grpc-timeout", tonic::metadata::MetadataValue::from_static(text));
-            time_left(&metadata)
-        };
-        for (text, expected) in [
-            ("3S", Some(Duration::from_secs(3))),
-            ("2999900u", Some(Duration::from_micros(2_999_900))),
-            ("15m", Some(Duration::from_millis(15))),
-            ("1H", Some(Duration::from_secs(3600))),
-            ("2M", Some(Duration::from_secs(120))),
-            ("7n", Some(Duration::from_nanos(7))),
-            ("7x", None),
-            ("S", None),
-            ("", None),
-        ] {
-            assert_eq!(read(text), expected, "{text:?}");
-        }
-    }
-}

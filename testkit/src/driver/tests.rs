@@ -12,9 +12,8 @@ use super::{
     Code, Host, Script, Scripted,
     journal::as_json,
     proto::{
-        self, CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, GetCapacityRequest,
-        ProbeRequest, Topology, VolumeCapability, controller_client::ControllerClient,
-        identity_client::IdentityClient, volume_capability,
+        self, CapacityRange, CreateVolumeRequest, ProbeRequest, Topology, VolumeCapability,
+        controller_client::ControllerClient, identity_client::IdentityClient, volume_capability,
     },
 };
 
@@ -79,36 +78,6 @@ async fn a_rule_is_for_the_calls_it_matches_and_no_rule_means_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn capacity_rules_match_exactly_the_topology_segments() {
-    let host = scripted(json!({"get_capacity": [
-        {"match": {"topology": {"zone": "z1"}}, "available_capacity": 7, "maximum_volume_size": 5},
-        {"match": {"topology": {}}, "available_capacity": 9},
-    ]}));
-    let ask = async |segments: &[(&str, &str)]| {
-        let segments = segments.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let accessible_topology = Some(Topology { segments });
-        let request = GetCapacityRequest { accessible_topology, ..GetCapacityRequest::default() };
-        let answer = controller(&host).get_capacity(request).await.unwrap().into_inner();
-        (answer.available_capacity, answer.maximum_volume_size)
-    };
-    assert_eq!(ask(&[("zone", "z1")]).await, (7, Some(5)));
-    assert_eq!(ask(&[("zone", "z1"), ("rack", "r1")]).await, (0, None));
-    assert_eq!(ask(&[]).await, (9, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn probe_says_ready_not_ready_or_nothing() {
-    let host =
-        scripted(json!({"probe": [{"ready": false, "times": 1}, {"ready": null, "times": 1}, {}]}));
-    let mut client = IdentityClient::new(channel(&host));
-    let mut said = Vec::new();
-    for _ in 0..3 {
-        said.push(client.probe(ProbeRequest {}).await.unwrap().into_inner().ready);
-    }
-    assert_eq!(said, [Some(false), None, Some(true)]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn new_rules_replace_only_what_they_name_and_count_from_the_start() {
     let host = scripted(json!({
         "name": "a.example.com",
@@ -123,28 +92,6 @@ async fn new_rules_replace_only_what_they_name_and_count_from_the_start() {
         .await
         .unwrap();
     assert_eq!(info.into_inner().name, "a.example.com");
-}
-
-#[tokio::test(start_paused = true)]
-async fn volumes_left_follow_creates_and_deletions() {
-    let host = scripted(json!({
-        "create_volume": [
-            {"match": {"name": "lost"}, "creates": true, "error": {"code": "DEADLINE_EXCEEDED"}},
-            {"match": {"name": "none"}, "error": {"code": "INTERNAL"}},
-            {},
-        ],
-        "delete_volume": [{"match": {"name": "stuck"}, "error": {"code": "INTERNAL"}}, {}],
-    }));
-    for name in ["lost", "none", "kept", "stuck"] {
-        let _ = create(&host, name).await;
-    }
-    for id in ["vol-kept", "vol-stuck", "vol-unknown"] {
-        let request =
-            DeleteVolumeRequest { volume_id: id.to_owned(), ..DeleteVolumeRequest::default() };
-        let _ = controller(&host).delete_volume(request).await;
-    }
-    let left: Vec<_> = host.backend().volumes().into_iter().collect();
-    assert_eq!(left, ["vol-lost", "vol-stuck"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,21 +229,6 @@ fn requests_are_written_down_as_protobufs_python_prints_them() {
     });
     assert_eq!(as_json("csi.v1.CreateVolumeRequest", &request), expected);
     assert_eq!(as_json("csi.v1.ProbeRequest", &ProbeRequest {}), json!({}));
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_are_counted_by_parameter_field_or_altogether() {
-    let host = scripted(json!({}));
-    for (name, class) in [("a", Some("x")), ("b", Some("x")), ("b", None)] {
-        let parameters =
-            class.map(|class| ("class".to_owned(), class.to_owned())).into_iter().collect();
-        let request = CreateVolumeRequest { parameters, ..request(name) };
-        controller(&host).create_volume(request).await.unwrap();
-    }
-    let by = |key| host.journal().counts_by("CreateVolume", key).into_iter().collect::<Vec<_>>();
-    assert_eq!(by(Some("class")), [(String::new(), 1), ("x".to_owned(), 2)]);
-    assert_eq!(by(Some("name")), [("a".to_owned(), 1), ("b".to_owned(), 2)]);
-    assert_eq!(by(None), [(String::new(), 3)]);
 }
 
 #[test]

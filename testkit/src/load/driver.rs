@@ -1,113 +1,49 @@
-//! The driver that the measured provisioner talks to.
+//! The driver that the measured provisioner talks to: it takes its time over volumes, so many at once.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::sleep,
 };
 
-use super::options::{Options, Store};
+use super::{LoadError, objects::DRIVER, options::Options};
 use crate::driver::{
     Answer, Around, Backend, Call, Host, Script, Scripted,
-    disk::{DiskDriver, Settings},
     proto::{CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse},
 };
 
-/// What claims request whose CreateVolume hangs, and the same in bytes.
-pub(super) const HANGING: &str = "13Gi";
-const HANGING_BYTES: i64 = 13 << 30;
-
-/// How long it hangs.
-const HANGS: Duration = Duration::from_secs(5);
-
-/// A driver on a unix socket.
+/// The driver, inside its host.
 #[derive(Debug)]
-pub(super) struct Driver {
-    host: Backing,
-    socket: PathBuf,
-}
-
-#[derive(Debug)]
-enum Backing {
-    Memory(Host<Slow>),
-    Disk(Host<DiskDriver>),
-}
-
-impl Driver {
-    /// The driver that the options ask for, called `name`, with its files in `directory`.
-    pub(super) fn serve(options: &Options, name: &str, directory: &Path) -> io::Result<Self> {
-        let (name, socket) = (name.to_owned(), directory.join("csi.sock"));
-        let host = match options.driver {
-            Store::Memory => {
-                let host = Host::new(Slow::new(name, options));
-                host.listen(&socket)?;
-                Backing::Memory(host)
-            }
-            Store::Disk => {
-                let root = directory.join("volumes");
-                let host = Host::new(DiskDriver::open(Settings { name, root, size: None })?);
-                host.listen(&socket)?;
-                Backing::Disk(host)
-            }
-        };
-        Ok(Self { host, socket })
-    }
-
-    /// Where it is reached.
-    pub(super) fn socket(&self) -> &Path {
-        &self.socket
-    }
-
-    /// From now on no call hangs, so that what was called for can end.
-    pub(super) fn stop_hanging(&self) {
-        if let Backing::Memory(host) = &self.host {
-            host.backend().hangs.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// How many calls each method had.
-    pub(super) fn calls(&self) -> BTreeMap<&'static str, usize> {
-        match &self.host {
-            Backing::Memory(host) => host.journal().counts(),
-            Backing::Disk(host) => host.journal().counts(),
-        }
-    }
-
-    /// How many volumes there are.
-    pub(super) fn volumes(&self) -> io::Result<usize> {
-        match &self.host {
-            Backing::Memory(host) => Ok(host.backend().scripted.volumes().len()),
-            Backing::Disk(host) => host.backend().volumes().map(|volumes| volumes.len()),
-        }
-    }
-}
-
-/// A driver that takes its time over volumes, so many at once, and hangs over some.
-#[derive(Debug)]
-struct Slow {
+pub(super) struct Slow {
     scripted: Scripted,
     takes: Duration,
     slots: Semaphore,
-    /// Whether it hangs over some volumes.
-    hangs: AtomicBool,
 }
 
 impl Slow {
-    fn new(name: String, options: &Options) -> Self {
+    /// The driver that the options ask for, on a socket.
+    pub(super) fn serve(options: &Options, socket: &Path) -> Result<Host<Self>, LoadError> {
+        let attaches = (options.residents.attachments > 0).then_some("PUBLISH_UNPUBLISH_VOLUME");
+        let capabilities = ["CREATE_DELETE_VOLUME"].into_iter().chain(attaches);
+        let script = Script {
+            name: Some(DRIVER.to_owned()),
+            controller_capabilities: Some(capabilities.map(str::to_owned).collect()),
+            ..Script::default()
+        };
         let slots = options.driver_slots.unwrap_or(Semaphore::MAX_PERMITS);
-        Self {
-            scripted: Scripted::new(script(name, options)),
+        let host = Host::new(Self {
+            scripted: Scripted::new(script),
             takes: Duration::from_millis(options.driver_latency),
             slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)),
-            hangs: AtomicBool::new(true),
-        }
+        });
+        host.listen(socket)?;
+        Ok(host)
+    }
+
+    /// Ids of its volumes.
+    pub(super) fn volumes(&self) -> std::collections::BTreeSet<String> {
+        self.scripted.volumes()
     }
 
     /// Works in one of the slots. The slot is free when what it returns is dropped.
@@ -126,10 +62,6 @@ impl Around for Slow {
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
-        let bytes = call.request.capacity_range.as_ref().map(|range| range.required_bytes);
-        if bytes == Some(HANGING_BYTES) && self.hangs.load(Ordering::Relaxed) {
-            sleep(HANGS).await;
-        }
         let _slot = self.work().await;
         Backend::create_volume(&self.scripted, call).await
     }
@@ -137,15 +69,5 @@ impl Around for Slow {
     async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
         let _slot = self.work().await;
         Backend::delete_volume(&self.scripted, call).await
-    }
-}
-
-fn script(name: String, options: &Options) -> Script {
-    let attaches = (options.residents.attachments > 0).then_some("PUBLISH_UNPUBLISH_VOLUME");
-    let capabilities = ["CREATE_DELETE_VOLUME"].into_iter().chain(attaches);
-    Script {
-        name: Some(name),
-        controller_capabilities: Some(capabilities.map(str::to_owned).collect()),
-        ..Script::default()
     }
 }

@@ -1,9 +1,6 @@
-//! Claims and volumes as a long-lived cluster holds them.
-//!
-//! Owns their shape: labels of a deployed application, the annotations that the cluster's own
-//! components leave, and the `managedFields` of everyone who wrote, which make up half of a real
-//! object's two to five kilobytes. Promises that the same number gives the same object. Leaves
-//! creating them to others.
+//! Claims and volumes as a long-lived cluster holds them: with the labels of a deployed application, the annotations
+//! that the cluster's own components leave, and the `managedFields` of everyone who wrote, which make up half of a
+//! real object's two to five kilobytes. The same number gives the same object.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +19,11 @@ const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// When everything was written.
 const TIME: &str = "2025-06-01T12:00:00Z";
+
+/// The driver, the class and the namespace of a run's claims.
+pub(super) const DRIVER: &str = "load.csi.example.com";
+pub(super) const CLASS: &str = "load";
+pub(super) const NAMESPACE: &str = "load";
 
 /// Whose the objects are.
 #[derive(Debug, Clone)]
@@ -54,6 +56,17 @@ pub const IN_USE: Standing = Standing { phase: "Bound", policy: "Delete" };
 pub const ARCHIVED: Standing = Standing { phase: "Released", policy: "Retain" };
 
 impl Family {
+    /// The claims of a run that are called after `what`, and their volumes.
+    pub(super) fn of_run(what: &str) -> Self {
+        Self {
+            driver: DRIVER.to_owned(),
+            class: CLASS.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            prefix: format!("{what}-"),
+            labels: BTreeMap::new(),
+        }
+    }
+
     /// The name of a claim.
     pub fn claim_name(&self, number: usize) -> String {
         format!("{}{number:06}", self.prefix)
@@ -80,10 +93,14 @@ impl Family {
         with_managers(self.claim(number), &["kubectl-create", "kube-controller-manager"])
     }
 
-    /// The same that requests this much storage.
-    pub fn waiting_claim_of(&self, number: usize, storage: &str) -> Value {
+    /// The same as a client creates it: without what only the server and its controllers give it.
+    pub(super) fn new_claim(&self, number: usize) -> Value {
         let mut claim = self.waiting_claim(number);
-        merge(&mut claim, &["spec", "resources", "requests"], "storage", storage.into());
+        if let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) {
+            for field in ["uid", "resourceVersion", "creationTimestamp", "finalizers"] {
+                metadata.remove(field);
+            }
+        }
         claim
     }
 
@@ -256,50 +273,4 @@ fn fields(value: &Value) -> Value {
     let mut all: Map<String, Value> = members.iter().map(of).collect();
     all.insert(".".to_owned(), json!({}));
     Value::Object(all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn family() -> Family {
-        Family {
-            driver: "rbd.csi.ceph.com".to_owned(),
-            class: "rbd".to_owned(),
-            namespace: "shop".to_owned(),
-            prefix: "data-".to_owned(),
-            labels: BTreeMap::new(),
-        }
-    }
-
-    #[test]
-    fn objects_are_as_large_as_in_real_clusters() {
-        let family = family();
-        for object in
-            [family.waiting_claim(7), family.bound_claim(7), family.volume(7, "some-uid", IN_USE)]
-        {
-            let size = object.to_string().len();
-            assert!((2_000..=5_000).contains(&size), "{size} bytes: {object}");
-        }
-    }
-
-    #[test]
-    fn claim_and_volume_of_one_number_name_each_other() {
-        let family = family();
-        let claim = family.bound_claim(3);
-        let volume = family.volume(3, claim["metadata"]["uid"].as_str().unwrap(), IN_USE);
-        assert_eq!(claim["spec"]["volumeName"], volume["metadata"]["name"]);
-        for field in ["name", "namespace", "uid"] {
-            assert_eq!(volume["spec"]["claimRef"][field], claim["metadata"][field], "{field}");
-        }
-        assert_ne!(family.uid("claim", 3), family.uid("claim", 4));
-        assert_ne!(family.uid("claim", 3), family.uid("volume", 3));
-    }
-
-    #[test]
-    fn field_owners_name_every_field_once() {
-        let object = json!({"spec": {"a": 1, "list": [{"x": 1}]}});
-        let owned = json!({".": {}, "f:spec": {".": {}, "f:a": {}, "f:list": {}}});
-        assert_eq!(fields(&object), owned);
-    }
 }

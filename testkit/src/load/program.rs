@@ -1,10 +1,9 @@
-//! The measured provisioner, as a process of its own.
-//!
-//! Owns starting it, reading what it uses, and ending it. Promises that it doesn't outlive this
-//! value, and that a Ctrl-C meant for the run doesn't reach it before the run has cleaned up.
+//! The measured provisioner, as a process of its own, and what it uses as `/proc` reports it (`proc_pid_stat(5)`,
+//! `proc_pid_status(5)`). It doesn't outlive this value.
 
 use std::{
-    fs, io,
+    fs,
+    ops::Sub,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -12,108 +11,69 @@ use std::{
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
 use tokio::{
     process::{Child, Command},
     time::{sleep, timeout},
 };
 
-use super::{
-    error::LoadError,
-    requests::Requests,
-    usage::{self, Cpu, Memory},
-};
-use crate::{
-    player::{last_lines, web},
-    ports::free_port,
-};
+use super::{LoadError, report::rounded};
+use crate::player::last_lines;
 
-/// How long it may take to end when asked to.
+/// How long it may take to end when asked to, and how often its end is looked for.
 const LAST_WORK: Duration = Duration::from_secs(25);
-
-/// How often its end is looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many lines of its log are shown when it has ended.
 const LAST_LINES: usize = 20;
 
-/// How to start it.
-#[derive(Debug)]
-pub(super) struct Launch<'a> {
-    /// What to run; `None` is `csi-provisioner` beside this program.
-    pub program: Option<&'a Path>,
-    pub kubeconfig: &'a Path,
-    /// The driver's socket.
-    pub socket: &'a Path,
-    /// Whether it counts its requests itself.
-    pub counts_requests: bool,
-    pub arguments: &'a [String],
-    /// The file for what it prints.
-    pub log: PathBuf,
-}
-
 /// The running provisioner.
 #[derive(Debug)]
 pub(super) struct Program {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     pid: u32,
     child: Mutex<Child>,
     log: PathBuf,
-    metrics: Option<u16>,
 }
 
 impl Program {
-    pub(super) fn start(launch: Launch<'_>) -> Result<Self, LoadError> {
-        let Launch { program, kubeconfig, socket, counts_requests, arguments, log } = launch;
-        let path = program.map_or_else(beside, |path| Ok(path.to_owned()));
-        let path = path.map_err(LoadError::Usage)?;
+    /// Starts `program`, by default `csi-provisioner` beside this one; `log` gets what it prints.
+    pub(super) fn start(
+        program: Option<&Path>,
+        kubeconfig: &Path,
+        socket: &Path,
+        arguments: &[String],
+        log: PathBuf,
+    ) -> Result<Self, LoadError> {
+        let path = match program {
+            Some(path) => path.to_owned(),
+            None => std::env::current_exe()?.with_file_name("csi-provisioner"),
+        };
+        let shown = path.display();
         if !path.is_file() {
-            return Err(LoadError::NoProgram(path));
+            let how = "build it (cargo build --release), or name another with --program";
+            return Err(format!("there is no program {shown}: {how}").into());
         }
-        let failed = |source| LoadError::NotStarted { program: path.clone(), source };
-        let metrics = counts_requests.then(free_port).transpose().map_err(failed)?;
-        let output = fs::File::create(&log).map_err(failed)?;
-        let errors = output.try_clone().map_err(failed)?;
+        let output = fs::File::create(&log)?;
         let child = Command::new(&path)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--csi-address={}", socket.display()))
-            .args(metrics.map(|port| format!("--http-endpoint=127.0.0.1:{port}")))
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .process_group(0)
+            .stdout(output.try_clone()?)
+            .stderr(output)
             .kill_on_drop(true)
             .spawn()
-            .map_err(failed)?;
-        let pid = child.id().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        Ok(Self { path, pid, child: Mutex::new(child), log, metrics })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+            .map_err(|source| format!("can't start {shown}: {source}"))?;
+        let pid = child.id().ok_or("the provisioner has no process number")?;
+        Ok(Self { path, pid, child: Mutex::new(child), log })
     }
 
     /// An error once it has ended.
     pub(super) fn check(&self) -> Result<(), LoadError> {
-        match self.child.lock().try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(LoadError::Ended { status, log: self.last_words() }),
-            Err(error) => Err(LoadError::Usage(error)),
-        }
-    }
-
-    pub(super) fn cpu(&self) -> Result<Cpu, LoadError> {
-        usage::cpu(self.pid).map_err(LoadError::Usage)
-    }
-
-    pub(super) fn memory(&self) -> Result<Memory, LoadError> {
-        usage::memory(self.pid).map_err(LoadError::Usage)
-    }
-
-    /// The requests that it has counted; `None` if it was not configured to, or does not.
-    pub(super) async fn requests(&self) -> Option<Requests> {
-        let (_, page) = web::get(self.metrics?, "/metrics").await?;
-        Requests::in_metrics(&page)
+        let Some(status) = self.child.lock().try_wait()? else { return Ok(()) };
+        let log = self.last_words();
+        Err(format!("the provisioner ended ({status}); the end of its log:\n{log}").into())
     }
 
     /// The last lines it wrote.
@@ -125,8 +85,7 @@ impl Program {
     /// Asks it to end, and waits until it has; in the end it is killed.
     pub(super) async fn stop(&self) {
         if let (Ok(()), Some(pid)) = (self.check(), Pid::from_raw(self.pid.cast_signed())) {
-            // One that has ended meanwhile needs no signal; it was not waited for, so its number
-            // is nobody else's.
+            // One that has ended meanwhile was not waited for: its number is nobody else's.
             let _ = kill_process(pid, Signal::TERM);
         }
         let ended = async {
@@ -139,47 +98,68 @@ impl Program {
             let _ = self.child.lock().start_kill();
         }
     }
-}
 
-/// `csi-provisioner` in the directory of this program.
-fn beside() -> io::Result<PathBuf> {
-    Ok(std::env::current_exe()?.with_file_name("csi-provisioner"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `/bin/true` stands in for a provisioner: it takes any flags, and ends.
-    fn launched() -> Result<Program, LoadError> {
-        let log = std::env::temp_dir().join(format!("load-program-{}", std::process::id()));
-        let path = Path::new("/nowhere");
-        Program::start(Launch {
-            program: Some(Path::new("/bin/true")),
-            kubeconfig: path,
-            socket: path,
-            counts_requests: false,
-            arguments: &[],
-            log,
-        })
+    /// Its processor time so far.
+    pub(super) fn cpu(&self) -> Result<Cpu, LoadError> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
+        Ok(cpu(&text).ok_or("/proc/PID/stat is not in the kernel's format")?)
     }
 
-    #[tokio::test]
-    async fn a_program_that_has_ended_says_how() {
-        let program = launched().unwrap();
-        while program.check().is_ok() {
-            sleep(POLL_INTERVAL).await;
+    /// Its memory now.
+    pub(super) fn memory(&self) -> Result<Memory, LoadError> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        Ok(memory(&text).ok_or("/proc/PID/status is not in the kernel's format")?)
+    }
+}
+
+/// `USER_HZ`, which is 100 on every architecture this program is built for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Processor time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Cpu {
+    /// Seconds in the program's own code.
+    pub user_seconds: f64,
+    /// Seconds in the kernel on its behalf.
+    pub system_seconds: f64,
+}
+
+impl Sub for Cpu {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            user_seconds: rounded(self.user_seconds - earlier.user_seconds),
+            system_seconds: rounded(self.system_seconds - earlier.system_seconds),
         }
-        let Err(LoadError::Ended { status, .. }) = program.check() else { panic!("it runs") };
-        assert!(status.success());
-        program.stop().await;
-        fs::remove_file(&program.log).unwrap();
     }
+}
 
-    #[test]
-    fn the_last_lines_are_shown_in_their_order() {
-        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
-        assert_eq!(last_lines("a\n", 2), "a");
-        assert_eq!(last_lines("", 2), "");
-    }
+/// Memory in use, in KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// All of it that is resident (`VmRSS`).
+    pub rss_kib: u64,
+    /// What of it belongs to no file (`RssAnon`).
+    pub anonymous_kib: u64,
+    /// The most that was resident so far (`VmHWM`).
+    #[serde(skip)]
+    pub peak_kib: u64,
+}
+
+/// Fields 14 and 15; what comes before may hold anything, for it holds the program's name.
+fn cpu(stat: &str) -> Option<Cpu> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let mut seconds = || Some(f64::from(fields.next()?.parse::<u32>().ok()?) / TICKS_PER_SECOND);
+    Some(Cpu { user_seconds: seconds()?, system_seconds: seconds()? })
+}
+
+fn memory(status: &str) -> Option<Memory> {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix(" kB")?.trim().parse().ok()
+    };
+    let (rss_kib, anonymous_kib, peak_kib) = (field("VmRSS")?, field("RssAnon")?, field("VmHWM")?);
+    Some(Memory { rss_kib, anonymous_kib, peak_kib })
 }

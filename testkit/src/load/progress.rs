@@ -1,19 +1,29 @@
-//! How far each claim has come, as the watches show it.
-//!
-//! Owns the times at which things happened to a claim and its volume. Promises that only the
-//! first time counts, that only claims that were asked for are followed, and that counting is
-//! free of what was counted before. Pure: callers pass the time.
+//! How far each claim has come, as watches of claims and volumes show it. Only the first time counts, and only
+//! claims that were asked for are followed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
     time::Duration,
 };
 
-use tokio::time::Instant;
+use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{
+    Api, Client, ResourceExt as _,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{Config, Event, watcher},
+    },
+};
+use parking_lot::Mutex;
+use tokio::{sync::mpsc::Sender, time::Instant};
+
+use super::{NAMESPACE, residents::OTHERS};
 
 /// Something that happens once to a claim or its volume, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Milestone {
+pub(super) enum Milestone {
     /// The request to create the claim was sent.
     Asked,
     /// Its PersistentVolume was observed.
@@ -28,106 +38,106 @@ pub enum Milestone {
     Gone,
 }
 
-/// When a claim reached what.
-type Times = BTreeMap<Milestone, Instant>;
-
-/// All claims of a run.
+/// All claims of a run, and when each reached what.
 #[derive(Debug, Default)]
-pub struct Progress {
-    claims: BTreeMap<String, Times>,
+pub(super) struct Progress {
+    claims: BTreeMap<String, BTreeMap<Milestone, Instant>>,
     reached: BTreeMap<Milestone, usize>,
 }
 
+/// Shared with those who make and delete claims.
+pub(super) type Shared = Arc<Mutex<Progress>>;
+
 impl Progress {
     /// Follows the claim `name` from now on.
-    pub fn asked(&mut self, name: &str, at: Instant) {
+    pub(super) fn asked(&mut self, name: &str) {
         self.claims.entry(name.to_owned()).or_default();
-        self.reached(name, Milestone::Asked, at);
+        self.reached(name, Milestone::Asked);
     }
 
-    /// The claim has come so far. Claims that nobody asked for are not followed.
-    pub fn reached(&mut self, name: &str, milestone: Milestone, at: Instant) {
+    /// The claim has come so far now.
+    pub(super) fn reached(&mut self, name: &str, milestone: Milestone) {
         let Some(times) = self.claims.get_mut(name) else { return };
         if let Entry::Vacant(first) = times.entry(milestone) {
-            first.insert(at);
+            first.insert(Instant::now());
             *self.reached.entry(milestone).or_default() += 1;
         }
     }
 
-    /// A whole list shows volumes of the claims `listed`: those of all others have gone.
-    pub fn gone_but(&mut self, listed: &BTreeSet<String>, at: Instant) {
-        let saved = self.claims.iter().filter(|(_, times)| times.contains_key(&Milestone::Saved));
-        let gone = saved.map(|(name, _)| name).filter(|name| !listed.contains(*name));
-        for name in gone.cloned().collect::<Vec<_>>() {
-            self.reached(&name, Milestone::Gone, at);
-        }
-    }
-
     /// How many claims have come so far.
-    pub fn count(&self, milestone: Milestone) -> usize {
+    pub(super) fn count(&self, milestone: Milestone) -> usize {
         self.reached.get(&milestone).copied().unwrap_or_default()
     }
 
     /// When the claim `name` came so far.
-    pub fn when(&self, name: &str, milestone: Milestone) -> Option<Instant> {
+    pub(super) fn when(&self, name: &str, milestone: Milestone) -> Option<Instant> {
         self.claims.get(name)?.get(&milestone).copied()
     }
 
-    /// When the first claim came so far.
-    pub fn first(&self, milestone: Milestone) -> Option<Instant> {
-        self.claims.values().filter_map(|times| times.get(&milestone)).min().copied()
-    }
-
-    /// When the last claim came so far.
-    pub fn last(&self, milestone: Milestone) -> Option<Instant> {
-        self.claims.values().filter_map(|times| times.get(&milestone)).max().copied()
-    }
-
     /// How long each claim took from one to another, of those that have come so far.
-    pub fn took(&self, from: Milestone, to: Milestone) -> Vec<Duration> {
-        let took = |times: &Times| Some(times.get(&to)?.duration_since(*times.get(&from)?));
-        self.claims.values().filter_map(took).collect()
+    pub(super) fn took(&self, from: Milestone, to: Milestone) -> Vec<Duration> {
+        let times = self.claims.values();
+        times.filter_map(|it| Some(it.get(&to)?.duration_since(*it.get(&from)?))).collect()
     }
 
     /// The time from the first claim's `from` to the last one's `to`.
-    pub fn span(&self, from: Milestone, to: Milestone) -> Option<Duration> {
+    pub(super) fn span(&self, from: Milestone, to: Milestone) -> Option<Duration> {
         let all = |milestone| self.claims.values().filter_map(move |times| times.get(&milestone));
         Some(all(to).max()?.duration_since(*all(from).min()?))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{Milestone::*, *};
+/// The watches of claims and volumes but residents, to be polled for as long as anything counts. Each reports
+/// when it has listed what there was. Errors mend themselves, or show as a run that gets nowhere.
+pub(super) fn follow(
+    client: &Client,
+    progress: &Shared,
+    listed: &Sender<()>,
+) -> [BoxFuture<'static, ()>; 2] {
+    // Who would list the residents too takes the server's time from the program.
+    let config = Config::default().labels(OTHERS);
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), NAMESPACE);
+    let volumes = Api::<PersistentVolume>::all(client.clone());
+    let claims = watcher(claims, config.clone()).default_backoff().into_stream();
+    let volumes = watcher(volumes, config).default_backoff().into_stream();
+    let (of_claims, of_volumes) = (Arc::clone(progress), Arc::clone(progress));
+    let (claims_listed, volumes_listed) = (listed.clone(), listed.clone());
+    [
+        Box::pin(claims.filter_map(async |event| event.ok()).for_each(move |event| {
+            match event {
+                Event::Apply(claim) | Event::InitApply(claim) => {
+                    let status = claim.status.as_ref();
+                    if status.is_some_and(|it| it.phase.as_deref() == Some("Bound")) {
+                        of_claims.lock().reached(&claim.name_any(), Milestone::Bound);
+                    }
+                }
+                // Nobody hears of later lists.
+                Event::InitDone => drop(claims_listed.try_send(())),
+                _ => {}
+            }
+            std::future::ready(())
+        })),
+        Box::pin(volumes.filter_map(async |event| event.ok()).for_each(move |event| {
+            match event {
+                Event::Apply(volume) | Event::InitApply(volume) => {
+                    let status = volume.status.as_ref();
+                    let is_released =
+                        status.is_some_and(|it| it.phase.as_deref() == Some("Released"));
+                    volume_seen(&volume, Milestone::Saved, &of_volumes);
+                    if is_released {
+                        volume_seen(&volume, Milestone::Released, &of_volumes);
+                    }
+                }
+                Event::Delete(volume) => volume_seen(&volume, Milestone::Gone, &of_volumes),
+                Event::InitDone => drop(volumes_listed.try_send(())),
+                Event::Init => {}
+            }
+            std::future::ready(())
+        })),
+    ]
+}
 
-    fn at(start: Instant, milliseconds: u64) -> Instant {
-        start + Duration::from_millis(milliseconds)
-    }
-
-    #[test]
-    fn the_first_time_counts_and_strangers_do_not() {
-        let (mut progress, start) = (Progress::default(), Instant::now());
-        progress.asked("a", start);
-        progress.reached("a", Bound, at(start, 5));
-        progress.reached("a", Bound, at(start, 9));
-        progress.reached("stranger", Bound, at(start, 1));
-        assert_eq!((progress.count(Asked), progress.count(Bound), progress.count(Gone)), (1, 1, 0));
-        assert_eq!(progress.took(Asked, Bound), [Duration::from_millis(5)]);
-        assert_eq!(progress.when("a", Bound), Some(at(start, 5)));
-        assert_eq!((progress.when("a", Gone), progress.when("stranger", Bound)), (None, None));
-    }
-
-    #[test]
-    fn a_span_goes_from_the_first_to_the_last() {
-        let (mut progress, start) = (Progress::default(), Instant::now());
-        assert_eq!(progress.span(Asked, Bound), None);
-        for (name, asked, bound) in [("a", 10, 40), ("b", 20, 30)] {
-            progress.asked(name, at(start, asked));
-            progress.reached(name, Bound, at(start, bound));
-        }
-        assert_eq!(progress.span(Asked, Bound), Some(Duration::from_millis(30)));
-        let took = [30, 10].map(Duration::from_millis);
-        assert_eq!(progress.took(Asked, Bound), took);
-        assert!(progress.took(Asked, Gone).is_empty());
-    }
+fn volume_seen(volume: &PersistentVolume, milestone: Milestone, progress: &Shared) {
+    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.name.as_deref());
+    progress.lock().reached(claim.unwrap_or_default(), milestone);
 }

@@ -5,13 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use super::{
-    backlog::Drain,
-    latency::{Latency, rounded},
     options::Options,
+    program::{Cpu, Memory},
     progress::{Milestone, Progress},
     requests::Requests,
     residents::Residents,
-    usage::{Cpu, Memory},
 };
 
 /// A run, as one line of JSON. What could not be measured is `null`.
@@ -24,26 +22,23 @@ pub struct Report {
     /// Seconds from a claim's creation until its volume was saved, made while the program still
     /// listed what stood in the cluster.
     pub first_new_volume_seconds: Option<f64>,
-    /// How fast claims were served that stood before the program's start (`--backlog`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub drain: Option<Drain>,
     /// From claims to volumes.
     pub provision: Provision,
     /// And back.
     pub delete: Delete,
     /// The program's memory.
-    pub memory: Option<MemoryUse>,
+    pub memory: MemoryUse,
     /// Volumes that the driver still holds at the end.
-    pub volumes_left_at_driver: Option<usize>,
+    pub volumes_left_at_driver: usize,
 }
 
 /// What was asked for.
 #[derive(Debug, Serialize)]
 pub struct Setting {
-    /// The server's version; with ` (embedded)` where it is this crate's.
+    /// The server's version, and whether it is this crate's.
     pub server: String,
     /// The measured program.
-    pub program: Option<String>,
+    pub program: String,
     /// Its further arguments.
     pub arguments: Vec<String>,
     /// Claims provisioned and deleted.
@@ -55,20 +50,15 @@ pub struct Setting {
     /// What stood in the cluster from the start.
     #[serde(flatten)]
     pub residents: Residents,
-    /// Where the driver keeps volumes.
-    pub driver: Option<&'static str>,
     /// What the driver waits before it answers.
-    pub driver_latency_ms: Option<u64>,
+    pub driver_latency_ms: u64,
     /// How many volumes the driver works on at once, if that is limited.
     pub driver_slots: Option<usize>,
-    /// Claims beside the others that are never served.
-    pub hanging: usize,
 }
 
 impl Setting {
     /// What `options` ask for, of `program` on a server.
-    pub fn new(options: &Options, server: String, program: Option<String>) -> Self {
-        let ours = program.is_some();
+    pub fn new(options: &Options, server: String, program: String) -> Self {
         Self {
             server,
             program,
@@ -77,10 +67,8 @@ impl Setting {
             rate: options.rate,
             concurrency: options.concurrency,
             residents: options.residents,
-            driver: ours.then(|| options.driver.name()),
-            driver_latency_ms: ours.then_some(options.driver_latency),
+            driver_latency_ms: options.driver_latency,
             driver_slots: options.driver_slots,
-            hanging: options.hanging,
         }
     }
 }
@@ -96,27 +84,50 @@ pub struct Pace {
 
 impl Pace {
     fn of(progress: &Progress, from: Milestone, to: Milestone) -> Option<Self> {
-        Some(Self::new(progress.count(to), progress.span(from, to)?))
-    }
-
-    /// So many claims in this time.
-    pub fn new(claims: usize, time: Duration) -> Self {
-        let seconds = time.as_secs_f64();
-        let claims = u32::try_from(claims).unwrap_or(u32::MAX);
+        let seconds = progress.span(from, to)?.as_secs_f64();
+        let claims = u32::try_from(progress.count(to)).unwrap_or(u32::MAX);
         let per_second = if seconds > 0.0 { f64::from(claims) / seconds } else { 0.0 };
-        Self { seconds: rounded(seconds), per_second: rounded(per_second) }
+        Some(Self { seconds: rounded(seconds), per_second: rounded(per_second) })
     }
+}
+
+/// What many latencies come to, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latency {
+    /// Half of them are no longer.
+    pub p50_ms: f64,
+    /// 99 of 100 are no longer.
+    pub p99_ms: f64,
+    /// None is longer.
+    pub max_ms: f64,
+}
+
+impl Latency {
+    /// Sums up (nearest rank); `None` where there is nothing.
+    fn of(mut latencies: Vec<Duration>) -> Option<Self> {
+        latencies.sort_unstable();
+        let percentile = |percent: usize| {
+            let rank = (latencies.len() * percent).div_ceil(100).max(1);
+            latencies.get(rank - 1).map(|latency| rounded(latency.as_secs_f64() * 1e3))
+        };
+        Some(Self { p50_ms: percentile(50)?, p99_ms: percentile(99)?, max_ms: percentile(100)? })
+    }
+}
+
+/// To the microsecond, or whatever a thousandth is: more digits say nothing.
+pub(super) fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
 
 /// What one half cost.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// The program's processor time.
-    pub cpu: Option<Cpu>,
+    pub cpu: Cpu,
     /// Its requests to the API server.
-    pub api: Option<Requests>,
+    pub api: Requests,
     /// Calls of the driver by method.
-    pub driver_calls: Option<BTreeMap<&'static str, usize>>,
+    pub driver_calls: BTreeMap<&'static str, usize>,
 }
 
 /// From claims to volumes.
@@ -136,8 +147,7 @@ pub struct Provision {
 }
 
 impl Provision {
-    /// What `progress` shows.
-    pub fn of(progress: &Progress, cost: Cost) -> Self {
+    pub(super) fn of(progress: &Progress, cost: Cost) -> Self {
         use Milestone::{Asked, Bound, Saved};
         Self {
             bound: Pace::of(progress, Asked, Bound),
@@ -164,8 +174,7 @@ pub struct Delete {
 }
 
 impl Delete {
-    /// What `progress` shows.
-    pub fn of(progress: &Progress, cost: Cost) -> Self {
+    pub(super) fn of(progress: &Progress, cost: Cost) -> Self {
         use Milestone::{Dropped, Gone, Released};
         Self {
             gone: Pace::of(progress, Dropped, Gone),
@@ -189,39 +198,4 @@ pub struct MemoryUse {
     pub start_peak_rss_kib: u64,
     /// The most that was ever resident.
     pub peak_rss_kib: u64,
-}
-
-impl MemoryUse {
-    /// From what was read three times in a run.
-    pub fn of(
-        idle: Option<Memory>,
-        provisioned: Option<Memory>,
-        end: Option<Memory>,
-    ) -> Option<Self> {
-        let (idle, provisioned, end) = (idle?, provisioned?, end?);
-        let (start_peak_rss_kib, peak_rss_kib) = (idle.peak_kib, end.peak_kib);
-        Some(Self { idle, provisioned, end, start_peak_rss_kib, peak_rss_kib })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::Instant;
-
-    use super::*;
-
-    #[test]
-    fn the_pace_is_of_those_who_arrived() {
-        let (mut progress, start) = (Progress::default(), Instant::now());
-        assert_eq!(Pace::of(&progress, Milestone::Asked, Milestone::Bound), None);
-        for (name, bound) in [("a", Some(1000)), ("b", Some(2000)), ("c", None)] {
-            progress.asked(name, start);
-            if let Some(after) = bound {
-                let at = start + Duration::from_millis(after);
-                progress.reached(name, Milestone::Bound, at);
-            }
-        }
-        let pace = Pace::of(&progress, Milestone::Asked, Milestone::Bound);
-        assert_eq!(pace, Some(Pace { seconds: 2.0, per_second: 1.0 }));
-    }
 }

@@ -1,8 +1,5 @@
-//! How often what was asked of the API server, and how much was said.
-//!
-//! Owns the counts: of the embedded server's requests as they are answered, from the audit log of one
-//! that was started, or, where the server is somebody else's, from the metrics of the program itself.
-//! Promises that the difference of two readings is what happened between them.
+//! How often what was asked of the API server, and how much was said: counted as the embedded server answers, or
+//! from the audit log of one that was started.
 
 use std::{
     collections::BTreeMap,
@@ -18,35 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::apiserver::{audit::Recorded, hooks::AuditSink};
 
-/// The program's own count of its requests.
-const METRIC: &str = "provisioner_api_requests_total";
-
 /// Requests to the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
     /// How many of each `verb resource/subresource`.
     pub calls: BTreeMap<String, u64>,
-    /// Bytes of their bodies; only where the server is ours.
+    /// Bytes of their bodies; only where the server is embedded.
     pub bytes_written: Option<u64>,
-    /// Bytes of the answers' bodies, watches included; only where the server is ours.
+    /// Bytes of the answers' bodies, watches included; only where the server is embedded.
     pub bytes_read: Option<u64>,
 }
 
 impl Requests {
-    /// The requests that the program's metrics page counts; `None` where it counts none.
-    pub fn in_metrics(page: &str) -> Option<Self> {
-        let mut calls = BTreeMap::new();
-        for line in page.lines() {
-            let Some((verb, resource, count)) = sample(line) else { continue };
-            *calls.entry(format!("{verb} {resource}")).or_default() += count;
-        }
-        (!calls.is_empty()).then_some(Self { calls, bytes_written: None, bytes_read: None })
-    }
-
     /// The requests of `user` in kube-apiserver's audit log, whose last line may be half written.
-    ///
-    /// # Errors
-    /// When the log can't be read.
     pub fn in_audit_log(log: impl BufRead, user: &str) -> io::Result<Self> {
         let mut calls = BTreeMap::new();
         for line in log.lines() {
@@ -145,113 +126,5 @@ impl Audited {
                 format!("{verb} {resource}/{subresource}")
             }
         })
-    }
-}
-
-/// Verb, resource and count of a line like `METRIC{code="200",resource="r",verb="v"} 3`.
-fn sample(line: &str) -> Option<(&str, &str, u64)> {
-    let (labels, count) = line.strip_prefix(METRIC)?.strip_prefix('{')?.split_once("} ")?;
-    let label = |name: &str| {
-        labels
-            .split(',')
-            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix("=\"")?.strip_suffix('"'))
-    };
-    Some((label("verb")?, label("resource")?, count.trim().parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apiserver::{User, request_info::RequestInfo};
-
-    fn recorded(user: &str, method: &str, uri: &str, bytes: u64) -> Recorded {
-        Recorded {
-            user: User::new(user),
-            info: RequestInfo::parse(&method.parse().unwrap(), &uri.parse().unwrap()),
-            code: 200,
-            bytes_in: bytes,
-            bytes_out: Arc::new((2 * bytes).into()),
-            received: jiff::Timestamp::UNIX_EPOCH,
-            answered: jiff::Timestamp::UNIX_EPOCH,
-        }
-    }
-
-    fn calls(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
-        of.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect()
-    }
-
-    #[test]
-    fn only_the_measured_users_requests_count() {
-        let volumes = "/api/v1/persistentvolumes";
-        let all = [
-            recorded("measured", "POST", volumes, 100),
-            recorded("measured", "POST", volumes, 10),
-            recorded("somebody", "POST", volumes, 1),
-            recorded("measured", "PATCH", "/api/v1/persistentvolumes/x/status", 1000),
-        ];
-        let tally = Tally::default();
-        for request in &all {
-            tally.record(request);
-        }
-        let requests = tally.requests("measured");
-        let expected =
-            calls(&[("create persistentvolumes", 2), ("patch persistentvolumes/status", 1)]);
-        assert_eq!(requests.calls, expected);
-        assert_eq!((requests.bytes_written, requests.bytes_read), (Some(1110), Some(2220)));
-    }
-
-    #[test]
-    fn a_metrics_page_is_summed_over_codes() {
-        let page = "# TYPE provisioner_api_requests_total counter\n\
-            provisioner_api_requests_total{code=\"201\",resource=\"events\",verb=\"create\"} 40\n\
-            provisioner_api_requests_total{code=\"409\",resource=\"events\",verb=\"create\"} 2\n\
-            provisioner_api_requests_total{code=\"200\",resource=\"leases\",verb=\"update\"} 7\n\
-            provisioner_api_requests_total_other{verb=\"x\",resource=\"y\"} 7\n\
-            workqueue_adds_total{name=\"claims\"} 1\n";
-        let requests = Requests::in_metrics(page).unwrap();
-        assert_eq!(requests.calls, calls(&[("create events", 42), ("update leases", 7)]));
-        assert_eq!(requests.bytes_read, None);
-        assert_eq!(Requests::in_metrics("rest_client_requests_total{code=\"200\"} 3\n"), None);
-    }
-
-    #[test]
-    fn an_audit_log_tells_each_request_of_the_user_once() {
-        let line = |user: &str, stage: &str, verb: &str, object: &str| {
-            format!(
-                r#"{{"stage":"{stage}","verb":"{verb}","requestURI":"/version","user":{{"username":"{user}"}}{object}}}"#
-            )
-        };
-        let volumes = r#","objectRef":{"resource":"persistentvolumes"}"#;
-        let status = r#","objectRef":{"resource":"persistentvolumes","subresource":"status"}"#;
-        let log = [
-            line("measured", "ResponseComplete", "create", volumes),
-            line("measured", "ResponseComplete", "patch", status),
-            line("somebody", "ResponseComplete", "create", volumes),
-            line("measured", "ResponseStarted", "watch", volumes),
-            line("measured", "ResponseComplete", "watch", volumes),
-            line("measured", "ResponseComplete", "get", ""),
-            line("measured", "ResponseComplete", "create", volumes)[..40].to_owned(),
-        ];
-        let requests = Requests::in_audit_log(log.join("\n").as_bytes(), "measured").unwrap();
-        let expected = calls(&[
-            ("create persistentvolumes", 1),
-            ("patch persistentvolumes/status", 1),
-            ("watch persistentvolumes", 1),
-            ("get /version", 1),
-        ]);
-        assert_eq!(requests.calls, expected);
-    }
-
-    #[test]
-    fn the_difference_leaves_out_what_did_not_happen() {
-        let reading = |of: &[(&str, u64)], bytes| Requests {
-            calls: calls(of),
-            bytes_written: Some(bytes),
-            bytes_read: None,
-        };
-        let earlier = reading(&[("list pods", 1), ("get secrets", 2)], 10);
-        let later = reading(&[("list pods", 1), ("get secrets", 5), ("create events", 1)], 15);
-        let between = reading(&[("get secrets", 3), ("create events", 1)], 5);
-        assert_eq!(later.since(&earlier), between);
     }
 }

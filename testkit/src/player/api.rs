@@ -1,35 +1,11 @@
-//! The API server as a scenario uses it: as an admin, object by object.
-//!
-//! Owns the paths of the kinds that scenarios speak of, and the few requests made on them. Works
-//! with any API server that the [`kube::Client`] reaches, in process or over HTTPS.
+//! The API server as a scenario uses it: as an admin, object by object, on any server that the client reaches.
 
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// A request that failed or was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiError {
-    /// The server refused it.
-    #[error("{method} {path}: {code} {answer}")]
-    Refused {
-        /// HTTP method.
-        method: Method,
-        /// Request path.
-        path: String,
-        /// HTTP status.
-        code: u16,
-        /// What it answered.
-        answer: Value,
-    },
-    /// There was no answer.
-    #[error("no answer from the API server: {0}")]
-    NoAnswer(String),
-    /// The scenario names a kind that the player has no path for.
-    #[error("unknown kind {0:?}: add it to the player's table of kinds")]
-    UnknownKind(String),
-}
+use super::PlayError;
 
 /// Where a kind's objects live.
 struct Kind {
@@ -97,11 +73,10 @@ const FORGETTING_LOOKS: u32 = 600;
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-fn find(name: &str) -> Result<&'static Kind, ApiError> {
-    KINDS
-        .iter()
-        .find(|kind| kind.name == name)
-        .ok_or_else(|| ApiError::UnknownKind(name.to_owned()))
+fn find(name: &str) -> Result<&'static Kind, PlayError> {
+    let found = KINDS.iter().find(|kind| kind.name == name);
+    Ok(found
+        .ok_or_else(|| format!("unknown kind {name:?}: add it to the player's table of kinds"))?)
 }
 
 /// An object's address.
@@ -116,7 +91,7 @@ pub(super) struct Address<'a> {
 }
 
 impl Address<'_> {
-    fn path(self) -> Result<String, ApiError> {
+    fn path(self) -> Result<String, PlayError> {
         Ok(format!("{}/{}", collection(find(self.kind)?, self.namespace), self.name))
     }
 }
@@ -145,17 +120,16 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<(&Value, &str)>,
-    ) -> Result<(u16, Value), ApiError> {
-        let lost = |error: &dyn std::fmt::Display| ApiError::NoAnswer(error.to_string());
+    ) -> Result<(u16, Value), PlayError> {
         let mut request = Request::builder().method(method).uri(path);
         if let Some((_, content_type)) = body {
             request = request.header(http::header::CONTENT_TYPE, content_type);
         }
         let bytes = body.map(|(value, _)| value.to_string().into_bytes()).unwrap_or_default();
-        let request = request.body(Body::from(bytes)).map_err(|e| lost(&e))?;
-        let response = self.client.send(request).await.map_err(|e| lost(&e))?;
+        let request = request.body(Body::from(bytes))?;
+        let response = self.client.send(request).await?;
         let code = response.status().as_u16();
-        let body = response.into_body().collect().await.map_err(|e| lost(&e))?.to_bytes();
+        let body = response.into_body().collect().await?.to_bytes();
         Ok((code, serde_json::from_slice(&body).unwrap_or_else(|_| json!({}))))
     }
 
@@ -165,32 +139,30 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<(&Value, &str)>,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<Value, PlayError> {
         match self.send(method.clone(), path, body).await? {
             (code, answer) if code < 300 => Ok(answer),
-            (code, answer) => {
-                Err(ApiError::Refused { method, path: path.to_owned(), code, answer })
-            }
+            (code, answer) => Err(format!("{method} {path}: {code} {answer}").into()),
         }
     }
 
     /// POSTs an object that may be there already.
-    pub(super) async fn ensure(&self, path: &str, object: &Value) -> Result<(), ApiError> {
+    pub(super) async fn ensure(&self, path: &str, object: &Value) -> Result<(), PlayError> {
         self.send(Method::POST, path, Some((object, JSON))).await.map(|_| ())
     }
 
     /// POSTs an object.
-    pub(super) async fn post(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
+    pub(super) async fn post(&self, path: &str, object: &Value) -> Result<Value, PlayError> {
         self.demand(Method::POST, path, Some((object, JSON))).await
     }
 
     /// Merge-patches whatever is at `path`.
-    pub(super) async fn patch(&self, path: &str, change: &Value) -> Result<Value, ApiError> {
+    pub(super) async fn patch(&self, path: &str, change: &Value) -> Result<Value, PlayError> {
         self.demand(Method::PATCH, path, Some((change, MERGE_PATCH))).await
     }
 
     /// All objects of a kind; none where they cannot be listed.
-    pub(super) async fn list(&self, name: &str) -> Result<Vec<Value>, ApiError> {
+    pub(super) async fn list(&self, name: &str) -> Result<Vec<Value>, PlayError> {
         let path = collection(find(name)?, None);
         let (_, mut answer) = self.send(Method::GET, &path, None).await?;
         Ok(match answer.get_mut("items").map(Value::take) {
@@ -200,12 +172,12 @@ impl Api {
     }
 
     /// An object, or the server's word on it.
-    pub(super) async fn get(&self, address: Address<'_>) -> Result<(u16, Value), ApiError> {
+    pub(super) async fn get(&self, address: Address<'_>) -> Result<(u16, Value), PlayError> {
         self.send(Method::GET, &address.path()?, None).await
     }
 
     /// Deletes an object; when `maybe`, it need not be there.
-    pub(super) async fn delete(&self, address: Address<'_>, maybe: bool) -> Result<(), ApiError> {
+    pub(super) async fn delete(&self, address: Address<'_>, maybe: bool) -> Result<(), PlayError> {
         let path = address.path()?;
         if maybe {
             self.send(Method::DELETE, &path, None).await.map(|_| ())
@@ -220,7 +192,7 @@ impl Api {
         address: Address<'_>,
         subresource: Option<&str>,
         change: &Value,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), PlayError> {
         let path = address.path()?;
         let path = subresource.map_or_else(|| path.clone(), |sub| format!("{path}/{sub}"));
         self.patch(&path, change).await.map(|_| ())
@@ -228,7 +200,7 @@ impl Api {
 
     /// Makes an object as a scenario writes it: without `apiVersion` and, often, namespace, but
     /// with its status.
-    pub(super) async fn create(&self, mut object: Value) -> Result<Value, ApiError> {
+    pub(super) async fn create(&self, mut object: Value) -> Result<Value, PlayError> {
         let kind = find(object.get("kind").and_then(Value::as_str).unwrap_or_default())?;
         complete(&mut object, kind);
         let status = object.as_object_mut().and_then(|fields| fields.remove("status"));
@@ -244,7 +216,7 @@ impl Api {
     }
 
     /// Takes away what earlier scenarios left, and makes the namespaces.
-    pub(super) async fn clean(&self) -> Result<(), ApiError> {
+    pub(super) async fn clean(&self) -> Result<(), PlayError> {
         for kind in KINDS.iter().filter(|kind| kind.name != "Namespace") {
             for object in self.list(kind.name).await? {
                 self.wipe(kind, &object).await?;
@@ -259,7 +231,7 @@ impl Api {
     }
 
     /// Takes the kinds of snapshots away, until `manifests` puts them back.
-    pub(super) async fn forget_snapshots(&self) -> Result<(), ApiError> {
+    pub(super) async fn forget_snapshots(&self) -> Result<(), PlayError> {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         for kind in KINDS.iter().filter(|kind| kind.base == SNAPSHOT) {
             let path = format!("{DEFINITIONS}/{}.snapshot.storage.k8s.io", kind.plural);
@@ -275,7 +247,7 @@ impl Api {
     }
 
     /// Deletes an object with its finalizers; those of the system's own namespaces stay.
-    async fn wipe(&self, kind: &Kind, object: &Value) -> Result<(), ApiError> {
+    async fn wipe(&self, kind: &Kind, object: &Value) -> Result<(), PlayError> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         let namespace = text("/metadata/namespace");
         if namespace.is_some_and(|namespace| namespace.starts_with("kube-")) {
@@ -301,40 +273,5 @@ fn complete(object: &mut Value, kind: &Kind) {
     let metadata = fields.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata.filter(|_| kind.namespaced) {
         metadata.entry("namespace").or_insert_with(|| NAMESPACE.into());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_scenario_leaves_out_is_added_once() {
-        let completed = |mut object: Value| {
-            let kind = find(object["kind"].as_str().unwrap()).unwrap();
-            complete(&mut object, kind);
-            object
-        };
-        let claim = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "a"}});
-        let claim = completed(claim);
-        assert_eq!(
-            (&claim["apiVersion"], &claim["metadata"]["namespace"]),
-            (&json!("v1"), &json!("sc"))
-        );
-        let grant = json!({"kind": "ReferenceGrant", "metadata": {"namespace": "other"}});
-        let grant = completed(grant);
-        assert_eq!(grant["apiVersion"], "gateway.networking.k8s.io/v1beta1");
-        assert_eq!(grant["metadata"]["namespace"], "other");
-        let class = completed(json!({"kind": "StorageClass", "metadata": {"name": "c"}}));
-        assert_eq!(class["apiVersion"], "storage.k8s.io/v1");
-        assert_eq!(class["metadata"].get("namespace"), None);
-    }
-
-    #[test]
-    fn paths_follow_kind_and_namespace() {
-        let path = |kind, namespace| Address { kind, namespace, name: "n" }.path().unwrap();
-        assert_eq!(path("Lease", Some("x")), "/apis/coordination.k8s.io/v1/namespaces/x/leases/n");
-        assert_eq!(path("PersistentVolume", Some("x")), "/api/v1/persistentvolumes/n");
-        assert!(Address { kind: "Widget", namespace: None, name: "n" }.path().is_err());
     }
 }

@@ -2,18 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use clap::Args;
-use serde_json::Value;
 
 use super::{
-    cluster::{Cluster, ClusterError},
-    files::scenario_files,
-    runner::{Options, Played, play_all},
+    PlayError,
+    runner::{Cluster, Options, play_all, scenario_files},
 };
 
 /// What to play, with what, against what.
@@ -44,21 +42,8 @@ pub struct Play {
     files: Vec<PathBuf>,
 }
 
-/// Why nothing could be played, or no outcome kept.
-#[derive(Debug, thiserror::Error)]
-pub enum PlayFailed {
-    /// A file or directory cannot be used.
-    #[error("{path}: {source}")]
-    File {
-        /// Which one.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
 /// Plays; the exit code says whether all went as it should.
-pub async fn run(command: Play) -> Result<ExitCode, PlayFailed> {
+pub async fn run(command: Play) -> Result<ExitCode, PlayError> {
     let files = chosen(&command)?;
     let Play { bin, dir, port, jobs, json, conformance, .. } = command;
     let jobs = if dir.is_some() { 1 } else { jobs };
@@ -67,30 +52,24 @@ pub async fn run(command: Play) -> Result<ExitCode, PlayFailed> {
     let cluster = || make(dir.as_deref(), port);
     let summary = play_all(&files, &options, cluster, |played| {
         println!("{played}");
-        keep(&mut outcomes, played);
+        if let Some(outcome) = &played.outcome {
+            outcomes.insert(played.name.clone(), outcome.clone());
+        }
     });
     let summary = summary.await;
     println!("{summary}");
     if let Some(path) = json {
-        let text = serde_json::to_vec_pretty(&outcomes).unwrap_or_default();
-        fs::write(&path, text).map_err(|source| PlayFailed::File { path, source })?;
+        fs::write(&path, serde_json::to_vec_pretty(&outcomes)?)?;
     }
     Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn keep(outcomes: &mut BTreeMap<String, Value>, played: &Played) {
-    if let Some(outcome) = &played.outcome {
-        outcomes.insert(played.name.clone(), outcome.clone().into());
-    }
-}
-
 /// The scenario files that are named.
-fn chosen(command: &Play) -> Result<Vec<PathBuf>, PlayFailed> {
+fn chosen(command: &Play) -> Result<Vec<PathBuf>, PlayError> {
     let mut files = Vec::new();
     for path in &command.files {
         if path.is_dir() {
-            let found = scenario_files(path);
-            files.extend(found.map_err(|source| PlayFailed::File { path: path.clone(), source })?);
+            files.extend(scenario_files(path)?);
         } else {
             files.push(path.clone());
         }
@@ -98,9 +77,9 @@ fn chosen(command: &Play) -> Result<Vec<PathBuf>, PlayFailed> {
     Ok(files)
 }
 
-async fn make(directory: Option<&Path>, port: u16) -> Result<Cluster, ClusterError> {
+async fn make(directory: Option<&Path>, port: u16) -> Result<Cluster, PlayError> {
     match directory {
-        Some(directory) => Cluster::at(directory, &format!("https://127.0.0.1:{port}"), ()).await,
+        Some(directory) => Cluster::at(directory, &format!("https://127.0.0.1:{port}")).await,
         None => Cluster::of_environment().await,
     }
 }

@@ -15,11 +15,11 @@ pub(super) const SALT: &str = "+hu5h/\"quoted\" & s3cr3t=%";
 /// A process logged a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the log of {process:?} contains a secret, as in: {line}")]
-pub struct Leak {
+pub(super) struct Leak {
     /// The process.
-    pub process: String,
+    process: String,
     /// The line that does, cut.
-    pub line: String,
+    line: String,
 }
 
 /// Salts what `object`, which is of this kind, says of a Secret's content.

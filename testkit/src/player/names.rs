@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::{leak::SALT, python};
+use super::{leak::SALT, yaml};
 
 /// The UIDs met in one run, and its socket.
 #[derive(Debug, Clone, Default)]
@@ -37,15 +37,15 @@ impl Names {
 
     /// Puts UIDs in place of their marks; of several objects the last met.
     pub(super) fn fill(&self, value: &Value) -> Value {
-        let text = python::dumps(value);
+        let text = yaml::dumps(value);
         let filled = self.uids.iter().rev().fold(text, |text, (uid, mark)| text.replace(mark, uid));
         parsed(filled)
     }
 
     /// Puts marks in place of what differs from run to run, and takes the salt off secrets.
     pub(super) fn norm(&self, value: &Value) -> Value {
-        let salt = python::dumps(&Value::from(SALT));
-        let unsalted = python::dumps(value).replace(salt.trim_matches('"'), "");
+        let salt = yaml::dumps(&Value::from(SALT));
+        let unsalted = yaml::dumps(value).replace(salt.trim_matches('"'), "");
         let text = self.uids.iter().fold(unsalted, |text, (uid, mark)| mark_uid(text, uid, mark));
         let text = replace_all(&IDENTITY, &text, "<identity>-");
         let text = replace_all(&GENERATED, &text, "csisc-<generated>");

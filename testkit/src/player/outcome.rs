@@ -1,7 +1,4 @@
-//! The outcome of a run: what is left of it, in a form that two runs can share.
-//!
-//! Owns what is kept of each kind of object, in which order, and under which marks. Pure: what the
-//! run left behind comes in as [`Remains`].
+//! The outcome of a run: what is left of it, in a form that two runs can share. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +8,8 @@ use std::{
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::{names::Names, python, scenario::Scenario};
+use super::{names::Names, scenario::Scenario, yaml};
+use crate::apiserver::tree;
 
 /// The parts of an outcome, as recorded under `expect`.
 pub type Outcome = Map<String, Value>;
@@ -29,24 +27,6 @@ pub(super) const COLLECTED: [&str; 6] = [
 /// The marks that our own safety net puts on claims; tests of their own look at them.
 const OUR_FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const OUR_ANNOTATION: &str = "provisioner.storage.kubernetes.io/open-request";
-
-/// How a scenario wants its outcome reported.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReportRules<'a> {
-    /// CSI methods whose calls are listed last, sorted.
-    pub(super) unordered: &'a [String],
-    /// Whether equal calls are all listed.
-    pub(super) keep_order: bool,
-    /// Parts left out.
-    pub(super) skip: &'a [String],
-}
-
-impl<'a> From<&'a Scenario> for ReportRules<'a> {
-    fn from(scenario: &'a Scenario) -> Self {
-        let Scenario { unordered, keep_order, skip, .. } = scenario;
-        Self { unordered, keep_order: *keep_order, skip }
-    }
-}
 
 /// What a run left behind.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +46,7 @@ pub(super) struct Remains {
 }
 
 /// Puts together the outcome of a run.
-pub(super) fn outcome(remains: Remains, rules: ReportRules<'_>, names: &mut Names) -> Outcome {
+pub(super) fn outcome(remains: Remains, rules: &Scenario, names: &mut Names) -> Outcome {
     let Remains { mut objects, calls, notes, problems, metrics, exit } = remains;
     let mut take = |kind: &str| objects.remove(kind).unwrap_or_default();
     let mut claims = take("PersistentVolumeClaim");
@@ -116,7 +96,7 @@ fn own(claim: &mut Value, names: &mut Names) {
 fn meta(object: &Value, keys: &[&str]) -> Map<String, Value> {
     let found = keys.iter().filter_map(|&key| {
         let value = object.get("metadata")?.get(key)?;
-        python::truthy(value).then(|| (key.to_owned(), value.clone()))
+        (!tree::is_empty(value)).then(|| (key.to_owned(), value.clone()))
     });
     found.collect()
 }
@@ -163,7 +143,7 @@ fn counts(calls: &[(String, Value)]) -> Value {
 }
 
 /// The calls: equal ones once, those in no particular order last and sorted.
-fn reported_calls(calls: &[(String, Value)], rules: ReportRules<'_>, names: &Names) -> Value {
+fn reported_calls(calls: &[(String, Value)], rules: &Scenario, names: &Names) -> Value {
     let mut reported = Vec::new();
     for (method, request) in calls {
         let call = json!([method, names.norm(request)]);
@@ -173,7 +153,7 @@ fn reported_calls(calls: &[(String, Value)], rules: ReportRules<'_>, names: &Nam
     }
     let unordered = |call: &Value| rules.unordered.iter().any(|m| text(call, "/0") == m);
     let (mut last, mut reported): (Vec<_>, Vec<_>) = reported.into_iter().partition(unordered);
-    last.sort_by_cached_key(python::dumps);
+    last.sort_by_cached_key(yaml::dumps);
     reported.append(&mut last);
     reported.into()
 }
@@ -234,7 +214,7 @@ fn events(objects: &[Value], names: &Names) -> Value {
     });
     let once: BTreeMap<String, Value> = reported
         .map(|event| names.norm(&event))
-        .map(|event| (python::dumps(&event), event))
+        .map(|event| (yaml::dumps(&event), event))
         .collect();
     once.into_values().collect()
 }
@@ -254,7 +234,7 @@ fn capacities(objects: Vec<Value>, names: &Names) -> Value {
         }
         capacity
     });
-    sorted_by(reported, names, python::dumps).into()
+    sorted_by(reported, names, yaml::dumps).into()
 }
 
 fn leases(objects: &[Value], names: &Names) -> Value {

@@ -1,8 +1,8 @@
 //! The processes of one run: started, signalled, waited for, and none left behind.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
-    io,
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::Stdio,
@@ -17,35 +17,94 @@ use tokio::{
 };
 
 use super::{
-    invocation::{Invocation, MAIN},
-    scenario::ProcessName,
+    PlayError,
+    api::NAMESPACE,
+    scenario::{Launch, ProcessName, Scenario},
 };
 
 /// How often a process is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What went wrong with a process.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// It could not be started.
-    #[error("cannot start {program}: {source}")]
-    NotStarted {
-        /// What should have run.
-        program: String,
-        /// Why it does not.
-        source: io::Error,
-    },
-    /// Host names cannot be changed here.
-    #[error(
-        "a scenario with `hostname` needs `unshare -u` (as root) or `unshare -Uru`; both are refused here"
-    )]
-    NoHostNames,
-    /// No such process was started.
-    #[error("the scenario names a process that it did not start: {0}")]
-    Unknown(String),
-    /// The scenario names an unknown signal.
-    #[error("unknown signal {0:?}")]
-    UnknownSignal(String),
+/// The flags every process gets, unless a scenario gives all of them itself. It logs as much as it can (the reference
+/// player: 5), so that every run shows that no secret is logged.
+const BASE_FLAGS: [&str; 8] = [
+    "--v=10",
+    "--timeout=3s",
+    "--retry-interval-start=100ms",
+    "--retry-interval-max=2s",
+    "--worker-threads=10",
+    "--kube-api-qps=1000",
+    "--kube-api-burst=1000",
+    "--http-endpoint=127.0.0.1:{http}",
+];
+
+/// The name of the process that is meant when none is named.
+pub(super) const MAIN: &str = "main";
+
+/// Where the parts of one run are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places<'a> {
+    /// The driver's socket.
+    pub(super) socket: &'a str,
+    /// The port that the main process serves its metrics on.
+    pub(super) http: u16,
+    pub(super) kubeconfig: &'a Path,
+}
+
+/// One start of the binary: its arguments, its whole environment, and the host name that it sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Invocation {
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) hostname: Option<String>,
+}
+
+impl Invocation {
+    /// How `launch` starts a process in `scenario`.
+    pub(super) fn new(scenario: &Scenario, launch: &Launch, places: Places<'_>) -> Self {
+        let mut arguments = vec![format!("--csi-address=unix://{}", places.socket)];
+        arguments.extend(flags(scenario, launch, places));
+        let path = std::env::var("PATH").unwrap_or_default();
+        let kubeconfig = places.kubeconfig.display().to_string();
+        let common = [
+            ("PATH", path.as_str()),
+            ("KUBECONFIG", &kubeconfig),
+            ("NAMESPACE", NAMESPACE),
+            ("POD_NAMESPACE", NAMESPACE),
+        ];
+        let mut all: BTreeMap<String, Option<String>> =
+            common.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into();
+        all.extend(scenario.env.clone());
+        all.extend(launch.env.clone());
+        Self {
+            arguments,
+            environment: all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect(),
+            hostname: launch.hostname.as_ref().or(scenario.hostname.as_ref()).cloned(),
+        }
+    }
+}
+
+fn flags(scenario: &Scenario, launch: &Launch, places: Places<'_>) -> Vec<String> {
+    let fill = |flag: &str| {
+        flag.replace("{http}", &places.http.to_string()).replace("{sock}", places.socket)
+    };
+    let raw = launch.raw_flags.as_ref().or(scenario.raw_flags.as_ref());
+    let mut flags: Vec<String> = match raw {
+        None => {
+            let own = scenario.flags.iter().chain(&launch.flags).map(String::as_str);
+            BASE_FLAGS.into_iter().chain(own).map(fill).collect()
+        }
+        Some(raw) => {
+            let metrics = (!scenario.no_http).then_some("--http-endpoint=127.0.0.1:{http}");
+            let given = raw.iter().map(String::as_str).chain(metrics).map(fill);
+            given.chain(launch.flags.iter().cloned()).collect()
+        }
+    };
+    let is_main = launch.process.as_deref().is_none_or(|process| process == MAIN);
+    if !is_main || launch.http == Some(false) {
+        flags.retain(|flag| !flag.starts_with("--http-endpoint"));
+    }
+    flags
 }
 
 /// All processes of a run; those still running are killed with it.
@@ -68,12 +127,9 @@ impl Processes {
         binary: &Path,
         invocation: &Invocation,
         directory: &Path,
-    ) -> Result<(), ProcessError> {
-        let failed =
-            |source| ProcessError::NotStarted { program: binary.display().to_string(), source };
+    ) -> Result<(), PlayError> {
         let log = directory.join(format!("{name}.log"));
-        let output = File::create(&log).map_err(failed)?;
-        let errors = output.try_clone().map_err(failed)?;
+        let output = File::create(&log)?;
         let mut command = match &invocation.hostname {
             Some(hostname) => renamed(hostname, binary).await?,
             None => Command::new(binary),
@@ -83,11 +139,11 @@ impl Processes {
             .env_clear()
             .envs(&invocation.environment)
             .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
+            .stdout(output.try_clone()?)
+            .stderr(output)
             .kill_on_drop(true)
             .spawn()
-            .map_err(failed)?;
+            .map_err(|source| format!("cannot start {}: {source}", binary.display()))?;
         self.all.push(Process { name: name.to_owned(), child: Mutex::new(child), log });
         Ok(())
     }
@@ -95,13 +151,12 @@ impl Processes {
     fn find(&self, name: &ProcessName) -> Option<&Process> {
         let last = |name: &str| self.all.iter().rev().find(|process| process.name == name);
         match name {
-            ProcessName::Main => last(MAIN).or_else(|| self.all.last()),
+            ProcessName::Main(_) => last(MAIN).or_else(|| self.all.last()),
             ProcessName::Named(name) => last(name),
         }
     }
 
-    /// The exit code of a process, negative where a signal ended it; `None` while it runs or when
-    /// there is none.
+    /// The exit code of a process, negative where a signal ended it; `None` while it runs or when there is none.
     pub(super) fn exit(&self, name: &ProcessName) -> Option<i32> {
         self.find(name).and_then(Process::exit)
     }
@@ -112,9 +167,20 @@ impl Processes {
         name: &ProcessName,
         signal: &str,
         nowait: bool,
-    ) -> Result<(), ProcessError> {
-        let process = self.find(name).ok_or_else(|| ProcessError::Unknown(name.to_string()))?;
-        process.send(number(signal)?);
+    ) -> Result<(), PlayError> {
+        let process = self.find(name).ok_or_else(|| format!("no process {name:?} was started"))?;
+        process.send(match signal {
+            "TERM" => Signal::TERM,
+            "KILL" => Signal::KILL,
+            "INT" => Signal::INT,
+            "QUIT" => Signal::QUIT,
+            "HUP" => Signal::HUP,
+            "USR1" => Signal::USR1,
+            "USR2" => Signal::USR2,
+            "STOP" => Signal::STOP,
+            "CONT" => Signal::CONT,
+            _ => return Err(format!("unknown signal {signal:?}").into()),
+        });
         if !nowait {
             process.ended_within(200).await;
         }
@@ -135,18 +201,12 @@ impl Processes {
         }
     }
 
-    /// Each process with what it printed so far.
+    /// Each process with what it printed so far, the last started one last.
     pub(super) fn logs(&self) -> impl Iterator<Item = (&str, String)> {
         self.all.iter().map(|process| {
             let log = std::fs::read(&process.log).unwrap_or_default();
             (process.name.as_str(), String::from_utf8_lossy(&log).into_owned())
         })
-    }
-
-    /// What the last started process printed so far.
-    pub(super) fn last_log(&self) -> String {
-        let log = self.all.last().and_then(|process| std::fs::read(&process.log).ok());
-        String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
     }
 }
 
@@ -193,23 +253,8 @@ pub(crate) fn last_lines(log: &str, count: usize) -> String {
     lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
 }
 
-fn number(signal: &str) -> Result<Signal, ProcessError> {
-    Ok(match signal {
-        "TERM" => Signal::TERM,
-        "KILL" => Signal::KILL,
-        "INT" => Signal::INT,
-        "QUIT" => Signal::QUIT,
-        "HUP" => Signal::HUP,
-        "USR1" => Signal::USR1,
-        "USR2" => Signal::USR2,
-        "STOP" => Signal::STOP,
-        "CONT" => Signal::CONT,
-        _ => return Err(ProcessError::UnknownSignal(signal.to_owned())),
-    })
-}
-
 /// Runs `binary` where the host has another name.
-async fn renamed(hostname: &str, binary: &Path) -> Result<Command, ProcessError> {
+async fn renamed(hostname: &str, binary: &Path) -> Result<Command, PlayError> {
     for how in ["-u", "-Uru"] {
         let allowed = Command::new("unshare").args([how, "true"]).stderr(Stdio::null()).status();
         if allowed.await.is_ok_and(|status| status.success()) {
@@ -219,66 +264,5 @@ async fn renamed(hostname: &str, binary: &Path) -> Result<Command, ProcessError>
             return Ok(command);
         }
     }
-    Err(ProcessError::NoHostNames)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn shell(script: &str) -> Invocation {
-        Invocation {
-            arguments: vec!["-c".to_owned(), script.to_owned()],
-            environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-            hostname: None,
-        }
-    }
-
-    async fn started(scripts: &[(&str, &str)]) -> Processes {
-        let mut processes = Processes::default();
-        for (name, script) in scripts {
-            let (binary, directory) = (Path::new("/bin/sh"), std::env::temp_dir());
-            let name = format!("{name}-{}", std::process::id());
-            processes.start(&name, binary, &shell(script), &directory).await.unwrap();
-            if let (Some(process), true) = (processes.all.last_mut(), name.starts_with(MAIN)) {
-                process.name = MAIN.to_owned();
-            }
-        }
-        processes
-    }
-
-    #[tokio::test]
-    async fn exit_codes_tell_signals_from_codes() {
-        let main = ProcessName::Main;
-        let processes = started(&[("main-a", "exit 7")]).await;
-        while processes.exit(&main).is_none() {
-            sleep(POLL_INTERVAL).await;
-        }
-        assert_eq!(processes.exit(&main), Some(7));
-        let processes = started(&[("main-b", "sleep 60")]).await;
-        processes.signal(&main, "KILL", false).await.unwrap();
-        assert_eq!(processes.exit(&main), Some(-9));
-        assert!(processes.signal(&main, "NONE", false).await.is_err());
-    }
-
-    #[tokio::test]
-    async fn main_is_the_last_started_while_none_is_called_so() {
-        let processes = started(&[("x", "exit 1"), ("y", "echo said; exit 2")]).await;
-        while processes.all.iter().any(|process| process.exit().is_none()) {
-            sleep(POLL_INTERVAL).await;
-        }
-        assert_eq!(processes.exit(&ProcessName::Main), Some(2));
-        assert_eq!(processes.last_log(), "said\n");
-        assert_eq!(processes.exit(&ProcessName::Named("z".to_owned())), None);
-    }
-
-    #[tokio::test]
-    async fn a_process_that_ignores_politeness_is_killed() {
-        let processes = started(&[("main-c", "trap '' TERM; while :; do sleep 0.1; done")]).await;
-        sleep(POLL_INTERVAL).await;
-        processes.end_all().await;
-        assert_eq!(processes.exit(&ProcessName::Main), Some(-9));
-    }
+    Err("a scenario with `hostname` needs `unshare -u` (as root) or `unshare -Uru`; both are refused here".into())
 }

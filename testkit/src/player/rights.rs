@@ -1,62 +1,25 @@
-//! Scenarios that run with less than the full rights.
-//!
-//! Owns the service account `default/scenario`, its role and its kubeconfig.
+//! Scenarios that run with less than the full rights: the service account `default/scenario`, its role and its
+//! kubeconfig.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{
-    api::{Api, ApiError},
-    outcome::text,
-    scenario::Rights,
-    yaml::{self, YamlError},
-};
+use super::{PlayError, api::Api, outcome::text, scenario::Rights, yaml};
 
 /// How long an API server may take to heed changed rights.
 const EFFECT: Duration = Duration::from_millis(400);
 
-/// Why the rights could not be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum RightsError {
-    /// A manifest or kubeconfig cannot be read or written.
-    #[error("{path}: {source}")]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// A manifest or kubeconfig does not hold what it should.
-    #[error("{path}: {source}")]
-    Yaml {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: YamlError,
-    },
-    /// The API server refused something.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-}
-
 /// Gives the scenario's service account all rights of `rbac-full.yaml` but those left out.
-pub(super) async fn grant(
-    rights: &Rights,
-    api: &Api,
-    conformance: &Path,
-) -> Result<(), RightsError> {
+pub(super) async fn grant(rights: &Rights, api: &Api, conformance: &Path) -> Result<(), PlayError> {
     const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
     let named = |kind: &str| {
         let version = if kind == "ServiceAccount" { "v1" } else { "rbac.authorization.k8s.io/v1" };
         json!({"apiVersion": version, "kind": kind, "metadata": {"name": "scenario"}})
     };
-    let role = full_role(&conformance.join("cluster/rbac-full.yaml"))?;
-    let rules = json!({"rules": without(&role, &rights.without)});
+    let manifest = read(&conformance.join("cluster/rbac-full.yaml"))?;
+    let role = manifest.into_iter().find(|object| text(object, "/kind") == "ClusterRole");
+    let role = role.ok_or("no ClusterRole stands in cluster/rbac-full.yaml")?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -68,26 +31,18 @@ pub(super) async fn grant(
     });
     api.ensure("/api/v1/namespaces/default/serviceaccounts", &named("ServiceAccount")).await?;
     api.ensure(&format!("{RBAC}/clusterroles"), &named("ClusterRole")).await?;
+    let rules = json!({"rules": without(&role, &rights.without)});
     api.patch(&format!("{RBAC}/clusterroles/scenario"), &rules).await?;
     api.ensure(&format!("{RBAC}/clusterrolebindings"), &binding).await?;
     tokio::time::sleep(EFFECT).await;
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Vec<Value>, RightsError> {
-    let text = fs::read_to_string(path)
-        .map_err(|source| RightsError::File { path: path.to_owned(), source })?;
-    let documents = yaml::documents(&text)
-        .map_err(|source| RightsError::Yaml { path: path.to_owned(), source })?;
-    Ok(documents.into_iter().map(Value::from).collect())
-}
-
-fn full_role(path: &Path) -> Result<Value, RightsError> {
-    let role = read(path)?.into_iter().find(|object| text(object, "/kind") == "ClusterRole");
-    role.ok_or_else(|| RightsError::Yaml {
-        path: path.to_owned(),
-        source: YamlError::Shape("no ClusterRole stands here".to_owned()),
-    })
+fn read(path: &Path) -> Result<Vec<Value>, PlayError> {
+    let failed = |why: PlayError| format!("{}: {why}", path.display());
+    let text = fs::read_to_string(path).map_err(|why| failed(why.into()))?;
+    let documents = yaml::documents(&text).map_err(failed)?;
+    documents.into_iter().map(yaml::json).collect()
 }
 
 /// A role's rules, one per resource, less `RESOURCE`s and `RESOURCE:VERB`s.
@@ -117,7 +72,7 @@ pub(super) async fn kubeconfig(
     api: &Api,
     directory: &Path,
     target: &Path,
-) -> Result<(), RightsError> {
+) -> Result<(), PlayError> {
     let path = "/api/v1/namespaces/default/serviceaccounts/scenario/token";
     let wish = json!({
         "apiVersion": "authentication.k8s.io/v1",
@@ -125,34 +80,10 @@ pub(super) async fn kubeconfig(
         "spec": {"expirationSeconds": 3600},
     });
     let answer = api.post(path, &wish).await?;
-    let source = directory.join("sa.kubeconfig");
-    let mut config = read(&source)?.into_iter().next().unwrap_or_default();
+    let mut config = read(&directory.join("sa.kubeconfig"))?.into_iter().next().unwrap_or_default();
     if let Some(user) = config.pointer_mut("/users/0/user") {
         *user = json!({"token": text(&answer, "/status/token")});
     }
     // JSON is YAML.
-    fs::write(target, config.to_string())
-        .map_err(|source| RightsError::File { path: target.to_owned(), source })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resources_and_single_verbs_are_left_out() {
-        let role = json!({"rules": [
-            {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]},
-            {"apiGroups": ["x"], "resources": ["events"], "verbs": ["create"]},
-        ]});
-        let left = without(&role, &["nodes:list".to_owned(), "events".to_owned()]);
-        assert_eq!(
-            left,
-            [
-                json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}),
-                json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}),
-            ]
-        );
-        assert_eq!(without(&role, &["events:create".to_owned()]).len(), 2);
-    }
+    Ok(fs::write(target, config.to_string())?)
 }

@@ -1,77 +1,44 @@
-//! One run of a scenario: its steps, carried out.
-//!
-//! Owns the driver, the processes and the notes of the run. Promises that nothing it started is
-//! left when it is over, however it ends. Leaves the judging to `verdict`.
+//! One run of a scenario: its steps, what it waits for and what it notes. Nothing that it started is left when it is
+//! over, however it ends.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use regex::Regex;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
 
 use super::{
-    api::{Address, Api, ApiError, NAMESPACE},
-    cluster::{Cluster, ClusterError, Scratch},
-    explained::{self, Explained},
-    invocation::{Invocation, MAIN, Places, invocation},
-    leak::{self, Leak},
+    PlayError,
+    api::{Address, Api, NAMESPACE},
+    leak,
     names::Names,
-    note,
-    outcome::{COLLECTED, Outcome, Remains, outcome},
-    process::{ProcessError, Processes, last_lines},
-    python, rights,
-    rights::RightsError,
-    scenario::{Launch, ProcessName, Rights, Scenario, Serving, Step, Trial, Wait},
+    outcome::{COLLECTED, Outcome, Remains, outcome, series, text},
+    process::{Invocation, MAIN, Places, Processes, last_lines},
+    rights,
+    runner::Cluster,
+    scenario::{Launch, ProcessName, Rights, Scenario, Step, Subject, Trial, Until, Wait},
     shadowed::{self, Findings, SHADOW},
-    wait::{ClusterView, met, named},
-    web,
+    web, yaml,
 };
 use crate::{
-    apiserver::serve::manifests::{self, ManifestError},
+    apiserver::serve::manifests,
+    control_plane::TemporaryDirectory,
     driver::{Host, Scripted},
     ports::free_port,
 };
 
 /// How often a condition is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Seconds of rest after the last step.
-const LAST_REST: f64 = 0.6;
 /// How much of what the last process printed is reported.
 const LAST_LINES: usize = 8;
-/// Seconds that a tried process gets.
-const PATIENCE: f64 = 8.0;
-
-/// Why a run broke off.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The API server did not do what the scenario asks.
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    /// A process could not be handled.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// Rights could not be changed.
-    #[error(transparent)]
-    Rights(#[from] RightsError),
-    /// The environment cannot be set up.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// The driver's socket cannot be served.
-    #[error("cannot serve the driver's socket: {0}")]
-    Socket(std::io::Error),
-    /// What the scenario took away from the API server can't be put back.
-    #[error(transparent)]
-    Manifests(#[from] ManifestError),
-    /// The command could not be run.
-    #[error("cannot run kubectl csi-provisioner explain: {0}")]
-    Explain(std::io::Error),
-    /// A log contains what it must not.
-    #[error(transparent)]
-    Leak(#[from] Leak),
-}
 
 /// What a scenario is played with beside the provisioner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,21 +51,32 @@ pub(super) enum Beside<'a> {
     Shadow(&'a Path),
 }
 
+/// What was said about a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explained {
+    /// `namespace/name` of the claim.
+    pub claim: String,
+    /// The exit code.
+    pub code: i32,
+    /// What was printed.
+    pub text: String,
+}
+
 /// A scenario being played.
-pub(super) struct Run<'a> {
-    pub(super) scenario: &'a Scenario,
+struct Run<'a> {
+    scenario: &'a Scenario,
     cluster: &'a Cluster,
     binary: &'a Path,
     conformance: &'a Path,
     api: Api,
-    pub(super) driver: Host<Scripted>,
-    pub(super) names: Names,
-    pub(super) processes: Processes,
+    driver: Host<Scripted>,
+    names: Names,
+    processes: Processes,
     notes: Vec<Value>,
     problems: Vec<String>,
     /// Of the service account with less rights, once there is one.
     kubeconfig: Option<PathBuf>,
-    scratch: Scratch,
+    scratch: TemporaryDirectory,
     beside: Beside<'a>,
     /// The port of the process in shadow mode, once it runs.
     shadow: Option<u16>,
@@ -122,8 +100,25 @@ pub(super) async fn play(
     binary: &Path,
     conformance: &Path,
     beside: Beside<'_>,
-) -> Result<Ended, RunError> {
-    let mut run = Run::new(scenario, cluster, binary, conformance, beside)?;
+) -> Result<Ended, PlayError> {
+    let scratch = TemporaryDirectory::new()?;
+    let socket = scratch.path().join("csi.sock").display().to_string();
+    let mut run = Run {
+        scenario,
+        cluster,
+        binary,
+        conformance,
+        api: Api::new(cluster.admin.clone()),
+        driver: Host::new(Scripted::new(scenario.driver.clone())),
+        names: Names { uids: Vec::new(), socket },
+        processes: Processes::default(),
+        notes: Vec::new(),
+        problems: Vec::new(),
+        kubeconfig: None,
+        scratch,
+        beside,
+        shadow: None,
+    };
     let result = run.all().await;
     let explained = match beside {
         Beside::Explain(cli) => run.explain(cli).await,
@@ -135,46 +130,21 @@ pub(super) async fn play(
     if scenario.lacks_snapshots() {
         manifests::apply(&cluster.admin, &manifests::embedded()?).await?;
     }
+    let mut said = String::new();
     for (process, log) in run.processes.logs() {
         leak::search(process, &log)?;
+        said = last_lines(&log, LAST_LINES);
     }
-    let said = last_lines(&run.processes.last_log(), LAST_LINES);
     Ok(Ended { outcome: result?, said, explained: explained?, shadow: shadow? })
 }
 
-impl<'a> Run<'a> {
-    fn new(
-        scenario: &'a Scenario,
-        cluster: &'a Cluster,
-        binary: &'a Path,
-        conformance: &'a Path,
-        beside: Beside<'a>,
-    ) -> Result<Self, RunError> {
-        let scratch = Scratch::new()?;
-        let socket = scratch.path().join("csi.sock").display().to_string();
-        Ok(Self {
-            scenario,
-            cluster,
-            binary,
-            conformance,
-            api: Api::new(cluster.admin.clone()),
-            driver: Host::new(Scripted::new(scenario.driver.clone())),
-            names: Names { uids: Vec::new(), socket },
-            processes: Processes::default(),
-            notes: Vec::new(),
-            problems: Vec::new(),
-            kubeconfig: None,
-            scratch,
-            beside,
-            shadow: None,
-        })
-    }
-
-    async fn all(&mut self) -> Result<Outcome, RunError> {
+impl Run<'_> {
+    async fn all(&mut self) -> Result<Outcome, PlayError> {
         let scenario = self.scenario;
-        for step in &scenario.steps {
-            if let Step::Note(note) = step {
-                note::remove_leftover(&note.subject);
+        for note in scenario.steps.iter().filter_map(|step| step.note.as_ref()) {
+            if let (Some(file), true) = (&note.subject.file, note.subject.remove) {
+                // What an earlier run left; it is rarely there.
+                let _ = fs::remove_file(file);
             }
         }
         self.api.clean().await?;
@@ -182,72 +152,66 @@ impl<'a> Run<'a> {
             self.api.forget_snapshots().await?;
         }
         if scenario.serve {
-            self.serve(Serving::Start)?;
+            self.driver.listen(Path::new(&self.names.socket))?;
         }
         if let Some(rights) = &scenario.rbac {
             self.limit(rights).await?;
         }
         self.create(&scenario.objects).await?;
         if scenario.autostart {
-            self.start_with_shadow(&Launch::default()).await?;
+            self.start(&Launch::default()).await?;
         }
         for step in &scenario.steps {
             self.step(step).await?;
         }
-        sleep(seconds(scenario.settle.unwrap_or(LAST_REST))).await;
+        sleep(seconds(scenario.settle.unwrap_or(0.6))).await;
         self.outcome().await
     }
 
-    /// Asks about each claim that has no PersistentVolume.
-    async fn explain(&self, cli: &Path) -> Result<Vec<Explained>, RunError> {
-        let claims = self.api.list("PersistentVolumeClaim").await?;
-        let volumes = self.api.list("PersistentVolume").await?;
-        let mut explained = Vec::new();
-        for claim in explained::unserved(&claims, &volumes) {
-            let kubeconfig = self.cluster.directory.join("admin.kubeconfig");
-            let flags = &self.scenario.flags;
-            explained.push(explained::ask(cli, kubeconfig, flags, claim).await?);
-        }
-        Ok(explained)
-    }
-
-    async fn step(&mut self, step: &Step) -> Result<(), RunError> {
+    async fn step(&mut self, step: &Step) -> Result<(), PlayError> {
         match step {
-            Step::Create(objects) => self.create(objects).await?,
-            Step::Delete(it) => {
-                let name = named(&it.name, self).await;
+            Step { create: Some(objects), .. } => self.create(objects).await?,
+            Step { delete: Some(it), .. } => {
+                let name = self.named(&it.name).await;
                 let address = address(&it.kind, it.namespace.as_deref(), &name);
                 self.api.delete(address, it.maybe).await?;
             }
-            Step::Patch(it) => {
-                let name = named(&it.name, self).await;
+            Step { patch: Some(it), .. } => {
+                let name = self.named(&it.name).await;
                 let mut patch = self.names.fill(&it.merge);
                 leak::salt(&it.kind, &mut patch);
                 let address = address(&it.kind, it.namespace.as_deref(), &name);
                 self.api.merge(address, it.subresource.as_deref(), &patch).await?;
             }
-            Step::Wait(wait) => self.wait(wait).await,
-            Step::Settle(rest) => sleep(seconds(*rest)).await,
-            Step::Driver(script) => self.driver.backend().amend((**script).clone()),
-            Step::Stop { signal, process, nowait } => {
-                self.processes.signal(process, signal, *nowait).await?;
+            Step { wait: Some(wait), .. } => self.wait(wait).await,
+            Step { settle: Some(rest), .. } => sleep(seconds(*rest)).await,
+            Step { driver: Some(script), .. } => self.driver.backend().amend((**script).clone()),
+            Step { stop: Some(signal), process, nowait, .. } => {
+                let process = process.clone().map_or(ProcessName::Main(true), ProcessName::Named);
+                self.processes.signal(&process, signal, *nowait).await?;
             }
-            Step::Start(launch) => self.start_with_shadow(launch).await?,
-            Step::Server(serving) => self.serve(*serving)?,
-            Step::Rbac(rights) => self.limit(rights).await?,
-            Step::Try(trial) => self.attempt(trial).await?,
-            Step::Note(note) => {
-                let got = self.look(&note.subject).await;
+            Step { start: Some(launch), .. } => {
+                self.start(&launch.clone().unwrap_or_default()).await?;
+            }
+            Step { server: Some(what), .. } if what == "start" => {
+                self.driver.listen(Path::new(&self.names.socket))?;
+            }
+            Step { server: Some(_), .. } => self.driver.stop(),
+            Step { rbac: Some(rights), .. } => self.limit(rights).await?,
+            Step { r#try: Some(trial), .. } => self.attempt(trial).await?,
+            Step { note: Some(note), .. } => {
+                let got = self.look(&note.subject).await?;
                 self.notes.push(json!({"note": note.title, "got": got}));
             }
+            _ => return Err("a step does nothing".into()),
         }
         Ok(())
     }
 
-    async fn create(&mut self, objects: &[Value]) -> Result<(), RunError> {
+    async fn create(&mut self, objects: &[Value]) -> Result<(), PlayError> {
         for object in objects {
             let mut object = self.names.fill(object);
-            let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let kind = text(&object, "/kind").to_owned();
             leak::salt(&kind, &mut object);
             let made = self.api.create(object).await?;
             self.names.learn(&made);
@@ -255,30 +219,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    async fn wait(&mut self, wait: &Wait) {
-        let began = Instant::now();
-        while !met(&wait.until, self).await {
-            if began.elapsed().as_secs_f64() > wait.timeout {
-                self.problems.push(format!("timed out: {}", python::dumps(&wait.source)));
-                return;
-            }
-            sleep(POLL_INTERVAL).await;
-        }
-    }
-
-    fn serve(&self, serving: Serving) -> Result<(), RunError> {
-        match serving {
-            Serving::Start => {
-                self.driver.listen(Path::new(&self.names.socket)).map_err(RunError::Socket)
-            }
-            Serving::Stop => {
-                self.driver.stop();
-                Ok(())
-            }
-        }
-    }
-
-    async fn limit(&mut self, rights: &Rights) -> Result<(), RunError> {
+    async fn limit(&mut self, rights: &Rights) -> Result<(), PlayError> {
         rights::grant(rights, &self.api, self.conformance).await?;
         if self.kubeconfig.is_none() {
             let target = self.scratch.path().join("scenario.kubeconfig");
@@ -288,41 +229,27 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    // === Processes ===
+
     /// Starts a process; with the main one also shadow mode, if that is to run beside it.
-    async fn start_with_shadow(&mut self, launch: &Launch) -> Result<(), RunError> {
-        let is_main = launch.process.as_deref().is_none_or(|name| name == MAIN);
-        if let (true, Beside::Shadow(program)) = (is_main, self.beside) {
-            let main = self.invocation(launch);
-            self.start_shadow(program, &main).await?;
-        }
-        self.start(launch).await
-    }
-
-    async fn start(&mut self, launch: &Launch) -> Result<(), RunError> {
-        let name = launch.process.as_deref().unwrap_or(MAIN);
-        let invocation = self.invocation(launch);
-        Ok(self.processes.start(name, self.binary, &invocation, self.scratch.path()).await?)
-    }
-
-    fn invocation(&self, launch: &Launch) -> Invocation {
+    async fn start(&mut self, launch: &Launch) -> Result<(), PlayError> {
         let user = self.scenario.kubeconfig.as_deref().unwrap_or("sa");
         let common = self.cluster.directory.join(format!("{user}.kubeconfig"));
-        let places = Places {
-            socket: &self.names.socket,
-            http: self.cluster.http,
-            kubeconfig: self.kubeconfig.as_deref().unwrap_or(&common),
-            path: &std::env::var("PATH").unwrap_or_default(),
-        };
-        invocation(self.scenario, launch, places)
+        let kubeconfig = self.kubeconfig.as_deref().unwrap_or(&common);
+        let places = Places { socket: &self.names.socket, http: self.cluster.http, kubeconfig };
+        let invocation = Invocation::new(self.scenario, launch, places);
+        let name = launch.process.as_deref().unwrap_or(MAIN);
+        if let (true, Beside::Shadow(program)) = (name == MAIN, self.beside) {
+            self.start_shadow(program, &invocation).await?;
+        }
+        self.processes.start(name, self.binary, &invocation, self.scratch.path()).await
     }
 
     /// Starts shadow mode beside the provisioner, with its flags; in place of an earlier one.
-    async fn start_shadow(&mut self, program: &Path, main: &Invocation) -> Result<(), RunError> {
+    async fn start_shadow(&mut self, program: &Path, main: &Invocation) -> Result<(), PlayError> {
         self.shadow = None;
-        if self.processes.exit(&ProcessName::Named(SHADOW.to_owned())).is_none() {
-            self.processes.end(&ProcessName::Named(SHADOW.to_owned())).await;
-        }
-        let port = free_port().map_err(RunError::Socket)?;
+        self.processes.end(&ProcessName::Named(SHADOW.to_owned())).await;
+        let port = free_port()?;
         let kubeconfig = self.cluster.directory.join("admin.kubeconfig");
         let driver = self.driver.backend();
         if let Some(shadow) = shadowed::invocation(main, driver, &kubeconfig, port) {
@@ -333,7 +260,7 @@ impl<'a> Run<'a> {
     }
 
     /// What shadow mode found. The claims that exist with their PersistentVolumes must have been compared.
-    async fn shadow_findings(&self) -> Result<Findings, RunError> {
+    async fn shadow_findings(&self) -> Result<Findings, PlayError> {
         let Some(port) = self.shadow else { return Ok(Findings::default()) };
         let exit = |name: &str| self.processes.exit(&ProcessName::Named(name.to_owned()));
         // Flags that are refused are refused by both.
@@ -345,8 +272,8 @@ impl<'a> Run<'a> {
         Ok(shadowed::findings(port, shadowed::served(&claims, &volumes)).await)
     }
 
-    /// Starts a process, sees what becomes of it, and ends it.
-    async fn attempt(&mut self, trial: &Trial) -> Result<(), RunError> {
+    /// Starts a process, sees what becomes of it (it ends, it runs, or neither shows in time), and ends it.
+    async fn attempt(&mut self, trial: &Trial) -> Result<(), PlayError> {
         let process = if trial.http == Some(false) { "try" } else { MAIN };
         let launch = Launch {
             process: Some(process.to_owned()),
@@ -356,32 +283,185 @@ impl<'a> Run<'a> {
             hostname: trial.hostname.clone(),
             http: trial.http,
         };
+        let beside = std::mem::replace(&mut self.beside, Beside::Nothing);
         self.start(&launch).await?;
+        self.beside = beside;
         let name = ProcessName::Named(process.to_owned());
-        let got = self.fate(&name, trial).await;
-        self.processes.end(&name).await;
-        self.notes.push(json!({"try": title(trial), "got": got}));
-        Ok(())
-    }
-
-    /// What becomes of a tried process: it ends, it runs, or neither shows in time.
-    async fn fate(&self, name: &ProcessName, trial: &Trial) -> Value {
-        let began = Instant::now();
-        let patience = trial.patience.unwrap_or(PATIENCE);
-        while began.elapsed().as_secs_f64() < patience {
-            if let Some(code) = self.processes.exit(name) {
-                return json!({"exit": code});
+        let (began, mut got) = (Instant::now(), json!("neither"));
+        while began.elapsed() < seconds(trial.patience.unwrap_or(8.0)) {
+            if let Some(code) = self.processes.exit(&name) {
+                got = json!({"exit": code});
+                break;
             }
             let ready = self.http(trial.ready.as_deref().unwrap_or("/metrics")).await;
             if ready.is_some_and(|(status, _)| status == 200) {
-                return "runs".into();
+                got = "runs".into();
+                break;
             }
             sleep(POLL_INTERVAL).await;
         }
-        "neither".into()
+        self.processes.end(&name).await;
+        let flags = |flags: &Option<Vec<String>>| flags.clone().filter(|flags| !flags.is_empty());
+        let title = match (trial.say.as_ref().filter(|say| !say.is_empty()), flags(&trial.flags)) {
+            (Some(say), _) => json!(say),
+            (None, Some(flags)) => json!(flags),
+            (None, None) => json!(trial.raw_flags),
+        };
+        self.notes.push(json!({"try": title, "got": got}));
+        Ok(())
     }
 
-    async fn outcome(&mut self) -> Result<Outcome, RunError> {
+    // === Waiting ===
+
+    async fn wait(&mut self, wait: &Wait) {
+        let began = Instant::now();
+        while !self.met(&wait.until).await {
+            if began.elapsed() > seconds(wait.until.timeout.unwrap_or(15.0)) {
+                self.problems.push(format!("timed out: {}", yaml::dumps(&wait.source)));
+                return;
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Whether what is waited for has come. An API server that is away for a moment is asked again.
+    async fn met(&self, until: &Until) -> bool {
+        let list = async |kind| self.api.list(kind).await.unwrap_or_default();
+        let n = until.n.unwrap_or(1);
+        match until {
+            Until { csi: Some(method), by: Some(by), of, .. } => {
+                let counts = self.calls_by(method, Some(by));
+                counts.values().filter(|count| **count as u64 >= n).count()
+                    >= of.unwrap_or(usize::MAX)
+            }
+            Until { csi: Some(method), .. } => self.driver.journal().count(method) as u64 >= n,
+            Until { exit: Some(process), .. } => self.processes.exit(process).is_some(),
+            Until { pv: Some(n), .. } => list("PersistentVolume").await.len() >= *n,
+            Until { no_pv: Some(_), .. } => list("PersistentVolume").await.is_empty(),
+            Until { event: Some(reason), on, text, .. } => {
+                occurrences(&list("Event").await, reason, on.as_deref(), text) >= n
+            }
+            Until { http: Some(path), status, .. } => {
+                self.http(path).await.is_some_and(|(code, _)| code == status.unwrap_or(200))
+            }
+            Until { metric: Some(pattern), .. } => {
+                let page = self.http("/metrics").await;
+                page.is_some_and(|(_, page)| page.lines().any(|line| pattern.is_match(line)))
+            }
+            Until { kind: Some(kind), name, namespace, path, .. } => {
+                let name = self.named(name).await;
+                let (code, object) = self.object(kind, namespace.as_deref(), &name).await;
+                let value = walk(&object, path).filter(|value| !value.is_null());
+                match (until.gone, until.absent, &until.equals) {
+                    (true, ..) => code == 404,
+                    (_, true, _) => value.is_none(),
+                    (_, _, Some(wanted)) => yaml::equal(value.unwrap_or(&Value::Null), wanted),
+                    _ => value.is_some(),
+                }
+            }
+            Until { capacities: Some(n), .. } => list("CSIStorageCapacity").await.len() == *n,
+            _ => false,
+        }
+    }
+
+    /// The name that is meant: of `pv-of:CLAIM` that of the PV whose `claimRef` names the claim.
+    async fn named(&self, name: &str) -> String {
+        let Some(claim) = name.strip_prefix("pv-of:") else { return name.to_owned() };
+        let volumes = self.api.list("PersistentVolume").await.unwrap_or_default();
+        let bound = volumes.iter().find(|volume| text(volume, "/spec/claimRef/name") == claim);
+        bound.map_or("none", |volume| text(volume, "/metadata/name")).to_owned()
+    }
+
+    /// An object, or the server's word on it.
+    async fn object(&self, kind: &str, namespace: Option<&str>, name: &str) -> (u16, Value) {
+        let answer = self.api.get(address(kind, namespace, name)).await;
+        answer.unwrap_or_else(|_| (0, json!({})))
+    }
+
+    /// A path of the process's own HTTP server.
+    async fn http(&self, path: &str) -> Option<(u16, String)> {
+        web::get(self.cluster.http, path).await
+    }
+
+    fn calls_by(&self, method: &str, by: Option<&str>) -> BTreeMap<String, usize> {
+        self.driver.journal().counts_by(method, by.filter(|by| !by.is_empty()))
+    }
+
+    // === Notes ===
+
+    /// Looks at what a note is about.
+    async fn look(&self, subject: &Subject) -> Result<Value, PlayError> {
+        let by = subject.by.as_deref().filter(|by| !by.is_empty());
+        let flight = |method: &str| self.driver.backend().flight(method);
+        Ok(match subject {
+            Subject { exit: Some(process), .. } => self.processes.exit(process).into(),
+            Subject { http: Some(path), body, .. } => {
+                // The status, `null` when there was none, and what matches in the body.
+                let answer = self.http(path).await;
+                let (status, text) = answer.map_or((None, String::new()), |it| (Some(it.0), it.1));
+                let found = body.as_ref().map(|body| found(body, &text)).unwrap_or_default();
+                std::iter::once(json!(status)).chain(found.into_iter().map(Value::from)).collect()
+            }
+            Subject { grew: Some(method), during, .. } => {
+                let before = self.calls_by(method, by);
+                sleep(seconds(during.unwrap_or(1.0))).await;
+                let grew: BTreeMap<_, _> = self
+                    .calls_by(method, by)
+                    .into_iter()
+                    .map(|(key, count)| (count > before.get(&key).copied().unwrap_or(0), key))
+                    .map(|(grew, key)| (key, grew))
+                    .collect();
+                if by.is_some() { json!(grew) } else { grew.values().any(|grew| *grew).into() }
+            }
+            Subject { count: Some(method), .. } => {
+                let counts = self.calls_by(method, by);
+                if by.is_some() { json!(counts) } else { counts.values().sum::<usize>().into() }
+            }
+            Subject { peak: Some(method), .. } => flight(method).map_or(0, |it| it.peak).into(),
+            Subject { deadline: Some(method), .. } => {
+                // In halves of a second, as Python rounds: a tie goes to the even neighbour.
+                let left = flight(method).and_then(|flight| flight.first_time_left);
+                json!(left.map(|left| (left.as_secs_f64() * 2.0).round_ties_even() / 2.0))
+            }
+            Subject { events: Some(object), .. } => {
+                events(&self.api.list("Event").await.unwrap_or_default(), object, &self.names)
+            }
+            Subject { volumes: Some(_), .. } => {
+                let volumes = self.driver.backend().volumes();
+                let marked = volumes.iter().map(|id| self.names.norm_text(id));
+                let mut marked: Vec<_> = marked.map(|id| id.as_str().map(str::to_owned)).collect();
+                marked.sort();
+                json!(marked)
+            }
+            Subject { log: Some(pattern), bool, .. } => {
+                let log = self.processes.logs().last().map(|(_, log)| log).unwrap_or_default();
+                let found = found(pattern, &log);
+                if *bool { (!found.is_empty()).into() } else { json!(found) }
+            }
+            Subject { file: Some(path), remove, .. } => {
+                let text = fs::read_to_string(path).ok();
+                if *remove {
+                    // It may never have been there.
+                    let _ = fs::remove_file(path);
+                }
+                text.into()
+            }
+            Subject { metrics: Some(pattern), values, .. } => {
+                let (_, page) = self.http("/metrics").await.unwrap_or_default();
+                json!(series(&page, pattern, *values))
+            }
+            Subject { kind: Some(kind), name, namespace, path, .. } => {
+                let name = self.named(name).await;
+                match self.object(kind, namespace.as_deref(), &name).await {
+                    (404, _) => "gone".into(),
+                    (_, object) => walk(&object, path).cloned().into(),
+                }
+            }
+            _ => return Err(format!("a note looks at nothing: {subject:?}").into()),
+        })
+    }
+
+    async fn outcome(&mut self) -> Result<Outcome, PlayError> {
         let mut objects = BTreeMap::new();
         for kind in COLLECTED {
             objects.insert(kind.to_owned(), self.api.list(kind).await?);
@@ -393,21 +473,48 @@ impl<'a> Run<'a> {
             notes: std::mem::take(&mut self.notes),
             problems: std::mem::take(&mut self.problems),
             metrics: self.http("/metrics").await.map(|(_, page)| page),
-            exit: self.processes.exit(&ProcessName::Main).into(),
+            exit: self.processes.exit(&ProcessName::Main(true)).into(),
         };
-        Ok(outcome(remains, self.scenario.into(), &mut self.names))
+        Ok(outcome(remains, self.scenario, &mut self.names))
     }
 
-    /// An object, or the server's word on it.
-    pub(super) async fn object(
-        &self,
-        kind: &str,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> (u16, Value) {
-        // Waits ask a server again that is away for a moment.
-        let answer = self.api.get(address(kind, namespace, name)).await;
-        answer.unwrap_or_else(|_| (0, json!({})))
+    /// Asks the CLI, as the admin, about each claim that has no PersistentVolume: nothing binds claims here.
+    async fn explain(&self, cli: &Path) -> Result<Vec<Explained>, PlayError> {
+        /// Flags of the controller that the command has as well.
+        const FLAGS: [&str; 9] = [
+            "--volume-name-prefix",
+            "--volume-name-uuid-length",
+            "--default-fstype",
+            "--feature-gates",
+            "--node-deployment",
+            "--strict-topology",
+            "--immediate-topology",
+            "--prevent-volume-mode-conversion",
+            "--extra-create-metadata",
+        ];
+        let claims = self.api.list("PersistentVolumeClaim").await?;
+        let volumes = self.api.list("PersistentVolume").await?;
+        let served: BTreeSet<_> = volumes.iter().map(|it| text(it, "/spec/claimRef/uid")).collect();
+        let mut explained = Vec::new();
+        for claim in claims.iter().filter(|claim| !served.contains(text(claim, "/metadata/uid"))) {
+            let (namespace, name) =
+                (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
+            let known = |flag: &&String| FLAGS.iter().any(|it| flag.split('=').next() == Some(*it));
+            let output = Command::new(cli)
+                .args(["explain", "pvc", name, "--namespace", namespace, "--kubeconfig"])
+                .arg(self.cluster.directory.join("admin.kubeconfig"))
+                .args(self.scenario.flags.iter().filter(known))
+                .env_clear()
+                .output()
+                .await?;
+            explained.push(Explained {
+                claim: format!("{namespace}/{name}"),
+                code: output.status.code().unwrap_or(-1),
+                text: String::from_utf8_lossy(&[output.stdout, output.stderr].concat())
+                    .into_owned(),
+            });
+        }
+        Ok(explained)
     }
 }
 
@@ -416,42 +523,43 @@ fn address<'b>(kind: &'b str, namespace: Option<&'b str>, name: &'b str) -> Addr
     Address { kind, namespace: Some(namespace.unwrap_or(NAMESPACE)), name }
 }
 
-/// What a trial's note is called: its title, or its flags.
-fn title(trial: &Trial) -> Value {
-    let flags = |flags: &Option<Vec<String>>| flags.clone().filter(|flags| !flags.is_empty());
-    match (trial.say.as_ref().filter(|say| !say.is_empty()), flags(&trial.flags)) {
-        (Some(say), _) => json!(say),
-        (None, Some(flags)) => json!(flags),
-        (None, None) => json!(trial.raw_flags),
-    }
-}
-
 fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
 }
 
-impl ClusterView for Run<'_> {
-    async fn list(&self, kind: &str) -> Vec<Value> {
-        self.api.list(kind).await.unwrap_or_default()
-    }
+/// The value that `path` leads to.
+fn walk<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, key| value.as_object()?.get(key))
+}
 
-    async fn get(&self, kind: &str, namespace: Option<&str>, name: &str) -> (u16, Value) {
-        self.object(kind, namespace, name).await
-    }
+/// How often events of that reason, object and part of a message occurred.
+fn occurrences(events: &[Value], reason: &str, on: Option<&str>, part: &str) -> u64 {
+    let meant = |event: &&Value| {
+        text(event, "/reason") == reason
+            && on.is_none_or(|on| on == text(event, "/involvedObject/name"))
+            && text(event, "/message").contains(part)
+    };
+    let times = |event: &Value| event.get("count").and_then(Value::as_u64).unwrap_or(1).max(1);
+    events.iter().filter(meant).map(times).sum()
+}
 
-    async fn http(&self, path: &str) -> Option<(u16, String)> {
-        web::get(self.cluster.http, path).await
-    }
+/// What matches in a text, each once and sorted; of a pattern with a group, the group.
+fn found(pattern: &Regex, text: &str) -> BTreeSet<String> {
+    let groups = pattern.captures_iter(text);
+    let texts = groups.filter_map(|groups| groups.get(usize::from(groups.len() > 1)));
+    texts.map(|found| found.as_str().to_owned()).collect()
+}
 
-    fn calls(&self, method: &str) -> usize {
-        self.driver.journal().count(method)
-    }
-
-    fn calls_by(&self, method: &str, by: Option<&str>) -> BTreeMap<String, usize> {
-        self.driver.journal().counts_by(method, by)
-    }
-
-    fn exit(&self, process: &ProcessName) -> Option<i32> {
-        self.processes.exit(process)
-    }
+/// Type, reason, count and message of an object's events.
+fn events(events: &[Value], object: &str, names: &Names) -> Value {
+    let about = events.iter().filter(|event| text(event, "/involvedObject/name") == object);
+    let mut noted: Vec<_> = about
+        .map(|event| {
+            let message = names.norm_text(text(event, "/message"));
+            let count = event.get("count").and_then(Value::as_i64);
+            (text(event, "/type"), text(event, "/reason"), count, text(&message, "").to_owned())
+        })
+        .collect();
+    noted.sort();
+    json!(noted)
 }

@@ -1,14 +1,17 @@
 //! Several scenarios, several at once, and what came of them.
 
 use std::{
-    fmt,
+    any::Any,
+    fmt, fs,
     future::Future,
+    io,
     path::{Path, PathBuf},
     pin::pin,
     time::Duration,
 };
 
 use futures::{StreamExt as _, stream};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
@@ -17,14 +20,79 @@ use tokio::{
 };
 
 use super::{
-    cluster::{Cluster, ClusterError},
+    PlayError,
     outcome::Outcome,
-    rulings::{Ruled, RulingError, Rulings},
-    run::{self, Beside, Ended, RunError},
-    scenario::{Scenario, ScenarioError},
-    shadowed,
-    verdict::{Difference, differences, metric_differences, ruled_differences},
+    rulings::{Ruled, Rulings},
+    run::{self, Beside, Explained},
+    scenario::Scenario,
+    shadowed::SHADOW,
+    verdict::differences,
 };
+use crate::{
+    apiserver::serve::layout::{ADMIN_TOKEN, kubeconfig},
+    control_plane::ControlPlane,
+    ports::free_port,
+};
+
+// === Where ===
+
+/// An API server with the port and the files of one run.
+pub struct Cluster {
+    /// Reaches it as an admin.
+    pub(super) admin: kube::Client,
+    /// Holds `NAME.kubeconfig` files for the processes.
+    pub(super) directory: PathBuf,
+    /// The port that the main process serves its metrics on.
+    pub(super) http: u16,
+    /// Whether another scenario may be played on it: on a real server, which takes seconds to start; an in-memory one
+    /// is made anew each time.
+    again: bool,
+    /// Kept as long as the run lasts, such as a server that ends when dropped.
+    _keep: Option<Box<dyn Any + Send>>,
+}
+
+impl Cluster {
+    /// The API server at `url` whose files are in `directory`: `pki/ca.crt` and the kubeconfigs.
+    pub async fn at(directory: &Path, url: &str) -> Result<Self, PlayError> {
+        let authority = fs::read_to_string(directory.join("pki/ca.crt"))?;
+        let admin = Kubeconfig::from_yaml(&kubeconfig(url, &authority, ADMIN_TOKEN))?;
+        let options = KubeConfigOptions::default();
+        let admin = kube::Config::from_custom_kubeconfig(admin, &options).await?.try_into()?;
+        let directory = directory.to_owned();
+        Ok(Self { admin, directory, http: free_port()?, again: true, _keep: None })
+    }
+
+    /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else an in-memory one;
+    /// kept until the run ends.
+    pub async fn of_environment() -> Result<Self, PlayError> {
+        let plane = ControlPlane::start().await?;
+        let admin = plane.client("admin").await?;
+        let directory = plane.layout().root().to_owned();
+        let again = plane.embedded().is_none();
+        Ok(Self { admin, directory, http: free_port()?, again, _keep: Some(Box::new(plane)) })
+    }
+}
+
+/// All scenario files in a directory and its folders, in order of their paths.
+pub fn scenario_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<io::Result<_>>()?;
+    entries.sort_by_key(fs::DirEntry::path);
+    for entry in entries {
+        let path = entry.path();
+        if path.is_dir() {
+            // These hold something else.
+            if !["cluster", "differences"].iter().any(|name| entry.file_name() == *name) {
+                files.extend(scenario_files(&path)?);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+// === What ===
 
 /// What is played, and by which rules.
 #[derive(Debug, Clone)]
@@ -66,29 +134,12 @@ pub enum Verdict {
     /// Otherwise.
     Differs {
         /// In what.
-        found: Vec<Difference>,
+        found: Vec<Value>,
         /// The last lines that the last process printed.
         said: String,
     },
     /// It broke off.
     Broken(PlayError),
-}
-
-/// Why a scenario was not played to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum PlayError {
-    /// The scenario cannot be read.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    /// Its difference is not allowed.
-    #[error(transparent)]
-    Ruling(#[from] RulingError),
-    /// There is no cluster for it.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// A step failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
 }
 
 impl Verdict {
@@ -97,8 +148,8 @@ impl Verdict {
         matches!(self, Self::Same | Self::Ruled(_))
     }
 
-    /// Whether another process took the port between its choice and the start: that is chance, and says
-    /// nothing of the provisioner.
+    /// Whether another process took the port between its choice and the start: that is chance, and says nothing of
+    /// the provisioner.
     fn lost_its_port(&self) -> bool {
         matches!(self, Self::Differs { said, .. } if said.contains("bind: address already in use"))
     }
@@ -115,64 +166,52 @@ pub struct Summary {
     pub failed: usize,
 }
 
-impl Summary {
-    fn count(&mut self, verdict: &Verdict) {
-        match verdict {
-            Verdict::Same => self.same += 1,
-            Verdict::Ruled(_) => self.ruled += 1,
-            Verdict::Differs { .. } | Verdict::Broken(_) => self.failed += 1,
-        }
-    }
-}
-
-/// What a scenario came to, and what is to be held of it.
-#[derive(Debug)]
-pub struct Judged {
-    /// What is to be held of it.
-    pub verdict: Verdict,
-    /// What it left behind.
-    pub outcome: Outcome,
-    /// The results of shadow mode beside it other than `same`.
-    pub shadow: Vec<Value>,
-}
-
 /// Plays one scenario file.
-pub async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Judged, PlayError> {
+async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Played, PlayError> {
+    let began = Instant::now();
     let scenario = Scenario::load(file)?;
-    let ruled = Rulings::load(&options.conformance)?.on(file)?;
+    let ruled = Rulings::load(&options.conformance)?.on(file)?.filter(|_| !options.recorded);
     let Options { binary, conformance, shadow, .. } = options;
     let beside = shadow.as_deref().map_or(Beside::Nothing, Beside::Shadow);
     let ended = run::play(&scenario, cluster, binary, conformance, beside).await?;
-    let Ended { outcome, said, shadow, .. } = ended;
-    let ruled = ruled.filter(|_| !options.recorded);
+    let outcome = ended.outcome;
     let mut found = match &ruled {
-        None => deviations(&scenario.expect, &outcome, false),
-        Some(Ruled { expect, or, .. }) => {
-            let or = or.as_ref().is_some_and(|or| ruled_deviations(or, &outcome).is_empty());
-            if or { Vec::new() } else { ruled_deviations(expect, &outcome) }
+        None => differences(&scenario.expect, &outcome, false),
+        Some(Ruled { or: Some(or), .. }) if differences(or, &outcome, true).is_empty() => {
+            Vec::new()
         }
+        Some(Ruled { expect, .. }) => differences(expect, &outcome, true),
     };
-    found.extend(shadowed::difference(shadow.faults));
+    if !ended.shadow.faults.is_empty() {
+        found.push(serde_json::json!([SHADOW, "values", ended.shadow.faults]));
+    }
     let verdict = match (found.is_empty(), ruled) {
-        (false, _) => Verdict::Differs { found, said },
+        (false, _) => Verdict::Differs { found, said: ended.said },
         (true, Some(ruled)) => Verdict::Ruled(ruled.rows),
         (true, None) => Verdict::Same,
     };
-    Ok(Judged { verdict, outcome, shadow: shadow.rows })
+    let (name, shadow) = (name_of(file), ended.shadow.rows);
+    Ok(Played { name, verdict, outcome: Some(outcome), shadow, took: began.elapsed() })
 }
 
-fn deviations(expect: &Outcome, outcome: &Outcome, ruled: bool) -> Vec<Difference> {
-    let metrics = metric_differences(expect, outcome, ruled);
-    differences(expect, outcome).into_iter().chain(metrics).collect()
+fn name_of(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn ruled_deviations(expect: &Outcome, outcome: &Outcome) -> Vec<Difference> {
-    let ruled = ruled_differences(expect, outcome);
-    deviations(expect, outcome, true).into_iter().chain(ruled).collect()
+/// Plays a scenario with the sidecar `binary`, and asks `cli` about each claim that has no PersistentVolume at its end.
+pub async fn play_and_explain(
+    file: &Path,
+    cluster: &Cluster,
+    binary: &Path,
+    cli: &Path,
+    conformance: &Path,
+) -> Result<Vec<Explained>, PlayError> {
+    let scenario = Scenario::load(file)?;
+    Ok(run::play(&scenario, cluster, binary, conformance, Beside::Explain(cli)).await?.explained)
 }
 
-/// Plays all `files`, each on a cluster that `cluster` makes, and reports each as it ends. Clusters
-/// that can be played on again are. SIGTERM and SIGINT end it early; what it started ends with it.
+/// Plays all `files`, each on a cluster that `cluster` makes, and reports each as it ends. Clusters that can be played
+/// on again are, unless a play broke off there. SIGTERM and SIGINT end it early; what it started ends with it.
 pub async fn play_all<F>(
     files: &[PathBuf],
     options: &Options,
@@ -180,26 +219,34 @@ pub async fn play_all<F>(
     mut report: impl FnMut(&Played),
 ) -> Summary
 where
-    F: Future<Output = Result<Cluster, ClusterError>>,
+    F: Future<Output = Result<Cluster, PlayError>>,
 {
-    let clusters = &Clusters { make: cluster, idle: Mutex::default() };
+    let (idle, cluster) = (&Mutex::new(Vec::<Cluster>::new()), &cluster);
+    let once = async |file: &Path| {
+        let waiting = idle.lock().pop();
+        let cluster = match waiting {
+            Some(cluster) => cluster,
+            None => cluster().await?,
+        };
+        let played = play(file, &cluster, options).await?;
+        if cluster.again {
+            idle.lock().push(cluster);
+        }
+        Ok(played)
+    };
+    let once = &once;
     let plays = files.iter().map(|file| async move {
-        let began = Instant::now();
-        let mut judged = clusters.play(file, options).await;
-        if judged.as_ref().is_ok_and(|judged| judged.verdict.lost_its_port()) {
-            judged = clusters.play(file, options).await;
+        let mut played: Result<Played, PlayError> = once(file).await;
+        if played.as_ref().is_ok_and(|played| played.verdict.lost_its_port()) {
+            played = once(file).await;
         }
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let took = began.elapsed();
-        match judged {
-            Ok(Judged { verdict, outcome, shadow }) => {
-                Played { name, verdict, outcome: Some(outcome), shadow, took }
-            }
-            Err(error) => {
-                let verdict = Verdict::Broken(error);
-                Played { name, verdict, outcome: None, shadow: Vec::new(), took }
-            }
-        }
+        played.unwrap_or_else(|error| Played {
+            name: name_of(file),
+            verdict: Verdict::Broken(error),
+            outcome: None,
+            shadow: Vec::new(),
+            took: Duration::ZERO,
+        })
     });
     let mut summary = Summary::default();
     let mut ended = pin!(asked_to_end());
@@ -214,7 +261,11 @@ where
             }
             played = plays.next() => {
                 let Some(played) = played else { break };
-                summary.count(&played.verdict);
+                match played.verdict {
+                    Verdict::Same => summary.same += 1,
+                    Verdict::Ruled(_) => summary.ruled += 1,
+                    Verdict::Differs { .. } | Verdict::Broken(_) => summary.failed += 1,
+                }
                 report(&played);
             }
         }
@@ -236,34 +287,6 @@ async fn asked_to_end() {
     }
 }
 
-/// Where scenarios are played.
-struct Clusters<M> {
-    make: M,
-    /// Those that a scenario was played on and that can be played on again.
-    idle: Mutex<Vec<Cluster>>,
-}
-
-impl<M, F> Clusters<M>
-where
-    M: Fn() -> F,
-    F: Future<Output = Result<Cluster, ClusterError>>,
-{
-    /// Plays on an idle cluster, else on a new one, which is made when its turn has come. One that
-    /// a play broke off on is not used again.
-    async fn play(&self, file: &Path, options: &Options) -> Result<Judged, PlayError> {
-        let idle = self.idle.lock().pop();
-        let cluster = match idle {
-            Some(cluster) => cluster,
-            None => (self.make)().await?,
-        };
-        let played = play(file, &cluster, options).await?;
-        if cluster.serves_again() {
-            self.idle.lock().push(cluster);
-        }
-        Ok(played)
-    }
-}
-
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, took) = (&self.name, self.took.as_secs_f64());
@@ -275,7 +298,11 @@ impl fmt::Display for Played {
             Verdict::Broken(error) => write!(f, "{name}: BROKEN {error}"),
             Verdict::Differs { found, said } => {
                 write!(f, "{name}: DIFFERS")?;
-                found.iter().try_for_each(|difference| write!(f, "\n    {difference}"))?;
+                // As much as the reference player prints.
+                let mut found = found.iter().map(ToString::to_string);
+                found.try_for_each(|it| {
+                    write!(f, "\n    {}", it.chars().take(1500).collect::<String>())
+                })?;
                 said.lines().try_for_each(|line| write!(f, "\n    | {line}"))
             }
         }?;
@@ -288,25 +315,5 @@ impl fmt::Display for Summary {
         let Self { same, ruled, failed } = self;
         writeln!(f, "{same} same, {ruled} different by ruling, {failed} failed")?;
         write!(f, "{} passed, {failed} failed", same + ruled)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_run_that_ends_by_itself_was_not_cut_short() {
-        let (binary, conformance) = (PathBuf::new(), PathBuf::new());
-        let options = Options { binary, recorded: false, conformance, jobs: 1, shadow: None };
-        for files in [&[][..], &["a.yaml".into(), "b.yaml".into()]] {
-            let summary = play_all(files, &options, || async { nowhere() }, |_| {}).await;
-            assert_eq!(summary, Summary { failed: files.len(), ..Summary::default() });
-        }
-    }
-
-    fn nowhere() -> Result<Cluster, ClusterError> {
-        let what = "no cluster".to_owned();
-        Err(ClusterError::Io { what, source: std::io::Error::other("none") })
     }
 }

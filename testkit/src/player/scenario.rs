@@ -1,39 +1,24 @@
-//! What a scenario file says, as types.
-//!
-//! Owns the form of scenario files; the reference player's docstrings (`play.py`, `steps.py`)
-//! define it. Promises that a key nobody knows is an error, not silence.
+//! What a scenario file says, as types. The reference player's docstrings (`play.py`, `steps.py`) define the form. A
+//! key that nobody knows is an error, not silence.
 
-mod note;
-mod step;
-mod wait;
-
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use regex::Regex;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
+use serde_yaml_ng::Mapping;
 
-pub(super) use self::{
-    note::{Note, Subject},
-    step::{Launch, ProcessName, Serving, Step, Trial},
-    wait::{Condition, ObjectState, Should, Wait},
-};
-use super::{
-    expand::expand,
-    yaml::{self, YamlError},
-};
+use super::{PlayError, yaml};
 use crate::driver::Script;
 
 /// One scenario: a cluster's objects, a driver, steps, and what came of them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(clippy::struct_excessive_bools)] // the files have as many
-pub struct Scenario {
-    /// Its name, that of the file.
-    pub name: String,
-    /// What it shows.
-    #[serde(default)]
-    pub about: String,
+#[allow(clippy::struct_excessive_bools, dead_code)] // the files have as many, and some keys are for readers
+pub(super) struct Scenario {
+    name: String,
+    about: Option<String>,
+    quirk: Option<Value>,
     /// Flags on top of the common ones.
     #[serde(default)]
     pub(super) flags: Vec<String>,
@@ -42,14 +27,12 @@ pub struct Scenario {
     /// With `raw_flags`: whether the metrics address is left out too.
     #[serde(default)]
     pub(super) no_http: bool,
-    /// Additional environment; `null` takes a variable away.
     #[serde(default)]
     pub(super) env: Environment,
     /// Whose kubeconfig is used; `sa`.
     pub(super) kubeconfig: Option<String>,
     /// The host name that processes see.
     pub(super) hostname: Option<String>,
-    /// How the driver behaves.
     #[serde(default)]
     pub(super) driver: Script,
     /// Whether the driver's socket is there from the start.
@@ -63,7 +46,6 @@ pub struct Scenario {
     /// Objects made before the start.
     #[serde(default)]
     pub(super) objects: Vec<Value>,
-    /// What happens.
     pub(super) steps: Vec<Step>,
     /// Seconds of rest after the last step; 0.6.
     pub(super) settle: Option<f64>,
@@ -76,11 +58,9 @@ pub struct Scenario {
     /// Parts of the outcome that are not kept.
     #[serde(default)]
     pub(super) skip: Vec<String>,
-    /// The quirk of the reference it shows; for readers.
-    pub quirk: Option<Value>,
     /// What the API server must have or lack; all but the snapshot kinds is for readers.
     #[serde(default)]
-    pub needs: Vec<String>,
+    needs: Vec<String>,
     /// The outcome of the reference.
     #[serde(default)]
     pub(super) expect: Map<String, Value>,
@@ -89,56 +69,26 @@ pub struct Scenario {
 /// Environment variables; `None` takes one away.
 pub(super) type Environment = BTreeMap<String, Option<String>>;
 
-/// The rights of `cluster/rbac-full.yaml`, less some.
+/// The rights of `cluster/rbac-full.yaml`, less some: `RESOURCE` or `RESOURCE:VERB`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rights {
-    /// `RESOURCE` or `RESOURCE:VERB`.
     #[serde(default)]
     pub(super) without: Vec<String>,
 }
 
-/// Why there is no scenario.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// The file cannot be read.
-    #[error("{path}: {source}")]
-    Unreadable {
-        /// Which file.
-        path: String,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The file does not hold a scenario.
-    #[error("{path}: {source}")]
-    Malformed {
-        /// Which file.
-        path: String,
-        /// Why not.
-        source: YamlError,
-    },
-}
-
-/// The server serves no kinds of snapshots.
-const NO_SNAPSHOTS: &str = "no-snapshot-crds";
-
 impl Scenario {
     /// Whether it plays on a server without the kinds of snapshots.
     pub(super) fn lacks_snapshots(&self) -> bool {
-        self.needs.iter().any(|need| need == NO_SNAPSHOTS)
+        self.needs.iter().any(|need| need == "no-snapshot-crds")
     }
 
     /// Reads a scenario from its file.
-    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let shown = || path.display().to_string();
-        let text = fs::read_to_string(path)
-            .map_err(|source| ScenarioError::Unreadable { path: shown(), source })?;
-        Self::parse(&text).map_err(|source| ScenarioError::Malformed { path: shown(), source })
-    }
-
-    /// Reads a scenario from its text.
-    pub fn parse(text: &str) -> Result<Self, YamlError> {
-        expand(yaml::document(text)?)?.read()
+    pub(super) fn load(path: &Path) -> Result<Self, PlayError> {
+        let failed = |why: PlayError| format!("{}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|why| failed(why.into()))?;
+        let document = yaml::document(&text).map_err(failed)?;
+        Ok(serde_yaml_ng::from_value(document).map_err(|why| failed(why.into()))?)
     }
 }
 
@@ -151,4 +101,244 @@ fn pattern<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Regex>, D::Error
     let text = String::deserialize(from)?;
     // Python writes the very end of the text in capitals.
     Regex::new(&text.replace(r"\Z", r"\z")).map(Some).map_err(D::Error::custom)
+}
+
+/// A key that is there counts, even as `null`.
+fn present<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(from).map(Some)
+}
+
+// === Steps ===
+
+/// One step: one of these keys, and those that go with it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Step {
+    /// Make objects.
+    pub(super) create: Option<Vec<Value>>,
+    pub(super) delete: Option<Deletion>,
+    pub(super) patch: Option<MergePatch>,
+    pub(super) wait: Option<Wait>,
+    /// Rest for some seconds.
+    pub(super) settle: Option<f64>,
+    /// New rules for the driver.
+    pub(super) driver: Option<Box<Script>>,
+    /// Send a signal (`TERM`, ...) to the process `as`, and wait for its end unless `nowait`.
+    pub(super) stop: Option<String>,
+    #[serde(rename = "as")]
+    pub(super) process: Option<String>,
+    #[serde(default)]
+    pub(super) nowait: bool,
+    /// Start a process, with nothing special where nothing stands behind it.
+    #[serde(default, deserialize_with = "present")]
+    pub(super) start: Option<Option<Launch>>,
+    /// `start` the driver's server, or `stop` it.
+    pub(super) server: Option<String>,
+    /// Change the rights.
+    pub(super) rbac: Option<Rights>,
+    /// Start a process and see what becomes of it.
+    pub(super) r#try: Option<Trial>,
+    /// Write something into the outcome.
+    pub(super) note: Option<Note>,
+}
+
+/// Which process is meant: `true` the one called `main`, or the last started while there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ProcessName {
+    Main(bool),
+    Named(String),
+}
+
+/// `delete:`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Deletion {
+    pub(super) kind: String,
+    /// Its name, or `pv-of:CLAIM`.
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    /// Whether it may be gone already.
+    #[serde(default)]
+    pub(super) maybe: bool,
+}
+
+/// `patch:`
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MergePatch {
+    pub(super) kind: String,
+    /// Its name, or `pv-of:CLAIM`.
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    pub(super) subresource: Option<String>,
+    pub(super) merge: Value,
+}
+
+/// `start:`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Launch {
+    /// Its name; `main`.
+    #[serde(rename = "as")]
+    pub(super) process: Option<String>,
+    /// Further flags.
+    pub(super) flags: Vec<String>,
+    /// All flags.
+    pub(super) raw_flags: Option<Vec<String>>,
+    pub(super) env: Environment,
+    pub(super) hostname: Option<String>,
+    /// `false`: it has no metrics address.
+    pub(super) http: Option<bool>,
+}
+
+/// `try:`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Trial {
+    pub(super) flags: Option<Vec<String>>,
+    pub(super) raw_flags: Option<Vec<String>>,
+    pub(super) env: Environment,
+    pub(super) hostname: Option<String>,
+    pub(super) http: Option<bool>,
+    /// The path that answers 200 once it runs; `/metrics`.
+    pub(super) ready: Option<String>,
+    /// Seconds to wait for either end; 8.
+    pub(super) patience: Option<f64>,
+    /// What the note is called.
+    pub(super) say: Option<String>,
+}
+
+/// `wait:`
+#[derive(Debug, Clone)]
+pub(super) struct Wait {
+    pub(super) until: Until,
+    /// As it stands in the file, for the problem's text.
+    pub(super) source: Value,
+}
+
+/// Every key that a `wait` may have.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Until {
+    /// A method had `n` calls; with `by`, at least `of` different values of that parameter or field had.
+    pub(super) csi: Option<String>,
+    pub(super) by: Option<String>,
+    pub(super) n: Option<u64>,
+    pub(super) of: Option<usize>,
+    /// A process ended.
+    pub(super) exit: Option<ProcessName>,
+    /// There are at least so many PVs, or none.
+    pub(super) pv: Option<usize>,
+    pub(super) no_pv: Option<bool>,
+    /// There are `n` events of this reason, repeats counted, on an object, with a text.
+    pub(super) event: Option<String>,
+    pub(super) on: Option<String>,
+    #[serde(default)]
+    pub(super) text: String,
+    /// A path answers with a status.
+    pub(super) http: Option<String>,
+    pub(super) status: Option<u16>,
+    /// A line of the metrics matches.
+    #[serde(default, deserialize_with = "pattern")]
+    pub(super) metric: Option<Regex>,
+    /// An object is gone, or the value at `path` in it is absent, equals something, or is there.
+    pub(super) kind: Option<String>,
+    #[serde(default)]
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    #[serde(default)]
+    pub(super) path: Vec<String>,
+    #[serde(default)]
+    pub(super) gone: bool,
+    #[serde(default)]
+    pub(super) absent: bool,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) equals: Option<Value>,
+    /// There are exactly so many `CSIStorageCapacity` objects.
+    pub(super) capacities: Option<usize>,
+    /// Seconds until it is a problem; 15.
+    pub(super) timeout: Option<f64>,
+}
+
+impl<'de> Deserialize<'de> for Wait {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let source = Value::deserialize(from)?;
+        let until = serde_json::from_value(source.clone()).map_err(D::Error::custom)?;
+        Ok(Self { until, source })
+    }
+}
+
+/// `note:`
+#[derive(Debug, Clone)]
+pub(super) struct Note {
+    /// What it is called in the outcome.
+    pub(super) title: String,
+    pub(super) subject: Subject,
+}
+
+/// Every key that a `note` may have.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Subject {
+    say: Option<String>,
+    /// The exit code of a process, `null` while it runs.
+    pub(super) exit: Option<ProcessName>,
+    /// A path's status and what matches in its body.
+    pub(super) http: Option<String>,
+    #[serde(default, deserialize_with = "pattern")]
+    pub(super) body: Option<Regex>,
+    /// Whether calls still come within some seconds.
+    pub(super) grew: Option<String>,
+    pub(super) during: Option<f64>,
+    pub(super) by: Option<String>,
+    /// How many calls there were.
+    pub(super) count: Option<String>,
+    /// The most calls at once.
+    pub(super) peak: Option<String>,
+    /// Seconds that the first call's deadline left.
+    pub(super) deadline: Option<String>,
+    /// An object's events.
+    pub(super) events: Option<String>,
+    /// The driver's volumes.
+    pub(super) volumes: Option<bool>,
+    /// What the last started process printed, or (`bool`) whether it matches.
+    #[serde(default, deserialize_with = "pattern")]
+    pub(super) log: Option<Regex>,
+    #[serde(default)]
+    pub(super) bool: bool,
+    /// A file's contents.
+    pub(super) file: Option<String>,
+    #[serde(default)]
+    pub(super) remove: bool,
+    /// Matching lines of the metrics.
+    #[serde(default, deserialize_with = "pattern")]
+    pub(super) metrics: Option<Regex>,
+    #[serde(default)]
+    pub(super) values: bool,
+    /// An object or a value in it.
+    pub(super) kind: Option<String>,
+    #[serde(default)]
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    #[serde(default)]
+    pub(super) path: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for Note {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let entries = Mapping::deserialize(from)?;
+        // A note's own words, in the order of the file: `count CreateVolume by name`.
+        let words =
+            entries.iter().map(|(key, it)| format!("{} {}", yaml::text(key), yaml::text(it)));
+        let title = words.collect::<Vec<_>>().join(" ");
+        let subject: Subject =
+            serde_yaml_ng::from_value(entries.into()).map_err(D::Error::custom)?;
+        let title = subject.say.clone().filter(|say| !say.is_empty()).unwrap_or(title);
+        Ok(Self { title, subject })
+    }
 }

@@ -1,28 +1,19 @@
-//! Shadow mode beside the provisioner of a scenario.
-//!
-//! Owns how the process in shadow mode is started, and what its results must be: each PersistentVolume is
-//! compared, and nothing is unexplained. As an outcome that passes has the recorded PersistentVolumes, they
-//! are those of external-provisioner.
+//! Shadow mode beside the provisioner of a scenario: each PersistentVolume must be compared, and nothing may be
+//! unexplained. As an outcome that passes has the recorded PersistentVolumes, they are those of external-provisioner.
 
 use std::{path::Path, time::Duration};
 
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    invocation::Invocation,
-    verdict::{Detail, Difference},
-    web,
-};
-use crate::driver::Scripted;
+use super::{process::Invocation, web};
+use crate::{apiserver::tree, driver::Scripted};
 
 /// The name of the process, and of the command that it runs.
 pub(super) const SHADOW: &str = "shadow";
 
-/// How long results may take once the scenario is over.
+/// How long results may take once the scenario is over, and how often they are looked at.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How often they are looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Flags of servers, which a second process cannot have, and those that shadow mode does not know.
@@ -35,35 +26,37 @@ pub(super) fn invocation(
     kubeconfig: &Path,
     port: u16,
 ) -> Option<Invocation> {
-    let is = |flag: &String, names: &[&str]| names.iter().any(|name| flag.starts_with(name));
-    if main.arguments.iter().any(|flag| is(flag, &["--node-deployment"])) {
+    if main.arguments.iter().any(|flag| flag.starts_with("--node-deployment")) {
         return None;
     }
     let (name, capabilities) = driver.identity();
     let own = [
+        SHADOW.to_owned(),
         format!("--driver={name}"),
         format!("--capabilities={}", capabilities.join(",")),
         format!("--status-endpoint=127.0.0.1:{port}"),
     ];
-    let kept = main.arguments.iter().filter(|flag| !is(flag, &LEFT_OUT)).cloned();
+    let kept = main.arguments.iter();
+    let kept = kept.filter(|flag| !LEFT_OUT.iter().any(|name| flag.starts_with(name))).cloned();
     let mut environment = main.environment.clone();
     environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
-    let arguments = [SHADOW.to_owned()].into_iter().chain(own).chain(kept).collect();
-    Some(Invocation { arguments, environment, hostname: None })
+    Some(Invocation {
+        arguments: own.into_iter().chain(kept).collect(),
+        environment,
+        hostname: None,
+    })
 }
 
 /// How many claims have a PersistentVolume that was provisioned for them.
 pub(super) fn served(claims: &[Value], volumes: &[Value]) -> usize {
-    let uid = |object: &Value, pointer| object.pointer(pointer).cloned().unwrap_or_default();
-    let is_provisioned = |volume: &&Value| {
-        let annotations = volume.pointer("/metadata/annotations");
-        annotations.is_some_and(|all| all.get("pv.kubernetes.io/provisioned-by").is_some())
+    let made = |it: &&Value| {
+        !tree::text(it, &["metadata", "annotations", "pv.kubernetes.io/provisioned-by"]).is_empty()
     };
-    let provisioned: Vec<_> =
-        volumes.iter().filter(is_provisioned).map(|it| uid(it, "/spec/claimRef/uid")).collect();
+    let of = |volume| tree::at(volume, &["spec", "claimRef", "uid"]);
+    let provisioned: Vec<_> = volumes.iter().filter(made).map(of).collect();
     // A claim that was created with its volume was not served.
-    let unbound = claims.iter().filter(|claim| claim.pointer("/spec/volumeName").is_none());
-    unbound.filter(|claim| provisioned.contains(&uid(claim, "/metadata/uid"))).count()
+    let unbound = claims.iter().filter(|claim| tree::at(claim, &["spec", "volumeName"]).is_null());
+    unbound.filter(|claim| provisioned.contains(&tree::at(claim, &["metadata", "uid"]))).count()
 }
 
 /// What shadow mode found beside a scenario.
@@ -79,102 +72,28 @@ pub(super) struct Findings {
 pub(super) async fn findings(port: u16, volumes: usize) -> Findings {
     let began = Instant::now();
     loop {
-        let Some(report) = report(port).await else {
+        let page = web::get(port, "/status.json").await;
+        let status = page.and_then(|(_, body)| serde_json::from_str::<Value>(&body).ok());
+        let Some(report) = status.and_then(|status| status.get("shadow").cloned()) else {
             let faults = vec!["shadow mode has no results".to_owned()];
             return Findings { faults, rows: Vec::new() };
         };
-        let compared = compared(&report);
+        // Claims with a PersistentVolume.
+        let totals = tree::items(&report, &["totals"]).iter();
+        let of_claims = totals
+            .filter(|total| ["volume", "servedThere"].contains(&tree::text(total, &["subject"])));
+        let compared: u64 = of_claims.filter_map(|total| total.get("count")?.as_u64()).sum();
+        let compared = usize::try_from(compared).unwrap_or(usize::MAX);
+        if compared < volumes && began.elapsed() <= PATIENCE {
+            sleep(POLL_INTERVAL).await;
+            continue;
+        }
         let missing = (compared < volumes)
             .then(|| format!("{compared} of {volumes} PersistentVolumes are compared"));
-        if missing.is_none() || began.elapsed() > PATIENCE {
-            let faults = missing.into_iter().chain(unexplained(&report)).collect();
-            return Findings { faults, rows: rows(&report).cloned().collect() };
-        }
-        sleep(POLL_INTERVAL).await;
-    }
-}
-
-async fn report(port: u16) -> Option<Value> {
-    let (_, body) = web::get(port, "/status.json").await?;
-    let status: Value = serde_json::from_str(&body).ok()?;
-    status.get("shadow").cloned()
-}
-
-/// How many claims with a PersistentVolume were compared.
-fn compared(report: &Value) -> usize {
-    let totals = report.get("totals").and_then(Value::as_array);
-    let of_claims = totals.into_iter().flatten().filter(|total| {
-        let subject = total.get("subject").and_then(Value::as_str);
-        subject.is_some_and(|subject| ["volume", "servedThere"].contains(&subject))
-    });
-    let counts = of_claims.filter_map(|total| total.get("count")?.as_u64());
-    usize::try_from(counts.sum::<u64>()).unwrap_or(usize::MAX)
-}
-
-fn unexplained(report: &Value) -> Vec<String> {
-    let is_unexplained = |row: &&Value| row.get("agreement").is_some_and(|it| it == "unexplained");
-    rows(report).filter(is_unexplained).map(ToString::to_string).collect()
-}
-
-fn rows(report: &Value) -> impl Iterator<Item = &Value> {
-    report.get("rows").and_then(Value::as_array).into_iter().flatten()
-}
-
-/// The faults as a difference of the scenario.
-pub(super) fn difference(faults: Vec<String>) -> Option<Difference> {
-    let detail = Detail::Values(faults);
-    (detail != Detail::Values(Vec::new())).then(|| Difference { part: SHADOW.to_owned(), detail })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_is_unexplained_or_was_not_compared_is_a_fault() {
-        let total =
-            |subject, count| json!({"subject": subject, "agreement": "same", "count": count});
-        let report = json!({
-            "totals": [total("volume", 2), total("servedThere", 1), total("deletion", 7)],
-            "rows": [{"agreement": "unknown"}, {"agreement": "unexplained", "object": "x"}],
-        });
-        assert_eq!(compared(&report), 3);
-        assert_eq!(unexplained(&report).len(), 1);
-        assert!(difference(Vec::new()).is_none() && difference(unexplained(&report)).is_some());
-    }
-
-    #[test]
-    fn claims_without_a_volume_or_with_one_of_the_set_up_are_not_counted() {
-        let claim = |uid: &str, volume: Option<&str>| {
-            let mut claim = json!({"metadata": {"uid": uid}, "spec": {}});
-            if let Some(volume) = volume {
-                claim["spec"]["volumeName"] = json!(volume);
-            }
-            claim
-        };
-        let volume = |uid: &str| {
-            json!({"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": "d"}},
-                "spec": {"claimRef": {"uid": uid}}})
-        };
-        let bare = json!({"metadata": {}, "spec": {"claimRef": {"uid": "c"}}});
-        let claims =
-            [claim("a", None), claim("b", Some("pv-b")), claim("c", None), claim("d", None)];
-        assert_eq!(served(&claims, &[volume("a"), volume("b"), bare]), 1);
-    }
-
-    #[test]
-    fn servers_of_the_main_process_are_left_out_and_node_deployment_is_not_compared() {
-        let invocation = |flag: &str| {
-            let arguments = vec!["--http-endpoint=:1".to_owned(), flag.to_owned()];
-            let main =
-                Invocation { arguments, environment: [].into(), hostname: Some("h".to_owned()) };
-            super::invocation(&main, &Scripted::default(), Path::new("/k"), 9)
-        };
-        let shadow = invocation("--default-fstype=xfs").unwrap();
-        assert_eq!(shadow.arguments[0], SHADOW);
-        assert_eq!(shadow.arguments[4..], ["--default-fstype=xfs"]);
-        assert!(invocation("--node-deployment=true").is_none());
+        let rows = tree::items(&report, &["rows"]).to_vec();
+        let unexplained =
+            rows.iter().filter(|row| tree::text(row, &["agreement"]) == "unexplained");
+        let faults = missing.into_iter().chain(unexplained.map(ToString::to_string)).collect();
+        return Findings { faults, rows };
     }
 }

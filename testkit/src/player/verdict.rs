@@ -1,14 +1,12 @@
-//! Whether an outcome is the expected one.
-//!
-//! Owns the comparison: the parts that must be equal, those of which only what both recordings had
-//! must be there (`unstable`), the metrics, and what only an expectation by ruling says: how often
-//! a call comes, and which metrics must not be there.
+//! Whether an outcome is the expected one: the parts that must be equal, those of which only what both recordings had
+//! must be there (`unstable`), the metrics, and what only an expectation by ruling says: how often a call comes, and
+//! which metrics must not be there. A difference is what the reference player prints of it.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{outcome::Outcome, python};
+use super::{outcome::Outcome, yaml};
 
 /// The parts of an outcome that are compared.
 const STABLE: [&str; 10] = [
@@ -24,52 +22,16 @@ const STABLE: [&str; 10] = [
     "notes",
 ];
 
-/// One part of an outcome that is not as expected.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Difference {
-    /// Which part.
-    pub part: String,
-    /// In what it differs.
-    pub detail: Detail,
-}
-
-/// In what a part differs.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Detail {
-    /// Entries that must be there are not; what else there is does not matter.
-    Missing(Vec<Value>),
-    /// A list has other entries, or the same in another order.
-    List {
-        /// Expected entries that are not there.
-        missing: Vec<Value>,
-        /// Entries that were not expected.
-        extra: Vec<Value>,
-        /// Whether only the order differs.
-        order: bool,
-    },
-    /// A single value differs.
-    Value {
-        /// What was expected.
-        expected: Value,
-        /// What came.
-        got: Value,
-    },
-    /// Metrics have other values.
-    Values(Vec<String>),
-}
-
-/// Compares as the reference player does.
-pub(super) fn differences(expected: &Outcome, got: &Outcome) -> Vec<Difference> {
+/// Compares as the reference player does; `ruled`: the expectation is one by ruling.
+pub(super) fn differences(expected: &Outcome, got: &Outcome, ruled: bool) -> Vec<Value> {
     let unstable = expected.get("unstable").and_then(Value::as_array);
     let is_unstable = |part| unstable.is_some_and(|parts| parts.iter().any(|p| p == part));
-    STABLE
-        .iter()
-        .filter_map(|&part| {
-            let (want, have) = (expected.get(part), got.get(part));
-            let detail = if is_unstable(part) { lacking(want, have) } else { unlike(want, have) };
-            Some(Difference { part: part.to_owned(), detail: detail? })
-        })
-        .collect()
+    let parts = STABLE.iter().filter_map(|&part| {
+        let (want, have) = (expected.get(part), got.get(part));
+        if is_unstable(part) { lacking(part, want, have) } else { unlike(part, want, have) }
+    });
+    let by_ruling = if ruled { ruled_differences(expected, got) } else { Vec::new() };
+    parts.chain(metric_differences(expected, got, ruled)).chain(by_ruling).collect()
 }
 
 fn entries(part: Option<&Value>) -> &[Value] {
@@ -78,89 +40,66 @@ fn entries(part: Option<&Value>) -> &[Value] {
 
 /// The entries of `list` that are not among `known`.
 fn without(list: &[Value], known: &[Value]) -> Vec<Value> {
-    list.iter().filter(|entry| !python::contains(known, entry)).cloned().collect()
+    let is_known = |entry: &&Value| known.iter().any(|known| yaml::equal(known, entry));
+    list.iter().filter(|entry| !is_known(entry)).cloned().collect()
 }
 
-fn lacking(want: Option<&Value>, have: Option<&Value>) -> Option<Detail> {
+fn lacking(part: &str, want: Option<&Value>, have: Option<&Value>) -> Option<Value> {
     let missing = without(entries(want), entries(have));
-    (!missing.is_empty()).then_some(Detail::Missing(missing))
+    (!missing.is_empty()).then(|| json!([part, "missing", missing]))
 }
 
-fn unlike(want: Option<&Value>, have: Option<&Value>) -> Option<Detail> {
+fn unlike(part: &str, want: Option<&Value>, have: Option<&Value>) -> Option<Value> {
     let (want, have) = (want.unwrap_or(&Value::Null), have.unwrap_or(&Value::Null));
-    if python::equal(want, have) {
+    if yaml::equal(want, have) {
         return None;
     }
     if !want.is_array() {
-        return Some(Detail::Value { expected: want.clone(), got: have.clone() });
+        return Some(json!([part, want, have]));
     }
     let (want, have) = (entries(Some(want)), entries(Some(have)));
-    Some(Detail::List {
-        missing: without(want, have),
-        extra: without(have, want),
-        order: sorted(want) == sorted(have),
-    })
+    let (missing, extra) = (without(want, have), without(have, want));
+    let order = if missing.is_empty() && extra.is_empty() { "order" } else { "" };
+    Some(json!([part, {"missing": missing, "extra": extra}, order]))
 }
 
-fn sorted(entries: &[Value]) -> Vec<String> {
-    let mut texts: Vec<_> = entries.iter().map(python::dumps).collect();
-    texts.sort_unstable();
-    texts
-}
-
-// === Metrics ===
-
-/// Compares the metrics: every recorded series must be there, and with the recorded value, unless
-/// it counts tries ([`is_as_good`]). `ruled`: the expectation is one by ruling.
-pub(super) fn metric_differences(
-    expected: &Outcome,
-    got: &Outcome,
-    ruled: bool,
-) -> Vec<Difference> {
+/// Every recorded series must be there, and with the recorded value, unless it counts tries ([`is_as_good`]).
+fn metric_differences(expected: &Outcome, got: &Outcome, ruled: bool) -> Vec<Value> {
     let have = parsed(entries(got.get("metrics")));
     let want = parsed(entries(expected.get("metrics")));
     let (mut missing, mut values) = (Vec::new(), Vec::new());
     for (series, value) in want {
         match have.get(series) {
-            None => missing.push(series.into()),
+            None => missing.push(series),
             Some(found) if *found == value || is_as_good(series, found, value, ruled) => {}
             Some(found) => values.push(format!("{series} {found} instead of {value}")),
         }
     }
-    let found = |detail| Difference { part: "metrics".to_owned(), detail };
-    let missing = (!missing.is_empty()).then(|| found(Detail::Missing(missing)));
-    let values = (!values.is_empty()).then(|| found(Detail::Values(values)));
-    missing.into_iter().chain(values).collect()
+    let missing = (!missing.is_empty()).then(|| json!(["metrics", "missing", missing]));
+    missing.into_iter().chain(found("metrics", values)).collect()
 }
 
-// === By ruling ===
-
-/// What a recording leaves open and a ruling does not: `csi_counts` are bounds for the methods
-/// named there, and `absent_metrics` are series that must not be there.
-pub(super) fn ruled_differences(expected: &Outcome, got: &Outcome) -> Vec<Difference> {
-    let outside = counts_outside(expected.get("csi_counts"), got.get("csi_counts"));
-    let have = parsed(entries(got.get("metrics")));
-    let absent = entries(expected.get("absent_metrics")).iter().filter_map(Value::as_str);
-    let there = absent.filter(|series| have.contains_key(series));
-    let there: Vec<_> = there.map(|series| format!("{series} must not be there")).collect();
-    let found = |part: &str, values: Vec<String>| {
-        let difference = Difference { part: part.to_owned(), detail: Detail::Values(values) };
-        Some(difference).filter(|d| d.detail != Detail::Values(Vec::new()))
-    };
-    [found("csi_counts", outside), found("metrics", there)].into_iter().flatten().collect()
+fn found(part: &str, values: Vec<String>) -> Option<Value> {
+    (!values.is_empty()).then(|| json!([part, "values", values]))
 }
 
-/// The methods that were called less or more often than `[least, most]`.
-fn counts_outside(want: Option<&Value>, have: Option<&Value>) -> Vec<String> {
-    let bounds = want.and_then(Value::as_object).into_iter().flatten();
+/// What a recording leaves open and a ruling does not: `csi_counts` are bounds for the methods named there, and
+/// `absent_metrics` are series that must not be there.
+fn ruled_differences(expected: &Outcome, got: &Outcome) -> Vec<Value> {
+    let bounds = expected.get("csi_counts").and_then(Value::as_object).into_iter().flatten();
     let outside = bounds.filter_map(|(method, bounds)| {
         let bound = |place: usize| bounds.get(place).and_then(Value::as_u64);
-        let calls = have.and_then(|have| have.get(method)).and_then(Value::as_u64).unwrap_or(0);
+        let calls = got.get("csi_counts").and_then(|counts| counts.get(method)?.as_u64());
+        let calls = calls.unwrap_or(0);
         let inside = bound(0).is_some_and(|least| least <= calls)
             && bound(1).is_some_and(|most| calls <= most);
         (!inside).then(|| format!("{method} {calls} times instead of {bounds}"))
     });
-    outside.collect()
+    let have = parsed(entries(got.get("metrics")));
+    let absent = entries(expected.get("absent_metrics")).iter().filter_map(Value::as_str);
+    let there = absent.filter(|series| have.contains_key(series));
+    let there = there.map(|series| format!("{series} must not be there")).collect();
+    found("csi_counts", outside.collect()).into_iter().chain(found("metrics", there)).collect()
 }
 
 /// Lines as series and value.
@@ -180,31 +119,6 @@ fn is_as_good(series: &str, found: &str, recorded: &str, ruled: bool) -> bool {
     // Back-offs of the same length still end a try sooner or later.
     let as_often = ruled || found <= 2.0 * recorded + 2.0;
     both_tried && (is_call || is_failure && as_often)
-}
-
-// === impl Difference ===
-
-impl Difference {
-    /// The difference as the reference player prints it.
-    pub fn to_json(&self) -> Value {
-        match &self.detail {
-            Detail::Missing(missing) => json!([self.part, "missing", missing]),
-            Detail::List { missing, extra, order } => {
-                let order = if *order { "order" } else { "" };
-                json!([self.part, {"missing": missing, "extra": extra}, order])
-            }
-            Detail::Value { expected, got } => json!([self.part, expected, got]),
-            Detail::Values(values) => json!([self.part, "values", values]),
-        }
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As much as the reference player prints.
-        let shown: String = self.to_json().to_string().chars().take(1500).collect();
-        f.write_str(&shown)
-    }
 }
 
 #[cfg(test)]
@@ -227,22 +141,23 @@ mod tests {
             "d 9",
             &format!("{tries} 7"),
         ]);
-        assert_eq!(metric_differences(&expected, &same, false), []);
+        assert_eq!(metric_differences(&expected, &same, false), [Value::Null; 0]);
         let risen = metrics(&["b_failed_total 11"]);
         let found = |ruled| metric_differences(&metrics(&["b_failed_total 4"]), &risen, ruled);
-        let more = Detail::Values(vec!["b_failed_total 11 instead of 4".to_owned()]);
-        assert_eq!(found(false), [Difference { part: "metrics".into(), detail: more }]);
-        assert_eq!(found(true), []);
-        let other = metrics(&["a_total{x=\"1 2\"} 3", "b_failed_total 0", "c 0"]);
-        let details: Vec<_> =
-            metric_differences(&expected, &other, false).into_iter().map(|d| d.detail).collect();
         assert_eq!(
-            details,
+            found(false),
+            [json!(["metrics", "values", ["b_failed_total 11 instead of 4"]])]
+        );
+        assert_eq!(found(true), [Value::Null; 0]);
+        let other = metrics(&["a_total{x=\"1 2\"} 3", "b_failed_total 0", "c 0"]);
+        assert_eq!(
+            metric_differences(&expected, &other, false),
             [
-                Detail::Missing(vec![tries.into()]),
-                Detail::Values(vec![
-                    "a_total{x=\"1 2\"} 3 instead of 2".to_owned(),
-                    "b_failed_total 0 instead of 4".to_owned(),
+                json!(["metrics", "missing", [tries]]),
+                json!([
+                    "metrics",
+                    "values",
+                    ["a_total{x=\"1 2\"} 3 instead of 2", "b_failed_total 0 instead of 4"]
                 ]),
             ]
         );
@@ -259,7 +174,7 @@ mod tests {
                 "csi_counts": {"DeleteVolume": calls, "Probe": 9}, "metrics": metrics
             }));
             let found = ruled_differences(&expected, &got);
-            found.iter().map(|d| d.to_json().to_string()).collect::<Vec<_>>()
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(found(1, &["other{} 1"]), [""; 0]);
         assert_eq!(found(2, &[]), [""; 0]);
@@ -273,6 +188,6 @@ mod tests {
     fn metrics_that_could_not_be_read_lack_everything_recorded() {
         let unread = [("metrics".to_owned(), Value::Null)].into_iter().collect();
         assert_eq!(metric_differences(&metrics(&["a 1"]), &unread, false).len(), 1);
-        assert_eq!(metric_differences(&metrics(&[]), &unread, false), []);
+        assert_eq!(metric_differences(&metrics(&[]), &unread, false), [Value::Null; 0]);
     }
 }

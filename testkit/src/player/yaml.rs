@@ -1,179 +1,173 @@
-//! YAML as scenario files write it.
+//! YAML and JSON as the reference player reads and writes them.
 //!
-//! Owns [`Node`], a YAML value whose mappings keep their order: a note is named by its keys in order.
-//! Leaves reading to `serde-saphyr`. The files write what YAML 1.1 (of `play.py`) and 1.2 read alike: what
-//! the two read differently stands in quotes.
+//! Mappings keep their order until they are read into types: a note is named by its keys in order.
 
-use std::fmt;
+use std::io;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::{Number, Value};
+use serde::Serialize as _;
+use serde_json::{Value as Json, ser::Formatter};
+use serde_yaml_ng::{Mapping, Value};
 
-/// A YAML value whose mappings keep their order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Node {
-    /// `null`, `~` or nothing.
-    Null,
-    /// A boolean.
-    Bool(bool),
-    /// An integer or a fraction.
-    Number(Number),
-    /// Text.
-    Text(String),
-    /// A sequence.
-    List(Vec<Node>),
-    /// A mapping.
-    Map(Vec<(String, Node)>),
+use super::PlayError;
+
+/// The documents of a file.
+pub(super) fn documents(text: &str) -> Result<Vec<Value>, PlayError> {
+    let documents = serde_yaml_ng::Deserializer::from_str(text);
+    let read = |document| Ok(keyed(serde::Deserialize::deserialize(document)?));
+    documents.map(read).collect()
 }
 
-/// Why a file cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum YamlError {
-    /// It is not YAML.
-    #[error("not YAML: {0}")]
-    Syntax(String),
-    /// It holds no document.
-    #[error("there is no document")]
-    Empty,
-    /// A value does not have the form that is wanted there.
-    #[error("{0}")]
-    Shape(String),
+/// The first document of a file, with its `each` expanded.
+pub(super) fn document(text: &str) -> Result<Value, PlayError> {
+    let first = documents(text)?.into_iter().next().ok_or("there is no document")?;
+    expand(first)
 }
 
-/// All documents of a file.
-pub(super) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
-    let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| YamlError::Syntax(error.to_string()))
+/// As JSON.
+pub(super) fn json(value: Value) -> Result<Json, PlayError> {
+    Ok(serde_yaml_ng::from_value(value)?)
 }
 
-/// The first document of a file.
-pub(super) fn document(text: &str) -> Result<Node, YamlError> {
-    documents(text)?.into_iter().next().ok_or(YamlError::Empty)
+/// The value with texts for keys.
+fn keyed(value: Value) -> Value {
+    match value {
+        Value::Mapping(entries) => {
+            let entries = entries.into_iter();
+            entries
+                .map(|(key, value)| (Value::String(text(&key)), keyed(value)))
+                .collect::<Mapping>()
+                .into()
+        }
+        Value::Sequence(items) => items.into_iter().map(keyed).collect::<Vec<_>>().into(),
+        plain => plain,
+    }
 }
 
-impl Node {
-    /// The value of a mapping's key.
-    pub fn get(&self, key: &str) -> Option<&Self> {
-        match self {
-            Self::Map(entries) => entries.iter().find(|(k, _)| k == key).map(|(_, v)| v),
-            _ => None,
+/// Replaces, in every list outside `expect`, an entry with `each: [...]` or `each: N` by one entry per value, with
+/// `{x}` standing for the value and `{lx}` for it in lower case with dashes.
+fn expand(value: Value) -> Result<Value, PlayError> {
+    Ok(match value {
+        Value::Mapping(entries) => {
+            let expanded = entries.into_iter().map(|(key, value)| {
+                let value = if key == "expect" { value } else { expand(value)? };
+                Ok((key, value))
+            });
+            Value::Mapping(expanded.collect::<Result<_, PlayError>>()?)
+        }
+        Value::Sequence(items) => {
+            let mut out = Vec::new();
+            for mut item in items {
+                let Some(each) = item.as_mapping_mut().and_then(|item| item.shift_remove("each"))
+                else {
+                    out.push(expand(item)?);
+                    continue;
+                };
+                let texts: Vec<String> = match &each {
+                    Value::Sequence(items) => items.iter().map(text).collect(),
+                    Value::Number(count) => {
+                        (0..count.as_u64().unwrap_or(0)).map(|place| place.to_string()).collect()
+                    }
+                    _ => return Err("each: wants a list or a number".into()),
+                };
+                for x in texts {
+                    out.push(expand(filled(&item, &x))?);
+                }
+            }
+            Value::Sequence(out)
+        }
+        plain => plain,
+    })
+}
+
+fn filled(value: &Value, x: &str) -> Value {
+    match value {
+        Value::String(text) => {
+            let lx = x.to_lowercase().replace('_', "-");
+            text.replace("{x}", x).replace("{lx}", &lx).into()
+        }
+        Value::Sequence(items) => {
+            items.iter().map(|item| filled(item, x)).collect::<Vec<_>>().into()
+        }
+        Value::Mapping(entries) => {
+            let entries = entries.iter();
+            entries
+                .map(|(key, value)| (filled(key, x), filled(value, x)))
+                .collect::<Mapping>()
+                .into()
+        }
+        plain => plain.clone(),
+    }
+}
+
+/// A scalar as Python's `str` prints it; a list as its parts with dots between.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Sequence(parts) => parts.iter().map(text).collect::<Vec<_>>().join("."),
+        Value::Mapping(_) | Value::Tagged(_) => String::new(),
+    }
+}
+
+// === JSON ===
+
+/// `json.dumps(value, sort_keys=True)`, by which lists are sorted and problems reported: with spaces, in ASCII.
+pub(super) fn dumps(value: &Json) -> String {
+    struct Spaced;
+    impl Formatter for Spaced {
+        /// Only ASCII.
+        fn write_string_fragment<W: io::Write + ?Sized>(
+            &mut self,
+            to: &mut W,
+            text: &str,
+        ) -> io::Result<()> {
+            text.chars().try_for_each(|c| match c {
+                ' '..='~' => write!(to, "{c}"),
+                _ => {
+                    c.encode_utf16(&mut [0; 2]).iter().try_for_each(|it| write!(to, "\\u{it:04x}"))
+                }
+            })
+        }
+
+        fn begin_array_value<W: io::Write + ?Sized>(
+            &mut self,
+            to: &mut W,
+            first: bool,
+        ) -> io::Result<()> {
+            to.write_all(if first { b"" } else { b", " })
+        }
+
+        fn begin_object_key<W: io::Write + ?Sized>(
+            &mut self,
+            to: &mut W,
+            first: bool,
+        ) -> io::Result<()> {
+            to.write_all(if first { b"" } else { b", " })
+        }
+
+        fn begin_object_value<W: io::Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+            to.write_all(b": ")
         }
     }
-
-    /// Reads a typed value out of this one. Its mappings come in order.
-    pub fn read<T: de::DeserializeOwned>(&self) -> Result<T, YamlError> {
-        let text = serde_json::to_string(self);
-        text.and_then(|text| serde_json::from_str(&text))
-            .map_err(|error| YamlError::Shape(error.to_string()))
-    }
+    let mut out = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Spaced));
+    String::from_utf8(out).unwrap_or_default()
 }
 
-impl From<Node> for Value {
-    fn from(node: Node) -> Self {
-        match node {
-            Node::Null => Self::Null,
-            Node::Bool(value) => Self::Bool(value),
-            Node::Number(value) => Self::Number(value),
-            Node::Text(value) => Self::String(value),
-            Node::List(items) => items.into_iter().map(Self::from).collect(),
-            Node::Map(entries) => entries.into_iter().collect(),
+/// Whether two values are equal to Python, to which `3` and `3.0` are the same.
+pub(super) fn equal(a: &Json, b: &Json) -> bool {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Json::Array(a), Json::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
         }
-    }
-}
-
-impl Serialize for Node {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => to.serialize_unit(),
-            Self::Bool(value) => to.serialize_bool(*value),
-            Self::Number(value) => value.serialize(to),
-            Self::Text(value) => to.serialize_str(value),
-            Self::List(items) => to.collect_seq(items),
-            Self::Map(entries) => to.collect_map(entries.iter().map(|(k, v)| (k, v))),
+        (Json::Object(a), Json::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Visitor)
-    }
-}
-
-struct Visitor;
-
-impl<'de> de::Visitor<'de> for Visitor {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
-        Node::deserialize(from)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Number(value.into()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
-        Number::from_f64(value).map(Node::Number).ok_or_else(|| E::custom("no finite number"))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
-        let mut all = Vec::new();
-        while let Some(item) = items.next_element()? {
-            all.push(item);
-        }
-        Ok(Node::List(all))
-    }
-
-    fn visit_map<A: de::MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
-        let mut all = Vec::new();
-        while let Some(entry) = entries.next_entry()? {
-            all.push(entry);
-        }
-        Ok(Node::Map(all))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn mappings_keep_their_order_and_documents_are_separate() {
-        let Ok(Node::Map(entries)) = document("{z: 1, on: 2, 'a': 3, 7: x}") else {
-            panic!("a mapping was written")
-        };
-        let keys: Vec<_> = entries.iter().map(|(key, _)| key.as_str()).collect();
-        assert_eq!(keys, ["z", "on", "a", "7"]);
-        let all = documents("a: &x {k: [1, 'no', 1.5, ~]}\n---\nb: yes\n").unwrap();
-        let all: Value = all.into_iter().map(Value::from).collect();
-        assert_eq!(all, json!([{"a": {"k": [1, "no", 1.5, null]}}, {"b": "yes"}]));
+        _ => a == b,
     }
 }

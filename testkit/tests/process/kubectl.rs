@@ -21,10 +21,7 @@ use testkit::apiserver::{
     resources::ServerVersion,
     serve::{Served, Settings},
 };
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    process::Command,
-};
+use tokio::{io::AsyncWriteExt as _, process::Command};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -188,70 +185,6 @@ async fn an_objects_life_is_the_same_on_every_release() {
 }
 
 #[tokio::test]
-async fn create_is_accepted_without_turning_validation_off() {
-    for bench in benches().await {
-        let printed = bench.fed(&["create", "-f", "-"], &format!("{CLASS}---{CLAIM}")).await;
-        assert_eq!(
-            printed,
-            "storageclass.storage.k8s.io/rbd created\npersistentvolumeclaim/claim created\n"
-        );
-        let again = bench.fails("admin", &["create", "-f", "-"], CLASS).await;
-        assert!(
-            again.contains("(AlreadyExists)") && again.contains("\"rbd\" already exists"),
-            "{again}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn get_prints_names_and_fields() {
-    for bench in benches().await {
-        bench.fed(&["create", "-f", "-"], &format!("{CLASS}---{CLAIM}---{VOLUME}")).await;
-        assert!(bench.run(&["get", "pvc", "-A"]).await.contains("claim"));
-        let named = bench.run(&["get", "pvc", "-l", "app=a", "-o", "name"]).await;
-        assert_eq!(named, "persistentvolumeclaim/claim\n");
-        let handle = ["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"];
-        assert_eq!(bench.run(&handle).await, "h");
-    }
-}
-
-#[tokio::test]
-async fn create_makes_objects_from_the_command_line() {
-    for bench in benches().await {
-        bench.run(&["create", "namespace", "sc"]).await;
-        bench.run(&["create", "secret", "generic", "s", "-n", "sc", "--from-literal=k=v"]).await;
-        bench.run(&["create", "serviceaccount", "a", "-n", "sc"]).await;
-        bench.run(&["create", "role", "r", "-n", "sc", "--verb=get", "--resource=pods"]).await;
-        bench
-            .run(&["create", "rolebinding", "b", "-n", "sc", "--role=r", "--serviceaccount=sc:a"])
-            .await;
-        let got = bench.run(&["get", "secret", "s", "-n", "sc", "-o", "jsonpath={.data.k}"]).await;
-        assert_eq!(got, "dg==");
-        let bound = bench
-            .run(&["get", "rolebinding", "b", "-n", "sc", "-o", "jsonpath={.subjects[0].name}"])
-            .await;
-        assert_eq!(bound, "a");
-    }
-}
-
-#[tokio::test]
-async fn events_are_sorted_by_a_field_of_the_whole_object() {
-    for bench in benches().await {
-        let event = |name: &str, time: &str| {
-            EVENT
-                .replace("claim.1", name)
-                .replace("no space", name)
-                .replace("lastTimestamp: 2020", &format!("lastTimestamp: {time}"))
-        };
-        let both = format!("{}---{}", event("a-later", "2021"), event("b-sooner", "2019"));
-        bench.fed(&["create", "-f", "-"], &both).await;
-        let table = bench.run(&["get", "events", "--sort-by=.lastTimestamp"]).await;
-        let sooner = table.find("b-sooner").expect("no b-sooner");
-        assert!(sooner < table.find("a-later").expect("no a-later"), "{table}");
-    }
-}
-
-#[tokio::test]
 async fn describe_shows_an_object_with_its_events() {
     for bench in benches().await {
         bench.fed(&["create", "-f", "-"], &format!("{CLAIM}---{VOLUME}---{CLASS}")).await;
@@ -290,57 +223,6 @@ spec: {source: {persistentVolumeClaimName: claim}}
 }
 
 #[tokio::test]
-async fn apply_merges_on_the_server_side() {
-    for bench in benches().await {
-        let apply = ["apply", "--server-side", "-f", "-"];
-        let applied = "persistentvolumeclaim/claim serverside-applied\n";
-        assert_eq!(bench.fed(&apply, CLAIM).await, applied);
-        assert_eq!(bench.fed(&apply, &CLAIM.replace("app: a", "app: b")).await, applied);
-        let label =
-            bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels.app}"]).await;
-        assert_eq!(label, "b");
-    }
-}
-
-#[tokio::test]
-async fn a_dry_run_on_the_server_stores_nothing() {
-    for bench in benches().await {
-        let printed = bench.fed(&["apply", "--dry-run=server", "-f", "-"], CLAIM).await;
-        assert_eq!(printed, "persistentvolumeclaim/claim created (server dry run)\n");
-        let missing = bench.fails("admin", &["get", "pvc", "claim"], "").await;
-        assert!(
-            missing.contains("(NotFound): persistentvolumeclaims \"claim\" not found"),
-            "{missing}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn patch_label_and_annotate_change_an_object() {
-    for bench in benches().await {
-        bench.fed(&["create", "-f", "-"], CLAIM).await;
-        for (kind, patch) in [
-            ("merge", r#"{"metadata":{"labels":{"x":"1"}}}"#),
-            ("strategic", r#"{"metadata":{"finalizers":["example.com/a"]}}"#),
-        ] {
-            bench.run(&["patch", "pvc", "claim", "--type", kind, "-p", patch]).await;
-        }
-        bench.run(&["label", "pvc", "claim", "y=2"]).await;
-        bench.run(&["annotate", "pvc", "claim", "z=3"]).await;
-        let got = bench
-            .run(&[
-                "get",
-                "pvc",
-                "claim",
-                "-o",
-                "jsonpath={.metadata.labels} {.metadata.finalizers} {.metadata.annotations.z}",
-            ])
-            .await;
-        assert_eq!(got, r#"{"app":"a","x":"1","y":"2"} ["example.com/a"] 3"#);
-    }
-}
-
-#[tokio::test]
 async fn delete_waits_until_the_last_finalizer_is_gone() {
     for bench in benches().await {
         bench.fed(&["create", "-f", "-"], CLAIM).await;
@@ -368,41 +250,6 @@ async fn delete_waits_until_the_last_finalizer_is_gone() {
 }
 
 #[tokio::test]
-async fn a_watch_shows_changes_as_they_come() {
-    for bench in benches().await {
-        bench.fed(&["create", "-f", "-"], CLAIM).await;
-        let mut watching = bench.command("admin", &["get", "pvc", "-w"]).spawn().unwrap();
-        let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-        let mut next = async || -> String {
-            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
-            line.expect("the watch shows nothing").unwrap().expect("the watch ended")
-        };
-        assert!(next().await.starts_with("NAME"));
-        assert!(next().await.starts_with("claim"));
-        bench.fed(&["create", "-f", "-"], &CLAIM.replace("name: claim", "name: second")).await;
-        assert!(next().await.starts_with("second"));
-        let status = r#"{"metadata":{"labels":{"x":"1"}}}"#;
-        bench.run(&["patch", "pvc", "second", "--type", "merge", "-p", status]).await;
-        assert!(next().await.starts_with("second"));
-        watching.kill().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn wait_ends_when_an_object_is_deleted() {
-    for bench in benches().await {
-        bench.fed(&["create", "-f", "-"], CLAIM).await;
-        let arguments = ["wait", "pvc/claim", "--for=delete", "--timeout=30s"];
-        let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
-        bench.until_watched("persistentvolumeclaims").await;
-        assert!(waiting.try_wait().unwrap().is_none(), "did not wait");
-        bench.served.api().delete("PersistentVolumeClaim", "default", "claim").unwrap();
-        let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
-        assert!(ended.unwrap().success());
-    }
-}
-
-#[tokio::test]
 async fn wait_ends_when_a_condition_is_met() {
     for bench in benches().await {
         let server = bench.served.api();
@@ -414,29 +261,6 @@ async fn wait_ends_when_a_condition_is_met() {
         server.merge("Node", "", "n", &ready).unwrap();
         let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
         assert!(ended.unwrap().success());
-    }
-}
-
-#[tokio::test]
-async fn auth_can_i_answers_by_the_roles() {
-    for bench in benches().await {
-        let can = async |user, arguments: &[&str]| {
-            let output = bench.output(user, &[&["auth", "can-i"], arguments].concat(), "").await;
-            String::from_utf8(output.stdout).unwrap().trim().to_owned()
-        };
-        assert_eq!(can("sa", &["create", "persistentvolumes"]).await, "yes");
-        assert_eq!(can("sa", &["create", "secrets", "-n", "default"]).await, "no");
-        assert_eq!(
-            can("ceph", &["update", "leases.coordination.k8s.io", "-n", "default"]).await,
-            "yes"
-        );
-        assert_eq!(
-            can("ceph", &["update", "leases.coordination.k8s.io", "-n", "other"]).await,
-            "no"
-        );
-        assert_eq!(can("admin", &["*", "*"]).await, "yes");
-        let listed = can("sa", &["--list"]).await;
-        assert!(listed.contains("persistentvolumes") && listed.contains("/version"), "{listed}");
     }
 }
 

@@ -6,4 +6,3 @@
 mod control_plane;
 mod kubectl;
 mod load;
-mod serve;

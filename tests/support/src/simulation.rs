@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use testkit::{
     apiserver::{
         ApiServer, Documents, Options, User,
-        access::{auth::service_account, authorizer::Rbac, bootstrap, reviews::Reviews},
+        access::{auth::service_account, bootstrap, rbac::Rbac, reviews::Reviews},
         hooks::Hooks,
         resources::ServerVersion,
     },
@@ -99,7 +99,7 @@ impl Simulation {
         };
         let version = ServerVersion::minor(minor);
         let api = ApiServer::new(Options { version, hooks, ..Options::default() });
-        for object in bootstrap::roles().iter().chain(roles) {
+        for object in bootstrap().unwrap().iter().chain(roles) {
             api.create(object).unwrap();
         }
         Self::with_api_server(api, 1, service_account("default", account))

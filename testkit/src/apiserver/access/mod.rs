@@ -1,12 +1,17 @@
-//! Who sends a request, and what they may do.
-//!
-//! [`auth`] turns tokens into users, [`rbac`] decides what the roles allow, [`bootstrap`] holds
-//! those that every cluster has, and [`authorizer`] keeps all that in step with the store;
-//! `reviews` and `token_request` answer what clients ask about themselves.
+//! Who sends a request, and what they may do: [`auth`] turns tokens into users, [`rbac`] decides by the roles
+//! in the store, [`reviews`] answers what clients ask about rights.
 
 pub mod auth;
-pub mod authorizer;
-pub mod bootstrap;
 pub mod rbac;
 pub mod reviews;
 pub(super) mod token_request;
+
+use serde_json::Value;
+
+use crate::apiserver::serve::manifests::{self, ManifestError};
+
+/// The part of kube-apiserver's bootstrap policy that clients notice: everybody who is known may read what is
+/// served, and ask what else they may do.
+pub fn bootstrap() -> Result<Vec<Value>, ManifestError> {
+    manifests::parse(include_str!("bootstrap.yaml"))
+}

@@ -1,24 +1,25 @@
-//! Role-based access control, evaluated from the role and binding objects in the store.
-//!
-//! Owns the index from subjects to rules ([`Policy`]), the decision on one request ([`Policy::decide`])
-//! and the words of a refusal ([`refusal`]), which are kube-apiserver's. Promises to be pure: the
-//! same objects give the same answers. Leaves to others which user a request comes from, and when
-//! the objects changed.
+//! Role-based access control by the roles and bindings that are in the store now, with kube-apiserver's words
+//! for a refusal.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::apiserver::{User, request_info::RequestInfo};
+use crate::apiserver::{
+    ApiServer, User,
+    hooks::{Authorizer, Denied},
+    object::Object,
+    request_info::RequestInfo,
+};
 
 /// The group whose members may do everything, whatever the roles say.
 pub const SUPERUSERS: &str = "system:masters";
 
-/// What a request wants to do, in RBAC's terms.
+/// What a request wants to do. Empty strings stand for what a request doesn't name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt<'a> {
-    /// A verb on a resource. Empty strings stand for what a request doesn't name.
+    /// A verb on a resource.
     Resource {
         /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
         verb: &'a str,
@@ -53,15 +54,6 @@ impl<'a> From<&'a RequestInfo> for Attempt<'a> {
     }
 }
 
-/// What the policy says to an attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// Allowed, and by which binding.
-    Allowed(String),
-    /// Not allowed; the text names bindings whose role is missing, or is empty.
-    NoOpinion(String),
-}
-
 /// A rule of a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -80,21 +72,45 @@ pub struct Rule {
     pub paths: Vec<String>,
 }
 
-/// A binding that names a subject: where it holds and what it grants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Grant {
-    /// `None`: everywhere.
-    namespace: Option<String>,
-    /// For [`Decision::Allowed`].
-    because: String,
-    role: Role,
+impl Rule {
+    /// Whether this rule allows `attempt`.
+    fn covers(&self, attempt: &Attempt<'_>) -> bool {
+        let has = |list: &[String], value: &str| list.iter().any(|own| own == "*" || own == value);
+        match *attempt {
+            Attempt::Resource { verb, group, resource, subresource, name, .. } => {
+                has(&self.verbs, verb)
+                    && has(&self.api_groups, group)
+                    && self.resources.iter().any(|own| is_of(own, resource, subresource))
+                    && (self.names.is_empty() || self.names.iter().any(|own| own == name))
+            }
+            Attempt::Path { verb, path } => {
+                has(&self.verbs, verb)
+                    && self.paths.iter().any(|own| match own.strip_suffix('*') {
+                        Some(prefix) => path.starts_with(prefix),
+                        None => own == path,
+                    })
+            }
+        }
+    }
 }
 
+/// `*` is every resource and subresource, `*/status` that subresource of every resource; a resource's own name
+/// does not cover its subresources.
+fn is_of(own: &str, resource: &str, subresource: &str) -> bool {
+    match own.split_once('/') {
+        None => own == "*" || (subresource.is_empty() && own == resource),
+        Some(("*", sub)) => sub == subresource,
+        Some((own, sub)) => own == resource && sub == subresource,
+    }
+}
+
+// === Policy ===
+
+/// What a binding grants: where (`None`: everywhere), and the rules, or the role that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Role {
-    Rules(Vec<Rule>),
-    /// The binding names a role that isn't there.
-    Missing(String),
+struct Grant {
+    namespace: Option<String>,
+    rules: Result<Vec<Rule>, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,177 +119,88 @@ enum Holder {
     Group(String),
 }
 
-/// The objects a [`Policy`] is made of, as they stand in the store.
-#[derive(Debug, Clone, Default)]
-pub struct Objects {
-    /// `ClusterRole`s.
-    pub cluster_roles: Vec<Value>,
-    /// `ClusterRoleBinding`s.
-    pub cluster_role_bindings: Vec<Value>,
-    /// `Role`s.
-    pub roles: Vec<Value>,
-    /// `RoleBinding`s.
-    pub role_bindings: Vec<Value>,
-}
-
-/// All bindings, indexed by whom they name.
+/// All bindings, by whom they name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     grants: BTreeMap<Holder, Vec<Grant>>,
 }
 
-// === impl Policy ===
+/// Roles by namespace (empty: cluster roles) and name.
+type Roles = BTreeMap<(String, String), Vec<Rule>>;
 
 impl Policy {
-    /// Indexes the bindings. What doesn't have the shape of a role or binding grants nothing.
-    pub fn new(objects: &Objects) -> Self {
-        let roles = Roles::read(objects);
-        let mut policy = Self::default();
-        for value in objects.cluster_role_bindings.iter().chain(&objects.role_bindings) {
-            if let Ok(binding) = Binding::deserialize(value) {
-                policy.add(&binding, &roles);
+    /// What doesn't have the shape of a role or binding grants nothing.
+    fn new(roles: &[Arc<Object>], bindings: &[Arc<Object>]) -> Self {
+        let rules = |role: &Object| serde_json::from_value(role.value().get("rules")?.clone()).ok();
+        let key = |role: &Object| (role.meta("namespace").to_owned(), role.meta("name").to_owned());
+        let roles: Roles =
+            roles.iter().map(|role| (key(role), rules(role).unwrap_or_default())).collect();
+        let mut grants = BTreeMap::<_, Vec<Grant>>::new();
+        for object in bindings {
+            let Ok(binding) = Binding::deserialize(object.value()) else { continue };
+            let namespace =
+                Some(object.meta("namespace")).filter(|namespace| !namespace.is_empty());
+            for subject in &binding.subjects {
+                let rules = binding.role_ref.find(namespace, &roles);
+                let grant = Grant { namespace: namespace.map(str::to_owned), rules };
+                grants.entry(subject.holder()).or_default().push(grant);
             }
         }
-        policy
+        Self { grants }
     }
 
-    fn add(&mut self, binding: &Binding, roles: &Roles) {
-        for subject in &binding.subjects {
-            let holder = subject.holder();
-            let grant = Grant {
-                namespace: binding.metadata.namespace.clone(),
-                because: binding.because(subject),
-                role: roles.find(binding),
-            };
-            self.grants.entry(holder).or_default().push(grant);
-        }
-    }
-
-    /// Whether `user` may do what `attempt` says.
-    pub fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Decision {
+    /// Whether `user` may do what `attempt` says; if not, the bindings whose role is missing, or nothing.
+    pub fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), String> {
         if user.groups.iter().any(|group| group == SUPERUSERS) {
-            return Decision::Allowed(String::new());
+            return Ok(());
         }
-        let mut missing = Vec::new();
-        for grant in self.grants_of(user, namespace_of(attempt)) {
-            match &grant.role {
-                Role::Rules(rules) if rules.iter().any(|rule| rule.covers(attempt)) => {
-                    return Decision::Allowed(grant.because.clone());
-                }
-                Role::Rules(_) => {}
-                Role::Missing(text) if missing.contains(text) => {}
-                Role::Missing(text) => missing.push(text.clone()),
+        let namespace = match attempt {
+            Attempt::Resource { namespace, .. } => namespace,
+            Attempt::Path { .. } => "",
+        };
+        let mut missing: Vec<&str> = Vec::new();
+        for grant in self.grants_of(user, namespace) {
+            match &grant.rules {
+                Ok(rules) if rules.iter().any(|rule| rule.covers(attempt)) => return Ok(()),
+                Err(text) if !missing.contains(&text.as_str()) => missing.push(text),
+                _ => {}
             }
         }
-        Decision::NoOpinion(aggregate(&missing))
+        Err(match missing.as_slice() {
+            [] => String::new(),
+            [one] => format!("RBAC: {one}"),
+            more => format!("RBAC: [{}]", more.join(", ")),
+        })
     }
 
     /// The rules that hold for `user` in `namespace`, those of cluster-wide bindings included.
     pub fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
-        let everything = user.groups.iter().any(|group| group == SUPERUSERS);
-        let granted = self.grants_of(user, namespace).flat_map(|grant| match &grant.role {
-            Role::Rules(rules) => rules.as_slice(),
-            Role::Missing(_) => &[],
-        });
-        everything.then(Rule::everything).into_iter().flatten().chain(granted.cloned()).collect()
+        let all = || vec!["*".to_owned()];
+        let everything = [
+            Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() },
+            Rule { verbs: all(), paths: all(), ..Rule::default() },
+        ];
+        let is_superuser = user.groups.iter().any(|group| group == SUPERUSERS);
+        let granted =
+            self.grants_of(user, namespace).flat_map(|grant| grant.rules.iter().flatten());
+        everything.into_iter().filter(|_| is_superuser).chain(granted.cloned()).collect()
     }
 
     /// The grants of a user's name and groups that hold in `namespace` (empty: cluster scope).
-    fn grants_of<'a>(
-        &'a self,
-        user: &'a User,
-        namespace: &'a str,
-    ) -> impl Iterator<Item = &'a Grant> {
-        let name = std::iter::once(Holder::User(user.name.clone()));
+    fn grants_of(&self, user: &User, namespace: &str) -> impl Iterator<Item = &Grant> {
         let groups = user.groups.iter().cloned().map(Holder::Group);
-        name.chain(groups)
-            .filter_map(|holder| self.grants.get(&holder))
-            .flatten()
-            .filter(move |grant| grant.namespace.as_deref().is_none_or(|own| own == namespace))
+        let holders = std::iter::once(Holder::User(user.name.clone())).chain(groups);
+        let grants = holders.filter_map(|holder| self.grants.get(&holder)).flatten();
+        grants.filter(move |grant| grant.namespace.as_deref().is_none_or(|own| own == namespace))
     }
-}
-
-fn namespace_of<'a>(attempt: &Attempt<'a>) -> &'a str {
-    match attempt {
-        Attempt::Resource { namespace, .. } => namespace,
-        Attempt::Path { .. } => "",
-    }
-}
-
-/// Several errors as Kubernetes' `NewAggregate` prints them.
-fn aggregate(missing: &[String]) -> String {
-    match missing {
-        [] => String::new(),
-        [one] => format!("RBAC: {one}"),
-        more => format!("RBAC: [{}]", more.join(", ")),
-    }
-}
-
-// === impl Rule ===
-
-impl Rule {
-    /// What members of [`SUPERUSERS`] hold.
-    fn everything() -> [Self; 2] {
-        let all = || vec!["*".to_owned()];
-        [
-            Self { verbs: all(), api_groups: all(), resources: all(), ..Self::default() },
-            Self { verbs: all(), paths: all(), ..Self::default() },
-        ]
-    }
-
-    /// Whether this rule allows `attempt`.
-    pub fn covers(&self, attempt: &Attempt<'_>) -> bool {
-        match *attempt {
-            Attempt::Resource { verb, group, resource, subresource, name, .. } => {
-                has(&self.verbs, verb)
-                    && has(&self.api_groups, group)
-                    && self.resources.iter().any(|r| resource_matches(r, resource, subresource))
-                    && (self.names.is_empty() || self.names.iter().any(|own| own == name))
-            }
-            Attempt::Path { verb, path } => {
-                has(&self.verbs, verb) && self.paths.iter().any(|own| path_matches(own, path))
-            }
-        }
-    }
-}
-
-fn has(list: &[String], value: &str) -> bool {
-    list.iter().any(|own| own == "*" || own == value)
-}
-
-/// `*` is every resource and subresource, `*/status` that subresource of every resource; a
-/// resource's own name does not cover its subresources.
-fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
-    match own.split_once('/') {
-        None => own == "*" || (subresource.is_empty() && own == resource),
-        Some(("*", sub)) => sub == subresource,
-        Some((own, sub)) => own == resource && sub == subresource,
-    }
-}
-
-fn path_matches(own: &str, path: &str) -> bool {
-    match own.strip_suffix('*') {
-        Some(prefix) => path.starts_with(prefix),
-        None => own == path,
-    }
-}
-
-// === Bindings and roles as they stand in the store ===
-
-#[derive(Debug, Default, Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    name: String,
-    namespace: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Binding {
-    metadata: Metadata,
     role_ref: RoleRef,
     #[serde(default)]
-    subjects: Vec<BoundSubject>,
+    subjects: Vec<Subject>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -282,96 +209,89 @@ struct RoleRef {
     name: String,
 }
 
+impl RoleRef {
+    fn find(&self, namespace: Option<&str>, roles: &Roles) -> Result<Vec<Rule>, String> {
+        let namespace = namespace.filter(|_| self.kind == "Role").unwrap_or_default();
+        let found = roles.get(&(namespace.to_owned(), self.name.clone())).cloned();
+        let kind = self.kind.to_lowercase();
+        found.ok_or_else(|| format!("{kind}.rbac.authorization.k8s.io {:?} not found", self.name))
+    }
+}
+
 #[derive(Debug, Deserialize)]
-struct BoundSubject {
+struct Subject {
     kind: String,
     name: String,
     #[serde(default)]
     namespace: String,
 }
 
-impl Binding {
-    /// kube-apiserver's words for why something is allowed.
-    fn because(&self, subject: &BoundSubject) -> String {
-        let (kind, place) = match &self.metadata.namespace {
-            None => ("ClusterRoleBinding", self.metadata.name.clone()),
-            Some(namespace) => ("RoleBinding", format!("{}/{namespace}", self.metadata.name)),
-        };
-        let RoleRef { kind: role_kind, name: role } = &self.role_ref;
-        let whom = subject.describe();
-        format!("RBAC: allowed by {kind} {place:?} of {role_kind} {role:?} to {whom}")
-    }
-}
-
-impl BoundSubject {
+impl Subject {
     fn holder(&self) -> Holder {
-        match self.kind.as_str() {
-            "Group" => Holder::Group(self.name.clone()),
-            "ServiceAccount" => {
-                Holder::User(format!("system:serviceaccount:{}:{}", self.namespace, self.name))
+        let Self { kind, name, namespace } = self;
+        match kind.as_str() {
+            "Group" => Holder::Group(name.clone()),
+            "ServiceAccount" => Holder::User(format!("system:serviceaccount:{namespace}:{name}")),
+            _ => Holder::User(name.clone()),
+        }
+    }
+}
+
+// === Authorizer ===
+
+/// Says who may do what. A role or binding counts from the request after the one that wrote it; as long as none
+/// was written, asking looks at none.
+#[derive(Debug, Default)]
+pub struct Rbac(Mutex<Indexed>);
+
+/// A policy and what it was made from.
+#[derive(Debug, Default)]
+struct Indexed {
+    /// The store's revision up to which the policy is known to hold.
+    revision: u64,
+    /// How many roles and bindings there are, and the revision of the latest. Every write changes one.
+    state: [(usize, u64); 2],
+    policy: Arc<Policy>,
+}
+
+impl Rbac {
+    /// The policy as it is now.
+    pub fn policy(&self, server: &ApiServer) -> Arc<Policy> {
+        // Before the objects are read: what is written meanwhile is looked at the next time.
+        let revision = server.revision();
+        let mut indexed = self.0.lock();
+        if indexed.revision != revision {
+            indexed.revision = revision;
+            let objects = |kinds: [&str; 2]| kinds.map(|kind| server.objects(kind)).concat();
+            let both =
+                [objects(["ClusterRole", "Role"]), objects(["ClusterRoleBinding", "RoleBinding"])];
+            let latest = |of: &Vec<Arc<Object>>| of.iter().map(|o| o.revision()).max().unwrap_or(0);
+            let state = both.each_ref().map(|of| (of.len(), latest(of)));
+            if state != indexed.state {
+                let [roles, bindings] = both;
+                (indexed.state, indexed.policy) = (state, Arc::new(Policy::new(&roles, &bindings)));
             }
-            _ => Holder::User(self.name.clone()),
         }
-    }
-
-    fn describe(&self) -> String {
-        match self.kind.as_str() {
-            "ServiceAccount" => {
-                format!("ServiceAccount {:?}", format!("{}/{}", self.name, self.namespace))
-            }
-            kind => format!("{kind} {:?}", self.name),
-        }
+        Arc::clone(&indexed.policy)
     }
 }
 
-/// Roles by namespace (`None`: cluster roles) and name.
-struct Roles(BTreeMap<(Option<String>, String), Vec<Rule>>);
-
-impl Roles {
-    fn read(objects: &Objects) -> Self {
-        #[derive(Deserialize)]
-        struct Role {
-            metadata: Metadata,
-            #[serde(default)]
-            rules: Option<Vec<Rule>>,
-        }
-        let all = objects.cluster_roles.iter().chain(&objects.roles);
-        let roles = all.filter_map(|value| Role::deserialize(value).ok());
-        Self(
-            roles
-                .map(|role| {
-                    let key = (role.metadata.namespace, role.metadata.name);
-                    (key, role.rules.unwrap_or_default())
-                })
-                .collect(),
-        )
-    }
-
-    fn find(&self, binding: &Binding) -> Role {
-        let RoleRef { kind, name } = &binding.role_ref;
-        let namespace = match kind.as_str() {
-            "Role" => binding.metadata.namespace.clone(),
-            _ => None,
-        };
-        match self.0.get(&(namespace, name.clone())) {
-            Some(rules) => Role::Rules(rules.clone()),
-            None => Role::Missing(format!(
-                "{}.rbac.authorization.k8s.io {name:?} not found",
-                kind.to_lowercase()
-            )),
-        }
+impl Authorizer for Rbac {
+    fn authorize(
+        &self,
+        server: &ApiServer,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<(), Denied> {
+        let attempt = Attempt::from(request);
+        self.policy(server).decide(user, &attempt).map_err(|reason| {
+            let text = cannot(&user.name, &attempt);
+            Denied { message: if reason.is_empty() { text } else { format!("{text}: {reason}") } }
+        })
     }
 }
 
-// === The words of a refusal ===
-
-/// What stands behind `is forbidden:` when `user` may not do what `attempt` says; `reason` is
-/// that of [`Decision::NoOpinion`].
-pub fn refusal(user: &str, attempt: &Attempt<'_>, reason: &str) -> String {
-    let text = cannot(user, attempt);
-    if reason.is_empty() { text } else { format!("{text}: {reason}") }
-}
-
+/// What stands behind `is forbidden:`.
 fn cannot(user: &str, attempt: &Attempt<'_>) -> String {
     match *attempt {
         Attempt::Path { verb, path } => format!("User {user:?} cannot {verb} path {path:?}"),
@@ -388,6 +308,3 @@ fn cannot(user: &str, attempt: &Attempt<'_>) -> String {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,7 +1,5 @@
-//! Questions a client asks about itself, and one about others: may I, what may I, who am I, may they.
-//!
-//! Owns the answers to `SelfSubjectAccessReview`, `SelfSubjectRulesReview`, `SelfSubjectReview` and
-//! `SubjectAccessReview`, which are made and never stored: pure functions of the policy, the user and the question.
+//! Questions that a client asks about rights: may I, what may I, who am I, may they. The answers are made and
+//! never stored.
 
 use std::sync::Arc;
 
@@ -9,10 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::{Value, json};
 
-use super::{
-    authorizer::Rbac,
-    rbac::{Attempt, Decision, Policy, Rule},
-};
+use super::rbac::{Attempt, Policy, Rbac, Rule};
 use crate::apiserver::{
     ApiServer, Body, User,
     hooks::Extension,
@@ -20,15 +15,15 @@ use crate::apiserver::{
     request_info::RequestInfo,
     respond,
     status::Status,
-    tree::{at, set, text},
+    tree::{at, items, set, text},
 };
 
-/// Answers clients' questions about themselves.
+/// Answers them by the same policy as requests are authorized by.
 #[derive(Debug)]
 pub struct Reviews(Arc<Rbac>);
 
 impl Reviews {
-    /// By the same policy requests are authorized by.
+    /// By this one.
     pub fn new(rbac: Arc<Rbac>) -> Self {
         Self(rbac)
     }
@@ -49,47 +44,37 @@ impl Extension for Reviews {
         let Ok(review) = serde_json::from_slice(request.body()) else {
             return Some(refuse(&Status::bad_request("the review is not valid JSON")));
         };
-        let answered = answer(&self.0.policy(server), user, &info.resource, &review)?;
+        let answered = answer(&self.0.policy(server), user, &info.resource, review)?;
         Some(respond(201, answered.to_string()))
     }
 }
 
-/// The answer to the question `review` posted to `resource` by `user`; `None` when `resource`
-/// is no such question.
-pub(crate) fn answer(
-    policy: &Policy,
-    user: &User,
-    resource: &str,
-    review: &Value,
-) -> Option<Value> {
+/// The review with its answer; `None` when `resource` is no such question.
+fn answer(policy: &Policy, user: &User, resource: &str, mut review: Value) -> Option<Value> {
+    let spec = at(&review, &["spec"]);
     let status = match resource {
-        "selfsubjectaccessreviews" => access(policy, user, at(review, &["spec"])),
+        "selfsubjectaccessreviews" => access(policy, user, spec),
         "subjectaccessreviews" => {
-            let spec = at(review, &["spec"]);
-            let groups = at(spec, &["groups"]).as_array().into_iter().flatten();
-            let groups = groups.filter_map(Value::as_str).map(str::to_owned).collect();
+            let groups = items(spec, &["groups"]).iter().filter_map(Value::as_str);
+            let groups = groups.map(str::to_owned).collect();
             access(policy, &User { name: text(spec, &["user"]).to_owned(), groups }, spec)
         }
-        "selfsubjectrulesreviews" => {
-            rules(&policy.rules(user, text(review, &["spec", "namespace"])))
-        }
+        "selfsubjectrulesreviews" => rules(&policy.rules(user, text(spec, &["namespace"]))),
         "selfsubjectreviews" => {
             json!({"userInfo": {"username": user.name, "groups": user.groups}})
         }
         _ => return None,
     };
-    let mut answered = review.clone();
-    set(&mut answered, &["metadata", "creationTimestamp"], Value::Null);
-    set(&mut answered, &["status"], status);
-    Some(answered)
+    set(&mut review, &["metadata", "creationTimestamp"], Value::Null);
+    set(&mut review, &["status"], status);
+    Some(review)
 }
 
 fn access(policy: &Policy, user: &User, spec: &Value) -> Value {
     match policy.decide(user, &attempt(spec)) {
-        Decision::Allowed(reason) if reason.is_empty() => json!({"allowed": true}),
-        Decision::Allowed(reason) => json!({"allowed": true, "reason": reason}),
-        Decision::NoOpinion(reason) if reason.is_empty() => json!({"allowed": false}),
-        Decision::NoOpinion(reason) => json!({"allowed": false, "reason": reason}),
+        Ok(()) => json!({"allowed": true}),
+        Err(reason) if reason.is_empty() => json!({"allowed": false}),
+        Err(reason) => json!({"allowed": false, "reason": reason}),
     }
 }
 
@@ -112,95 +97,18 @@ fn attempt(spec: &Value) -> Attempt<'_> {
 fn rules(rules: &[Rule]) -> Value {
     let (paths, resources): (Vec<&Rule>, Vec<&Rule>) =
         rules.iter().partition(|rule| !rule.paths.is_empty());
-    let resource_rules: Vec<Value> = resources.into_iter().map(resource_rule).collect();
-    let path_rules: Vec<Value> = paths
-        .into_iter()
-        .map(|rule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths}))
-        .collect();
-    json!({
-        "resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false,
-    })
-}
-
-fn resource_rule(rule: &Rule) -> Value {
-    let mut shown = json!({
-        "verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources,
-    });
-    if !rule.names.is_empty() {
-        set(&mut shown, &["resourceNames"], rule.names.clone().into());
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::apiserver::access::rbac::Objects;
-
-    fn policy() -> Policy {
-        Policy::new(&Objects {
-            cluster_roles: vec![json!({"metadata": {"name": "r"}, "rules": [
-                {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["a"]},
-                {"nonResourceURLs": ["/version"], "verbs": ["get"]},
-            ]})],
-            cluster_role_bindings: vec![json!({
-                "metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "r"},
-                "subjects": [{"kind": "User", "name": "jane"}],
-            })],
-            ..Objects::default()
-        })
-    }
-
-    fn jane() -> User {
-        User { name: "jane".to_owned(), groups: vec!["g".to_owned()] }
-    }
-
-    fn allowed(spec: &Value) -> Value {
-        let review = json!({"kind": "SelfSubjectAccessReview", "spec": spec});
-        answer(&policy(), &jane(), "selfsubjectaccessreviews", &review).unwrap()["status"].clone()
-    }
-
-    #[test]
-    fn a_review_of_access_says_what_the_policy_says() {
-        let get = |name| json!({"resourceAttributes": {"verb": "get", "resource": "secrets", "name": name}});
-        assert_eq!(
-            allowed(&get("a")),
-            json!({"allowed": true, "reason":
-                "RBAC: allowed by ClusterRoleBinding \"b\" of ClusterRole \"r\" to User \"jane\""})
-        );
-        assert_eq!(allowed(&get("b")), json!({"allowed": false}));
-        let path = json!({"nonResourceAttributes": {"verb": "get", "path": "/version"}});
-        assert_eq!(allowed(&path)["allowed"], true);
-    }
-
-    #[test]
-    fn a_review_of_anothers_access_is_about_that_user() {
-        let attributes = json!({"verb": "get", "resource": "secrets", "name": "a"});
-        for (user, expected) in [("jane", true), ("joe", false)] {
-            let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
-            let answer = answer(&policy(), &User::new("joe"), "subjectaccessreviews", &review);
-            assert_eq!(answer.unwrap()["status"]["allowed"], expected, "{user}");
+    let resources = resources.into_iter().map(|rule| {
+        let mut shown = json!({
+            "verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources,
+        });
+        if !rule.names.is_empty() {
+            set(&mut shown, &["resourceNames"], json!(rule.names));
         }
-    }
-
-    #[test]
-    fn a_review_of_rules_lists_them_apart_by_kind() {
-        let review = json!({"spec": {"namespace": "sc"}});
-        let answer = answer(&policy(), &jane(), "selfsubjectrulesreviews", &review).unwrap();
-        let status = &answer["status"];
-        assert_eq!(status["resourceRules"][0]["resourceNames"], json!(["a"]));
-        assert_eq!(status["nonResourceRules"][0]["nonResourceURLs"], json!(["/version"]));
-        assert_eq!(status["incomplete"], false);
-    }
-
-    #[test]
-    fn who_am_i_tells_name_and_groups() {
-        let answer = answer(&policy(), &jane(), "selfsubjectreviews", &json!({})).unwrap();
-        assert_eq!(answer["status"]["userInfo"], json!({"username": "jane", "groups": ["g"]}));
-    }
-
-    #[test]
-    fn other_resources_are_no_questions() {
-        assert_eq!(answer(&policy(), &jane(), "secrets", &json!({})), None);
-    }
+        shown
+    });
+    let paths = paths.into_iter().map(|it| json!({"verbs": it.verbs, "nonResourceURLs": it.paths}));
+    json!({
+        "resourceRules": resources.collect::<Vec<_>>(),
+        "nonResourceRules": paths.collect::<Vec<_>>(), "incomplete": false,
+    })
 }

@@ -98,18 +98,3 @@ impl Extension for TokenRequests {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lifetime_is_the_asked_one_or_an_hour_but_never_below_ten_minutes() {
-        let asked = |seconds: Value| json!({"spec": {"expirationSeconds": seconds}});
-        assert_eq!(lifetime(&asked(json!(7200))), Ok(7200));
-        assert_eq!(lifetime(&json!({})), Ok(3600));
-        let refused = lifetime(&asked(json!(599))).unwrap_err();
-        assert_eq!(refused.code, 422);
-        assert!(refused.message().ends_with("may not specify a duration less than 10 minutes"));
-    }
-}

@@ -21,9 +21,6 @@ pub(super) struct AuditFile(Mutex<File>);
 
 impl AuditFile {
     /// Appends to the file at `path`, which is made where it is missing.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self(Mutex::new(file)))
@@ -64,46 +61,4 @@ fn object_ref(info: &RequestInfo) -> Value {
     ];
     let filled = members.into_iter().filter(|(_, value)| !value.is_empty());
     filled.map(|(key, value)| (key.to_owned(), Value::from(value.as_str()))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use jiff::Timestamp;
-
-    use super::*;
-    use crate::apiserver::User;
-
-    fn line(method: &str, uri: &str) -> Value {
-        let info = RequestInfo::parse(&method.parse().unwrap(), &uri.parse().unwrap());
-        event(&Recorded {
-            user: User::new("u"),
-            info,
-            code: 201,
-            bytes_in: 0,
-            bytes_out: Arc::default(),
-            received: Timestamp::UNIX_EPOCH,
-            answered: Timestamp::UNIX_EPOCH,
-        })
-    }
-
-    #[test]
-    fn a_line_tells_user_verb_object_and_code() {
-        let line = line("PATCH", "/api/v1/namespaces/sc/persistentvolumeclaims/c/status?x=1");
-        assert_eq!(line["user"]["username"], "u");
-        assert_eq!(line["verb"], "patch");
-        assert_eq!(line["requestURI"], "/api/v1/namespaces/sc/persistentvolumeclaims/c/status?x=1");
-        assert_eq!(line["responseStatus"]["code"], 201);
-        assert_eq!(
-            line["objectRef"],
-            json!({"resource": "persistentvolumeclaims", "namespace": "sc", "name": "c",
-                   "apiVersion": "v1", "subresource": "status"})
-        );
-    }
-
-    #[test]
-    fn a_path_that_is_no_resource_has_no_object() {
-        assert!(line("GET", "/version").get("objectRef").is_none());
-    }
 }

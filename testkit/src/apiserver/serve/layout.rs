@@ -82,9 +82,6 @@ impl Layout {
 
     /// Writes the authority and the kubeconfigs of all [`CLIENTS`], for a server at `url` that
     /// knows their tokens.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub fn write(&self, url: &str, authority_pem: &str) -> io::Result<()> {
         self.write_authority(authority_pem)?;
         for client in CLIENTS {
@@ -94,18 +91,12 @@ impl Layout {
     }
 
     /// Writes the authority's certificate.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub(crate) fn write_authority(&self, authority_pem: &str) -> io::Result<()> {
         fs::create_dir_all(self.root.join("pki"))?;
         fs::write(self.authority(), authority_pem)
     }
 
     /// Writes one user's kubeconfig.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub(crate) fn write_kubeconfig(
         &self,
         user: &str,
@@ -118,7 +109,7 @@ impl Layout {
 }
 
 /// A kubeconfig with one cluster, one user and one context.
-fn kubeconfig(url: &str, authority_pem: &str, token: &str) -> String {
+pub(crate) fn kubeconfig(url: &str, authority_pem: &str, token: &str) -> String {
     let authority = BASE64_STANDARD.encode(authority_pem);
     format!(
         "apiVersion: v1\n\
@@ -131,20 +122,4 @@ fn kubeconfig(url: &str, authority_pem: &str, token: &str) -> String {
          contexts:\n\
          - name: default\n  context:\n    cluster: default\n    user: default\n"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kubeconfig_parses_and_names_server_authority_and_token() {
-        let text = kubeconfig("https://127.0.0.1:1", "PEM", "tok");
-        let config = kube::config::Kubeconfig::from_yaml(&text).unwrap();
-        let cluster = config.clusters[0].cluster.clone().unwrap();
-        assert_eq!(cluster.server.unwrap(), "https://127.0.0.1:1");
-        assert_eq!(cluster.certificate_authority_data.unwrap(), BASE64_STANDARD.encode("PEM"));
-        assert!(config.auth_infos[0].auth_info.clone().unwrap().token.is_some());
-        assert_eq!(config.current_context.unwrap(), "default");
-    }
 }

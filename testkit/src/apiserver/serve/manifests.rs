@@ -4,7 +4,7 @@
 //! what they hold through any Kubernetes client. Promises that the custom kinds are served when
 //! [`apply`] returns. Leaves starting the server to others.
 
-use std::{fs, io, path::Path, time::Duration};
+use std::time::Duration;
 
 use kube::{
     Client,
@@ -28,9 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Why the manifests could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// A directory or file can't be read.
-    #[error("can't read the cluster's manifests: {0}")]
-    Read(#[from] io::Error),
     /// A document is no YAML, or no Kubernetes object.
     #[error("a manifest of the cluster is malformed: {0}")]
     Malformed(String),
@@ -48,39 +45,20 @@ pub enum ManifestError {
 }
 
 /// The objects of the compiled-in manifests.
-///
-/// # Errors
-/// [`ManifestError::Malformed`], which a test of this module rules out.
 pub fn embedded() -> Result<Vec<Value>, ManifestError> {
     EMBEDDED.into_iter().map(parse).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
 }
 
-/// The objects of all `*.yaml` in a directory, by file name.
-///
-/// # Errors
-/// What can't be read or parsed.
-pub fn from_directory(directory: &Path) -> Result<Vec<Value>, ManifestError> {
-    let mut files = fs::read_dir(directory)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<Vec<_>, _>>()?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
-    files.sort();
-    let read = |file| parse(&fs::read_to_string(file)?);
-    files.iter().map(read).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
-}
-
 /// The objects of one manifest.
-///
-/// # Errors
-/// [`ManifestError::Malformed`].
 pub fn parse(text: &str) -> Result<Vec<Value>, ManifestError> {
-    serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Malformed(error.to_string()))
+    let documents =
+        serde_yaml_ng::Deserializer::from_str(text).map(serde::Deserialize::deserialize);
+    let objects: Result<Vec<Value>, serde_yaml_ng::Error> = documents.collect();
+    let objects = objects.map_err(|error| ManifestError::Malformed(error.to_string()))?;
+    Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
 }
 
 /// Creates `objects`; those that exist already stay as they are.
-///
-/// # Errors
-/// The first object that is refused, or custom kind that isn't served in time.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), ManifestError> {
     for object in objects {
         create(client, object).await?;
@@ -110,7 +88,7 @@ async fn create(client: &Client, value: &Value) -> Result<(), ManifestError> {
 }
 
 /// The resource of an object, its plural guessed from the kind as English has it.
-fn resource_of(object: &Value) -> ApiResource {
+pub(crate) fn resource_of(object: &Value) -> ApiResource {
     let api_version = text(object, &["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text(object, &["kind"])))
@@ -138,28 +116,4 @@ async fn served(client: &Client, definition: &Value) -> Result<(), ManifestError
     tokio::time::timeout(PATIENCE, listed)
         .await
         .map_err(|_| ManifestError::NotServed(plural.to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_embedded_manifests_define_the_custom_kinds_and_both_accounts_roles() {
-        let objects = embedded().unwrap();
-        let count = |kind| objects.iter().filter(|o| o["kind"] == kind).count();
-        assert_eq!(count("CustomResourceDefinition"), 3);
-        assert_eq!(count("ClusterRole"), 2);
-        assert_eq!(count("ClusterRoleBinding"), 2);
-        assert!(objects.iter().all(|o| !resource_of(o).plural.is_empty()));
-    }
-
-    #[test]
-    fn plurals_are_guessed_right_for_what_manifests_hold() {
-        let plural =
-            |kind| resource_of(&serde_json::json!({"apiVersion": "g/v1", "kind": kind})).plural;
-        assert_eq!(plural("ClusterRoleBinding"), "clusterrolebindings");
-        assert_eq!(plural("StorageClass"), "storageclasses");
-        assert_eq!(plural("CustomResourceDefinition"), "customresourcedefinitions");
-    }
 }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header::CONTENT_TYPE};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -41,20 +41,16 @@ use super::{
     ApiServer, Body, Disconnected, Options, WallClock,
     access::{
         auth::{self, Tokens},
-        authorizer::Rbac,
         bootstrap,
+        rbac::Rbac,
         reviews::Reviews,
         token_request::TokenRequests,
     },
     documents::Documents,
     hooks::{AuditSink, Hooks},
-    protobuf::{self, bodies},
     refuse,
     resources::ServerVersion,
 };
-
-/// The roles every API server begins with.
-const BOOTSTRAP: &str = include_str!("../access/bootstrap.yaml");
 
 /// How many changes of each kind watches can go back: a served API may run for days, and clients
 /// that fall further behind get an error, as from a real server after some minutes.
@@ -107,8 +103,6 @@ pub struct Settings {
     pub audit: Option<PathBuf>,
     /// What else observes every request.
     pub readers: Vec<Arc<dyn AuditSink>>,
-    /// Directory with manifests to create, in place of the built-in ones.
-    pub cluster: Option<PathBuf>,
     /// The Kubernetes release to behave like.
     pub version: ServerVersion,
 }
@@ -121,7 +115,6 @@ impl Settings {
             port: 0,
             audit: None,
             readers: Vec::new(),
-            cluster: None,
             version: ServerVersion::default(),
         }
     }
@@ -141,11 +134,8 @@ pub struct Served {
 
 impl Served {
     /// Serves a fresh API server on 127.0.0.1.
-    ///
-    /// # Errors
-    /// Whatever keeps the port, the files or the first objects from being there.
     pub async fn start(settings: Settings) -> Result<Self, ServeError> {
-        let Settings { dir, port, audit, mut readers, cluster, version } = settings;
+        let Settings { dir, port, audit, mut readers, version } = settings;
         let identity = Identity::generate()?;
         let (listener, url) = listen(port).await?;
         let layout = Layout::new(dir);
@@ -158,13 +148,9 @@ impl Served {
             readers.push(Arc::new(file));
         }
         let door = Arc::new(Door::new(version, readers));
-        let objects = match cluster {
-            Some(directory) => manifests::from_directory(&directory)?,
-            None => manifests::embedded()?,
-        };
         let client = door.api.client(auth::admin());
-        manifests::apply(&client, &manifests::parse(BOOTSTRAP)?).await?;
-        manifests::apply(&client, &objects).await?;
+        manifests::apply(&client, &bootstrap()?).await?;
+        manifests::apply(&client, &manifests::embedded()?).await?;
         let tls = identity.server;
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, Arc::clone(&tls).into(), Arc::clone(&door)));
@@ -188,9 +174,6 @@ impl Served {
 
     /// Closes all connections and refuses new ones, as a server does that is restarted. Its objects and
     /// their history stay.
-    ///
-    /// # Errors
-    /// When the port cannot be kept for [`Self::come_back`].
     pub async fn go_away(&mut self) -> io::Result<()> {
         self.accepting.shutdown().await;
         let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
@@ -204,9 +187,6 @@ impl Served {
     }
 
     /// Serves again after [`Self::go_away`].
-    ///
-    /// # Errors
-    /// When the port cannot be listened on.
     pub fn come_back(&mut self) -> io::Result<()> {
         let Some(socket) = self.away.take() else { return Ok(()) };
         let listener = socket.listen(BACKLOG)?;
@@ -220,9 +200,6 @@ impl Served {
 
     /// Takes a certificate of another authority, which counts for connections after the next
     /// [`Self::come_back`], and writes the authority into the layout; the kubeconfigs keep the old one.
-    ///
-    /// # Errors
-    /// When certificates can't be made or written.
     pub fn rotate_authority(&mut self) -> Result<(), ServeError> {
         let identity = Identity::generate()?;
         let path = self.layout.authority();
@@ -287,10 +264,6 @@ impl Door {
             ..Options::default()
         };
         let api = ApiServer::new(options);
-        for role in bootstrap::roles() {
-            // An empty store takes them.
-            let _ = api.create(&role);
-        }
         Self { api, tokens }
     }
 
@@ -299,25 +272,8 @@ impl Door {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await?.to_bytes();
         match self.tokens.user(&parts.headers, self.api.now()) {
-            Ok(user) => {
-                Ok(self.api.answer(&user, as_json(Request::from_parts(parts, body))).await?)
-            }
+            Ok(user) => Ok(self.api.answer(&user, Request::from_parts(parts, body)).await?),
             Err(status) => Ok(refuse(&status)),
-        }
-    }
-}
-
-/// The request with a protobuf body turned into JSON, where it has one that is understood.
-fn as_json(request: Request<Bytes>) -> Request<Bytes> {
-    let is_protobuf =
-        request.headers().get(CONTENT_TYPE).is_some_and(|t| t == protobuf::MEDIA_TYPE);
-    match bodies::to_json(request.body()).filter(|_| is_protobuf) {
-        None => request,
-        Some(object) => {
-            let mut request = request.map(|_| Bytes::from(object.to_string()));
-            let json = HeaderValue::from_static("application/json");
-            request.headers_mut().insert(CONTENT_TYPE, json);
-            request
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::{ListParams, PostParams};
+use kube::api::PostParams;
 use tokio::time::Instant;
 
 use super::{refusal, server, typed, volume, volumes};
@@ -54,50 +54,6 @@ async fn answers_can_be_made_up_before_or_after_the_commit() {
         (429, "7")
     );
     assert_eq!(server.count("PersistentVolume"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn delays_take_their_time_before_or_after_the_commit() {
-    let server = server();
-    let list = async || {
-        let start = Instant::now();
-        volumes(&server).list(&ListParams::default()).await.unwrap();
-        start.elapsed()
-    };
-    server
-        .faults()
-        .add(Rule::on("list", "persistentvolumes", Effect::Delay(Duration::from_secs(3))).times(1));
-    assert_eq!((list().await, list().await), (Duration::from_secs(3), Duration::ZERO));
-    server.faults().add(Rule::on(
-        "create",
-        "persistentvolumes",
-        Effect::DelayAfter(Duration::from_secs(60)),
-    ));
-    let (api, post, object) = (volumes(&server), PostParams::default(), typed(volume("v")));
-    let create = tokio::time::timeout(Duration::from_secs(1), api.create(&post, &object)).await;
-    assert!(create.is_err());
-    assert_eq!(
-        server.count("PersistentVolume"),
-        1,
-        "written although nobody waited for the answer"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_are_recorded_with_user_object_code_and_size() {
-    let server = server();
-    let body = volume("v").to_string();
-    volumes(&server).create(&PostParams::default(), &typed(volume("v"))).await.unwrap();
-    let recorded = server.requests().all();
-    let [create] = recorded.as_slice() else { panic!("one request was made") };
-    assert_eq!(
-        (create.what().as_str(), create.user.name.as_str(), create.code),
-        ("create persistentvolumes", "tester", 201)
-    );
-    assert!(create.bytes_in >= u64::try_from(body.len()).unwrap() - 40);
-    assert!(create.sent() > create.bytes_in);
-    server.requests().clear();
-    assert_eq!(server.requests().count("create", "persistentvolumes"), 0);
 }
 
 /// The chunks of an answer's body up to its end or break, with the second at which each came.

@@ -4,15 +4,11 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use http_body_util::BodyExt as _;
-use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::{
-    Api,
-    runtime::{WatchStreamExt as _, watcher},
-};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::{client, server, volume, volumes};
+use super::{server, volume, volumes};
 use crate::apiserver::{
     ApiServer, Options, User,
     faults::{Effect, Rule, StreamFault},
@@ -83,18 +79,6 @@ async fn a_watch_tells_what_happened_since_its_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_version_begins_with_what_there_is() {
-    let server = server();
-    for name in ["b", "a"] {
-        server.create(&volume(name)).unwrap();
-    }
-    for query in ["", "resourceVersion=0"] {
-        let (_, mut events) = watch(&server, query).await;
-        assert_eq!(take(&mut events, 2).await, ["ADDED a", "ADDED b"]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_selection_is_entered_and_left() {
     let server = server();
     let (_, mut events) = watch(&server, "labelSelector=l%3Dx").await;
@@ -132,33 +116,6 @@ async fn bookmarks_come_each_minute_and_at_the_end() {
     }
     assert_eq!(times, [60, 100]);
     assert_eq!(start.elapsed().as_secs(), 100);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_busy_watch_ends_in_time_too() {
-    let server = server();
-    let (_, mut events) = watch(&server, "timeoutSeconds=2&resourceVersion=0").await;
-    let start = Instant::now();
-    for i in 0.. {
-        server.create(&volume(&format!("v{i}"))).unwrap();
-        if events.next().await.is_none() {
-            break;
-        }
-        tokio::time::advance(Duration::from_millis(300)).await;
-    }
-    assert_eq!(start.elapsed().as_millis(), 2100);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_bookmark_is_a_place_to_go_on_from() {
-    let server = server();
-    let (_, mut events) = watch(&server, "allowWatchBookmarks=true&resourceVersion=0").await;
-    server.create(&json!({"kind": "StorageClass", "metadata": {"name": "other-kind"}, "provisioner": "p"})).unwrap();
-    let bookmark = events.next().await.unwrap().unwrap();
-    assert_eq!(
-        bookmark["object"]["metadata"]["resourceVersion"],
-        json!(server.revision().to_string())
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,21 +182,6 @@ async fn older_servers_overlook_refuse_or_fail_a_streaming_list() {
         ServerVersion { streaming_lists: StreamingLists::Failing, ..ServerVersion::minor(34) };
     let (code, mut events) = watch(&of_version(failing), STREAMING).await;
     assert_eq!((code, take(&mut events, 1).await), (200, vec!["ERROR 500".to_owned()]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn metadata_alone_is_watched_too() {
-    let server = of_version(ServerVersion::default());
-    let mut events = Api::<PersistentVolume>::all(client(&server))
-        .watch_metadata(&kube::api::WatchParams::default(), "0")
-        .await
-        .unwrap()
-        .boxed();
-    let kube::api::WatchEvent::Added(first) = events.next().await.unwrap().unwrap() else {
-        panic!("an ADDED is due")
-    };
-    assert_eq!(first.metadata.name.as_deref(), Some("a"));
-    assert_eq!(first.types.unwrap().kind, "PartialObjectMetadata");
 }
 
 #[tokio::test(start_paused = true)]
@@ -312,32 +254,4 @@ async fn cut_watches_are_resumed_by_a_client_without_a_gap() {
     assert_eq!(names, ["b", "c"]);
     assert_eq!(server.watches().count("persistentvolumes"), 1);
     assert_eq!(server.requests().count("list", "persistentvolumes"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_clients_reflector_sees_the_same_by_pages_and_by_stream() {
-    let server = server();
-    for i in 0..7 {
-        server.create(&volume(&format!("v{i}"))).unwrap();
-    }
-    for config in
-        [watcher::Config::default().page_size(3), watcher::Config::default().streaming_lists()]
-    {
-        let mut events = watcher(volumes(&server), config).boxed();
-        let mut listed = 0;
-        loop {
-            match events.next().await.unwrap().unwrap() {
-                watcher::Event::Init => {}
-                watcher::Event::InitApply(_) => listed += 1,
-                watcher::Event::InitDone => break,
-                other => panic!("unexpected {other:?}"),
-            }
-        }
-        assert_eq!(listed, 7);
-    }
-    assert_eq!(
-        server.requests().count("list", "persistentvolumes"),
-        3,
-        "three pages, then a stream"
-    );
 }

@@ -1,6 +1,6 @@
 //! Create, update and delete.
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::{claim, claims, refusal, send, server, typed, volume, volumes};
@@ -78,46 +78,6 @@ async fn finalizers_hold_a_deleted_object_until_the_last_goes() {
     assert!(server.get("PersistentVolume", "", "v").is_some());
     api.patch("v", &PatchParams::default(), &remove("example.com/b")).await.unwrap();
     assert!(server.get("PersistentVolume", "", "v").is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_delete_keeps_to_its_preconditions() {
-    let server = server();
-    let api = volumes(&server);
-    let uid = api.create(&PostParams::default(), &typed(volume("v"))).await.unwrap().metadata.uid;
-    let other = Preconditions { uid: Some("other".to_owned()), resource_version: None };
-    let (code, message) =
-        refusal(api.delete("v", &DeleteParams::default().preconditions(other)).await.unwrap_err());
-    assert_eq!(code, 409);
-    assert!(
-        message.contains("the UID in the precondition (other) does not match the UID in record"),
-        "{message}"
-    );
-    api.delete(
-        "v",
-        &DeleteParams::default().preconditions(Preconditions { uid, resource_version: None }),
-    )
-    .await
-    .unwrap();
-    assert_eq!(server.count("PersistentVolume"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_generated_name_has_five_letters_of_the_real_alphabet() {
-    let server = server();
-    let mut generated = volume("v");
-    generated["metadata"] = json!({"generateName": "csisc-"});
-    let names: Vec<String> = (0..20)
-        .map(|_| {
-            server.create(&generated).unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
-        })
-        .collect();
-    for name in &names {
-        let suffix = name.strip_prefix("csisc-").unwrap();
-        assert_eq!(suffix.len(), 5);
-        assert!(suffix.chars().all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)), "{name}");
-    }
-    assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,40 +179,6 @@ async fn a_create_needs_its_namespace_and_no_version() {
     other["kind"] = json!("Secret");
     assert_eq!(post("sc", other).await.0, 400);
     assert_eq!(post("sc", json!("text")).await.0, 400);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dry_run_stores_nothing() {
-    let server = server();
-    let (code, created) = send(
-        &server,
-        "POST",
-        "/api/v1/persistentvolumes?dryRun=All",
-        "application/json",
-        &volume("v"),
-    )
-    .await;
-    assert_eq!((code, &created["status"]["phase"]), (201, &json!("Pending")));
-    assert_eq!(server.count("PersistentVolume"), 0);
-    server.create(&volume("v")).unwrap();
-    let (code, _) =
-        send(&server, "DELETE", "/api/v1/persistentvolumes/v?dryRun=All", "", &json!(null)).await;
-    assert_eq!((code, server.count("PersistentVolume")), (200, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_deleted_collection_is_what_the_selector_selects() {
-    let server = server();
-    for (name, label) in [("a", "x"), ("b", "y"), ("c", "x")] {
-        let mut labelled = volume(name);
-        labelled["metadata"]["labels"] = json!({"l": label});
-        server.create(&labelled).unwrap();
-    }
-    let (code, deleted) =
-        send(&server, "DELETE", "/api/v1/persistentvolumes?labelSelector=l%3Dx", "", &json!(null))
-            .await;
-    assert_eq!((code, deleted["items"].as_array().unwrap().len()), (200, 2));
-    assert_eq!(server.list("PersistentVolume", "").len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,9 +18,6 @@ const NAME_TRIES: usize = 8;
 
 impl State {
     /// Creates an object.
-    ///
-    /// # Errors
-    /// 400, 403, 404 (its namespace), 409 or 422 as the real server.
     pub(crate) fn create(&mut self, target: &Target, body: Value) -> Result<Arc<Object>, Status> {
         let mut new = decode(&target.kind, body)?;
         match_namespace(target, &mut new)?;

@@ -23,9 +23,6 @@ pub(crate) struct DeleteOptions {
 
 impl DeleteOptions {
     /// Reads the body of a DELETE; null for none.
-    ///
-    /// # Errors
-    /// 400 for what is no `DeleteOptions`.
     pub(crate) fn parse(body: &Value) -> Result<Self, Status> {
         if !body.is_null() && !body.is_object() {
             return Err(Status::bad_request(
@@ -79,9 +76,6 @@ impl Deleted {
 
 impl State {
     /// Deletes an object, or marks it when finalizers hold it.
-    ///
-    /// # Errors
-    /// 404, or 409 for a precondition not met.
     pub(crate) fn delete(
         &mut self,
         target: &Target,
@@ -157,7 +151,7 @@ impl State {
     /// A namespace that was going goes with the last object in it.
     fn finish_namespace(&mut self, target: &Target) {
         let namespace = &target.key.namespace;
-        if !target.kind.namespaced || target.dry_run {
+        if !target.kind.namespaced {
             return;
         }
         let Some(kind) = self.kinds.by_name("Namespace").cloned() else { return };

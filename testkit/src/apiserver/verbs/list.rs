@@ -53,10 +53,6 @@ struct Start {
 
 impl State {
     /// A page of a kind's objects.
-    ///
-    /// # Errors
-    /// 400 for a token that is none, 410 for one whose state is forgotten, 504 for a revision
-    /// that is not yet.
     pub(crate) fn list(&self, target: &Target, options: &ListOptions) -> Result<Page, Status> {
         let start = self.start(options)?;
         let namespace = Some(target.key.namespace.as_str()).filter(|ns| !ns.is_empty());

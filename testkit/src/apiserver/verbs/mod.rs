@@ -44,15 +44,10 @@ pub(crate) struct Target {
     pub(crate) key: Key,
     /// The time of the request, as it is written into objects.
     pub(crate) now: String,
-    /// Whether nothing is to be stored.
-    pub(crate) dry_run: bool,
 }
 
 impl State {
     /// The object a request is about.
-    ///
-    /// # Errors
-    /// 404 when there is none.
     pub(crate) fn get(&self, target: &Target) -> Result<&Arc<Object>, Status> {
         let found = self.store.get(&target.kind.group_resource(), &target.key);
         found.ok_or_else(|| Status::not_found(&target.kind, &target.key.name))
@@ -60,9 +55,6 @@ impl State {
 
     /// Stores an object and does what follows from it.
     fn put(&mut self, target: &Target, value: Value) -> Arc<Object> {
-        if target.dry_run {
-            return Arc::new(Object::new(value, self.store.revision()));
-        }
         if target.kind.group == EXTENSIONS {
             self.kinds.define(&value);
         }
@@ -71,9 +63,6 @@ impl State {
 
     /// Removes an object and does what follows from it.
     fn remove(&mut self, target: &Target, value: Value) -> Arc<Object> {
-        if target.dry_run {
-            return Arc::new(Object::new(value, self.store.revision()));
-        }
         if target.kind.group == EXTENSIONS {
             self.remove_instances(tree::text(&value, &["metadata", "name"]));
         }

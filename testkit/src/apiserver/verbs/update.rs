@@ -9,7 +9,7 @@ use crate::apiserver::{
     body::decode,
     defaults,
     object::{self, Object},
-    patch::{Patch, PatchKind},
+    patch::Patch,
     status::{FieldError, Status},
     strategy, tree, validation,
 };
@@ -25,9 +25,6 @@ pub(crate) struct Written {
 
 impl State {
     /// Replaces an object, or its status.
-    ///
-    /// # Errors
-    /// 400, 404, 409 or 422 as the real server.
     pub(crate) fn update(
         &mut self,
         target: &Target,
@@ -45,10 +42,7 @@ impl State {
         self.replace(target, status, new, &old)
     }
 
-    /// Patches an object, or its status; a server-side apply of what is not there creates it.
-    ///
-    /// # Errors
-    /// 400, 404, 409, 415 or 422 as the real server.
+    /// Patches an object, or its status.
     pub(crate) fn patch(
         &mut self,
         target: &Target,
@@ -56,8 +50,8 @@ impl State {
         patch: &Patch,
     ) -> Result<Written, Status> {
         let found = self.store.get(&target.kind.group_resource(), &target.key).cloned();
-        let Some(old) = found else { return self.create_by_apply(target, status, patch) };
-        let mut new = decode(&target.kind, patch.apply(&target.kind, old.typed(&target.kind))?)?;
+        let old = found.ok_or_else(|| Status::not_found(&target.kind, &target.key.name))?;
+        let mut new = decode(&target.kind, patch.apply(old.typed(&target.kind))?)?;
         check_name(target, &new)?;
         match_namespace(target, &mut new)?;
         check_version(target, &new, &old)?;
@@ -81,22 +75,6 @@ impl State {
             return Err(Status::conflict(&target.kind, name, &why));
         }
         tree::remove(&mut new, &["metadata", "resourceVersion"]);
-        Ok(Written { object: self.create(target, new)?, created: true })
-    }
-
-    fn create_by_apply(
-        &mut self,
-        target: &Target,
-        status: bool,
-        patch: &Patch,
-    ) -> Result<Written, Status> {
-        if status || patch.kind() != PatchKind::Apply {
-            return Err(Status::not_found(&target.kind, &target.key.name));
-        }
-        let applied = patch.apply(&target.kind, Value::Object(serde_json::Map::new()))?;
-        let mut new = decode(&target.kind, applied)?;
-        check_name(target, &new)?;
-        tree::set(&mut new, &["metadata", "name"], json!(target.key.name));
         Ok(Written { object: self.create(target, new)?, created: true })
     }
 
