@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`connection`] | configuration, credentials, proxies, TLS, connections |
 //! | [`layers`] | the tower layers that every request passes |
-//! | [`client`] | lanes ([`Lanes`]), requests ([`Client`]), checked names ([`Name`]), edits ([`Client::edit`]), shared reads ([`CoalescedReads`]), reviews of our rights ([`access`]) |
+//! | [`client`] | lanes ([`Lanes`]), requests ([`Client`]), edits ([`Client::edit`]), shared reads ([`CoalescedReads`]), reviews of our rights ([`access`]) |
+//! | [`name`], `url`, `target` | checked names; URLs, and what they name |
 //! | [`informer`] | lists, watches and caches |
 //! | [`objects`] | slim views of objects |
 //! | [`events`] | recording of events |
@@ -20,22 +21,26 @@ mod error;
 pub mod events;
 pub mod informer;
 pub mod layers;
+pub mod name;
 pub mod objects;
 pub mod quantity;
 mod scope;
+mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub(crate) mod url;
 
 pub use client::{
-    BadName, Client, CoalescedReads, Edit, Edited, EventLane, LaneSettings, Lanes, Name, Patch,
-    RateLimit, ReadBy, Served, WriteBy, access, finalizers,
+    Client, CoalescedReads, Edit, Edited, EventLane, LaneSettings, Lanes, Patch, RateLimit, ReadBy,
+    Served, WriteBy, access, finalizers,
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::{ApiError, Refusal};
 pub use informer::{
     Cache, Change, EventHandler, Extent, FirstList, Informer, InformerEvent, cache,
 };
+pub use name::{BadName, Name};
 pub use objects::{Kind, View};
 pub use scope::Scope;

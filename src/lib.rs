@@ -59,7 +59,7 @@
 //! # How a volume is deleted
 //!
 //! The informer of PersistentVolumes feeds [`controller::volumes::index`]. The queue `volumes` leads to
-//! [`controller::volumes::sync`], which asks [`controller::volumes::finalizer`] what is due, reads the
+//! [`controller::volumes::sync`], which asks [`controller::model::finalizer`] what is due, reads the
 //! PersistentVolume live, calls the driver and then deletes the PersistentVolume.
 
 pub mod app;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-pub use crate::controller::overview::{
+pub use crate::controller::model::overview::{
     Blocked, Claims, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, Query,
     QueueState, Volumes,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{overview::LastFailure, provisioner::Failure};
+use super::{model::overview::LastFailure, provisioner::Failure};
 use crate::plain_text::cut;
 
 /// The longest text of a failure that is kept, in bytes.

@@ -2,7 +2,9 @@
 //! plain values and pure functions, without locks or requests.
 
 pub mod failure;
+pub mod finalizer;
 pub mod outcome;
+pub mod overview;
 pub mod record;
 pub mod request;
 pub mod source;

@@ -1,173 +1,135 @@
-//! What the controller works on now: claims, volumes and queues, as data for the status.
-//!
-//! The data can be serialized and has a bounded size: of each kind only so many items are listed, and the
-//! others are counted. It has nothing that the events of a claim or the metrics do not show. `read`
-//! fills it in, for claims from what their index returns; that changes nothing.
+//! Reads what the controller works on, for the status: from the indexes and the queues. Changes nothing.
 
-mod read;
+use std::{sync::Arc, time::Duration};
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
-use super::claims::state::Stage;
+use crate::{
+    controller::{
+        Controller,
+        attempts::FailedAttempt,
+        claims::worker::ClaimWorker,
+        item::Key,
+        model::{
+            finalizer::Due,
+            overview::{
+                Claims, ListedVolume, Next, Overview, Progress, Query, QueueState, Volumes,
+            },
+        },
+        provisioner::Provisioner,
+        queues::Queues,
+        volumes::{index::Deletion, sync::VolumeWorker},
+    },
+    kube::objects::{Claim, View as _},
+    workqueue::{Counts, Place, Queue},
+};
 
 /// The most claims, volumes and classes that are listed.
 const MAX_LISTED: usize = 200;
 
-/// What to list of claims and volumes. By default all of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Query {
-    /// Only the claim of this `namespace/name`.
-    pub claim: Option<String>,
-    /// Only the volume of this name.
-    pub volume: Option<String>,
+impl<P: Provisioner> Controller<P> {
+    /// Returns a function that reads what the controller works on.
+    pub fn overview(&self) -> impl Fn(&Query) -> Overview + Send + Sync + use<P> {
+        let (claims, volumes) = (Arc::clone(&self.claims), Arc::clone(&self.volumes));
+        let queues = self.queues.clone();
+        move |query| Overview {
+            claims: claims_in_work(&claims, &queues, query),
+            volumes: volumes_to_delete(&volumes, &queues, query),
+            queues: vec![
+                queue("claims", &queues.claims),
+                queue("volumes", &queues.volumes),
+                queue("unsavedpvs", &queues.unsaved),
+            ],
+        }
+    }
 }
 
-/// What the controller works on.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Overview {
-    /// The claims in work.
-    pub claims: Claims,
-    /// The volumes to delete.
-    pub volumes: Volumes,
-    /// The work queues.
-    pub queues: Vec<QueueState>,
+fn claims_in_work<P: Provisioner>(
+    worker: &ClaimWorker<P>,
+    queues: &Queues,
+    query: &Query,
+) -> Claims {
+    let is_asked_for = |claim: &Claim| {
+        let named = query.claim.as_deref().map(|key| key.split_once('/').unwrap_or_default());
+        named.is_none_or(|named| named == (claim.namespace(), claim.name()))
+    };
+    let mut claims = worker.index.in_work(MAX_LISTED, is_asked_for);
+    for claim in &mut claims.listed {
+        let uid = Key::from(claim.uid.as_str());
+        let place = queues.claims.place(&uid).or_else(|| {
+            // Its volume may be created, and only its PersistentVolume be missing.
+            queues.unsaved.place(&uid)
+        });
+        claim.next = Next::of(place);
+    }
+    claims
 }
 
-/// The claims in work.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Claims {
-    /// Their number by stage.
-    pub by_stage: BTreeMap<Stage, usize>,
-    /// First those that fail or are blocked, then the others, the oldest first.
-    pub listed: Vec<ListedClaim>,
-    /// The number of claims that are not listed.
-    pub more: usize,
+impl Next {
+    /// By the item's place in its queue.
+    fn of(place: Option<Place>) -> Self {
+        match place {
+            Some(Place::Processing(since)) => Self::Now { seconds: since.as_secs() },
+            Some(Place::Ready) => Self::Queued,
+            Some(Place::Delayed(left)) => Self::Later { seconds: whole_seconds(left) },
+            None => Self::OnChange,
+        }
+    }
 }
 
-/// One claim in work.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ListedClaim {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-    /// The UID.
-    pub uid: String,
-    /// The storage class.
-    pub class: String,
-    /// The stage of its volume.
-    pub stage: Stage,
-    /// Whether the claim is being deleted.
-    pub is_deleted: bool,
-    /// For how many seconds this process has known the claim.
-    pub age_seconds: u64,
-    /// How many attempts of this process have ended.
-    pub attempts: u32,
-    /// How the last attempt failed, if it did.
-    pub last_failure: Option<LastFailure>,
-    /// What the claim waits for, apart from the driver.
-    pub blocked: Option<Blocked>,
-    /// When it is worked on next.
-    pub next: Next,
+/// Rounds up, so that nothing is announced earlier than it happens.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// How the last attempt for a claim failed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct LastFailure {
-    /// The name of the gRPC code; empty if the driver was not called.
-    pub code: String,
-    /// The text of the event.
-    pub message: String,
-    /// How many seconds ago the attempt ended.
-    pub seconds_ago: u64,
+fn volumes_to_delete<P>(worker: &VolumeWorker<P>, queues: &Queues, query: &Query) -> Volumes {
+    let is_asked_for = |name: &str| query.volume.as_deref().is_none_or(|asked| asked == name);
+    let mut names = worker.index.due(Due::Delete);
+    names.retain(|name| is_asked_for(name));
+    let failures = worker.index.failures();
+    names.sort_unstable_by(|a, b| {
+        let is_healthy = |name: &Key| !failures.contains_key(&**name);
+        (is_healthy(a), a).cmp(&(is_healthy(b), b))
+    });
+    let more = names.len().saturating_sub(MAX_LISTED);
+    names.truncate(MAX_LISTED);
+    let state = |name: Key| ListedVolume {
+        progress: Progress::of(&worker.index.deletion(&name)),
+        attempt: queues.volumes.failures(&name).saturating_add(1),
+        last_failure: failures.get(&*name).map(FailedAttempt::listed),
+        next: Next::of(queues.volumes.place(&name)),
+        name: name.to_string(),
+    };
+    Volumes { listed: names.into_iter().map(state).collect(), more }
 }
 
-/// What a claim waits for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Blocked {
-    /// The reason.
-    pub reason: String,
-    /// For how many seconds.
-    pub seconds: u64,
+impl Progress {
+    fn of(deletion: &Deletion) -> Self {
+        match deletion {
+            Deletion::Pending => Self::Pending,
+            Deletion::Attached(_) => Self::Attached,
+            Deletion::DeletedAtDriver | Deletion::Removed => Self::DeletedAtDriver,
+        }
+    }
 }
 
-/// When an item is worked on next.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "when", rename_all = "camelCase")]
-pub enum Next {
-    /// When something changes that it waits for.
-    #[default]
-    OnChange,
-    /// After so many seconds, or earlier if something changes.
-    Later {
-        /// The seconds.
-        seconds: u64,
-    },
-    /// As soon as a worker is free.
-    Queued,
-    /// Now, since so many seconds.
-    Now {
-        /// The seconds.
-        seconds: u64,
-    },
+fn queue(name: &str, queue: &Queue<Key>) -> QueueState {
+    let Counts { ready, processing, delayed } = queue.counts();
+    QueueState { name: name.to_owned(), ready, processing, delayed }
 }
 
-/// The volumes to delete.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Volumes {
-    /// First those that fail, then the others, by name.
-    pub listed: Vec<ListedVolume>,
-    /// The number of volumes that are not listed.
-    pub more: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// One volume to delete.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ListedVolume {
-    /// The name of the PersistentVolume.
-    pub name: String,
-    /// How far its deletion is.
-    pub progress: Progress,
-    /// The number of the next attempt since the last success.
-    pub attempt: u32,
-    /// How the last attempt failed, if it did and is among those that are kept.
-    pub last_failure: Option<LastFailure>,
-    /// When it is worked on next.
-    pub next: Next,
-}
-
-/// How far a deletion is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Progress {
-    /// The driver has not deleted the volume.
-    #[default]
-    Pending,
-    /// It waits until the volume is detached.
-    Attached,
-    /// The driver has deleted it; the PersistentVolume is next.
-    DeletedAtDriver,
-}
-
-/// A work queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct QueueState {
-    /// Its name, as in the metrics.
-    pub name: String,
-    /// The number of items that wait for a worker.
-    pub ready: usize,
-    /// The number of items in work.
-    pub processing: usize,
-    /// The number of items that are due later.
-    pub delayed: usize,
+    #[test]
+    fn when_an_item_is_worked_on_next() {
+        let second = Duration::from_secs(1);
+        for (place, next) in [
+            (Some(Place::Processing(second)), Next::Now { seconds: 1 }),
+            (Some(Place::Ready), Next::Queued),
+            (Some(Place::Delayed(second / 2)), Next::Later { seconds: 1 }),
+            (None, Next::OnChange),
+        ] {
+            assert_eq!(Next::of(place), next, "{place:?}");
+        }
+    }
 }

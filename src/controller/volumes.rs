@@ -6,10 +6,8 @@
 //! | `handles` | finds PersistentVolumes with the same volume handle |
 //! | `sharers` | the worker's part that looks at other PersistentVolumes of the same volume |
 //! | [`sync`] | the worker: deletes volumes and their PersistentVolumes |
-//! | [`finalizer`] | decides what is due for a PersistentVolume; the patches of the finalizer |
 //! | `finalizer_sync` | the worker's part that patches the finalizer |
 
-pub mod finalizer;
 mod finalizer_sync;
 pub(crate) mod handles;
 pub mod index;

@@ -1,8 +1,6 @@
 //! Names of PersistentVolumes, and validation of names of namespaces.
 
-use crate::{
-    controller::provisioner::Failure, flags::VolumeNaming, kube::client::name::is_dns_part,
-};
+use crate::{controller::provisioner::Failure, flags::VolumeNaming, kube::name::is_dns_part};
 
 impl VolumeNaming {
     /// The name for the claim with this UID; always the same.
@@ -39,7 +37,7 @@ pub(super) fn is_dns_label(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::client::name::is_dns_subdomain;
+    use crate::kube::name::is_dns_subdomain;
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 

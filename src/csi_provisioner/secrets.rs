@@ -21,7 +21,7 @@ use crate::{
     },
     kube::{
         ApiError, CoalescedReads,
-        client::name::is_dns_subdomain,
+        name::is_dns_subdomain,
         objects::{Claim, Secret, SecretValue, View as _},
     },
 };

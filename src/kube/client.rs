@@ -13,16 +13,16 @@ mod edits;
 pub mod finalizers;
 mod lanes;
 mod list;
-pub(crate) mod name;
 #[cfg(test)]
 mod odd_names;
 mod watch_object;
 
+pub use super::name::{BadName, Name};
 pub use coalesced_reads::{CoalescedReads, ReadBy};
 pub use discovery::Served;
 pub use edits::{Edit, Edited, WriteBy};
+pub(in crate::kube) use lanes::MAX_CONCURRENT_WRITES;
 pub use lanes::{EventLane, LaneSettings, Lanes, RateLimit};
-pub use name::{BadName, Name};
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -34,18 +34,17 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use self::name::check_namespace;
 use super::{
     error::{ApiError, fault},
     layers::{
         ApiService, Request,
         gate::SentAt,
         pace::paced,
-        target::Target,
         whole_answers::{Held, MAX_ANSWER, MaxAnswer},
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
 };
+use super::{name::check_namespace, target::Target};
 use crate::runtime::Random;
 
 /// kube-rs's client wants a default namespace. Nobody uses it: each request names its own.

@@ -4,7 +4,6 @@
 pub mod config;
 mod connections;
 pub mod credentials;
-pub(crate) mod url;
 mod user_agent;
 
 pub use config::{ConfigError, ConfigSource};

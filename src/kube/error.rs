@@ -10,7 +10,7 @@ use http::{Method, StatusCode, header};
 use serde::Deserialize;
 use tower::BoxError;
 
-use super::{client::name::BadName, layers::target::Target};
+use super::{name::BadName, target::Target};
 use crate::runtime::GateShut;
 
 /// The most that is kept of an answer that is no `Status`, in bytes.

@@ -21,7 +21,6 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use self::message::Message;
-pub(super) use self::recorder::MAX_CONCURRENT_WRITES;
 pub use self::recorder::{Recorder, Source};
 
 /// The object an event is about. Empty fields are not serialized, as in Go.

@@ -17,7 +17,6 @@ pub(crate) mod refusals;
 pub(crate) mod request_log;
 pub(crate) mod request_metrics;
 pub(crate) mod retry_after;
-pub(crate) mod target;
 pub(crate) mod throttle;
 pub(crate) mod whole_answers;
 

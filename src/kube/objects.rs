@@ -145,7 +145,7 @@ pub use self::{
         VolumeSnapshot, VolumeSnapshotContent,
     },
 };
-pub use super::client::name::MAX_NAME;
+pub use super::name::MAX_NAME;
 
 view! {
     /// A PersistentVolumeClaim.

@@ -1,8 +1,8 @@
 //! Selects the objects of a list or a watch.
 
 use super::{
-    client::name::{BadName, check_namespace},
-    connection::url::query,
+    name::{BadName, check_namespace},
+    url::query,
 };
 
 /// A namespace and selectors; by default all objects of a kind.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::controller::claims::state::Stage;
+use crate::controller::model::overview::Stage;
 
 fn status() -> Status {
     let claim = ListedClaim {

@@ -102,6 +102,88 @@ fn each_module_uses_only_modules_of_lower_layers() {
     }
 }
 
+/// The parts of a module that each of its parts uses, its own left out. Only `use` lines count.
+fn parts_used(module: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let sources = sources().into_iter().filter_map(|(path, source)| {
+        let names = names(&path);
+        let is_test = names.iter().any(|name| name == "tests" || name == "testing");
+        (names[0] == module && names.len() > 1 && !is_test).then_some((names, product(&source)))
+    });
+    let sources: Vec<(Vec<String>, String)> = sources.collect();
+    let parts: BTreeSet<String> = sources.iter().map(|(names, _)| names[1].clone()).collect();
+    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (names, source) in &sources {
+        let paths = source.split("use ").skip(1).flat_map(|rest| {
+            let tree = rest.split(';').next().unwrap_or_default();
+            paths(&tree.split_whitespace().collect::<String>())
+        });
+        let here = paths.filter_map(|path| whole(names, &path));
+        let of_module = here.filter(|path| path[0] == module && path.len() > 1);
+        let other = of_module.map(|mut path| path.remove(1)).filter(|it| *it != names[1]);
+        let known = other.filter(|it| parts.contains(it));
+        used.entry(names[1].clone()).or_default().extend(known);
+    }
+    used
+}
+
+/// The paths of a `use` tree without spaces.
+fn paths(tree: &str) -> Vec<String> {
+    let Some((before, group)) = tree.split_once('{') else { return vec![tree.to_owned()] };
+    let group = group.strip_suffix('}').unwrap_or(group);
+    let mut depth = 0;
+    let items = group.split(|letter| {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        letter == ',' && depth == 0
+    });
+    items.flat_map(paths).map(|path| format!("{before}{path}")).collect()
+}
+
+/// The path from the library's root, if it is one of the library, as `names` writes it.
+fn whole(names: &[String], path: &str) -> Option<Vec<String>> {
+    let mut segments: Vec<String> = path.split("::").map(str::to_owned).collect();
+    let mut base = match segments[0].as_str() {
+        "crate" => Vec::new(),
+        "self" | "super" => names.to_vec(),
+        _ => return None,
+    };
+    while ["crate", "self", "super"]
+        .iter()
+        .any(|word| segments.first().is_some_and(|it| it == word))
+    {
+        if segments.remove(0) == "super" {
+            base.pop();
+        }
+    }
+    base.extend(segments);
+    Some(base)
+}
+
+#[test]
+fn no_parts_of_controller_and_kube_use_each_other() {
+    for module in ["controller", "kube"] {
+        let mut left = parts_used(module);
+        assert!(left.len() > 5, "{module}: {left:?}");
+        // Parts that use none of those that are left go, until none is left.
+        while !left.is_empty() {
+            let before = left.len();
+            let names: BTreeSet<String> = left.keys().cloned().collect();
+            left.retain(|_, used| used.iter().any(|it| names.contains(it)));
+            assert!(left.len() < before, "parts of {module} use each other: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn paths_of_parts_are_found() {
+    let names = ["controller", "claims", "save"].map(str::to_owned);
+    let found = |path: &str| whole(&names, path).map(|path| path.join("::"));
+    assert_eq!(paths("a::{b,c::{d,e}}"), ["a::b", "a::c::d", "a::c::e"]);
+    assert_eq!(found("super::state::X").as_deref(), Some("controller::claims::state::X"));
+    assert_eq!(found("super::super::item").as_deref(), Some("controller::item"));
+    assert_eq!(found("crate::kube::Name").as_deref(), Some("kube::Name"));
+    assert_eq!(found("std::fmt"), None);
+}
+
 #[test]
 fn the_picture_shows_every_module_of_the_library_and_no_others() {
     let library = include_str!("../../src/lib.rs");

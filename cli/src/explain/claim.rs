@@ -13,9 +13,9 @@ use csi_provisioner::{
     controller::{
         claims::{
             plan::{Plan, missing_class, waits_for_a_node},
-            state::Stage,
             verification::{Found, name_taken, unverified},
         },
+        model::overview::Stage,
         ownership,
         provisioner::{Failure, NotSent},
     },

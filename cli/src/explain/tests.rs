@@ -7,10 +7,8 @@ mod volumes;
 use serde_json::{Value, json};
 
 use super::*;
-use csi_provisioner::controller::claims::{
-    record_status::{FINALIZER, RECORD},
-    state::Stage,
-};
+use csi_provisioner::controller::claims::record_status::{FINALIZER, RECORD};
+use csi_provisioner::controller::model::overview::Stage;
 
 use crate::testing::{Answer, Epoch, RecordedRequest, Server, client};
 

@@ -9,7 +9,7 @@ use super::{
 use csi_provisioner::{
     controller::{
         events::attached,
-        volumes::finalizer::{Due, PROTECTION, due},
+        model::finalizer::{Due, PROTECTION, due},
     },
     kube::objects::{View as _, Volume},
     status::{ListedVolume, Next, Progress},

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use csi_provisioner::{
-    controller::volumes::finalizer::PROTECTION,
+    controller::model::finalizer::PROTECTION,
     kube::quantity::Quantity,
     mutations::{self, Mutation},
     plain_text::cut,

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::compare::{Difference, differences};
 use csi_provisioner::{
     controller::{
+        model::finalizer::{Due, due},
         provisioner::{Failure, NotSent},
-        volumes::finalizer::{Due, due},
     },
     csi_provisioner::{Prediction, ProvisionerSettings, Unpredicted},
     kube::objects::{View as _, Volume},

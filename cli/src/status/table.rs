@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use csi_provisioner::{
-    controller::claims::state::Stage,
+    controller::model::overview::Stage,
     plain_text::{cut, escaped},
     status::{
         Blocked, LastCalls, LastFailure, ListedClaim, ListedVolume, Next, Progress, QueueState,

@@ -24,10 +24,12 @@ use crate::{
         classes::Classes,
         events::{ClaimEvents, claim_key},
         item::Key,
-        model::unusable_volume::{Credentials, UnusableVolume},
+        model::{
+            finalizer,
+            unusable_volume::{Credentials, UnusableVolume},
+        },
         ownership::{PROVISIONED_BY, class_of_claim},
         provisioner::{Failure, ProvisionRequest, ProvisionedVolume},
-        volumes::finalizer,
     },
     kube::{
         ApiError, Client, Name,

@@ -5,12 +5,11 @@
 //! (safety rules 2 to 4). The index keeps the states, and [`sync`](super::sync) and
 //! [`save`](super::save) act on them.
 
-use serde::{Deserialize, Serialize};
 use tokio::time::{Duration, Instant};
 
 use crate::{
     controller::{
-        model::unusable_volume::UnusableVolume,
+        model::{overview::Stage, unusable_volume::UnusableVolume},
         provisioner::{Failure, NotSent, Outcome},
     },
     kube::objects::Volume,
@@ -55,31 +54,6 @@ pub enum ClaimState {
     /// any more (safety rule 14).
     SuspectedLeak,
     /// The claim has or had its PersistentVolume: no call is made for it any more (safety rule 6).
-    Done,
-}
-
-/// The kind of a claim's state, as the status names it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Stage {
-    /// No call is open.
-    #[default]
-    Waiting,
-    /// An earlier process has left a call open, which this process has not repeated yet.
-    Recorded,
-    /// A call is running.
-    InFlight,
-    /// The outcome of a call is unknown.
-    Background,
-    /// The volume exists, and its PersistentVolume is being saved.
-    Saving,
-    /// A PersistentVolume is gone, and perhaps the volume with it.
-    PvGone,
-    /// The volume cannot be used and is being removed.
-    Unusable,
-    /// A volume may be left at the driver.
-    SuspectedLeak,
-    /// The claim has or had its PersistentVolume.
     Done,
 }
 

@@ -6,14 +6,10 @@
 
 use serde_json::Value;
 
-use super::{
-    super::provisioner::Provisioner,
-    finalizer,
-    finalizer::{Due, due},
-    sync::VolumeWorker,
-};
+use super::{super::provisioner::Provisioner, sync::VolumeWorker};
 use crate::{
     controller::claims::index::{Entry, claim_uid},
+    controller::model::finalizer::{self, Due, due},
     kube::{
         ApiError, Name, Patch,
         objects::{Claim, View as _, Volume},

@@ -10,15 +10,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
-use super::{
-    finalizer::{Due, due},
-    handles::HandleIndex,
-};
+use super::handles::HandleIndex;
 use crate::{
     controller::{
         attempts::FailedAttempt,
         claims::index::ClaimIndex,
         item::Key,
+        model::finalizer::{Due, due},
         ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::Failure,
     },

@@ -9,12 +9,9 @@ use std::ops::ControlFlow;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::Duration;
 
-use super::{
-    finalizer::{Due, due},
-    index::Deletion,
-    sync::VolumeWorker,
-};
+use super::{index::Deletion, sync::VolumeWorker};
 use crate::{
+    controller::model::finalizer::{Due, due},
     controller::provisioner::{Failure, NotDeleted, Provisioner},
     kube::{
         Scope,

@@ -9,8 +9,6 @@ use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
 
 use super::{
-    finalizer,
-    finalizer::{Due, due},
     index::{Deletion, VolumeIndex, VolumeSnapshot},
     sharers::HeldHandle,
 };
@@ -21,6 +19,10 @@ use crate::{
         events::{PANICKED, VolumeEvents},
         item::Item,
         live::Live,
+        model::{
+            finalizer,
+            finalizer::{Due, due},
+        },
         provisioner::{Failure, NotDeleted, Provisioner},
     },
     kube::{

@@ -15,7 +15,7 @@ use futures::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::{Client, name::Name};
+use super::{Client, Name};
 use crate::{
     kube::{error::ApiError, objects::View},
     runtime::Tasks,

@@ -4,7 +4,8 @@
 
 use serde::Deserialize;
 
-use super::{Client, name::check_segment};
+use super::Client;
+use crate::kube::name::check_segment;
 use crate::kube::{
     error::ApiError,
     objects::{

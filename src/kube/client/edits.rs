@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Client, Patch, name::Name};
+use super::{Client, Name, Patch};
 use crate::{
     kube::{
         error::{ApiError, fault},

@@ -25,7 +25,6 @@ pub use crate::kube::layers::throttle::RateLimit;
 use crate::{
     kube::{
         connection::Connections,
-        events,
         layers::{
             ApiService,
             deadline::deadline,
@@ -89,6 +88,10 @@ pub struct Lanes {
     pub forbidden: Arc<Notify>,
 }
 
+/// How many events are written at once: a quarter more than writes of objects by default, so that those that
+/// gave way catch up.
+pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 40;
+
 /// The lane of events. Its user gives way to the writes of objects.
 #[derive(Debug, Clone)]
 pub struct EventLane {
@@ -139,7 +142,7 @@ impl Lanes {
         let events = LaneLayers {
             forbidden: notified.clone(),
             throttle: common.throttle(qps),
-            in_flight: Some(InFlight::new(events::MAX_CONCURRENT_WRITES)),
+            in_flight: Some(InFlight::new(MAX_CONCURRENT_WRITES)),
             gate: None,
         };
         let leases = LaneLayers { forbidden: notified, ..LaneLayers::default() };
@@ -202,8 +205,8 @@ mod tests {
     use super::*;
     use crate::{
         kube::{
-            client::name::Name,
             error::ApiError,
+            name::Name,
             objects::Volume,
             testing::{Answer, Server, paused_clock, random},
         },
@@ -347,11 +350,8 @@ mod tests {
         let Fixture { server, lanes, .. } = fixture(settings, |_| object().after(1));
         join_all((0..5).map(|_| write(&lanes.objects))).await;
         assert_eq!(server.times(), [0, 0, 0, 1, 1]);
-        join_all((0..=events::MAX_CONCURRENT_WRITES).map(|_| write(&lanes.events.client))).await;
-        assert_eq!(
-            server.times()[5..],
-            [[2; events::MAX_CONCURRENT_WRITES].as_slice(), &[3]].concat()
-        );
+        join_all((0..=MAX_CONCURRENT_WRITES).map(|_| write(&lanes.events.client))).await;
+        assert_eq!(server.times()[5..], [[2; MAX_CONCURRENT_WRITES].as_slice(), &[3]].concat());
     }
 
     #[tokio::test(start_paused = true)]

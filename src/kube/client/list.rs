@@ -12,11 +12,11 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::Client;
 use crate::kube::{
-    connection::url::query,
     error::ApiError,
     layers::whole_answers::MAX_ANSWER,
     objects::{View, kind::Kind},
     scope::Scope,
+    url::query,
 };
 
 /// Objects in a page.

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{Event, MAX_CONCURRENT_WRITES, lru_map::Digest};
+use super::{Event, lru_map::Digest};
+use crate::kube::client::MAX_CONCURRENT_WRITES;
 
 /// The most busy objects. While the server accepts no events, only theirs are retried.
 pub(super) const MAX_BUSY: usize = 2 * MAX_CONCURRENT_WRITES;

@@ -24,17 +24,14 @@ use super::{
     sink::{Failure, Sink},
 };
 use crate::{
-    kube::client::{
-        EventLane,
+    kube::{
+        client::{EventLane, MAX_CONCURRENT_WRITES},
         name::{MAX_NAME, is_dns_subdomain},
     },
     metrics::{ApiMetrics, Metrics},
     runtime::{Clock, Random, Tasks},
 };
 
-/// How many events are written at once: a quarter more than writes of objects by default, so that those that
-/// gave way catch up.
-pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 40;
 /// How many events are written at once while they give way to objects. Each one more costs a server that is
 /// busy, and so is slow for objects too, a tenth of the volumes that it saves (`docs/performance.md`).
 const GIVE_WAY_WRITES: usize = 1;

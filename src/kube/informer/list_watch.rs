@@ -25,10 +25,10 @@ use super::{
 use crate::{
     kube::{
         client::Client,
-        connection::url::segment,
         layers::whole_answers::MAX_ANSWER,
         objects::{self, Metadata, View, kind::Kind},
         scope::Scope,
+        url::segment,
     },
     runtime::Random,
 };

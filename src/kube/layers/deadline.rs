@@ -16,8 +16,9 @@ use http_body_util::BodyExt as _;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::{BoxError, service_fn};
 
-use super::{Next, Outcome, Request, ResponseBody, target::Verb};
+use super::{Next, Outcome, Request, ResponseBody};
 use crate::kube::error::DeadlineExceeded;
+use crate::kube::target::Verb;
 
 /// Fails requests that take longer than `limit`.
 pub(crate) fn deadline(limit: Duration, next: impl Next) -> impl Next {

@@ -9,7 +9,8 @@ use std::{pin::pin, time::Duration};
 
 use tower::service_fn;
 
-use super::{Next, Outcome, Request, target::Verb};
+use super::{Next, Outcome, Request};
+use crate::kube::target::Verb;
 use crate::runtime::Gate;
 
 /// An extension of a response to a read: when the request was sent, by

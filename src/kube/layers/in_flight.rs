@@ -13,7 +13,8 @@ use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 use tower::service_fn;
 
-use super::{Next, Outcome, Request, target::Verb};
+use super::{Next, Outcome, Request};
+use crate::kube::target::Verb;
 
 /// The writes that are in flight, and how many there may be. Clones share them.
 #[derive(Debug, Clone)]

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tower::service_fn;
 
-use super::{Next, Outcome, Request, target::Verb};
+use super::{Next, Outcome, Request};
+use crate::kube::target::Verb;
 
 /// The least time from the beginning of one watch to that of the next.
 const INTERVAL: Duration = Duration::from_secs(1);

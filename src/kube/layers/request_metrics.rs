@@ -6,7 +6,8 @@
 use http::{Method, StatusCode, Uri};
 use tower::service_fn;
 
-use super::{Next, Outcome, Request, Response, target::Target};
+use super::{Next, Outcome, Request, Response};
+use crate::kube::target::Target;
 use crate::metrics::ApiMetrics;
 
 /// Counts requests.

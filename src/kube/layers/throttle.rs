@@ -13,8 +13,9 @@ use tokio::{
 };
 use tower::service_fn;
 
-use super::{Next, Outcome, Request, target::Verb};
+use super::{Next, Outcome, Request};
 pub use crate::flags::RateLimit;
+use crate::kube::target::Verb;
 use crate::metrics::{ApiMetrics, WaitReason};
 
 /// A token bucket.

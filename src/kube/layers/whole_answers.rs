@@ -14,11 +14,9 @@ use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, service_fn};
 
-use super::{
-    Next, Outcome, Request, Response, ResponseBody,
-    target::{Target, Verb},
-};
+use super::{Next, Outcome, Request, Response, ResponseBody};
 use crate::kube::error::ApiError;
+use crate::kube::target::{Target, Verb};
 
 /// Lengths in bytes, and how many bodies may be longer at once. No object that the server stores needs the
 /// last one unless most of its bytes are escaped in JSON.

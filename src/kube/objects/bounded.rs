@@ -12,7 +12,7 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::kube::client::name::MAX_NAME;
+use crate::kube::name::MAX_NAME;
 
 /// Appended to a truncated text.
 const ELLIPSIS: char = '…';

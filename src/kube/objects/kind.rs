@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::View;
-use crate::kube::{client::name::Name, connection::url::segment};
+use crate::kube::{name::Name, url::segment};
 
 /// A kind by group, version and plural name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

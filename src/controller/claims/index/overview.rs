@@ -9,7 +9,7 @@ use crate::{
     controller::{
         attempts::{FailedAttempt, MAX_TEXT},
         claims::state::ClaimState,
-        overview::{Blocked, Claims, ListedClaim, Next},
+        model::overview::{Blocked, Claims, ListedClaim, Next},
         ownership::class_of_claim,
     },
     kube::objects::{Claim, View as _},

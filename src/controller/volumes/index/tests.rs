@@ -63,7 +63,7 @@ async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
     );
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
-    kept.metadata.finalizers = vec![crate::controller::volumes::finalizer::PROTECTION.into()];
+    kept.metadata.finalizers = vec![crate::controller::model::finalizer::PROTECTION.into()];
     assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"]);
 }
 

@@ -1,7 +1,7 @@
 //! The claims in work, as the status gets them.
 
 use super::*;
-use crate::controller::{claims::state::Stage, overview::Claims};
+use crate::controller::model::overview::{Claims, Stage};
 
 fn names(claims: &Claims) -> Vec<&str> {
     claims.listed.iter().map(|claim| &*claim.name).collect()
