@@ -282,7 +282,8 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
-        tracing::warn!(error = %why, "deleting the volume failed");
+        let driver = self.provisioner.identity().driver;
+        tracing::error!(driver, error = %why, "deleting the volume failed");
         let item = Item::volume(volume.name());
         let claim = volume.spec.claim_ref.as_ref();
         let namespace = claim.map_or("", |claim| claim.namespace.as_str());
