@@ -53,9 +53,9 @@ impl Recorded {
 }
 
 /// How many requests are remembered: more than any test sends.
-const REMEMBERED: usize = 250_000;
+const REMEMBERED: usize = 400_000;
 
-/// All requests since the start, or since they were last cleared; the latest 250 000 of them.
+/// All requests since the start, or since they were last cleared; the latest 400 000 of them.
 #[derive(Debug, Default)]
 pub struct Requests(Mutex<VecDeque<Recorded>>);
 

@@ -26,9 +26,7 @@ mod tests;
 pub use around::Around;
 pub use host::Host;
 pub use journal::{Journal, Record};
-pub use rules::{
-    Code, CodeName, Failure, Match, NodeSpec, Ready, Rule, Script, UnknownCode, VolumeSpec,
-};
+pub use rules::{Code, Failure, Match, NodeSpec, Ready, Rule, Script, VolumeSpec};
 pub use scripted::{Flight, Scripted, controller_capabilities, plugin_capabilities};
 pub use tonic::Status;
 

@@ -149,7 +149,7 @@ async fn act(rule: &Rule) -> Result<(), Status> {
         tokio::time::sleep(Duration::from_millis(delay)).await;
     }
     match &rule.error {
-        Some(failure) => Err(Status::new(failure.code.0, failure.message.clone())),
+        Some(failure) => Err(Status::new(failure.code, failure.message.clone())),
         None => Ok(()),
     }
 }

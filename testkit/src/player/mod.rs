@@ -27,4 +27,4 @@ pub use runner::{
 };
 
 /// Why a scenario was not played to its end.
-pub type PlayError = Box<dyn std::error::Error + Send + Sync>;
+pub type PlayError = crate::Error;

@@ -6,12 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::apiserver::{
-    ApiServer, User,
-    hooks::{Authorizer, Denied},
-    object::Object,
-    request_info::RequestInfo,
-};
+use crate::apiserver::{ApiServer, User, object::Object, request_info::RequestInfo};
 
 /// The group whose members may do everything, whatever the roles say.
 pub const SUPERUSERS: &str = "system:masters";
@@ -237,7 +232,7 @@ impl Subject {
     }
 }
 
-// === Authorizer ===
+// === Rbac ===
 
 /// Says who may do what. A role or binding counts from the request after the one that wrote it; as long as none
 /// was written, asking looks at none.
@@ -276,17 +271,18 @@ impl Rbac {
     }
 }
 
-impl Authorizer for Rbac {
-    fn authorize(
+impl Rbac {
+    /// Asked before each request; what stands behind `is forbidden:` where it is refused.
+    pub(in crate::apiserver) fn authorize(
         &self,
         server: &ApiServer,
         user: &User,
         request: &RequestInfo,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), String> {
         let attempt = Attempt::from(request);
         self.policy(server).decide(user, &attempt).map_err(|reason| {
             let text = cannot(&user.name, &attempt);
-            Denied { message: if reason.is_empty() { text } else { format!("{text}: {reason}") } }
+            if reason.is_empty() { text } else { format!("{text}: {reason}") }
         })
     }
 }

@@ -13,11 +13,11 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::apiserver::{audit::Recorded, hooks::AuditSink, request_info::RequestInfo};
+use crate::apiserver::{audit::Recorded, request_info::RequestInfo};
 
 /// The file the lines go to.
 #[derive(Debug)]
-pub(super) struct AuditFile(Mutex<File>);
+pub struct AuditFile(Mutex<File>);
 
 impl AuditFile {
     /// Appends to the file at `path`, which is made where it is missing.
@@ -27,9 +27,9 @@ impl AuditFile {
     }
 }
 
-impl AuditSink for AuditFile {
+impl AuditFile {
     /// Writes one line. A full disk costs lines of a test's log, not the server.
-    fn record(&self, recorded: &Recorded) {
+    pub(in crate::apiserver) fn record(&self, recorded: &Recorded) {
         let line = format!("{}\n", event(recorded));
         let _ = self.0.lock().write_all(line.as_bytes());
     }
