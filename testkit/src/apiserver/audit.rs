@@ -1,8 +1,5 @@
-//! The record of all requests.
-//!
-//! Owns what is remembered of each and finding them again in tests. Promises an entry for every
-//! request that came to an answer, in the order of their answers, also for those a fault struck;
-//! and that a server that runs for days forgets the oldest rather than grow.
+//! The record of all requests, in the order of their answers, also of those that a fault struck. A server that runs
+//! for days forgets the oldest.
 
 use std::{
     collections::VecDeque,

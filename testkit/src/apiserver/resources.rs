@@ -1,8 +1,4 @@
-//! The kinds the server serves.
-//!
-//! Owns each kind's names, scope and the traits by which the verbs treat it. Promises that a kind
-//! is found by the path a client uses, and that a `CustomResourceDefinition` makes its kind served.
-//! Leaves to `defaults` and `validation` what is special about a kind's fields.
+//! The kinds the server serves, their names and traits. A `CustomResourceDefinition` makes its kind served.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,7 +1,4 @@
-//! From an HTTP request to its answer.
-//!
-//! Owns the order of things: authorization, faults, the verb, the record. Leaves sockets and TLS
-//! to whoever serves [`ApiServer::answer`] over a network.
+//! From an HTTP request to its answer: authorization, faults, the verb, the record.
 
 use std::{
     pin::Pin,

@@ -1,11 +1,7 @@
-//! A Kubernetes API server for a test, whichever the environment offers.
-//!
-//! Owns the choice: where `KUBEBUILDER_ASSETS` names a directory with etcd and kube-apiserver,
-//! those are started; where `KUBECONFIG_E2E` names a kubeconfig, its cluster is used; otherwise
-//! the in-memory server of this crate is served over HTTPS. Promises the same directory
-//! ([`Layout`]) and the same objects ([`manifests`]) in all three cases, and that what was started
-//! ends when [`ControlPlane`] is dropped. Leaves what tests create to them: a cluster of
-//! `KUBECONFIG_E2E` keeps it.
+//! A Kubernetes API server for a test, whichever the environment offers: where `KUBEBUILDER_ASSETS` names a directory
+//! with etcd and kube-apiserver, those are started; where `KUBECONFIG_E2E` names a kubeconfig, its cluster is used,
+//! and keeps what tests create; otherwise the in-memory server is served over HTTPS. The directory ([`Layout`]) and
+//! the objects ([`manifests`]) are the same in all three cases.
 
 mod processes;
 

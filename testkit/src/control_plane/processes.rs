@@ -1,8 +1,5 @@
-//! A real etcd and kube-apiserver, found the way Go's envtest finds them.
-//!
-//! Owns starting both from `KUBEBUILDER_ASSETS` on free ports, with the users, the authority and
-//! the audit log that [`Layout`] promises, and ending them when dropped. Admission stands as on
-//! the server the scenarios were recorded on. Leaves creating objects to `manifests`.
+//! A real etcd and kube-apiserver, found the way Go's envtest finds them, with the files that [`Layout`] names.
+//! Admission stands as on the server the scenarios were recorded on.
 
 use std::{
     fmt::Write as _,
@@ -32,9 +29,7 @@ const CONTROLLERS: &str = "persistentvolume-binder,pvc-protection,pv-protection"
 /// A running etcd and kube-apiserver; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Processes {
-    /// The API server's URL.
     pub(super) url: String,
-    /// Where the binaries are.
     assets: PathBuf,
     _etcd: Child,
     _server: Child,

@@ -184,9 +184,7 @@ impl Script {
 pub(crate) struct Subject<'a> {
     /// The volume's name or id; empty where a call has neither.
     pub(crate) key: &'a str,
-    /// The request's parameters.
     pub(crate) parameters: Option<&'a BTreeMap<String, String>>,
-    /// The request's topology segments.
     pub(crate) topology: Option<&'a BTreeMap<String, String>>,
 }
 

@@ -91,7 +91,6 @@ struct Bench {
     program: Program,
     claims: Api<PersistentVolumeClaim>,
     progress: Shared,
-    /// The watches and the binder.
     _helpers: JoinSet<()>,
 }
 

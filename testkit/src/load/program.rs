@@ -118,9 +118,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Cpu {
-    /// Seconds in the program's own code.
     user_seconds: f64,
-    /// Seconds in the kernel on its behalf.
     system_seconds: f64,
 }
 
@@ -138,7 +136,6 @@ impl Sub for Cpu {
 /// Memory in use, in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Memory {
-    /// All of it that is resident (`VmRSS`).
     rss_kib: u64,
     /// What of it belongs to no file (`RssAnon`).
     anonymous_kib: u64,

@@ -16,12 +16,9 @@ const MEASURED: &str = "sa";
 
 /// An API server, and how it is reached.
 pub(super) struct Server {
-    /// Of the user that creates claims.
     pub(super) client: Client,
-    /// The measured program's kubeconfig.
     pub(super) measured: PathBuf,
     backing: Backing,
-    /// The files of this run; they go last.
     pub(super) directory: TemporaryDirectory,
 }
 

@@ -1,8 +1,5 @@
-//! The audit log: a line of JSON for every answered request, as kube-apiserver writes them.
-//!
-//! Owns the shape of a line (an `audit.k8s.io/v1` Event of level Metadata, stage
-//! `ResponseComplete`) and the file. Promises that a line is in the file before the client has the
-//! answer. A watch is logged once, when it begins.
+//! The audit log: for every answered request a line of JSON as kube-apiserver writes them (level Metadata, stage
+//! `ResponseComplete`). It is in the file before the client has the answer. A watch is logged once, when it begins.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,8 +1,5 @@
-//! What stands in a control plane before a test begins: custom kinds, roles and bindings.
-//!
-//! Owns reading `tests/conformance/cluster/*.yaml` (compiled in, or from a directory) and creating
-//! what they hold through any Kubernetes client. Promises that the custom kinds are served when
-//! [`apply`] returns. Leaves starting the server to others.
+//! What stands in a control plane before a test begins (custom kinds, roles and bindings of
+//! `tests/conformance/cluster/*.yaml`), and creating objects on any server.
 
 use std::time::Duration;
 

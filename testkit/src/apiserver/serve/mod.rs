@@ -1,9 +1,5 @@
-//! The in-memory API server over HTTPS.
-//!
-//! Owns the listener, its TLS and HTTP/1.1 connections, the directory clients find it by and the
-//! objects it begins with. Promises that the server answers when [`Served::start`] returns, and
-//! that all its connections and files are closed when [`Served`] is dropped. Leaves what is
-//! answered to [`ApiServer`].
+//! The in-memory API server over HTTPS, with the directory that clients find it by. It answers when [`Served::start`]
+//! returns, and all is closed when [`Served`] is dropped.
 
 mod audit_file;
 pub mod layout;

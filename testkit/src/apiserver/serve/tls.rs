@@ -1,9 +1,5 @@
-//! The certificates of an HTTPS test server.
-//!
-//! Owns a certificate authority that lives as long as one server, and the server certificate it
-//! signs for this machine's loopback names. Promises that a client which trusts
-//! [`Identity::authority_pem`] accepts the server under `127.0.0.1` and `localhost`, and nothing
-//! else. Leaves accepting connections to `serve`.
+//! The certificates of a test server: an authority that lives as long as the server, and a certificate for this
+//! machine's loopback names.
 
 use std::sync::Arc;
 
