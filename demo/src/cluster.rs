@@ -97,7 +97,7 @@ impl Cluster {
 
     /// Starts the driver again: it answers, on its socket.
     pub(crate) fn start_driver(&self) -> io::Result<()> {
-        self.driver.backend().silence(false);
+        self.driver.backend().silent.send_replace(false);
         self.driver.listen(&self.socket())
     }
 
@@ -127,7 +127,7 @@ impl Cluster {
         let volumes = volumes.list(&ListParams::default()).await?;
         let handle = |volume: PersistentVolume| Some(volume.spec?.csi?.volume_handle);
         let known: BTreeSet<String> = volumes.into_iter().filter_map(handle).collect();
-        let at_driver = self.driver.backend().disk().volumes()?.into_iter();
+        let at_driver = self.driver.backend().disk.volumes()?.into_iter();
         let there: BTreeSet<String> = at_driver.map(|volume| volume.id).collect();
         let (driver, cluster) = (there.len(), known.len());
         if there == known && driver == expected {

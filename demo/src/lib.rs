@@ -7,7 +7,7 @@
 //! does not come makes the demo fail.
 
 pub mod cluster;
-pub mod driver;
+mod driver;
 pub mod observations;
 pub mod play;
 pub mod program;

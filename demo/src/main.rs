@@ -10,6 +10,7 @@ use demo::{
     scenarios::{self, Scenario},
     timeline::Timeline,
 };
+use futures::future::select_all;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How a shell reports that Ctrl-C ended a program.
@@ -50,19 +51,8 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let Arguments { program, keep, scenario } = arguments;
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let [mut interrupt, mut terminate, mut hangup] = kinds.map(signal).map(Result::ok);
-    let mut interrupted = std::pin::pin!(async {
-        let [Some(interrupt), Some(terminate), Some(hangup)] =
-            [&mut interrupt, &mut terminate, &mut hangup].map(Option::as_mut)
-        else {
-            return std::future::pending().await;
-        };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    });
+    let mut signals = kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>()?;
+    let mut interrupted = select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv())));
     let prepare = async {
         let first =
             || scenarios::all()?.into_iter().next().ok_or_else(|| Failure::from("no scenario"));
@@ -73,11 +63,11 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let mut player = tokio::select! {
         player = prepare => player?,
-        () = &mut interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+        _ = &mut interrupted => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let outcome = tokio::select! {
         outcome = player.play(keep) => Some(outcome),
-        () = &mut interrupted => None,
+        _ = &mut interrupted => None,
     };
     let code = match outcome {
         Some(Ok(())) => ExitCode::SUCCESS,

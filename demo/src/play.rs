@@ -84,8 +84,12 @@ impl Player {
             }
             ["starts", "the", "driver", "again"] => cluster.start_driver()?,
             ["kills", "the", "driver"] => cluster.driver.stop(),
-            ["lets", "the", "driver", "make", ..] => cluster.driver.backend().silence(true),
-            ["lets", "the", "driver", "answer", "again"] => cluster.driver.backend().silence(false),
+            ["lets", "the", "driver", "make", ..] => {
+                cluster.driver.backend().silent.send_replace(true);
+            }
+            ["lets", "the", "driver", "answer", "again"] => {
+                cluster.driver.backend().silent.send_replace(false);
+            }
             ["creates", ..] => cluster.create(manifest(&self.scenario.objects)).await?,
             ["deletes", "the", "claim"] => cluster.delete("PersistentVolumeClaim", "data")?,
             ["deletes", "the", "snapshot"] => cluster.delete("VolumeSnapshot", "monday")?,

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -15,6 +15,8 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
+
+use testkit::player::last_lines;
 
 use crate::{Failure, cluster::Cluster};
 
@@ -85,21 +87,21 @@ fn tells_of_our_package(name: &OsStr) -> bool {
 
 /// The running program; it is killed when dropped.
 #[derive(Debug)]
-pub struct Program {
+pub(crate) struct Program {
     child: Child,
     log: PathBuf,
 }
 
 impl Program {
     /// Starts the program at `path` in a cluster, as the service account of its own, with further `flags`.
-    pub fn start(path: &Path, cluster: &Cluster, flags: &[String]) -> Result<Self, Failure> {
+    pub(crate) fn start(path: &Path, cluster: &Cluster, flags: &[String]) -> Result<Self, Failure> {
         let failed = |source: io::Error| format!("can't start {}: {source}", path.display());
         let log = cluster.log();
         // A second process writes after the first.
         let output = File::options().create(true).append(true).open(&log).map_err(failed)?;
         let child = Command::new(path)
-            .arg(flag("--kubeconfig", &cluster.kubeconfig("sa")))
-            .arg(flag("--csi-address", &cluster.socket()))
+            .arg(format!("--kubeconfig={}", cluster.kubeconfig("sa").display()))
+            .arg(format!("--csi-address={}", cluster.socket().display()))
             .args(flags)
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(failed)?)
@@ -113,12 +115,12 @@ impl Program {
     }
 
     /// How it ended, if it did.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// Asks it to end, and kills it if it does not.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         // A child that was not waited for still holds its number, so no other is hit.
         if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
             // One that just ended needs no signal.
@@ -130,30 +132,18 @@ impl Program {
     }
 
     /// Kills it, and waits until it is dead.
-    pub async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         // One that just ended is as dead.
         let _ = self.child.kill().await;
     }
 
     /// The last lines of its log, as a paragraph.
-    pub fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
-        tail(&String::from_utf8_lossy(&log))
+        let log = last_lines(&String::from_utf8_lossy(&log), QUOTED);
+        if log.is_empty() {
+            return "The program said nothing.".to_owned();
+        }
+        format!("The program's last words:\n    {}", log.replace('\n', "\n    "))
     }
-}
-
-fn flag(name: &str, path: &Path) -> OsString {
-    let mut flag = OsString::from(name);
-    flag.push("=");
-    flag.push(path);
-    flag
-}
-
-fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    let skipped = lines.len().saturating_sub(QUOTED);
-    let Some(last) = lines.get(skipped..).filter(|last| !last.is_empty()) else {
-        return "The program said nothing.".to_owned();
-    };
-    format!("The program's last words:\n    {}", last.join("\n    "))
 }

@@ -98,7 +98,7 @@ pub struct Binder {
 }
 
 /// Runs the binder until the process is ended.
-pub async fn main(command: Binder) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub async fn main(command: Binder) -> Result<(), crate::Error> {
     let config = match command.kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path)?;

@@ -1,13 +1,13 @@
 //! `testkit serve`: the in-memory API server over HTTPS, for kubectl, scenario players and demos;
 //! `testkit play`: the scenario player; `testkit driver` and `testkit binder`: what a cluster has besides.
 
-use std::{error::Error, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use testkit::{
     apiserver::{
         resources::ServerVersion,
-        serve::{ServeError, Served, Settings},
+        serve::{Served, Settings},
     },
     binder, driver, player,
 };
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run(command: Command) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
+async fn run(command: Command) -> Result<ExitCode, testkit::Error> {
     match command {
         Command::Serve(arguments) => serve(arguments).await?,
         Command::Play(arguments) => return Ok(player::cli::run(arguments).await?),
@@ -74,11 +74,11 @@ async fn run(command: Command) -> Result<ExitCode, Box<dyn Error + Send + Sync>>
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(arguments: Serve) -> Result<(), ServeError> {
+async fn serve(arguments: Serve) -> Result<(), testkit::Error> {
     let Serve { dir, port, audit, kubernetes_version } = arguments;
     let settings = Settings { port, audit, version: kubernetes_version, ..Settings::new(dir) };
-    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let served = Served::start(settings).await?;
     println!("ready {} kubeconfig {}", served.url(), served.layout().kubeconfig("admin").display());
     tokio::select! {

@@ -1,6 +1,6 @@
 //! Decides what to do with a claim now.
 //!
-//! [`plan`] is a pure function of what is known of the claim and of [`Facts`]. A call that this process has
+//! `plan` is a pure function of what is known of the claim and of `Facts`. A call that this process has
 //! open is repeated until its outcome is known, whatever becomes of claim and class. A recorded
 //! call of an earlier process is repeated only with a class of our driver that is the recorded one.
 

@@ -1,6 +1,6 @@
 //! The claim worker: brings a claim from the queue to its PersistentVolume.
 //!
-//! A turn has four steps: [`plan`] decides, `act` does what the plan says, `follow` acts on the [`Outcome`] of
+//! A turn has four steps: `plan` decides, `act` does what the plan says, `follow` acts on the [`Outcome`] of
 //! an attempt by the next [`ClaimState`], and `settle` ends the turn. The claim is held for the whole turn.
 //!
 //! * At most one call runs for a volume.

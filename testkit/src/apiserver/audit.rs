@@ -1,8 +1,5 @@
-//! The record of all requests.
-//!
-//! Owns what is remembered of each and finding them again in tests. Promises an entry for every
-//! request that came to an answer, in the order of their answers, also for those a fault struck;
-//! and that a server that runs for days forgets the oldest rather than grow.
+//! The record of all requests, in the order of their answers, also of those that a fault struck. A server that runs
+//! for days forgets the oldest.
 
 use std::{
     collections::VecDeque,
@@ -53,9 +50,9 @@ impl Recorded {
 }
 
 /// How many requests are remembered: more than any test sends.
-const REMEMBERED: usize = 250_000;
+const REMEMBERED: usize = 400_000;
 
-/// All requests since the start, or since they were last cleared; the latest 250 000 of them.
+/// All requests since the start, or since they were last cleared; the latest 400 000 of them.
 #[derive(Debug, Default)]
 pub struct Requests(Mutex<VecDeque<Recorded>>);
 

@@ -1,8 +1,5 @@
-//! The bodies of requests.
-//!
-//! Owns reading JSON and YAML, and what the real server can't even decode into an object of the
-//! kind: that is a 400, where validation's refusals are 422. Only the members that clients get
-//! wrong are looked at: the metadata's maps and lists, and quantities.
+//! The bodies of requests, and what the real server can't even decode into an object of the kind: that is a 400,
+//! where validation's refusals are 422. Only the members that clients get wrong are looked at.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,4 @@
-//! The server's own chance: UIDs and generated names.
-//!
-//! Promises the same numbers for the same seed, so that a simulation repeats itself.
+//! The server's own chance: UIDs and generated names, the same for the same seed.
 
 /// A `SplitMix64` generator.
 #[derive(Debug, Clone)]

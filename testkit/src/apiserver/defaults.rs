@@ -1,7 +1,5 @@
-//! What the server fills in: defaults and canonical spellings.
-//!
-//! Owns them per kind, as kube-apiserver 1.36 with `AnyVolumeDataSource` does; the scenarios'
-//! server ran without the admission that protects objects in use, so none is added here.
+//! What the server fills in: defaults and canonical spellings, as kube-apiserver 1.36 with `AnyVolumeDataSource`
+//! does. The scenarios' server ran without the admission that protects objects in use, so none is added here.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};

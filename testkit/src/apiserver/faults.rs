@@ -1,8 +1,5 @@
-//! Faults on purpose.
-//!
-//! Owns the rules that say which requests something happens to, and what. Promises that the same
-//! requests in the same order meet the same faults. Leaves making them happen to `service` and
-//! `watch`.
+//! Faults on purpose: which requests something happens to, and what. The same requests in the same order meet the
+//! same faults.
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,36 +35,21 @@ pub enum Effect {
 
 /// What befalls the stream of a watch, after so many events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // `after`: the events that still come
 pub enum StreamFault {
     /// It ends in order.
-    End {
-        /// The events that still come.
-        after: usize,
-    },
+    End { after: usize },
     /// The connection is cut.
-    Cut {
-        /// The events that still come.
-        after: usize,
-    },
+    Cut { after: usize },
     /// Nothing more comes, not even its end.
-    Stall {
-        /// The events that still come.
-        after: usize,
-    },
+    Stall { after: usize },
     /// Changes are left out from then on, while bookmarks go on as if nothing were: only a new
     /// list shows them.
-    Swallow {
-        /// The events that still come.
-        after: usize,
-    },
+    Swallow { after: usize },
     /// It ends with an ERROR event that says 410 Expired.
-    Expire {
-        /// The events that still come.
-        after: usize,
-    },
+    Expire { after: usize },
     /// Each event comes so much later than it could.
     Drag {
-        /// The events that still come in time.
         after: usize,
         /// For how long each of the others is held up.
         by: Duration,

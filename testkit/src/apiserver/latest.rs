@@ -1,7 +1,5 @@
-//! The revision of a kind's latest change, for which watches wait.
-//!
-//! Promises that those who wait are woken in the order in which they began to, so that simulations repeat
-//! themselves: `tokio::sync::watch` wakes them in a random one.
+//! The revision of a kind's latest change, for which watches wait. They are woken in the order in which they began
+//! to, so that simulations repeat themselves: `tokio::sync::watch` wakes them in a random one.
 
 use std::sync::{
     Arc,

@@ -1,15 +1,14 @@
 //! An in-memory Kubernetes API server.
 //!
-//! Owns what clients of the storage APIs rely on: optimistic concurrency, lists in pages and as
-//! streams, watches with bookmarks and expiry, all patches, finalizers, status subresources,
-//! selectors, the defaults and the validation that provisioners meet, and the words of refusals.
-//! Promises to be deterministic: time is tokio's and the clock given, chance is the seed's.
-//! Leaves identities, roles, discovery and sockets to the [`hooks`] and to [`serve`].
+//! It has what clients of the storage APIs rely on: optimistic concurrency, lists in pages and as streams, watches
+//! with bookmarks and expiry, merge patches, finalizers, status subresources, selectors, defaults, validation, and
+//! the words of refusals. It is deterministic: time is tokio's and the clock given, chance is the seed's. A request
+//! goes from [`serve`] (sockets, identities) to `service` (rights, [`faults`], the record), `verbs` and [`watch`],
+//! and the `store`.
 //!
-//! What a real server has and this one lacks: controllers (nothing binds, schedules or collects
-//! garbage), admission plugins but that of namespaces, schemas (unknown fields are kept), field
-//! ownership (a server-side apply is a merge), storage versions and conversion (the versions of a
-//! kind differ only in name).
+//! What a real server has and this one lacks: controllers (nothing binds, schedules or collects garbage), admission
+//! plugins but that of namespaces, schemas (unknown fields are kept), protobuf, dry runs, JSON patches and
+//! server-side apply (which are refused), and conversion (the versions of a kind differ only in name).
 
 pub mod access;
 pub mod audit;

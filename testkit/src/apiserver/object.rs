@@ -1,7 +1,5 @@
-//! A stored object: one revision of it, shared by all who read it.
-//!
-//! Owns the object's content without its `TypeMeta` (`apiVersion`, `kind`), which depends on the
-//! version it is read through, and its JSON, written once. Promises never to change.
+//! A stored object: one revision of it, shared by all who read it, without its `TypeMeta` (`apiVersion`, `kind`),
+//! which depends on the version it is read through.
 
 use std::sync::OnceLock;
 

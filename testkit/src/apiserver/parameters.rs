@@ -1,7 +1,4 @@
-//! The parameters of a request's query.
-//!
-//! Owns decoding them and what they mean together for lists and watches. Leaves doing it to
-//! `verbs` and `watch`.
+//! The parameters of a request's query, and what they mean together for lists and watches.
 
 use std::time::Duration;
 
@@ -72,19 +69,12 @@ pub(crate) enum Since {
 /// The options of a list, a watch or a deletecollection.
 #[derive(Debug, Clone)]
 pub(crate) struct ListOptions {
-    /// What is selected.
     pub(crate) selection: Selection,
-    /// The version asked for.
     pub(crate) since: Since,
-    /// At most so many objects; 0 for all.
     pub(crate) limit: usize,
-    /// Where to go on.
     pub(crate) continue_token: Option<String>,
-    /// When a watch ends.
     pub(crate) timeout: Option<Duration>,
-    /// Whether a watch wants bookmarks.
     pub(crate) bookmarks: bool,
-    /// Whether a watch is a streaming list.
     pub(crate) initial_events: Option<bool>,
 }
 
@@ -99,10 +89,10 @@ impl ListOptions {
         let streaming = streaming(query, version, watch)?;
         let matching = query.get("resourceVersionMatch").filter(|value| !value.is_empty());
         match (streaming, watch && version.streaming_lists == StreamingLists::Ignored) {
-            (Some(_), _) => check_streaming_match(matching)?,
+            (Some(_), _) => check_match(matching, query, true)?,
             // Without the parameter it belongs to, an old server overlooks this one too.
             (None, true) => {}
-            (None, false) => check_plain_match(matching, query)?,
+            (None, false) => check_match(matching, query, false)?,
         }
         Ok(Self {
             selection: Selection::parse(
@@ -137,61 +127,45 @@ fn streaming(query: &Query, version: ServerVersion, watch: bool) -> Result<Optio
 }
 
 fn streaming_refused() -> Status {
-    options_invalid(&[FieldError::forbidden(
-        "sendInitialEvents",
-        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
-    )])
+    let why =
+        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+    options_invalid(FieldError::forbidden("sendInitialEvents", why))
 }
 
-fn options_invalid(errors: &[FieldError]) -> Status {
-    Status::invalid_kind("meta.k8s.io", "ListOptions", "", errors)
-}
-
-fn forbid_match(detail: &str) -> Result<(), Status> {
-    Err(options_invalid(&[FieldError::forbidden("resourceVersionMatch", detail)]))
-}
-
-fn unknown_match(given: &str, supported: &[&str]) -> Result<(), Status> {
-    Err(options_invalid(&[FieldError::not_supported(
-        "resourceVersionMatch",
-        &given.into(),
-        supported,
-    )]))
-}
-
-/// What may stand beside `sendInitialEvents`.
-fn check_streaming_match(matching: Option<&str>) -> Result<(), Status> {
-    match matching {
-        None => {
-            forbid_match("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-        }
-        Some("NotOlderThan") => Ok(()),
-        Some(other) => unknown_match(other, &["NotOlderThan"]),
-    }
+fn options_invalid(error: FieldError) -> Status {
+    Status::invalid_kind("meta.k8s.io", "ListOptions", "", &[error])
 }
 
 /// What may stand beside the other parameters of a list or a watch.
-fn check_plain_match(matching: Option<&str>, query: &Query) -> Result<(), Status> {
-    let Some(matching) = matching else { return Ok(()) };
-    let version = query.get("resourceVersion").unwrap_or_default();
-    if query.flag("watch") {
-        return forbid_match("resourceVersionMatch is forbidden for watch");
-    }
-    if version.is_empty() {
-        return forbid_match(
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        );
-    }
-    if query.get("continue").is_some_and(|token| !token.is_empty()) {
-        return forbid_match("resourceVersionMatch is forbidden when continue is provided");
-    }
-    match (matching, version) {
-        ("Exact", "0") => {
-            forbid_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+fn check_match(matching: Option<&str>, query: &Query, streaming: bool) -> Result<(), Status> {
+    const FIELD: &str = "resourceVersionMatch";
+    let given = |name| query.get(name).unwrap_or_default();
+    let version = given("resourceVersion");
+    let why = match (streaming, matching) {
+        (false, None) | (true, Some("NotOlderThan")) => return Ok(()),
+        (true, None) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        (false, Some(_)) if query.flag("watch") => "resourceVersionMatch is forbidden for watch",
+        (false, Some(_)) if version.is_empty() => {
+            "resourceVersionMatch is forbidden unless resourceVersion is provided"
         }
-        ("Exact" | "NotOlderThan", _) => Ok(()),
-        (other, _) => unknown_match(other, &["Exact", "NotOlderThan", ""]),
-    }
+        (false, Some(_)) if !given("continue").is_empty() => {
+            "resourceVersionMatch is forbidden when continue is provided"
+        }
+        (false, Some("Exact")) if version == "0" => {
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
+        }
+        (false, Some("Exact" | "NotOlderThan")) => return Ok(()),
+        (_, Some(other)) => {
+            let supported: &[&str] =
+                if streaming { &["NotOlderThan"] } else { &["Exact", "NotOlderThan", ""] };
+            return Err(options_invalid(FieldError::not_supported(
+                FIELD,
+                &other.into(),
+                supported,
+            )));
+        }
+    };
+    Err(options_invalid(FieldError::forbidden(FIELD, why)))
 }
 
 fn since(version: Option<&str>, matching: Option<&str>, watch: bool) -> Result<Since, Status> {

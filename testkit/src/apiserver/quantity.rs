@@ -1,8 +1,5 @@
-//! Quantities as Go reads and writes them.
-//!
-//! Owns parsing `resource.Quantity` and its canonical spelling, which the server puts into every
-//! typed object it stores. Promises exactness for amounts of up to 38 digits, clamping beyond;
-//! real ones are far below.
+//! Quantities as Go reads and writes them, exact for amounts of up to 38 digits; the server puts the canonical
+//! spelling into every typed object it stores.
 
 use std::cmp::Ordering;
 

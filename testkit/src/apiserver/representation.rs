@@ -39,9 +39,7 @@ impl Representation {
 /// Writes objects of one kind for one client.
 #[derive(Clone)]
 pub(crate) struct Writer {
-    /// The kind in the version asked for.
     pub(crate) kind: Arc<Kind>,
-    /// What the client wants.
     pub(crate) representation: Representation,
 }
 

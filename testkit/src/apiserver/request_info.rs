@@ -1,7 +1,4 @@
-//! What a request asks for, read from its path, method and query.
-//!
-//! Owns the parsing, which follows apiserver's `RequestInfoFactory`; the authorizer and the audit
-//! see a request this way. Leaves to the verbs whether anything answers at the path.
+//! What a request asks for, read from its path, method and query as apiserver's `RequestInfoFactory` does.
 
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;

@@ -1,8 +1,4 @@
-//! The kinds the server serves.
-//!
-//! Owns each kind's names, scope and the traits by which the verbs treat it. Promises that a kind
-//! is found by the path a client uses, and that a `CustomResourceDefinition` makes its kind served.
-//! Leaves to `defaults` and `validation` what is special about a kind's fields.
+//! The kinds the server serves, their names and traits. A `CustomResourceDefinition` makes its kind served.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,8 +38,6 @@ pub struct Kind {
     pub singular: String,
     /// kubectl's short names.
     pub short_names: Vec<String>,
-    /// The categories the kind belongs to.
-    pub categories: Vec<String>,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Whether there is a status subresource.
@@ -63,7 +57,9 @@ pub struct Kind {
 }
 
 impl Kind {
-    fn new(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+    fn new(group: &str, version: &str, kind: &str, plural: &str, traits: &str) -> Self {
+        let is = |name: &str| traits.split_whitespace().any(|one| one == name);
+        let short = traits.split_whitespace().filter_map(|one| one.strip_prefix("short="));
         Self {
             group: group.to_owned(),
             version: version.to_owned(),
@@ -71,57 +67,20 @@ impl Kind {
             list_kind: format!("{kind}List"),
             plural: plural.to_owned(),
             singular: kind.to_lowercase(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-            namespaced: false,
-            status: false,
+            short_names: short.map(str::to_owned).collect(),
+            namespaced: is("namespaced"),
+            status: is("status"),
             custom: false,
-            generation: false,
-            unconditional_update: true,
-            create_on_update: false,
-            returns_deleted: false,
-            names: NameRule::Subdomain,
+            generation: is("generation"),
+            unconditional_update: !is("conditional"),
+            create_on_update: is("create-on-update"),
+            returns_deleted: is("returns-deleted"),
+            names: match group {
+                RBAC => NameRule::PathSegment,
+                "" if kind == "Namespace" => NameRule::Label,
+                _ => NameRule::Subdomain,
+            },
         }
-    }
-
-    fn short(mut self, names: &[&str]) -> Self {
-        self.short_names = names.iter().map(ToString::to_string).collect();
-        self
-    }
-
-    fn namespaced(mut self) -> Self {
-        self.namespaced = true;
-        self
-    }
-
-    fn status(mut self) -> Self {
-        self.status = true;
-        self
-    }
-
-    fn generation(mut self) -> Self {
-        self.generation = true;
-        self
-    }
-
-    fn conditional(mut self) -> Self {
-        self.unconditional_update = false;
-        self
-    }
-
-    fn create_on_update(mut self) -> Self {
-        self.create_on_update = true;
-        self
-    }
-
-    fn returns_deleted(mut self) -> Self {
-        self.returns_deleted = true;
-        self
-    }
-
-    fn named(mut self, names: NameRule) -> Self {
-        self.names = names;
-        self
     }
 
     /// `v1`, `storage.k8s.io/v1`: what stands in an object's `apiVersion`.
@@ -216,7 +175,6 @@ impl Default for ServerVersion {
 // === Kinds ===
 
 const STORAGE: &str = "storage.k8s.io";
-const APPS: &str = "apps";
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The group of `CustomResourceDefinitions`.
 pub const EXTENSIONS: &str = "apiextensions.k8s.io";
@@ -232,12 +190,19 @@ pub struct Kinds {
 impl Kinds {
     /// The kinds a server of `version` has built in.
     pub fn of(version: ServerVersion) -> Self {
-        let mut builtin = core();
-        builtin.extend(storage(version));
-        builtin.extend(workloads());
-        builtin.extend(access());
-        builtin.extend(others());
-        Self { builtin: builtin.into_iter().map(Arc::new).collect(), custom: BTreeMap::new() }
+        let kinds = BUILTIN.iter().map(|[group, version, kind, plural, traits]| {
+            Kind::new(group, version, kind, plural, traits)
+        });
+        let capacities = version.capacity_versions().iter().map(|version| {
+            let traits = "namespaced conditional returns-deleted";
+            Kind::new(STORAGE, version, "CSIStorageCapacity", "csistoragecapacities", traits)
+        });
+        let attributes = version.attributes_class_versions().iter().map(|version| {
+            let (kind, plural) = ("VolumeAttributesClass", "volumeattributesclasses");
+            Kind::new(STORAGE, version, kind, plural, "short=vac returns-deleted")
+        });
+        let builtin = kinds.chain(capacities).chain(attributes).map(Arc::new).collect();
+        Self { builtin, custom: BTreeMap::new() }
     }
 
     /// Every kind of every version, built-in ones first.
@@ -267,87 +232,51 @@ impl Kinds {
     }
 }
 
-fn core() -> Vec<Kind> {
-    let core = |kind, plural| Kind::new("", "v1", kind, plural);
-    vec![
-        core("Namespace", "namespaces").short(&["ns"]).status().named(NameRule::Label),
-        core("Node", "nodes").short(&["no"]).status(),
-        core("PersistentVolume", "persistentvolumes").short(&["pv"]).status().returns_deleted(),
-        core("PersistentVolumeClaim", "persistentvolumeclaims")
-            .short(&["pvc"])
-            .namespaced()
-            .status()
-            .returns_deleted(),
-        core("Pod", "pods").short(&["po"]).namespaced().status().generation().returns_deleted(),
-        core("Secret", "secrets").namespaced(),
-        core("ConfigMap", "configmaps").short(&["cm"]).namespaced(),
-        core("ServiceAccount", "serviceaccounts").short(&["sa"]).namespaced().returns_deleted(),
-        core("Event", "events").short(&["ev"]).namespaced().create_on_update(),
-    ]
-}
-
-fn storage(version: ServerVersion) -> Vec<Kind> {
-    let storage = |kind, plural| Kind::new(STORAGE, "v1", kind, plural).returns_deleted();
-    let mut kinds = vec![
-        storage("StorageClass", "storageclasses").short(&["sc"]),
-        storage("CSINode", "csinodes").conditional(),
-        storage("CSIDriver", "csidrivers").conditional().generation(),
-        storage("VolumeAttachment", "volumeattachments").status().conditional(),
-    ];
-    kinds.extend(version.capacity_versions().iter().map(|v| {
-        Kind::new(STORAGE, v, "CSIStorageCapacity", "csistoragecapacities")
-            .namespaced()
-            .conditional()
-            .returns_deleted()
-    }));
-    kinds.extend(version.attributes_class_versions().iter().map(|v| {
-        Kind::new(STORAGE, v, "VolumeAttributesClass", "volumeattributesclasses")
-            .short(&["vac"])
-            .returns_deleted()
-    }));
-    kinds
-}
-
-fn workloads() -> Vec<Kind> {
-    let apps = |kind, plural, short| {
-        Kind::new(APPS, "v1", kind, plural).short(&[short]).namespaced().status().generation()
-    };
-    vec![
-        apps("DaemonSet", "daemonsets", "ds"),
-        apps("Deployment", "deployments", "deploy"),
-        apps("ReplicaSet", "replicasets", "rs"),
-        apps("StatefulSet", "statefulsets", "sts"),
-    ]
-}
-
-fn access() -> Vec<Kind> {
-    let rbac = |kind, plural| Kind::new(RBAC, "v1", kind, plural).named(NameRule::PathSegment);
-    vec![
-        rbac("ClusterRole", "clusterroles"),
-        rbac("ClusterRoleBinding", "clusterrolebindings"),
-        rbac("Role", "roles").namespaced(),
-        rbac("RoleBinding", "rolebindings").namespaced(),
-    ]
-}
-
-fn others() -> Vec<Kind> {
-    vec![
-        Kind::new("coordination.k8s.io", "v1", "Lease", "leases")
-            .namespaced()
-            .conditional()
-            .create_on_update(),
-        Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
-            .short(&["pdb"])
-            .namespaced()
-            .status()
-            .generation(),
-        Kind::new(EXTENSIONS, "v1", "CustomResourceDefinition", "customresourcedefinitions")
-            .short(&["crd", "crds"])
-            .status()
-            .generation()
-            .conditional(),
-    ]
-}
+/// Group, version, kind, plural and traits of the kinds that every release has.
+const BUILTIN: [[&str; 5]; 24] = [
+    ["", "v1", "Namespace", "namespaces", "short=ns status"],
+    ["", "v1", "Node", "nodes", "short=no status"],
+    ["", "v1", "PersistentVolume", "persistentvolumes", "short=pv status returns-deleted"],
+    [
+        "",
+        "v1",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        "short=pvc namespaced status returns-deleted",
+    ],
+    ["", "v1", "Pod", "pods", "short=po namespaced status generation returns-deleted"],
+    ["", "v1", "Secret", "secrets", "namespaced"],
+    ["", "v1", "ConfigMap", "configmaps", "short=cm namespaced"],
+    ["", "v1", "ServiceAccount", "serviceaccounts", "short=sa namespaced returns-deleted"],
+    ["", "v1", "Event", "events", "short=ev namespaced create-on-update"],
+    [STORAGE, "v1", "StorageClass", "storageclasses", "short=sc returns-deleted"],
+    [STORAGE, "v1", "CSINode", "csinodes", "conditional returns-deleted"],
+    [STORAGE, "v1", "CSIDriver", "csidrivers", "conditional generation returns-deleted"],
+    [STORAGE, "v1", "VolumeAttachment", "volumeattachments", "status conditional returns-deleted"],
+    ["apps", "v1", "DaemonSet", "daemonsets", "short=ds namespaced status generation"],
+    ["apps", "v1", "Deployment", "deployments", "short=deploy namespaced status generation"],
+    ["apps", "v1", "ReplicaSet", "replicasets", "short=rs namespaced status generation"],
+    ["apps", "v1", "StatefulSet", "statefulsets", "short=sts namespaced status generation"],
+    [RBAC, "v1", "ClusterRole", "clusterroles", ""],
+    [RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", ""],
+    [RBAC, "v1", "Role", "roles", "namespaced"],
+    [RBAC, "v1", "RoleBinding", "rolebindings", "namespaced"],
+    ["coordination.k8s.io", "v1", "Lease", "leases", "namespaced conditional create-on-update"],
+    [
+        "policy",
+        "v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        "short=pdb namespaced status generation",
+    ],
+    [
+        EXTENSIONS,
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        "short=crd short=crds status generation conditional",
+    ],
+];
 
 /// The kinds a `CustomResourceDefinition` defines: one a served version.
 fn custom(definition: &Value) -> Vec<Kind> {
@@ -375,15 +304,13 @@ fn custom_version(spec: &Value, version: &Value) -> Kind {
         tree::text(version, &["name"]),
         kind,
         tree::text(names, &["plural"]),
+        "generation conditional",
     );
     custom.list_kind = or("listKind", format!("{kind}List"));
     custom.singular = or("singular", kind.to_lowercase());
     custom.short_names = strings("shortNames");
-    custom.categories = strings("categories");
     custom.namespaced = tree::text(spec, &["scope"]) == "Namespaced";
     custom.status = tree::at(version, &["subresources", "status"]).is_object();
     custom.custom = true;
-    custom.generation = true;
-    custom.unconditional_update = false;
     custom
 }

@@ -1,6 +1,4 @@
-//! Label and field selectors.
-//!
-//! Owns parsing and matching them. Promises the real server's words for those it refuses.
+//! Label and field selectors, with the real server's words for those it refuses.
 
 use serde_json::Value;
 

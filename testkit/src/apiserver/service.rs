@@ -1,7 +1,4 @@
-//! From an HTTP request to its answer.
-//!
-//! Owns the order of things: authorization, faults, the verb, the record. Leaves sockets and TLS
-//! to whoever serves [`ApiServer::answer`] over a network.
+//! From an HTTP request to its answer: authorization, faults, the verb, the record.
 
 use std::{
     pin::Pin,
@@ -154,7 +151,7 @@ impl ApiServer {
             received,
             answered: self.now(),
         };
-        self.hooks().audit.iter().for_each(|sink| sink.record(&recorded));
+        self.hooks().audit.iter().for_each(|file| file.record(&recorded));
         self.requests().record(recorded);
         answer.map(|response| counted(response, bytes_out))
     }
@@ -212,9 +209,9 @@ impl ApiServer {
     }
 
     fn authorized(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
-        let verdict = self.hooks().authorizer.authorize(self, user, info);
-        verdict.map_err(|denied| {
-            Status::forbidden_resource(&info.group, &info.resource, &info.name, &denied.message)
+        let Some(rbac) = &self.hooks().authorizer else { return Ok(()) };
+        rbac.authorize(self, user, info).map_err(|why| {
+            Status::forbidden_resource(&info.group, &info.resource, &info.name, &why)
         })
     }
 

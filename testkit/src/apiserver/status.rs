@@ -1,7 +1,5 @@
-//! What the server answers when it says no.
-//!
-//! Owns the Status object with the real server's codes, reasons and words (apimachinery's
-//! `pkg/api/errors`). Leaves to the verbs when to say which.
+//! What the server answers when it says no: the Status object with the real server's codes, reasons and words
+//! (apimachinery's `pkg/api/errors`).
 
 use std::fmt;
 

@@ -1,9 +1,6 @@
-//! The objects, and what became of them.
-//!
-//! Owns the one counter of revisions, the objects by kind and key, and for each kind the window
-//! of its latest changes, from which watches and lists of earlier states are served. Promises that
-//! revisions only rise, that every write is one change, and that what the window no longer holds
-//! is reported as compacted rather than guessed. Leaves all rules about objects to the verbs.
+//! The objects, and for each kind the window of its latest changes, from which watches and lists of earlier states
+//! are served. Revisions only rise, every write is one change, and what the window no longer holds is reported as
+//! compacted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,7 +23,6 @@ pub(crate) struct Change {
     pub(crate) before: Option<Arc<Object>>,
     /// The object after, or its last state if the write deleted it, at the write's revision.
     pub(crate) object: Arc<Object>,
-    /// Whether the write deleted it.
     pub(crate) gone: bool,
 }
 

@@ -1,8 +1,5 @@
-//! What the server does to an object before it is stored.
-//!
-//! Owns which part of an object a request may write: a create starts without status, an update
-//! of the object leaves its status alone and the other way round; and what only the server
-//! writes. Follows the `PrepareForCreate`/`PrepareForUpdate` of the real server's strategies.
+//! Which part of an object a request may write, and what only the server writes: the `PrepareForCreate` and
+//! `PrepareForUpdate` of the real server's strategies.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,4 @@
-//! Small ways into JSON values.
-//!
-//! Owns reading and writing by a path of member names. Promises that what is absent or of another
-//! type reads as empty, never as an error: validation has its own, stricter look.
+//! Small ways into JSON values, by a path of member names. What is absent or of another type reads as empty.
 
 use serde_json::{Map, Value};
 

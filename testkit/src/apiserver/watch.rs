@@ -1,9 +1,5 @@
-//! Watches: changes as a stream.
-//!
-//! Owns what a watch starts with, which part of the history it delivers, its bookmarks and its end.
-//! Promises that a watcher sees each change of its selection once and in order, and that it reads
-//! from the store's history at its own pace: a slow one costs no buffer. No task runs for it; it
-//! lives in the answer's body.
+//! Watches: changes as a stream. A watcher sees each change of its selection once and in order, and reads from the
+//! store's history at its own pace: a slow one costs no buffer. No task runs for it; it lives in the answer's body.
 
 use std::{
     collections::VecDeque,
@@ -126,13 +122,9 @@ pub(super) struct Watcher {
     end: Instant,
     /// A streaming list marks the end of its initial events.
     streaming: bool,
-    /// What befalls the stream, until it has.
     fault: Option<StreamFault>,
-    /// Whether changes are left out.
     swallowing: bool,
-    /// For how long each event is held up.
     drag: Duration,
-    /// How many events have been delivered.
     delivered: usize,
     handle: Arc<Handle>,
 }

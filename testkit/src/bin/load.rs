@@ -20,13 +20,9 @@ async fn main() -> ExitCode {
 }
 
 async fn line(options: Options) -> Result<String, LoadError> {
-    if options.against.is_none() {
-        return Ok(serde_json::to_string(&load::run(options).await?)?);
-    }
-    let markdown = options.markdown;
-    let pairs = pairs::run(options).await?;
-    match pairs.markdown().filter(|_| markdown) {
-        Some(table) => Ok(table),
-        None => Ok(serde_json::to_string(&pairs)?),
+    match (options.against.is_some(), options.markdown) {
+        (false, _) => Ok(load::run(options).await?.to_string()),
+        (true, false) => Ok(pairs::run(options).await?.to_string()),
+        (true, true) => Ok(pairs::markdown(&pairs::run(options).await?)),
     }
 }

@@ -102,7 +102,6 @@ pub(super) struct Book {
     claims: Shelf<PersistentVolumeClaim>,
     volumes: Shelf<PersistentVolume>,
     classes: Shelf<StorageClass>,
-    /// Who names an object.
     named_by: BTreeMap<Item, BTreeSet<Item>>,
     line: VecDeque<Item>,
     in_line: BTreeSet<Item>,

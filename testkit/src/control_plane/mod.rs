@@ -1,11 +1,7 @@
-//! A Kubernetes API server for a test, whichever the environment offers.
-//!
-//! Owns the choice: where `KUBEBUILDER_ASSETS` names a directory with etcd and kube-apiserver,
-//! those are started; where `KUBECONFIG_E2E` names a kubeconfig, its cluster is used; otherwise
-//! the in-memory server of this crate is served over HTTPS. Promises the same directory
-//! ([`Layout`]) and the same objects ([`manifests`]) in all three cases, and that what was started
-//! ends when [`ControlPlane`] is dropped. Leaves what tests create to them: a cluster of
-//! `KUBECONFIG_E2E` keeps it.
+//! A Kubernetes API server for a test, whichever the environment offers: where `KUBEBUILDER_ASSETS` names a directory
+//! with etcd and kube-apiserver, those are started; where `KUBECONFIG_E2E` names a kubeconfig, its cluster is used,
+//! and keeps what tests create; otherwise the in-memory server is served over HTTPS. The directory ([`Layout`]) and
+//! the objects ([`manifests`]) are the same in all three cases.
 
 mod processes;
 
@@ -22,17 +18,17 @@ use http::Request;
 use kube::{
     Client, Config,
     api::PostParams,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
 
+pub use self::processes::ControllerManager;
 use self::processes::Processes;
-pub use self::processes::{ControllerManager, ProcessError};
 use crate::apiserver::{
     serve::{
-        ServeError, Served, Settings,
+        Served, Settings,
         layout::{CLIENTS, Layout},
-        manifests::{self, ManifestError},
+        manifests,
     },
     tree::text,
 };
@@ -42,43 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the service accounts' tokens of a cluster are valid: longer than any test run.
 const TOKEN_SECONDS: u64 = 4 * 3600;
-
-/// Why there is no control plane.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The directory or its files can't be written.
-    #[error("can't write the control plane's directory: {0}")]
-    Directory(#[from] io::Error),
-    /// Our own server can't be served.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// etcd or kube-apiserver can't be started.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// The kubeconfig can't be used.
-    #[error("can't use the kubeconfig: {0}")]
-    Kubeconfig(#[from] KubeconfigError),
-    /// The server can't be talked to.
-    #[error("can't talk to the API server: {0}")]
-    Client(Box<kube::Error>),
-    /// The kubeconfig of `KUBECONFIG_E2E` lacks what the layout is made of.
-    #[error("the kubeconfig of KUBECONFIG_E2E has no {0}")]
-    Incomplete(&'static str),
-    /// The server doesn't become ready.
-    #[error(
-        "the API server at {0} was not ready after {PATIENCE:?}; see the logs in its directory"
-    )]
-    NotReady(String),
-    /// The objects every test needs can't be created.
-    #[error(transparent)]
-    Manifests(#[from] ManifestError),
-}
-
-impl From<kube::Error> for StartError {
-    fn from(error: kube::Error) -> Self {
-        Self::Client(Box::new(error))
-    }
-}
 
 /// Which server stands behind a control plane.
 #[derive(Debug)]
@@ -131,17 +90,17 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts or finds the server that the environment asks for, and prepares it.
-    pub async fn start() -> Result<Self, StartError> {
+    pub async fn start() -> Result<Self, crate::Error> {
         let variable = |name| env::var_os(name).map(PathBuf::from);
         Self::of(Choice::of(variable("KUBEBUILDER_ASSETS"), variable("KUBECONFIG_E2E"))).await
     }
 
     /// Starts etcd and kube-apiserver from the directory `assets`, and prepares them.
-    pub async fn of_binaries(assets: &Path) -> Result<Self, StartError> {
+    pub async fn of_binaries(assets: &Path) -> Result<Self, crate::Error> {
         Self::of(Choice::Binaries(assets.to_owned())).await
     }
 
-    async fn of(choice: Choice) -> Result<Self, StartError> {
+    async fn of(choice: Choice) -> Result<Self, crate::Error> {
         let directory = TemporaryDirectory::new()?;
         let layout = Layout::new(&directory.0);
         let audit = directory.0.join("audit.log");
@@ -192,12 +151,12 @@ impl ControlPlane {
     }
 
     /// A client of the user `admin`, `sa` or `ceph`.
-    pub async fn client(&self, user: &str) -> Result<Client, StartError> {
+    pub async fn client(&self, user: &str) -> Result<Client, crate::Error> {
         client_of(&self.layout.kubeconfig(user)).await
     }
 
     /// A client of a service account, which is made where it is missing.
-    pub async fn account(&self, namespace: &str, name: &str) -> Result<Client, StartError> {
+    pub async fn account(&self, namespace: &str, name: &str) -> Result<Client, crate::Error> {
         let token = account_token(&self.client("admin").await?, namespace, name).await?;
         let authority = fs::read_to_string(self.layout.authority())?;
         let file = format!("{namespace}.{name}");
@@ -206,7 +165,7 @@ impl ControlPlane {
     }
 
     /// What binds claims, where it is not this crate's binder.
-    pub fn controllers(&self) -> Result<Controllers, StartError> {
+    pub fn controllers(&self) -> Result<Controllers, crate::Error> {
         match &self.backing {
             Backing::Embedded(_) => Ok(Controllers::Missing),
             Backing::Cluster(_) => Ok(Controllers::Running),
@@ -217,7 +176,7 @@ impl ControlPlane {
         }
     }
 
-    async fn prepare(&self) -> Result<(), StartError> {
+    async fn prepare(&self) -> Result<(), crate::Error> {
         if matches!(self.backing, Backing::Embedded(_)) {
             return Ok(()); // `Served` has prepared itself
         }
@@ -228,14 +187,14 @@ impl ControlPlane {
 }
 
 /// A client of a kubeconfig.
-pub async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
+pub async fn client_of(kubeconfig: &Path) -> Result<Client, crate::Error> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
 /// Waits until `/readyz` says ok.
-async fn ready(client: &Client, url: &str) -> Result<(), StartError> {
+async fn ready(client: &Client, url: &str) -> Result<(), crate::Error> {
     let ask = || {
         let request = Request::get("/readyz").body(Vec::new()).map_err(kube::Error::HttpError)?;
         Ok::<_, kube::Error>(client.request_text(request))
@@ -247,18 +206,19 @@ async fn ready(client: &Client, url: &str) -> Result<(), StartError> {
         Ok(())
     };
     let answered = tokio::time::timeout(PATIENCE, asked).await;
-    answered.map_err(|_| StartError::NotReady(url.to_owned()))?
+    answered.map_err(|_| format!("the API server at {url} was not ready after {PATIENCE:?}; see the logs in its directory"))?
 }
 
 // === A cluster that is there already ===
 
 /// Lays out the directory for the cluster of `kubeconfig`; gives its URL.
-async fn adopt(kubeconfig: &Path, layout: &Layout) -> Result<String, StartError> {
+async fn adopt(kubeconfig: &Path, layout: &Layout) -> Result<String, crate::Error> {
     let config = Kubeconfig::read_from(kubeconfig)?;
     let options = KubeConfigOptions::default();
     let resolved = Config::from_custom_kubeconfig(config.clone(), &options).await?;
     let url = resolved.cluster_url.to_string();
-    let authority = authority_of(&config).ok_or(StartError::Incomplete("certificate authority"))?;
+    let authority = authority_of(&config)
+        .ok_or("the kubeconfig of KUBECONFIG_E2E has no certificate authority")?;
     layout.write_authority(&authority)?;
     fs::copy(kubeconfig, layout.kubeconfig("admin"))?;
     let client = Client::try_from(resolved)?;
@@ -284,7 +244,11 @@ fn authority_of(config: &Kubeconfig) -> Option<String> {
 }
 
 /// Makes the service account where it is missing, and a token for it.
-async fn account_token(client: &Client, namespace: &str, name: &str) -> Result<String, StartError> {
+async fn account_token(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<String, crate::Error> {
     let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
     let account = json!({"metadata": {"name": name}});
     match post(client, &accounts, &account).await {

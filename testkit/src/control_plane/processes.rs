@@ -1,8 +1,5 @@
-//! A real etcd and kube-apiserver, found the way Go's envtest finds them.
-//!
-//! Owns starting both from `KUBEBUILDER_ASSETS` on free ports, with the users, the authority and
-//! the audit log that [`Layout`] promises, and ending them when dropped. Admission stands as on
-//! the server the scenarios were recorded on. Leaves creating objects to `manifests`.
+//! A real etcd and kube-apiserver, found the way Go's envtest finds them, with the files that [`Layout`] names.
+//! Admission stands as on the server the scenarios were recorded on.
 
 use std::{
     fmt::Write as _,
@@ -16,7 +13,6 @@ use tokio::process::{Child, Command};
 
 use crate::{
     apiserver::serve::{
-        TlsError,
         layout::{ADMIN_TOKEN, CLIENTS, Layout},
         tls::Identity,
     },
@@ -27,34 +23,13 @@ use crate::{
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\
                             omitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
 
-/// Why the processes could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// A file or port is not to be had.
-    #[error("can't prepare the control plane's files and ports: {0}")]
-    Prepare(#[from] io::Error),
-    /// Certificates could not be made.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// A binary does not start.
-    #[error("can't start {binary}: {source} (is KUBEBUILDER_ASSETS right?)")]
-    Start {
-        /// The file.
-        binary: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
 /// The controllers that bind claims and keep what is in use, by names that every release knows.
 const CONTROLLERS: &str = "persistentvolume-binder,pvc-protection,pv-protection";
 
 /// A running etcd and kube-apiserver; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Processes {
-    /// The API server's URL.
     pub(super) url: String,
-    /// Where the binaries are.
     assets: PathBuf,
     _etcd: Child,
     _server: Child,
@@ -70,7 +45,7 @@ impl Processes {
         assets: &Path,
         layout: &Layout,
         audit: &Path,
-    ) -> Result<Self, ProcessError> {
+    ) -> Result<Self, crate::Error> {
         let (clients, peers, server) = (free_port()?, free_port()?, free_port()?);
         let url = format!("https://127.0.0.1:{server}");
         let identity = Identity::generate()?;
@@ -88,7 +63,7 @@ impl Processes {
     pub(super) fn start_controllers(
         &self,
         layout: &Layout,
-    ) -> Result<Option<ControllerManager>, ProcessError> {
+    ) -> Result<Option<ControllerManager>, crate::Error> {
         let binary = self.assets.join("kube-controller-manager");
         if !binary.is_file() {
             return Ok(None);
@@ -105,8 +80,8 @@ impl Processes {
     }
 }
 
-fn spawn(binary: &Path, flags: &[String], log: fs::File) -> Result<Child, ProcessError> {
-    let start = || {
+fn spawn(binary: &Path, flags: &[String], log: fs::File) -> Result<Child, crate::Error> {
+    let start = || -> io::Result<Child> {
         Command::new(binary)
             .args(flags)
             .stdin(Stdio::null())
@@ -115,12 +90,14 @@ fn spawn(binary: &Path, flags: &[String], log: fs::File) -> Result<Child, Proces
             .kill_on_drop(true)
             .spawn()
     };
-    start().map_err(|source| ProcessError::Start { binary: binary.to_owned(), source })
+    let failed =
+        |error| format!("can't start {}: {error} (is KUBEBUILDER_ASSETS right?)", binary.display());
+    Ok(start().map_err(failed)?)
 }
 
 /// The server's certificate, the key that signs service accounts' tokens, users and audit policy.
-fn write_secrets(layout: &Layout, identity: &Identity) -> Result<(), ProcessError> {
-    let accounts = KeyPair::generate().map_err(TlsError::from)?;
+fn write_secrets(layout: &Layout, identity: &Identity) -> Result<(), crate::Error> {
+    let accounts = KeyPair::generate()?;
     fs::write(layout.pki("server.crt"), &identity.certificate_pem)?;
     fs::write(layout.pki("server.key"), &identity.key_pem)?;
     fs::write(layout.pki("sa.key"), accounts.serialize_pem())?;

@@ -1,7 +1,4 @@
-//! A driver around a scripted one.
-//!
-//! Owns what passes through: all that such a driver does not do in its own way is answered by the
-//! script.
+//! A driver around a scripted one, which answers all that this one does not do in its own way.
 
 use super::{
     Answer, Backend, Call, Scripted,

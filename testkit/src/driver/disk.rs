@@ -1,9 +1,6 @@
-//! A driver that keeps its volumes on disk, as directories.
-//!
-//! Owns the directory: one sub-directory per volume with its data and a record of what it is.
-//! Promises what the CSI specification asks of `CreateVolume` and `DeleteVolume`: both can be
-//! repeated, an incompatible repetition is refused, and volumes outlive the driver. Secrets are
-//! never written. It mounts nothing and enforces no size.
+//! A driver that keeps its volumes on disk: a directory for each, with its data and a record of what it is. As the
+//! CSI specification asks, calls can be repeated, an incompatible repetition is refused, and volumes outlive the
+//! driver. Secrets are never written. It mounts nothing and enforces no size.
 
 use std::{
     collections::BTreeMap,
@@ -53,6 +50,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct DiskDriver {
     settings: Settings,
+    /// Names of its capabilities: the plugin's and the controller's.
+    capabilities: [Vec<String>; 2],
     /// Held during every change, so that two calls never see half a volume.
     changes: Mutex<()>,
 }
@@ -81,7 +80,18 @@ impl DiskDriver {
                 fs::remove_dir_all(entry.path())?;
             }
         }
-        Ok(Self { settings, changes: Mutex::new(()) })
+        let capabilities = [&["CONTROLLER_SERVICE"][..], &["CREATE_DELETE_VOLUME", "GET_CAPACITY"]]
+            .map(|names| names.iter().map(ToString::to_string).collect());
+        Ok(Self { settings, capabilities, changes: Mutex::new(()) })
+    }
+
+    /// The same driver, which says that it can do this as well; whoever wraps it does it.
+    #[must_use]
+    pub fn able(mut self, plugin: &[&str], controller: &[&str]) -> Self {
+        let [of_plugin, of_controller] = &mut self.capabilities;
+        of_plugin.extend(plugin.iter().map(ToString::to_string));
+        of_controller.extend(controller.iter().map(ToString::to_string));
+        self
     }
 
     /// All volumes, by id.
@@ -238,7 +248,7 @@ impl Backend for DiskDriver {
     }
 
     async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        plugin_capabilities(&["CONTROLLER_SERVICE".to_owned()])
+        plugin_capabilities(&self.capabilities[0])
     }
 
     async fn probe(&self) -> Answer<ProbeResponse> {
@@ -246,7 +256,7 @@ impl Backend for DiskDriver {
     }
 
     async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        controller_capabilities(&["CREATE_DELETE_VOLUME", "GET_CAPACITY"].map(str::to_owned))
+        controller_capabilities(&self.capabilities[1])
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

@@ -1,12 +1,8 @@
-//! Where a driver is reached: a unix socket, or in-memory streams.
+//! Where a driver is reached: a unix socket, or in-memory streams for simulated time. [`Host::stop`] cuts every
+//! connection and running call at once, as a killed driver does.
 //!
-//! Owns the listening and the connections. Promises that [`Host::stop`] cuts every connection and
-//! running call at once, as a killed driver does, and that starting again is always possible.
-//!
-//! Clients built on gRPC's C core (Python, C++) name the socket's path, percent-encoded, as their
-//! `:authority`. That is no host of a URI, and h2 refuses it with `PROTOCOL_ERROR` before any of
-//! our code sees the request. Such a client has to set the channel argument
-//! `grpc.default_authority=localhost`; grpc-go, which drivers' own tools use, sends `localhost`.
+//! Clients built on gRPC's C core (Python, C++) name the socket's path as their `:authority`, which h2 refuses with
+//! `PROTOCOL_ERROR`: they have to set the channel argument `grpc.default_authority=localhost`, which grpc-go sends.
 
 use std::{
     convert::Infallible,

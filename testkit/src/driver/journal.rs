@@ -1,8 +1,6 @@
-//! The log of a driver's calls.
-//!
-//! Owns how a request is written down: as JSON under the names of the `.proto` file, with 64-bit
-//! numbers as strings, enums by name and unset fields left out, which is what Python's
-//! `MessageToDict(preserving_proto_field_name=True)` prints and the recorded scenarios hold.
+//! The log of a driver's calls: JSON under the names of the `.proto` file, with 64-bit numbers as strings, enums by
+//! name and unset fields left out, as Python's `MessageToDict(preserving_proto_field_name=True)` prints and the
+//! recordings hold.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

@@ -1,9 +1,5 @@
-//! A driver of node-local volumes: its volumes are on its own node, with limited capacity.
-//!
-//! Owns the volumes, in memory. Promises what the CSI specification asks of `CreateVolume` and
-//! `DeleteVolume` (both can be repeated), that no more is given out than there is, and that a
-//! volume which may not be on this node is refused. Each call takes a while, so that calls on
-//! several nodes overlap.
+//! A driver of node-local volumes: it has its own node's, in memory, with limited capacity, and refuses a volume that
+//! may not be there. Each call takes a while, so that calls on several nodes overlap.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -41,9 +37,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct LocalDriver {
     settings: Settings,
-    /// Bytes of each volume, by id.
     volumes: Mutex<BTreeMap<String, i64>>,
-    /// Whether `CreateVolume` is not answered.
     stalled: watch::Sender<bool>,
 }
 

@@ -1,12 +1,7 @@
-//! CSI drivers for tests: a scriptable one, one that keeps volumes on disk, and one of many nodes.
-//!
-//! Owns what a driver is to the sidecar: the gRPC services ([`Backend`] behind one adapter to
-//! tonic), the transports they are served on ([`Host`]: a unix socket, or an in-memory stream for
-//! simulated time) and the log of every call ([`Journal`]). [`Scripted`] answers by rules,
-//! [`disk::DiskDriver`] keeps real (if empty) volumes, [`local::LocalDriver`] those of a node with
-//! limited capacity; a test's own wraps ([`Around`]) the scripted one. Promises that a call whose caller
-//! went away is dropped where it stands, and that on a paused, single-threaded runtime the same calls
-//! give the same answers in the same order. Leaves to others to judge the calls.
+//! CSI drivers for tests: a scriptable one, one that keeps volumes on disk, and one of many nodes; a test's own wraps
+//! ([`Around`]) the scripted one. A [`Backend`] answers, a [`Host`] serves it, and a [`Journal`] has every call. A
+//! call whose caller went away is dropped where it stands; on a paused, single-threaded runtime the same calls give
+//! the same answers.
 
 use std::{future::Future, time::Duration};
 
@@ -26,9 +21,7 @@ mod tests;
 pub use around::Around;
 pub use host::Host;
 pub use journal::{Journal, Record};
-pub use rules::{
-    Code, CodeName, Failure, Match, NodeSpec, Ready, Rule, Script, UnknownCode, VolumeSpec,
-};
+pub use rules::{Code, Failure, Match, NodeSpec, Ready, Rule, Script, VolumeSpec};
 pub use scripted::{Flight, Scripted, controller_capabilities, plugin_capabilities};
 pub use tonic::Status;
 

@@ -2,7 +2,7 @@
 //!
 //! Everything here is data and pure decisions; [`super::Scripted`] carries them out.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde::{Deserialize, Deserializer, de};
@@ -105,7 +105,8 @@ pub struct Match {
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// Its code by gRPC's name, such as `DEADLINE_EXCEEDED`.
-    pub code: CodeName,
+    #[serde(deserialize_with = "code")]
+    pub code: Code,
     /// Its text; `scripted`.
     #[serde(default = "scripted")]
     pub message: String,
@@ -114,13 +115,9 @@ pub struct Failure {
 impl Failure {
     /// The error `code` with the text `message`.
     pub fn new(code: Code, message: &str) -> Self {
-        Self { code: CodeName(code), message: message.to_owned() }
+        Self { code, message: message.to_owned() }
     }
 }
-
-/// A gRPC code, read by its name in capitals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CodeName(pub Code);
 
 /// A volume as `CreateVolume` answers it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -187,9 +184,7 @@ impl Script {
 pub(crate) struct Subject<'a> {
     /// The volume's name or id; empty where a call has neither.
     pub(crate) key: &'a str,
-    /// The request's parameters.
     pub(crate) parameters: Option<&'a BTreeMap<String, String>>,
-    /// The request's topology segments.
     pub(crate) topology: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -260,52 +255,32 @@ impl<'de> Deserialize<'de> for Ready {
     }
 }
 
-/// A name that is none of gRPC's codes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no gRPC code; write it as in DEADLINE_EXCEEDED")]
-pub struct UnknownCode(String);
+/// gRPC's names of its codes, by their numbers.
+const CODES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
 
-impl FromStr for CodeName {
-    type Err = UnknownCode;
-
-    fn from_str(name: &str) -> Result<Self, UnknownCode> {
-        Ok(Self(match name {
-            "OK" => Code::Ok,
-            "CANCELLED" => Code::Cancelled,
-            "UNKNOWN" => Code::Unknown,
-            "INVALID_ARGUMENT" => Code::InvalidArgument,
-            "DEADLINE_EXCEEDED" => Code::DeadlineExceeded,
-            "NOT_FOUND" => Code::NotFound,
-            "ALREADY_EXISTS" => Code::AlreadyExists,
-            "PERMISSION_DENIED" => Code::PermissionDenied,
-            "RESOURCE_EXHAUSTED" => Code::ResourceExhausted,
-            "FAILED_PRECONDITION" => Code::FailedPrecondition,
-            "ABORTED" => Code::Aborted,
-            "OUT_OF_RANGE" => Code::OutOfRange,
-            "UNIMPLEMENTED" => Code::Unimplemented,
-            "INTERNAL" => Code::Internal,
-            "UNAVAILABLE" => Code::Unavailable,
-            "DATA_LOSS" => Code::DataLoss,
-            "UNAUTHENTICATED" => Code::Unauthenticated,
-            _ => return Err(UnknownCode(name.to_owned())),
-        }))
-    }
-}
-
-impl<'de> Deserialize<'de> for CodeName {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = CodeName;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a gRPC code's name")
-            }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<CodeName, E> {
-                name.parse().map_err(E::custom)
-            }
-        }
-        from.deserialize_str(Visitor)
-    }
+fn code<'de, D: Deserializer<'de>>(from: D) -> Result<Code, D::Error> {
+    let name = String::deserialize(from)?;
+    let number = CODES.iter().position(|code| *code == name);
+    let number = number.and_then(|number| i32::try_from(number).ok());
+    let why =
+        || de::Error::custom(format!("{name:?} is no gRPC code; write it as in DEADLINE_EXCEEDED"));
+    number.map(Code::from_i32).ok_or_else(why)
 }

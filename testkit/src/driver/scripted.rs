@@ -1,7 +1,5 @@
-//! The scriptable driver: answers by the rules of a [`Script`].
-//!
-//! Owns which rules were used up, how many calls run at once, and which volumes the driver would
-//! hold. The rules' meaning is that of the reference player (`tests/conformance/play.py`).
+//! The scriptable driver: answers by the rules of a [`Script`], which mean what the reference player
+//! (`tests/conformance/play.py`) says.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -149,7 +147,7 @@ async fn act(rule: &Rule) -> Result<(), Status> {
         tokio::time::sleep(Duration::from_millis(delay)).await;
     }
     match &rule.error {
-        Some(failure) => Err(Status::new(failure.code.0, failure.message.clone())),
+        Some(failure) => Err(Status::new(failure.code, failure.message.clone())),
         None => Ok(()),
     }
 }

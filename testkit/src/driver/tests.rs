@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint, Uri};
@@ -152,47 +151,6 @@ async fn a_socket_is_served_taken_away_and_served_again() {
     host.listen(&path).unwrap();
     assert!(probe().await.is_ok());
     host.stop();
-}
-
-/// Runs many overlapping calls and returns everything that their callers could observe.
-fn crowd() -> String {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let host = scripted(json!({"create_volume": [
-            {"match": {"name": "[02468]$"}, "delay_ms": 700},
-            {"times": 1, "delay_ms": 300, "error": {"code": "ABORTED"}},
-            {"delay_ms": 200},
-        ]}));
-        let log = Mutex::new(Vec::new());
-        let began = Instant::now();
-        let calls = (0..20).map(|n| {
-            let (host, log) = (&host, &log);
-            async move {
-                for _ in 0..2 {
-                    let answer = create(host, &format!("v{n}")).await;
-                    log.lock().push(format!("{:?} v{n} {answer:?}", began.elapsed()));
-                }
-            }
-        });
-        futures::future::join_all(calls).await;
-        let calls: Vec<_> = host
-            .journal()
-            .calls()
-            .into_iter()
-            .map(|call| format!("{:?} {}", call.at - began, call.request))
-            .collect();
-        format!("{:?}\n{calls:?}", log.lock())
-    })
-}
-
-#[test]
-fn in_simulated_time_a_run_repeats_itself() {
-    let first = crowd();
-    assert!((0..5).all(|_| crowd() == first));
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub mod options;
 pub mod pairs;
 mod program;
 mod progress;
-pub mod report;
+mod report;
 mod requests;
 pub mod residents;
 mod server;
@@ -22,6 +22,7 @@ use kube::{
     Api,
     api::{DeleteParams, PostParams},
 };
+use serde_json::{Value, json};
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -34,14 +35,14 @@ use self::{
     options::Options,
     program::{Cpu, Program},
     progress::{Milestone, Shared},
-    report::{Cost, Delete, MemoryUse, Provision, Report, Setting, rounded},
+    report::rounded,
     requests::Requests,
     server::Server,
 };
 use crate::{binder, driver::Host};
 
 /// Why a run came to nothing.
-pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
+pub type LoadError = crate::Error;
 
 /// How often progress is looked at, and how often it is printed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -51,7 +52,7 @@ const PRINT_INTERVAL: Duration = Duration::from_secs(5);
 const HEAD_START: Duration = Duration::from_secs(1);
 
 /// Does a whole run. Progress is printed to stderr.
-pub async fn run(options: Options) -> Result<Report, LoadError> {
+pub async fn run(options: Options) -> Result<Value, LoadError> {
     let server = Server::open(&options).await?;
     residents::create(&server, Family::of_run("").storage_class(0)).await?;
     options.residents.settle(&server).await?;
@@ -90,7 +91,6 @@ struct Bench {
     program: Program,
     claims: Api<PersistentVolumeClaim>,
     progress: Shared,
-    /// The watches and the binder.
     _helpers: JoinSet<()>,
 }
 
@@ -106,7 +106,7 @@ impl Bench {
         &self,
         started: Instant,
         [first, new]: [Traffic; 2],
-    ) -> Result<Report, LoadError> {
+    ) -> Result<Value, LoadError> {
         let began =
             self.until("called by the program", || !self.driver.journal().counts().is_empty());
         began.await?;
@@ -131,22 +131,21 @@ impl Bench {
         let traffic = traffic(&self.options, "claim", self.options.claims);
         let cost =
             self.half(traffic.create(&self.claims, &self.progress), Milestone::Bound).await?;
-        let provision = Provision::of(&self.progress.lock(), cost);
+        let provision = report::provision(&self.progress.lock(), cost);
         let provisioned = self.program.memory()?;
         let cost = self.half(traffic.delete(&self.claims, &self.progress), Milestone::Gone).await?;
-        let delete = Delete::of(&self.progress.lock(), cost);
+        let delete = report::delete(&self.progress.lock(), cost);
         let end = self.program.memory()?;
-        let (start_peak_rss_kib, peak_rss_kib) = (idle.peak_kib, end.peak_kib);
-        let program = self.program.path.display().to_string();
-        Ok(Report {
-            setting: Setting::new(&self.options, self.server.version().await?, program),
-            first_volume_seconds,
-            first_new_volume_seconds,
-            provision,
-            delete,
-            memory: MemoryUse { idle, provisioned, end, start_peak_rss_kib, peak_rss_kib },
-            volumes_left_at_driver: self.driver.backend().volumes().len(),
-        })
+        let (server, program) = (self.server.version().await?, self.program.path.display());
+        Ok(json!({
+            "setting": report::setting(&self.options, &server, &program.to_string()),
+            "first_volume_seconds": first_volume_seconds,
+            "first_new_volume_seconds": first_new_volume_seconds,
+            "provision": provision,
+            "delete": delete,
+            "memory": report::memory(idle, provisioned, end),
+            "volumes_left_at_driver": self.driver.backend().volumes().len(),
+        }))
     }
 
     /// Sends one half's requests, waits until all claims have come so far and the rest has settled, and says what
@@ -155,7 +154,7 @@ impl Bench {
         &self,
         requests: impl Future<Output = Result<(), LoadError>>,
         end: Milestone,
-    ) -> Result<Cost, LoadError> {
+    ) -> Result<Value, LoadError> {
         let before = self.reading()?;
         future::try_join(requests, self.reached(end, self.options.claims)).await?;
         sleep(self.options.settle()).await;
@@ -164,7 +163,7 @@ impl Bench {
             *calls -= before.driver_calls.get(method).copied().unwrap_or_default();
         }
         driver_calls.retain(|_, calls| *calls > 0);
-        Ok(Cost { cpu: cpu - before.cpu, api: requests.since(&before.requests), driver_calls })
+        Ok(report::cost(cpu - before.cpu, &requests.since(&before.requests), &driver_calls))
     }
 
     fn reading(&self) -> Result<Reading, LoadError> {

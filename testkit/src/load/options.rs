@@ -14,7 +14,7 @@ use super::residents::Residents;
 #[command(name = "load")]
 pub struct Options {
     /// How many claims to provision and delete.
-    #[arg(long, default_value_t = 1000, value_parser = at_most_20_000)]
+    #[arg(long, default_value_t = 1000, value_parser = at_most_10_000)]
     pub claims: usize,
     /// Claims a second, created and later deleted; without it as many as the server takes.
     #[arg(long, value_parser = positive)]
@@ -76,10 +76,10 @@ impl Options {
     }
 }
 
-/// The embedded server remembers 250 000 requests, of which a claim costs about ten.
-fn at_most_20_000(text: &str) -> Result<usize, String> {
+/// The embedded server remembers 400 000 requests, of which a claim costs some thirty.
+fn at_most_10_000(text: &str) -> Result<usize, String> {
     let claims = at_least_1(text)?;
-    if claims > 20_000 { Err("at most 20000".to_owned()) } else { Ok(claims) }
+    if claims > 10_000 { Err("at most 10000".to_owned()) } else { Ok(claims) }
 }
 
 fn at_least_1(text: &str) -> Result<usize, String> {

@@ -117,11 +117,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Cpu {
-    /// Seconds in the program's own code.
-    pub user_seconds: f64,
-    /// Seconds in the kernel on its behalf.
-    pub system_seconds: f64,
+pub(super) struct Cpu {
+    user_seconds: f64,
+    system_seconds: f64,
 }
 
 impl Sub for Cpu {
@@ -137,14 +135,13 @@ impl Sub for Cpu {
 
 /// Memory in use, in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// All of it that is resident (`VmRSS`).
-    pub rss_kib: u64,
+pub(super) struct Memory {
+    rss_kib: u64,
     /// What of it belongs to no file (`RssAnon`).
-    pub anonymous_kib: u64,
+    anonymous_kib: u64,
     /// The most that was resident so far (`VmHWM`).
     #[serde(skip)]
-    pub peak_kib: u64,
+    pub(super) peak_kib: u64,
 }
 
 /// Fields 14 and 15; what comes before may hold anything, for it holds the program's name.

@@ -1,15 +1,11 @@
 //! The API server of a run: in memory, or etcd and kube-apiserver from binaries; and what is known of the measured
 //! program's requests there. It ends with this value.
 
-use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
+use std::{fs::File, io::BufReader, path::PathBuf};
 
 use kube::Client;
 
-use super::{
-    LoadError, NAMESPACE,
-    options::Options,
-    requests::{Requests, Tally},
-};
+use super::{LoadError, NAMESPACE, options::Options, requests::Requests};
 use crate::{
     apiserver::serve::{Served, Settings, layout::CLIENTS},
     control_plane::{ControlPlane, TemporaryDirectory, client_of},
@@ -20,17 +16,14 @@ const MEASURED: &str = "sa";
 
 /// An API server, and how it is reached.
 pub(super) struct Server {
-    /// Of the user that creates claims.
     pub(super) client: Client,
-    /// The measured program's kubeconfig.
     pub(super) measured: PathBuf,
     backing: Backing,
-    /// The files of this run; they go last.
     pub(super) directory: TemporaryDirectory,
 }
 
 enum Backing {
-    Embedded(Box<Served>, Arc<Tally>),
+    Embedded(Box<Served>),
     Binaries(Box<ControlPlane>),
 }
 
@@ -44,11 +37,8 @@ impl Server {
                 (plane.layout().clone(), Backing::Binaries(Box::new(plane)))
             }
             None => {
-                let tally = Arc::new(Tally::default());
-                let settings =
-                    Settings { readers: vec![tally.clone()], ..Settings::new(directory.path()) };
-                let served = Served::start(settings).await?;
-                (served.layout().clone(), Backing::Embedded(Box::new(served), tally))
+                let served = Served::start(Settings::new(directory.path())).await?;
+                (served.layout().clone(), Backing::Embedded(Box::new(served)))
             }
         };
         let client = client_of(&layout.kubeconfig("admin")).await?;
@@ -62,7 +52,7 @@ impl Server {
     /// The server in memory, where it is that one.
     pub(super) fn in_memory(&self) -> Option<&Served> {
         match &self.backing {
-            Backing::Embedded(served, _) => Some(served),
+            Backing::Embedded(served) => Some(served),
             Backing::Binaries(_) => None,
         }
     }
@@ -79,7 +69,9 @@ impl Server {
         let client = CLIENTS.iter().find(|client| client.kubeconfig == MEASURED);
         let user = client.map(|client| client.user().name).unwrap_or_default();
         match &self.backing {
-            Backing::Embedded(_, tally) => Ok(tally.requests(&user)),
+            Backing::Embedded(served) => {
+                Ok(Requests::recorded(&served.api().requests().all(), &user))
+            }
             Backing::Binaries(plane) => {
                 let log = plane.audit().ok_or("the API server writes no audit log")?;
                 Ok(Requests::in_audit_log(BufReader::new(File::open(log)?), &user)?)

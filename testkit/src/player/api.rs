@@ -15,14 +15,6 @@ struct Kind {
     namespaced: bool,
 }
 
-const fn kind(name: &'static str, base: &'static str, plural: &'static str) -> Kind {
-    Kind { name, base, plural, namespaced: true }
-}
-
-const fn cluster(name: &'static str, base: &'static str, plural: &'static str) -> Kind {
-    Kind { name, base, plural, namespaced: false }
-}
-
 const CORE: &str = "/api/v1";
 const APPS: &str = "/apis/apps/v1";
 const STORAGE: &str = "/apis/storage.k8s.io/v1";
@@ -30,26 +22,61 @@ const SNAPSHOT: &str = "/apis/snapshot.storage.k8s.io/v1";
 
 /// Every kind a scenario may name, in the order in which a used cluster is cleaned.
 const KINDS: [Kind; 20] = [
-    kind("PersistentVolumeClaim", CORE, "persistentvolumeclaims"),
-    cluster("PersistentVolume", CORE, "persistentvolumes"),
-    cluster("VolumeAttachment", STORAGE, "volumeattachments"),
-    cluster("StorageClass", STORAGE, "storageclasses"),
-    cluster("CSINode", STORAGE, "csinodes"),
-    cluster("Node", CORE, "nodes"),
-    cluster("VolumeAttributesClass", STORAGE, "volumeattributesclasses"),
-    kind("VolumeSnapshot", SNAPSHOT, "volumesnapshots"),
-    cluster("VolumeSnapshotContent", SNAPSHOT, "volumesnapshotcontents"),
-    kind("CSIStorageCapacity", STORAGE, "csistoragecapacities"),
-    kind("Lease", "/apis/coordination.k8s.io/v1", "leases"),
-    kind("ReferenceGrant", "/apis/gateway.networking.k8s.io/v1beta1", "referencegrants"),
-    kind("Secret", CORE, "secrets"),
-    kind("Pod", CORE, "pods"),
-    kind("ReplicaSet", APPS, "replicasets"),
-    kind("DaemonSet", APPS, "daemonsets"),
-    kind("Deployment", APPS, "deployments"),
-    kind("StatefulSet", APPS, "statefulsets"),
-    kind("Event", CORE, "events"),
-    cluster("Namespace", CORE, "namespaces"),
+    Kind {
+        name: "PersistentVolumeClaim",
+        base: CORE,
+        plural: "persistentvolumeclaims",
+        namespaced: true,
+    },
+    Kind { name: "PersistentVolume", base: CORE, plural: "persistentvolumes", namespaced: false },
+    Kind {
+        name: "VolumeAttachment",
+        base: STORAGE,
+        plural: "volumeattachments",
+        namespaced: false,
+    },
+    Kind { name: "StorageClass", base: STORAGE, plural: "storageclasses", namespaced: false },
+    Kind { name: "CSINode", base: STORAGE, plural: "csinodes", namespaced: false },
+    Kind { name: "Node", base: CORE, plural: "nodes", namespaced: false },
+    Kind {
+        name: "VolumeAttributesClass",
+        base: STORAGE,
+        plural: "volumeattributesclasses",
+        namespaced: false,
+    },
+    Kind { name: "VolumeSnapshot", base: SNAPSHOT, plural: "volumesnapshots", namespaced: true },
+    Kind {
+        name: "VolumeSnapshotContent",
+        base: SNAPSHOT,
+        plural: "volumesnapshotcontents",
+        namespaced: false,
+    },
+    Kind {
+        name: "CSIStorageCapacity",
+        base: STORAGE,
+        plural: "csistoragecapacities",
+        namespaced: true,
+    },
+    Kind {
+        name: "Lease",
+        base: "/apis/coordination.k8s.io/v1",
+        plural: "leases",
+        namespaced: true,
+    },
+    Kind {
+        name: "ReferenceGrant",
+        base: "/apis/gateway.networking.k8s.io/v1beta1",
+        plural: "referencegrants",
+        namespaced: true,
+    },
+    Kind { name: "Secret", base: CORE, plural: "secrets", namespaced: true },
+    Kind { name: "Pod", base: CORE, plural: "pods", namespaced: true },
+    Kind { name: "ReplicaSet", base: APPS, plural: "replicasets", namespaced: true },
+    Kind { name: "DaemonSet", base: APPS, plural: "daemonsets", namespaced: true },
+    Kind { name: "Deployment", base: APPS, plural: "deployments", namespaced: true },
+    Kind { name: "StatefulSet", base: APPS, plural: "statefulsets", namespaced: true },
+    Kind { name: "Event", base: CORE, plural: "events", namespaced: true },
+    Kind { name: "Namespace", base: CORE, plural: "namespaces", namespaced: false },
 ];
 
 /// Kinds whose status is written through a subresource.
@@ -82,11 +109,9 @@ fn find(name: &str) -> Result<&'static Kind, PlayError> {
 /// An object's address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Address<'a> {
-    /// Its kind.
     pub(super) kind: &'a str,
     /// Its namespace; not looked at for kinds that have none.
     pub(super) namespace: Option<&'a str>,
-    /// Its name.
     pub(super) name: &'a str,
 }
 

@@ -16,9 +16,7 @@ pub(super) const SALT: &str = "+hu5h/\"quoted\" & s3cr3t=%";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the log of {process:?} contains a secret, as in: {line}")]
 pub(super) struct Leak {
-    /// The process.
     process: String,
-    /// The line that does, cut.
     line: String,
 }
 

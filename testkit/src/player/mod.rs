@@ -19,7 +19,7 @@ pub(crate) mod web;
 mod yaml;
 
 pub use outcome::Outcome;
-pub(crate) use process::last_lines;
+pub use process::last_lines;
 pub use rulings::{Ruled, Rulings};
 pub use run::Explained;
 pub use runner::{
@@ -27,4 +27,4 @@ pub use runner::{
 };
 
 /// Why a scenario was not played to its end.
-pub type PlayError = Box<dyn std::error::Error + Send + Sync>;
+pub type PlayError = crate::Error;

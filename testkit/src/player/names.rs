@@ -1,7 +1,5 @@
-//! What differs from run to run, and its stand-ins.
-//!
-//! Owns the UIDs a run has met: `<uid:KIND:NAME>` in a scenario stands for an object's UID, and in
-//! the outcome UIDs, identities, generated names and the socket's path give way to such marks.
+//! What differs from run to run, and its stand-ins: `<uid:KIND:NAME>` stands for an object's UID in a scenario, and
+//! in the outcome UIDs, identities, generated names and the socket's path give way to such marks.
 
 use std::sync::LazyLock;
 
@@ -13,9 +11,7 @@ use super::{leak::SALT, yaml};
 /// The UIDs met in one run, and its socket.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
-    /// (UID, its mark), in the order met.
     pub(super) uids: Vec<(String, String)>,
-    /// The path of the driver's socket.
     pub(super) socket: String,
 }
 

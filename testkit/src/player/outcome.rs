@@ -31,13 +31,9 @@ const OUR_ANNOTATION: &str = "provisioner.storage.kubernetes.io/open-request";
 /// What a run left behind.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Remains {
-    /// Objects by kind.
     pub(super) objects: BTreeMap<String, Vec<Value>>,
-    /// The driver's calls.
     pub(super) calls: Vec<(String, Value)>,
-    /// What the scenario's notes say.
     pub(super) notes: Vec<Value>,
-    /// Waits that timed out.
     pub(super) problems: Vec<String>,
     /// The metrics page; `None` when there was none.
     pub(super) metrics: Option<String>,

@@ -44,7 +44,6 @@ pub(super) const MAIN: &str = "main";
 /// Where the parts of one run are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places<'a> {
-    /// The driver's socket.
     pub(super) socket: &'a str,
     /// The port that the main process serves its metrics on.
     pub(super) http: u16,
@@ -248,7 +247,7 @@ impl Process {
 }
 
 /// The last `count` lines of what a process printed.
-pub(crate) fn last_lines(log: &str, count: usize) -> String {
+pub fn last_lines(log: &str, count: usize) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
 }

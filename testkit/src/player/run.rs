@@ -89,7 +89,6 @@ pub(super) struct Ended {
     pub(super) said: String,
     /// What was said about claims without a PersistentVolume, if that was asked.
     pub(super) explained: Vec<Explained>,
-    /// What shadow mode found.
     pub(super) shadow: Findings,
 }
 

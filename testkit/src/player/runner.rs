@@ -38,7 +38,6 @@ use crate::{
 
 /// An API server with the port and the files of one run.
 pub struct Cluster {
-    /// Reaches it as an admin.
     pub(super) admin: kube::Client,
     /// Holds `NAME.kubeconfig` files for the processes.
     pub(super) directory: PathBuf,

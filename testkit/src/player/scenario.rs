@@ -22,16 +22,13 @@ pub(super) struct Scenario {
     /// Flags on top of the common ones.
     #[serde(default)]
     pub(super) flags: Vec<String>,
-    /// All flags, instead of the common ones.
     pub(super) raw_flags: Option<Vec<String>>,
     /// With `raw_flags`: whether the metrics address is left out too.
     #[serde(default)]
     pub(super) no_http: bool,
     #[serde(default)]
     pub(super) env: Environment,
-    /// Whose kubeconfig is used; `sa`.
     pub(super) kubeconfig: Option<String>,
-    /// The host name that processes see.
     pub(super) hostname: Option<String>,
     #[serde(default)]
     pub(super) driver: Script,
@@ -41,7 +38,6 @@ pub(super) struct Scenario {
     /// Whether the first process is started before the steps.
     #[serde(default = "yes")]
     pub(super) autostart: bool,
-    /// Rights to run with less of.
     pub(super) rbac: Option<Rights>,
     /// Objects made before the start.
     #[serde(default)]
@@ -118,14 +114,11 @@ where
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
-    /// Make objects.
     pub(super) create: Option<Vec<Value>>,
     pub(super) delete: Option<Deletion>,
     pub(super) patch: Option<MergePatch>,
     pub(super) wait: Option<Wait>,
-    /// Rest for some seconds.
     pub(super) settle: Option<f64>,
-    /// New rules for the driver.
     pub(super) driver: Option<Box<Script>>,
     /// Send a signal (`TERM`, ...) to the process `as`, and wait for its end unless `nowait`.
     pub(super) stop: Option<String>,
@@ -138,11 +131,9 @@ pub(super) struct Step {
     pub(super) start: Option<Option<Launch>>,
     /// `start` the driver's server, or `stop` it.
     pub(super) server: Option<String>,
-    /// Change the rights.
     pub(super) rbac: Option<Rights>,
     /// Start a process and see what becomes of it.
     pub(super) r#try: Option<Trial>,
-    /// Write something into the outcome.
     pub(super) note: Option<Note>,
 }
 
@@ -159,7 +150,6 @@ pub(super) enum ProcessName {
 #[serde(deny_unknown_fields)]
 pub(super) struct Deletion {
     pub(super) kind: String,
-    /// Its name, or `pv-of:CLAIM`.
     pub(super) name: String,
     pub(super) namespace: Option<String>,
     /// Whether it may be gone already.
@@ -172,7 +162,6 @@ pub(super) struct Deletion {
 #[serde(deny_unknown_fields)]
 pub(super) struct MergePatch {
     pub(super) kind: String,
-    /// Its name, or `pv-of:CLAIM`.
     pub(super) name: String,
     pub(super) namespace: Option<String>,
     pub(super) subresource: Option<String>,
@@ -186,13 +175,10 @@ pub(super) struct Launch {
     /// Its name; `main`.
     #[serde(rename = "as")]
     pub(super) process: Option<String>,
-    /// Further flags.
     pub(super) flags: Vec<String>,
-    /// All flags.
     pub(super) raw_flags: Option<Vec<String>>,
     pub(super) env: Environment,
     pub(super) hostname: Option<String>,
-    /// `false`: it has no metrics address.
     pub(super) http: Option<bool>,
 }
 
@@ -207,9 +193,7 @@ pub(super) struct Trial {
     pub(super) http: Option<bool>,
     /// The path that answers 200 once it runs; `/metrics`.
     pub(super) ready: Option<String>,
-    /// Seconds to wait for either end; 8.
     pub(super) patience: Option<f64>,
-    /// What the note is called.
     pub(super) say: Option<String>,
 }
 
@@ -230,9 +214,7 @@ pub(super) struct Until {
     pub(super) by: Option<String>,
     pub(super) n: Option<u64>,
     pub(super) of: Option<usize>,
-    /// A process ended.
     pub(super) exit: Option<ProcessName>,
-    /// There are at least so many PVs, or none.
     pub(super) pv: Option<usize>,
     pub(super) no_pv: Option<bool>,
     /// There are `n` events of this reason, repeats counted, on an object, with a text.
@@ -240,7 +222,6 @@ pub(super) struct Until {
     pub(super) on: Option<String>,
     #[serde(default)]
     pub(super) text: String,
-    /// A path answers with a status.
     pub(super) http: Option<String>,
     pub(super) status: Option<u16>,
     /// A line of the metrics matches.
@@ -261,7 +242,6 @@ pub(super) struct Until {
     pub(super) equals: Option<Value>,
     /// There are exactly so many `CSIStorageCapacity` objects.
     pub(super) capacities: Option<usize>,
-    /// Seconds until it is a problem; 15.
     pub(super) timeout: Option<f64>,
 }
 
@@ -276,7 +256,6 @@ impl<'de> Deserialize<'de> for Wait {
 /// `note:`
 #[derive(Debug, Clone)]
 pub(super) struct Note {
-    /// What it is called in the outcome.
     pub(super) title: String,
     pub(super) subject: Subject,
 }
@@ -296,22 +275,17 @@ pub(super) struct Subject {
     pub(super) grew: Option<String>,
     pub(super) during: Option<f64>,
     pub(super) by: Option<String>,
-    /// How many calls there were.
     pub(super) count: Option<String>,
-    /// The most calls at once.
     pub(super) peak: Option<String>,
     /// Seconds that the first call's deadline left.
     pub(super) deadline: Option<String>,
-    /// An object's events.
     pub(super) events: Option<String>,
-    /// The driver's volumes.
     pub(super) volumes: Option<bool>,
     /// What the last started process printed, or (`bool`) whether it matches.
     #[serde(default, deserialize_with = "pattern")]
     pub(super) log: Option<Regex>,
     #[serde(default)]
     pub(super) bool: bool,
-    /// A file's contents.
     pub(super) file: Option<String>,
     #[serde(default)]
     pub(super) remove: bool,
@@ -320,7 +294,6 @@ pub(super) struct Subject {
     pub(super) metrics: Option<Regex>,
     #[serde(default)]
     pub(super) values: bool,
-    /// An object or a value in it.
     pub(super) kind: Option<String>,
     #[serde(default)]
     pub(super) name: String,

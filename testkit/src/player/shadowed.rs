@@ -64,7 +64,6 @@ pub(super) fn served(claims: &[Value], volumes: &[Value]) -> usize {
 pub(super) struct Findings {
     /// What is unexplained, and what was not compared.
     pub(super) faults: Vec<String>,
-    /// The results other than `same`.
     pub(super) rows: Vec<Value>,
 }
 

@@ -93,7 +93,7 @@ impl Simulation {
         let rbac = Arc::new(Rbac::default());
         let reviews = Arc::new(Reviews::new(Arc::clone(&rbac)));
         let hooks = Hooks {
-            authorizer: rbac,
+            authorizer: Some(rbac),
             extensions: vec![reviews, Arc::new(Documents)],
             ..Hooks::default()
         };

@@ -1,8 +1,4 @@
-//! Whom a request comes from.
-//!
-//! Owns the bearer tokens the server knows, fixed ones and those it makes for service accounts,
-//! and turns a request's `Authorization` header into a [`User`]. Promises that tokens are never
-//! printed, and that expired ones are as good as unknown. Leaves what a user may do to `rbac`.
+//! Whom a request comes from: the bearer tokens the server knows, fixed ones and those it makes for service accounts.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -24,7 +20,6 @@ pub struct Tokens {
 
 struct Holder {
     user: User,
-    /// `None`: never.
     expires: Option<Timestamp>,
 }
 

@@ -8,10 +8,10 @@ pub(super) mod token_request;
 
 use serde_json::Value;
 
-use crate::apiserver::serve::manifests::{self, ManifestError};
+use crate::apiserver::serve::manifests;
 
 /// The part of kube-apiserver's bootstrap policy that clients notice: everybody who is known may read what is
 /// served, and ask what else they may do.
-pub fn bootstrap() -> Result<Vec<Value>, ManifestError> {
+pub fn bootstrap() -> Result<Vec<Value>, crate::Error> {
     manifests::parse(include_str!("bootstrap.yaml"))
 }

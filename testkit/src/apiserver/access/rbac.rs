@@ -6,41 +6,27 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::apiserver::{
-    ApiServer, User,
-    hooks::{Authorizer, Denied},
-    object::Object,
-    request_info::RequestInfo,
-};
+use crate::apiserver::{ApiServer, User, object::Object, request_info::RequestInfo};
 
 /// The group whose members may do everything, whatever the roles say.
 pub const SUPERUSERS: &str = "system:masters";
 
 /// What a request wants to do. Empty strings stand for what a request doesn't name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempt<'a> {
+pub(crate) enum Attempt<'a> {
     /// A verb on a resource.
     Resource {
         /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
         verb: &'a str,
-        /// API group; empty for the core group.
         group: &'a str,
-        /// Plural name.
         resource: &'a str,
-        /// Subresource, such as `status`.
         subresource: &'a str,
-        /// Namespace; empty at the cluster scope.
         namespace: &'a str,
         /// The object's name as it stands in the URL.
         name: &'a str,
     },
     /// A verb on a path that is no resource, such as `/version`.
-    Path {
-        /// The HTTP method in lower case.
-        verb: &'a str,
-        /// The path.
-        path: &'a str,
-    },
+    Path { verb: &'a str, path: &'a str },
 }
 
 impl<'a> From<&'a RequestInfo> for Attempt<'a> {
@@ -57,19 +43,19 @@ impl<'a> From<&'a RequestInfo> for Attempt<'a> {
 /// A rule of a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// Verbs, or `*`.
-    pub verbs: Vec<String>,
+    pub(crate) verbs: Vec<String>,
     /// API groups, or `*`.
-    pub api_groups: Vec<String>,
+    pub(crate) api_groups: Vec<String>,
     /// Resources: `pods`, `pods/status`, `*/status` or `*`.
-    pub resources: Vec<String>,
+    pub(crate) resources: Vec<String>,
     /// Names of objects; empty for all.
     #[serde(rename = "resourceNames")]
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// Paths that are no resources; a trailing `*` stands for any ending.
     #[serde(rename = "nonResourceURLs")]
-    pub paths: Vec<String>,
+    pub(crate) paths: Vec<String>,
 }
 
 impl Rule {
@@ -121,7 +107,7 @@ enum Holder {
 
 /// All bindings, by whom they name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Policy {
+pub(crate) struct Policy {
     grants: BTreeMap<Holder, Vec<Grant>>,
 }
 
@@ -150,7 +136,7 @@ impl Policy {
     }
 
     /// Whether `user` may do what `attempt` says; if not, the bindings whose role is missing, or nothing.
-    pub fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), String> {
+    pub(crate) fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), String> {
         if user.groups.iter().any(|group| group == SUPERUSERS) {
             return Ok(());
         }
@@ -174,7 +160,7 @@ impl Policy {
     }
 
     /// The rules that hold for `user` in `namespace`, those of cluster-wide bindings included.
-    pub fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
+    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
         let all = || vec!["*".to_owned()];
         let everything = [
             Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() },
@@ -237,7 +223,7 @@ impl Subject {
     }
 }
 
-// === Authorizer ===
+// === Rbac ===
 
 /// Says who may do what. A role or binding counts from the request after the one that wrote it; as long as none
 /// was written, asking looks at none.
@@ -256,7 +242,7 @@ struct Indexed {
 
 impl Rbac {
     /// The policy as it is now.
-    pub fn policy(&self, server: &ApiServer) -> Arc<Policy> {
+    pub(crate) fn policy(&self, server: &ApiServer) -> Arc<Policy> {
         // Before the objects are read: what is written meanwhile is looked at the next time.
         let revision = server.revision();
         let mut indexed = self.0.lock();
@@ -276,17 +262,18 @@ impl Rbac {
     }
 }
 
-impl Authorizer for Rbac {
-    fn authorize(
+impl Rbac {
+    /// Asked before each request; what stands behind `is forbidden:` where it is refused.
+    pub(in crate::apiserver) fn authorize(
         &self,
         server: &ApiServer,
         user: &User,
         request: &RequestInfo,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), String> {
         let attempt = Attempt::from(request);
         self.policy(server).decide(user, &attempt).map_err(|reason| {
             let text = cannot(&user.name, &attempt);
-            Denied { message: if reason.is_empty() { text } else { format!("{text}: {reason}") } }
+            if reason.is_empty() { text } else { format!("{text}: {reason}") }
         })
     }
 }

@@ -1,6 +1,4 @@
 //! `serviceaccounts/NAME/token`: tokens on demand.
-//!
-//! Owns the `TokenRequest` subresource. Leaves the tokens themselves to `auth`.
 
 use std::sync::Arc;
 

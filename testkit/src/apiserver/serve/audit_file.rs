@@ -1,8 +1,5 @@
-//! The audit log: a line of JSON for every answered request, as kube-apiserver writes them.
-//!
-//! Owns the shape of a line (an `audit.k8s.io/v1` Event of level Metadata, stage
-//! `ResponseComplete`) and the file. Promises that a line is in the file before the client has the
-//! answer. A watch is logged once, when it begins.
+//! The audit log: for every answered request a line of JSON as kube-apiserver writes them (level Metadata, stage
+//! `ResponseComplete`). It is in the file before the client has the answer. A watch is logged once, when it begins.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,11 +10,11 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::apiserver::{audit::Recorded, hooks::AuditSink, request_info::RequestInfo};
+use crate::apiserver::{audit::Recorded, request_info::RequestInfo};
 
 /// The file the lines go to.
 #[derive(Debug)]
-pub(super) struct AuditFile(Mutex<File>);
+pub struct AuditFile(Mutex<File>);
 
 impl AuditFile {
     /// Appends to the file at `path`, which is made where it is missing.
@@ -27,9 +24,9 @@ impl AuditFile {
     }
 }
 
-impl AuditSink for AuditFile {
+impl AuditFile {
     /// Writes one line. A full disk costs lines of a test's log, not the server.
-    fn record(&self, recorded: &Recorded) {
+    pub(in crate::apiserver) fn record(&self, recorded: &Recorded) {
         let line = format!("{}\n", event(recorded));
         let _ = self.0.lock().write_all(line.as_bytes());
     }

@@ -1,8 +1,5 @@
-//! The directory by which clients find a control plane.
-//!
-//! Owns the files of `--dir`: `pki/ca.crt` and a kubeconfig for each user, the same whether our
-//! own server or a real one stands behind them; `tests/conformance/play.py` reads them. Leaves to
-//! others what the tokens are good for.
+//! The directory by which clients find a control plane: `pki/ca.crt` and a kubeconfig for each user, the same for our
+//! own server and a real one; `tests/conformance/play.py` reads them.
 
 use std::{
     fs, io,

@@ -1,8 +1,5 @@
-//! What stands in a control plane before a test begins: custom kinds, roles and bindings.
-//!
-//! Owns reading `tests/conformance/cluster/*.yaml` (compiled in, or from a directory) and creating
-//! what they hold through any Kubernetes client. Promises that the custom kinds are served when
-//! [`apply`] returns. Leaves starting the server to others.
+//! What stands in a control plane before a test begins (custom kinds, roles and bindings of
+//! `tests/conformance/cluster/*.yaml`), and creating objects on any server.
 
 use std::time::Duration;
 
@@ -25,41 +22,21 @@ const EMBEDDED: [&str; 3] = [
 /// How long a custom kind may take until it is served.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why the manifests could not be created.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
-    /// A document is no YAML, or no Kubernetes object.
-    #[error("a manifest of the cluster is malformed: {0}")]
-    Malformed(String),
-    /// The server refused an object.
-    #[error("can't create {what} in the cluster: {source}")]
-    Refused {
-        /// Kind and name.
-        what: String,
-        /// What the server or the connection said.
-        source: Box<kube::Error>,
-    },
-    /// A custom kind did not come to be served.
-    #[error("the server does not serve {0} though its definition was created")]
-    NotServed(String),
-}
-
 /// The objects of the compiled-in manifests.
-pub fn embedded() -> Result<Vec<Value>, ManifestError> {
+pub fn embedded() -> Result<Vec<Value>, crate::Error> {
     EMBEDDED.into_iter().map(parse).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
 }
 
 /// The objects of one manifest.
-pub fn parse(text: &str) -> Result<Vec<Value>, ManifestError> {
+pub fn parse(text: &str) -> Result<Vec<Value>, crate::Error> {
     let documents =
         serde_yaml_ng::Deserializer::from_str(text).map(serde::Deserialize::deserialize);
     let objects: Result<Vec<Value>, serde_yaml_ng::Error> = documents.collect();
-    let objects = objects.map_err(|error| ManifestError::Malformed(error.to_string()))?;
-    Ok(objects.into_iter().filter(|object| !object.is_null()).collect())
+    Ok(objects?.into_iter().filter(|object| !object.is_null()).collect())
 }
 
 /// Creates `objects`; those that exist already stay as they are.
-pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), ManifestError> {
+pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), crate::Error> {
     for object in objects {
         create(client, object).await?;
     }
@@ -69,9 +46,8 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), ManifestErr
     Ok(())
 }
 
-async fn create(client: &Client, value: &Value) -> Result<(), ManifestError> {
-    let object: DynamicObject = serde_json::from_value(value.clone())
-        .map_err(|error| ManifestError::Malformed(error.to_string()))?;
+async fn create(client: &Client, value: &Value) -> Result<(), crate::Error> {
+    let object: DynamicObject = serde_json::from_value(value.clone())?;
     let resource = resource_of(value);
     let api: Api<DynamicObject> = match &object.metadata.namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
@@ -80,10 +56,10 @@ async fn create(client: &Client, value: &Value) -> Result<(), ManifestError> {
     match api.create(&PostParams::default(), &object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
-        Err(source) => Err(ManifestError::Refused {
-            what: format!("{} {:?}", resource.kind, text(value, &["metadata", "name"])),
-            source: Box::new(source),
-        }),
+        Err(error) => {
+            let name = text(value, &["metadata", "name"]);
+            Err(format!("can't create {} {name:?} in the cluster: {error}", resource.kind).into())
+        }
     }
 }
 
@@ -95,7 +71,7 @@ pub(crate) fn resource_of(object: &Value) -> ApiResource {
 }
 
 /// Waits until the first version of a custom kind can be listed.
-async fn served(client: &Client, definition: &Value) -> Result<(), ManifestError> {
+async fn served(client: &Client, definition: &Value) -> Result<(), crate::Error> {
     let version = items(definition, &["spec", "versions"])
         .first()
         .map(|version| text(version, &["name"]))
@@ -113,7 +89,8 @@ async fn served(client: &Client, definition: &Value) -> Result<(), ManifestError
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, listed)
-        .await
-        .map_err(|_| ManifestError::NotServed(plural.to_owned()))
+    let in_time = tokio::time::timeout(PATIENCE, listed).await;
+    Ok(in_time.map_err(|_| {
+        format!("the server does not serve {plural} though its definition was created")
+    })?)
 }

@@ -1,9 +1,5 @@
-//! The in-memory API server over HTTPS.
-//!
-//! Owns the listener, its TLS and HTTP/1.1 connections, the directory clients find it by and the
-//! objects it begins with. Promises that the server answers when [`Served::start`] returns, and
-//! that all its connections and files are closed when [`Served`] is dropped. Leaves what is
-//! answered to [`ApiServer`].
+//! The in-memory API server over HTTPS, with the directory that clients find it by. It answers when [`Served::start`]
+//! returns, and all is closed when [`Served`] is dropped.
 
 mod audit_file;
 pub mod layout;
@@ -30,11 +26,9 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-pub use self::tls::TlsError;
+pub use self::audit_file::AuditFile;
 use self::{
-    audit_file::AuditFile,
     layout::{CLIENTS, Client, Layout},
-    manifests::ManifestError,
     tls::Identity,
 };
 use super::{
@@ -47,7 +41,7 @@ use super::{
         token_request::TokenRequests,
     },
     documents::Documents,
-    hooks::{AuditSink, Hooks},
+    hooks::Hooks,
     refuse,
     resources::ServerVersion,
 };
@@ -62,36 +56,6 @@ const BACKLOG: u32 = 1024;
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Why the server could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The directory or the audit log can't be written.
-    #[error("can't write {path}: {source}")]
-    Write {
-        /// File or directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The port is taken.
-    #[error("can't listen on {address}: {source} (port 0 takes a free one)")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Signal handlers can't be installed.
-    #[error("can't listen for signals: {0}")]
-    Signals(#[source] io::Error),
-    /// Certificates can't be made.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The objects the server begins with can't be created.
-    #[error(transparent)]
-    Manifests(#[from] ManifestError),
-}
-
 /// How a server is to be served.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -101,8 +65,6 @@ pub struct Settings {
     pub port: u16,
     /// File that gets a line for every request.
     pub audit: Option<PathBuf>,
-    /// What else observes every request.
-    pub readers: Vec<Arc<dyn AuditSink>>,
     /// The Kubernetes release to behave like.
     pub version: ServerVersion,
 }
@@ -110,13 +72,7 @@ pub struct Settings {
 impl Settings {
     /// A free port, the newest release, the built-in manifests and no audit log.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            port: 0,
-            audit: None,
-            readers: Vec::new(),
-            version: ServerVersion::default(),
-        }
+        Self { dir: dir.into(), port: 0, audit: None, version: ServerVersion::default() }
     }
 }
 
@@ -134,20 +90,17 @@ pub struct Served {
 
 impl Served {
     /// Serves a fresh API server on 127.0.0.1.
-    pub async fn start(settings: Settings) -> Result<Self, ServeError> {
-        let Settings { dir, port, audit, mut readers, version } = settings;
+    pub async fn start(settings: Settings) -> Result<Self, crate::Error> {
+        let Settings { dir, port, audit, version } = settings;
         let identity = Identity::generate()?;
         let (listener, url) = listen(port).await?;
         let layout = Layout::new(dir);
-        let write_error = |path: PathBuf| move |source| ServeError::Write { path, source };
+        let dir = layout.root().display();
         layout
             .write(&url, &identity.authority_pem)
-            .map_err(write_error(layout.root().to_owned()))?;
-        if let Some(path) = audit {
-            let file = AuditFile::open(&path).map_err(write_error(path.clone()))?;
-            readers.push(Arc::new(file));
-        }
-        let door = Arc::new(Door::new(version, readers));
+            .map_err(|error| format!("can't write {dir}: {error}"))?;
+        let audit = audit.map(|path| AuditFile::open(&path)).transpose()?.map(Arc::new);
+        let door = Arc::new(Door::new(version, audit));
         let client = door.api.client(auth::admin());
         manifests::apply(&client, &bootstrap()?).await?;
         manifests::apply(&client, &manifests::embedded()?).await?;
@@ -200,11 +153,9 @@ impl Served {
 
     /// Takes a certificate of another authority, which counts for connections after the next
     /// [`Self::come_back`], and writes the authority into the layout; the kubeconfigs keep the old one.
-    pub fn rotate_authority(&mut self) -> Result<(), ServeError> {
+    pub fn rotate_authority(&mut self) -> Result<(), crate::Error> {
         let identity = Identity::generate()?;
-        let path = self.layout.authority();
-        let written = self.layout.write_authority(&identity.authority_pem);
-        written.map_err(|source| ServeError::Write { path, source })?;
+        self.layout.write_authority(&identity.authority_pem)?;
         self.tls = identity.server;
         Ok(())
     }
@@ -243,7 +194,7 @@ struct Door {
 
 impl Door {
     /// An API server with every hook in place, and the tokens of [`CLIENTS`].
-    fn new(version: ServerVersion, audit: Vec<Arc<dyn AuditSink>>) -> Self {
+    fn new(version: ServerVersion, audit: Option<Arc<AuditFile>>) -> Self {
         let (rbac, tokens) = (Arc::new(Rbac::default()), Arc::new(tokens()));
         let hooks = Hooks {
             extensions: vec![
@@ -251,7 +202,7 @@ impl Door {
                 Arc::new(Reviews::new(Arc::clone(&rbac))),
                 Arc::new(TokenRequests::new(Arc::clone(&tokens))),
             ],
-            authorizer: rbac,
+            authorizer: Some(rbac),
             audit,
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
@@ -294,11 +245,11 @@ fn tokens() -> Tokens {
 
 // === Connections ===
 
-async fn listen(port: u16) -> Result<(TcpListener, String), ServeError> {
+async fn listen(port: u16) -> Result<(TcpListener, String), crate::Error> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let listen_error = |source| ServeError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(listen_error)?;
-    let port = listener.local_addr().map_err(listen_error)?.port();
+    let failed = |error| format!("can't listen on {address}: {error} (port 0 takes a free one)");
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
     Ok((listener, format!("https://127.0.0.1:{port}")))
 }
 

@@ -1,9 +1,5 @@
-//! The certificates of an HTTPS test server.
-//!
-//! Owns a certificate authority that lives as long as one server, and the server certificate it
-//! signs for this machine's loopback names. Promises that a client which trusts
-//! [`Identity::authority_pem`] accepts the server under `127.0.0.1` and `localhost`, and nothing
-//! else. Leaves accepting connections to `serve`.
+//! The certificates of a test server: an authority that lives as long as the server, and a certificate for this
+//! machine's loopback names.
 
 use std::sync::Arc;
 
@@ -15,17 +11,6 @@ use rustls::{
     ServerConfig,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
-
-/// Why no certificates could be made.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// Making or signing a certificate failed.
-    #[error("can't make the test server's certificates: {0}")]
-    Certificate(#[from] rcgen::Error),
-    /// rustls refused what was made.
-    #[error("can't use the test server's certificates: {0}")]
-    Config(#[from] rustls::Error),
-}
 
 /// A server's certificate and the authority behind it.
 #[derive(Clone)]
@@ -42,7 +27,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// A fresh authority and a server certificate for `127.0.0.1`, `::1` and `localhost`.
-    pub(crate) fn generate() -> Result<Self, TlsError> {
+    pub(crate) fn generate() -> Result<Self, crate::Error> {
         let authority = CertifiedIssuer::self_signed(authority_params()?, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
         let certificate = server_params()?.signed_by(&key, &authority)?;

@@ -1,9 +1,6 @@
 //! Faults and the record of requests.
 
-use std::time::Duration;
-
 use kube::api::PostParams;
-use tokio::time::Instant;
 
 use super::{refusal, server, typed, volume, volumes};
 use crate::apiserver::{
@@ -54,35 +51,4 @@ async fn answers_can_be_made_up_before_or_after_the_commit() {
         (429, "7")
     );
     assert_eq!(server.count("PersistentVolume"), 1);
-}
-
-/// The chunks of an answer's body up to its end or break, with the second at which each came.
-async fn read_slowly(server: &crate::apiserver::ApiServer) -> (Vec<(u64, usize)>, bool) {
-    use http_body_util::BodyExt as _;
-    let request = http::Request::get("/api/v1/persistentvolumes/v").body(bytes::Bytes::new());
-    let user = crate::apiserver::User::default();
-    let (start, response) = (Instant::now(), server.handle(&user, request.unwrap()).await);
-    let (mut body, mut chunks) = (response.into_body(), Vec::new());
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return (chunks, false) };
-        chunks.push((start.elapsed().as_secs(), frame.into_data().unwrap().len()));
-    }
-    (chunks, true)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_body_breaks_off_half_way_or_comes_byte_by_byte() {
-    let server = server();
-    server.create(&volume("v")).unwrap();
-    let (whole, ended) = read_slowly(&server).await;
-    let (&[(0, length)], true) = (whole.as_slice(), ended) else { panic!("{whole:?} {ended}") };
-
-    server.faults().add(Rule::on("get", "persistentvolumes", Effect::Truncate).times(1));
-    assert_eq!(read_slowly(&server).await, (vec![(0, length / 2)], false));
-
-    let slow = Effect::Trickle(Duration::from_secs(1));
-    server.faults().add(Rule::on("get", "persistentvolumes", slow).times(1));
-    let (chunks, ended) = read_slowly(&server).await;
-    let expected: Vec<_> = (1..=length).map(|second| (second as u64, 1)).collect();
-    assert_eq!((chunks, ended), (expected, true));
 }

@@ -6,13 +6,13 @@ use futures::{Stream, StreamExt as _};
 use http_body_util::BodyExt as _;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{server, volume, volumes};
 use crate::apiserver::{
     ApiServer, Options, User,
     faults::{Effect, Rule, StreamFault},
-    resources::{ServerVersion, StreamingLists},
+    resources::ServerVersion,
     status::Status,
 };
 
@@ -104,21 +104,6 @@ async fn a_selection_is_entered_and_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_each_minute_and_at_the_end() {
-    let server = server();
-    let (_, mut events) =
-        watch(&server, "allowWatchBookmarks=true&timeoutSeconds=100&resourceVersion=0").await;
-    let start = Instant::now();
-    let mut times = Vec::new();
-    while let Some(event) = events.next().await {
-        assert_eq!(short(&event.unwrap()), "BOOKMARK");
-        times.push(start.elapsed().as_secs());
-    }
-    assert_eq!(times, [60, 100]);
-    assert_eq!(start.elapsed().as_secs(), 100);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_watch_from_before_the_history_expires_in_its_stream() {
     let server = server();
     let since = server.revision();
@@ -134,20 +119,6 @@ async fn a_watch_from_before_the_history_expires_in_its_stream() {
         Effect::Answer(Status::expired("too old")),
     ));
     assert_eq!(watch(&server, "resourceVersion=1").await.0, 410);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_has_sent_all_outlives_a_compaction() {
-    let server = server();
-    let (_, mut events) = watch(&server, "resourceVersion=0").await;
-    assert!(timeout(Duration::from_secs(1), events.next()).await.is_err());
-    server.create(&json!({"kind": "StorageClass", "metadata": {"name": "other-kind"}, "provisioner": "p"})).unwrap();
-    server.compact();
-    server.create(&volume("a")).unwrap();
-    assert_eq!(take(&mut events, 1).await, ["ADDED a"]);
-    server.create(&volume("b")).unwrap();
-    server.compact();
-    assert_eq!(take(&mut events, 1).await, ["ERROR 410"], "but one that missed something ends");
 }
 
 fn of_version(version: ServerVersion) -> ApiServer {
@@ -166,22 +137,6 @@ async fn a_streaming_list_says_where_its_initial_events_end() {
     server.create(&volume("b")).unwrap();
     assert_eq!(take(&mut events, 1).await, ["ADDED b"]);
     assert_eq!(watch(&server, "sendInitialEvents=true").await.0, 422);
-}
-
-#[tokio::test(start_paused = true)]
-async fn older_servers_overlook_refuse_or_fail_a_streaming_list() {
-    let (code, mut events) = watch(&of_version(ServerVersion::minor(26)), STREAMING).await;
-    assert_eq!((code, take(&mut events, 1).await), (200, vec!["ADDED a".to_owned()]));
-    assert_eq!(
-        short(&events.next().await.unwrap().unwrap()),
-        "BOOKMARK",
-        "the plain one of each minute"
-    );
-    assert_eq!(watch(&of_version(ServerVersion::minor(30)), STREAMING).await.0, 422);
-    let failing =
-        ServerVersion { streaming_lists: StreamingLists::Failing, ..ServerVersion::minor(34) };
-    let (code, mut events) = watch(&of_version(failing), STREAMING).await;
-    assert_eq!((code, take(&mut events, 1).await), (200, vec!["ERROR 500".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]

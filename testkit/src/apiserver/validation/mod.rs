@@ -1,8 +1,5 @@
-//! The rules an object must keep, with the real server's words.
-//!
-//! Owns them for the kinds a provisioner writes; of all other kinds only the metadata is looked
-//! at. Unknown fields are kept, where the real server drops those of its own kinds: nothing here
-//! depends on their going.
+//! The rules that an object must keep, with the real server's words, for the kinds a provisioner writes; of all other
+//! kinds only the metadata is looked at. Unknown fields are kept, where the real server drops those of its own kinds.
 
 mod event;
 mod metadata;

@@ -56,7 +56,6 @@ impl DeleteOptions {
 pub(crate) struct Deleted {
     /// The object: as it waits now, or as it last was.
     pub(crate) object: Arc<Object>,
-    /// Whether it is gone.
     pub(crate) gone: bool,
 }
 

@@ -17,9 +17,7 @@ use crate::apiserver::{
 /// One page of a list.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// The objects, in order.
     pub(crate) objects: Vec<Arc<Object>>,
-    /// The list's resourceVersion.
     pub(crate) revision: u64,
     /// Where the next page begins; none after the last.
     pub(crate) continue_token: Option<String>,

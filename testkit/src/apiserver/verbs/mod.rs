@@ -1,8 +1,5 @@
-//! The verbs on resources.
-//!
-//! Owns what each verb does to the store, with the real server's order of checks and words.
-//! Promises that a write is done wholly or not at all. Leaves transport, authorization and faults
-//! to `service`, and streams to `watch`.
+//! What each verb does to the store, with the real server's order of checks and words. A write is done wholly or not
+//! at all.
 
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -25,13 +22,9 @@ use super::{
 /// All that requests read and write.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The objects.
     pub(crate) store: Store,
-    /// The kinds.
     pub(crate) kinds: Kinds,
-    /// UIDs and generated names.
     pub(crate) chance: Chance,
-    /// The most objects in a page of a list.
     pub(crate) page: usize,
 }
 

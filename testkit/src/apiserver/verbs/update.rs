@@ -19,7 +19,6 @@ use crate::apiserver::{
 pub(crate) struct Written {
     /// The object as it now stands, or as it last stood.
     pub(crate) object: Arc<Object>,
-    /// Whether the write made it.
     pub(crate) created: bool,
 }
 
