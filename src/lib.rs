@@ -24,7 +24,6 @@
 //! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
 //! | [`metrics`] | all metrics: names, labels, buckets |
-//! | [`mutations`] | deliberate defects that the simulation must find; compiled out of shipped builds |
 //! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
@@ -76,7 +75,6 @@ pub mod kube;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
-pub mod mutations;
 pub mod nodes;
 pub mod plain_text;
 pub mod preflight;

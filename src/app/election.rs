@@ -12,8 +12,6 @@ use crate::{
     kube::events::{Severity, Subject},
     leader,
     leader::{CandidateIdentity, ElectionSettings, Ended},
-    mutations,
-    mutations::Mutation,
 };
 
 /// How long before the end of `--shutdown-timeout` running calls are recorded on their claims.
@@ -58,7 +56,7 @@ impl Program<'_> {
             stopped = self.lead_and_stop(stop) => stopped,
         };
         // With calls in flight the Lease expires instead (safety rule 1).
-        if in_flight == 0 || mutations::is_on(Mutation::ReleaseInFlight) {
+        if in_flight == 0 {
             release.cancel();
             if let Ok(ended) = timeout_at(end, election).await {
                 tracing::info!(?ended, "leader election ended");

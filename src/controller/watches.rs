@@ -11,13 +11,9 @@ use super::{
     Controller, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
     provisioner::Provisioner, volumes::index::WakeUps,
 };
-use crate::{
-    kube::{
-        Extent, FirstList, Informer, InformerEvent, Scope, View,
-        objects::{Claim, StorageClass, Volume},
-    },
-    mutations,
-    mutations::Mutation,
+use crate::kube::{
+    Extent, FirstList, Informer, InformerEvent, Scope, View,
+    objects::{Claim, StorageClass, Volume},
 };
 
 /// After this time an incomplete list is reported.
@@ -67,14 +63,8 @@ impl<P: Provisioner> Controller<P> {
 
     fn watch_claims(&self, on_claim_event: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
         let handler = self.claim_event_handler(on_claim_event);
-        let lists = self.lists.clone();
         let informer = self.informer::<Claim>();
-        self.tasks.spawn_critical("watch of PersistentVolumeClaims", async move {
-            if mutations::is_on(Mutation::VolumesListedFirst) {
-                lists.volumes.whole().await;
-            }
-            informer.run(handler).await;
-        });
+        self.tasks.spawn_critical("watch of PersistentVolumeClaims", informer.run(handler));
     }
 
     /// Returns the function that applies an event of a claim and queues the items that it concerns.
@@ -111,9 +101,7 @@ impl<P: Provisioner> Controller<P> {
         let lists = self.lists.clone();
         let informer = self.informer::<Volume>();
         self.tasks.spawn_critical("watch of PersistentVolumes", async move {
-            if !mutations::is_on(Mutation::VolumesListedFirst) {
-                lists.claims.whole().await;
-            }
+            lists.claims.whole().await;
             informer.run(handler).await;
         });
     }

@@ -5,10 +5,7 @@ use std::{error::Error as _, fmt};
 pub use tonic::Code;
 
 use super::proto::{CreateVolumeResponse, Volume};
-use crate::{
-    mutations::{self, Mutation},
-    runtime::GateShut,
-};
+use crate::runtime::GateShut;
 
 /// Where the error of a call comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +90,7 @@ impl CallError {
 
     /// Whether nothing of the call was sent, so that no call is open (safety rule 3).
     pub fn is_unsent(&self) -> bool {
-        self.origin == ErrorOrigin::Unsent && !mutations::is_on(Mutation::UnsentIsOpen)
+        self.origin == ErrorOrigin::Unsent
     }
 
     /// Whether the driver itself said that the call is over and had no effect (safety rule 2).
@@ -103,9 +100,7 @@ impl CallError {
             self.code,
             Code::Ok | Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted
         );
-        let whose =
-            self.origin == ErrorOrigin::Driver || mutations::is_on(Mutation::LocalStatusIsFinal);
-        whose && !may_go_on
+        self.origin == ErrorOrigin::Driver && !may_go_on
     }
 }
 

@@ -20,8 +20,6 @@ use crate::{
         EventHandler, Extent, FirstList, InformerEvent,
         objects::{View as _, VolumeAttachment},
     },
-    mutations,
-    mutations::Mutation,
 };
 
 /// The known attachments. Clones share them.
@@ -63,9 +61,7 @@ struct Attachment {
 impl Attachments {
     /// Waits until listing has begun, which shows that this process may list.
     pub async fn list_begun(&self) {
-        if !mutations::is_on(Mutation::AttachmentsUnlisted) {
-            self.0.list.begun().await;
-        }
+        self.0.list.begun().await;
     }
 
     /// Whether all attachments have been listed once.
@@ -75,9 +71,7 @@ impl Attachments {
 
     /// Waits until all attachments have been listed once.
     pub async fn listed(&self) {
-        if !mutations::is_on(Mutation::AttachmentsUnlisted) {
-            self.0.list.whole().await;
-        }
+        self.0.list.whole().await;
     }
 
     /// Returns the node that the volume is attached to (one of them, if there are several). The
@@ -86,7 +80,7 @@ impl Attachments {
     /// # Errors
     /// The attachments have not been listed yet.
     pub fn blocking_node(&self, volume: &str) -> Result<Option<String>, Failure> {
-        if !self.are_listed() && !mutations::is_on(Mutation::AttachmentsUnlisted) {
+        if !self.are_listed() {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
         let mut index = self.0.index.lock();
@@ -139,13 +133,8 @@ impl Index {
 
     /// Adds an attachment. The API does not allow its `spec` to change.
     fn insert(&mut self, attachment: &VolumeAttachment) {
-        let volume = attachment
-            .spec
-            .source
-            .persistent_volume_name
-            .as_deref()
-            .filter(|_| blocks_deletion(attachment));
-        let Some(volume) = volume else { return };
+        // Whichever attacher it has.
+        let Some(volume) = &attachment.spec.source.persistent_volume_name else { return };
         let node = self.nodes.id(&attachment.spec.node_name);
         let attachment = Attachment { volume: hash(volume), uid: hash(attachment.uid()), node };
         match &mut self.listed {
@@ -290,12 +279,6 @@ fn hash(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Whether the attachment blocks the deletion of its volume, whichever attacher it has.
-fn blocks_deletion(attachment: &VolumeAttachment) -> bool {
-    !mutations::is_on(Mutation::AttachmentsByAttacher)
-        || attachment.spec.attacher == mutations::SIMULATED_DRIVER
 }
 
 #[cfg(test)]

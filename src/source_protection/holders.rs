@@ -16,17 +16,10 @@ use jiff::Timestamp;
 
 pub(super) use self::due::{Due, NamedBy};
 use super::source::{NamedSource, SourceKind};
-use crate::{
-    kube::{
-        Cache, Change, InformerEvent,
-        objects::{Claim, View},
-    },
-    mutations,
-    mutations::Mutation,
+use crate::kube::{
+    Cache, Change, InformerEvent,
+    objects::{Claim, View},
 };
-
-/// The annotation with the name of the driver that a claim is for.
-const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// The sources and who needs them.
 #[derive(Debug)]
@@ -369,9 +362,7 @@ impl Terminating {
 /// The source that a claim without a volume names, whichever driver the claim is for.
 fn named_by_pending(claim: &Claim) -> Option<NamedSource> {
     let pending = matches!(&*claim.status.phase, "" | "Pending");
-    let unseen = mutations::is_on(Mutation::OthersHoldNothing)
-        && claim.annotation(STORAGE_PROVISIONER) != Some(mutations::SIMULATED_DRIVER);
-    (pending && !unseen).then(|| NamedSource::of(claim)).flatten()
+    pending.then(|| NamedSource::of(claim)).flatten()
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use super::{
 };
 
 /// The driver's name.
-pub(crate) const DRIVER: &str = csi_provisioner::mutations::SIMULATED_DRIVER;
+pub(crate) const DRIVER: &str = "disk.example.com";
 
 /// The namespace of claims and secrets.
 pub(crate) const NAMESPACE: &str = "work";

@@ -2,9 +2,7 @@
 //!
 //! `cargo test --test seeds -- --seeds 2000` plays so many seeds, `--from N` from another one on,
 //! and `--seed N` one of them with its trace. What is checked, and what is not simulated, stands
-//! in CONTRIBUTING.md. With the feature `mutations`, `-- --mutants` sees whether the seeds in
-//! `seeds/mutants.txt` still find the defects they once found, and `-- --hunt N` looks for seeds
-//! that do.
+//! in CONTRIBUTING.md. `tests/mutants/run` plays them on a copy of the program with defects.
 
 // Helpers panic, as tests do.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
@@ -28,8 +26,6 @@ mod external_provisioner;
 mod ledger;
 mod looks;
 mod machines;
-#[cfg(feature = "mutations")]
-mod mutants;
 mod naming;
 mod neighbour;
 mod nodes;
@@ -91,10 +87,6 @@ impl Options {
 }
 
 fn main() -> ExitCode {
-    #[cfg(feature = "mutations")]
-    if let Some(code) = mutants::asked_for() {
-        return code;
-    }
     let options = Options::read();
     if let Some(seed) = options.one {
         return play_one(seed);

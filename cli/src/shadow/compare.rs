@@ -8,10 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use csi_provisioner::{
-    controller::model::finalizer::PROTECTION,
-    kube::quantity::Quantity,
-    mutations::{self, Mutation},
-    plain_text::cut,
+    controller::model::finalizer::PROTECTION, kube::quantity::Quantity, plain_text::cut,
 };
 
 /// The most differences that are kept of one PersistentVolume.
@@ -115,8 +112,7 @@ fn difference(path: &str, expected: Option<&String>, found: Option<&String>) -> 
         let is_zero = |value: &String| ["0", "false", ""].contains(&value.as_str());
         found.is_none() && !path.contains('[') && expected.is_some_and(is_zero)
     };
-    let is_skipped = path == POLICY && mutations::is_on(Mutation::PolicyNotCompared);
-    let is_same = is_skipped || expected == found || is_left_out() || is_same_size();
+    let is_same = expected == found || is_left_out() || is_same_size();
     if is_same || is_added() || is_of_driver(path) {
         return None;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use csi_provisioner::{
     app::{
-        self, AppError, Env, RunningServers, connect, has_topology, lane_settings,
+        AppError, Env, RunningServers, connect, has_topology, lane_settings,
         provisioner_settings, retry, routes, serves_attributes_classes,
     },
     csi::{Capabilities, Driver},
@@ -17,7 +17,6 @@ use csi_provisioner::{
     http::Routes,
     kube::{Client, Informer, Lanes, Scope, View},
     metrics::Metrics,
-    mutations::{self, Mutation},
     nodes::Nodes,
     runtime::{Gate, Tasks},
     status::{self, DriverStatus, Status},
@@ -52,9 +51,6 @@ pub async fn run_with_metrics(
     metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), AppError> {
-    if mutations::is_on(Mutation::ShadowWorks) {
-        return Box::pin(app::run_with_metrics(flags, env, metrics, stop)).await;
-    }
     let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
     let program = ShadowProgram::run(&flags, driver, &env, metrics, &tasks, &stop);
     tokio::select! {

@@ -38,8 +38,6 @@ use crate::{
         objects::{Claim, View as _},
     },
     metrics::{ControllerMetrics, SuspectedLeak},
-    mutations,
-    mutations::Mutation,
     runtime::Clock,
 };
 
@@ -186,9 +184,6 @@ impl<P: Provisioner> CallRecords<P> {
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
         if self.settings.mode != ClaimProtection::Always || !held.is(KnownClaim::is_wanted) {
-            return Ok(());
-        }
-        if mutations::is_on(Mutation::MarkedLate) {
             return Ok(());
         }
         match self.write_record(held, request).await {

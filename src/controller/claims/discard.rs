@@ -30,8 +30,6 @@ use crate::{
         objects::{Claim, View as _, Volume},
     },
     metrics::SuspectedLeak,
-    mutations,
-    mutations::Mutation,
     workqueue::Action,
 };
 
@@ -86,10 +84,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         unusable: &UnusableVolume,
     ) -> Result<LiveReads, ApiError> {
         let began = self.live.now();
-        let unchecked = [Mutation::DiscardUnseen, Mutation::ConflictIsDelete];
-        if unchecked.into_iter().any(mutations::is_on) {
-            return Ok(LiveReads { began, objection: None });
-        }
         let key = self.provisioner.key(&unusable.handle);
         let same = |handle: &str| self.provisioner.key(handle) == key;
         if self.store.holds(same) {

@@ -4,9 +4,6 @@
 //! open is repeated until its outcome is known, whatever becomes of claim and class. A recorded
 //! call of an earlier process is repeated only with a class of our driver that is the recorded one.
 
-#[cfg(feature = "mutations")]
-mod seeded;
-
 use std::sync::Arc;
 
 use super::{
@@ -23,8 +20,6 @@ use crate::{
         ownership,
     },
     kube::objects::{Claim, StorageClass, View as _},
-    mutations,
-    mutations::Mutation,
 };
 
 /// Why a claim gets no volume after a suspected leak (safety rule 14).
@@ -77,9 +72,7 @@ pub(crate) struct Facts<'a> {
 /// claim is planned without its record.
 pub(crate) fn is_record_void(known: &KnownClaim, facts: &Facts<'_>) -> bool {
     let is_foreign = |class: &StorageClass| !facts.identity.is_own_name(&class.provisioner);
-    known.recorded().is_some()
-        && facts.class.as_deref().is_some_and(is_foreign)
-        && !mutations::is_on(Mutation::ForeignClassAccepted)
+    known.recorded().is_some() && facts.class.as_deref().is_some_and(is_foreign)
 }
 
 /// Decides what to do with a claim.
@@ -165,7 +158,6 @@ fn recorded(known: &KnownClaim, record: &Record, facts: &Facts<'_>) -> Plan {
     if let (Some(_), Some(own)) = (&record.node, &facts.identity.node) {
         request.selected_node = Some(own.clone());
     }
-    seeded::believe(&mut request, record);
     Plan::Provision(Box::new(request))
 }
 
@@ -213,14 +205,6 @@ fn request(known: &KnownClaim, class: &Arc<StorageClass>, facts: &Facts<'_>) -> 
 pub fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
     let late = class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
     late && claim.annotation(SELECTED_NODE).unwrap_or_default().is_empty()
-}
-
-/// Without the feature `mutations`, which no shipped build has, there are no deliberate defects.
-#[cfg(not(feature = "mutations"))]
-mod seeded {
-    use super::{ProvisionRequest, Record};
-
-    pub(super) const fn believe(_: &mut ProvisionRequest, _: &Record) {}
 }
 
 #[cfg(test)]

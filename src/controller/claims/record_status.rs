@@ -16,8 +16,6 @@ use crate::{
         client::finalizers,
         objects::{Claim, View as _},
     },
-    mutations,
-    mutations::Mutation,
 };
 
 /// The finalizer that keeps a claim while the outcome of its CreateVolume is unknown or not saved.
@@ -79,10 +77,8 @@ pub fn judge(
     }
     // A node repeats its own call whichever node is selected by now.
     let is_for_us = is_ours || record.node.is_some() && identity.is_for_driver(claim);
-    let is_named =
-        volume == Some(&record.volume) || mutations::is_on(Mutation::RecordedNameBelieved);
-    let is_unbound = claim.is_unbound() || mutations::is_on(Mutation::RecordOnBoundClaim);
-    if !(is_unbound && is_for_us && is_named) {
+    let is_named = volume == Some(&record.volume);
+    if !(claim.is_unbound() && is_for_us && is_named) {
         return Some(RecordStatus::Void(record));
     }
     // The topology of a node that is gone cannot be requested any more.

@@ -36,8 +36,6 @@ use crate::{
         objects::{Claim, View as _, Volume},
     },
     metrics::{ControllerMetrics, SuspectedLeak},
-    mutations,
-    mutations::Mutation,
     workqueue::{Action, Queue},
 };
 
@@ -348,7 +346,7 @@ impl PvStore {
             Attempt::PvTerminating(volume) => self.on_pv_terminating(held, unsaved, &volume),
             Attempt::PvGone => self.on_pv_gone(held, unsaved),
             Attempt::NotSaved(NotSaved::Invalid | NotSaved::NameTaken, why)
-                if is_hopeless(held) =>
+                if is_gone_or_bound(held) =>
             {
                 self.discard_volume(held, unsaved, &why)
             }
@@ -510,16 +508,6 @@ impl PvStore {
         let volume = self.with_policy(unsaved);
         match self.client.create::<Volume>(None, &*volume).await {
             Ok(_) => Attempt::Saved,
-            Err(taken)
-                if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsSuccess) =>
-            {
-                Attempt::Saved
-            }
-            Err(taken)
-                if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsDelete) =>
-            {
-                Attempt::NotSaved(NotSaved::Invalid, taken.to_string())
-            }
             Err(taken) if taken.is_already_exists() => {
                 after_conflict(self.read_taken_name(unsaved).await, &taken)
             }
@@ -544,10 +532,6 @@ impl PvStore {
 }
 
 /// Whether nobody is left who could change what the API server refuses.
-fn is_hopeless(held: &ClaimGuard) -> bool {
-    is_gone_or_bound(held) || mutations::is_on(Mutation::ConflictIsDelete)
-}
-
 fn is_gone_or_bound(held: &ClaimGuard) -> bool {
     held.known().is_none_or(|known| known.is_gone_or_bound())
 }

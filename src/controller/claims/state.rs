@@ -13,8 +13,6 @@ use crate::{
         provisioner::{Failure, NotSent, Outcome},
     },
     kube::objects::Volume,
-    mutations,
-    mutations::Mutation,
 };
 
 /// How many terminal errors in a row show that an open call has left no volume.
@@ -231,7 +229,7 @@ impl ClaimState {
             (Self::InFlight { earlier, .. }, T::PvDeleted) => {
                 Self::InFlight { earlier, has_pv: false }
             }
-            (Self::Done, T::PvDeleted) if !mutations::is_on(Mutation::DoneForEver) => Self::Waiting,
+            (Self::Done, T::PvDeleted) => Self::Waiting,
 
             (Self::Saving(_), T::PvGone(handle)) => Self::PvGone(handle.to_owned()),
             (Self::Unusable(_) | Self::PvGone(_), T::LeakSuspected) => Self::SuspectedLeak,
@@ -324,7 +322,6 @@ impl ClaimState {
         next: Next,
         now: Instant,
     ) -> (Self, Next) {
-        let earlier = earlier.filter(|_| !mutations::is_on(Mutation::FinalClosesOpenCall));
         // A terminal error after an open call says nothing about that call.
         match (earlier, demand) {
             (None, Demand::Wanted) => (Self::Waiting, next),
@@ -384,8 +381,7 @@ impl OpenCall {
             };
         }
         let accepts_changes = self.accepts_changes || has_enough;
-        let may_give_back = accepts_changes || mutations::is_on(Mutation::NodeGivenBackOpen);
-        let next = if next == Next::GiveNodeBack && !may_give_back { Next::Retry } else { next };
+        let next = if next == Next::GiveNodeBack && !accepts_changes { Next::Retry } else { next };
         (ClaimState::Background(Self { accepts_changes, ..self }), next)
     }
 }

@@ -20,19 +20,11 @@ use crate::{
         ApiError, Name,
         objects::{Claim, View as _, Volume},
     },
-    mutations,
-    mutations::Mutation,
     workqueue::Action,
 };
 
 /// What a claim waits for while live reads fail, each time perhaps with another error.
 const LIVE_READ: &str = "a live read of its PersistentVolume and the claim";
-
-/// Whether a deliberate defect is chosen that live reads would make up for.
-fn is_defective(known: &KnownClaim) -> bool {
-    mutations::is_on(Mutation::VolumesListedFirst)
-        || mutations::is_on(Mutation::RecordOnBoundClaim) && known.recorded().is_some()
-}
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Reads live what is required of the claim. Returns `Ok` if the call may be made, else what to do instead.
@@ -42,7 +34,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         known: &KnownClaim,
         request: &ProvisionRequest,
     ) -> Result<(), Action> {
-        if known.verification() == Verification::None || is_defective(known) {
+        if known.verification() == Verification::None {
             return Ok(());
         }
         match self.verify(held, known, request).await {

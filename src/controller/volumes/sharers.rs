@@ -17,8 +17,6 @@ use crate::{
         Scope,
         objects::{View as _, Volume},
     },
-    mutations,
-    mutations::Mutation,
     workqueue::Held,
 };
 
@@ -85,7 +83,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Whether this process deletes the volume because of this PersistentVolume as well.
     fn is_due(&self, volume: &Volume) -> bool {
         let is_ours = self.index.is_ours(volume) && self.provisioner.should_delete(volume);
-        is_ours && (due(volume) == Due::Delete || mutations::is_on(Mutation::SharerTakenForDue))
+        is_ours && due(volume) == Due::Delete
     }
 
     /// Reads the sharers live, and returns those that are still there, and when the first of the requests

@@ -3,7 +3,7 @@
 //! It guarantees that a live read right before each DeleteVolume decides (safety rule 10), and that a driver
 //! that has deleted a volume is not called again. [`finalizer`] decides what is due.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
@@ -30,8 +30,6 @@ use crate::{
         objects::{View as _, Volume},
     },
     metrics::{ControllerMetrics, Panicked},
-    mutations,
-    mutations::Mutation,
     runtime::Random,
     workqueue::{Action, KeyedMutex},
 };
@@ -85,7 +83,7 @@ impl From<ApiError> for NotDeleted {
 impl<P: Provisioner> VolumeWorker<P> {
     /// Does what is due for the volume of this name. Returns when to do so again.
     pub async fn sync(&self, name: &str) -> Action {
-        let _held = self.volume_keys.hold(&key(name)).await;
+        let _held = self.volume_keys.hold(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(snapshot) = self.index.snapshot(name) else {
             self.dependencies.forget(&Item::volume(name));
@@ -184,9 +182,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         self.store.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
         self.provisioner.delete(volume, removal).await?;
-        if !mutations::is_on(Mutation::DeleteTwice) {
-            self.index.set_deletion(volume, Deletion::DeletedAtDriver);
-        }
+        self.index.set_deletion(volume, Deletion::DeletedAtDriver);
         Ok(())
     }
 
@@ -201,9 +197,6 @@ impl<P: Provisioner> VolumeWorker<P> {
         mut sharers: Vec<Volume>,
         held: &HeldHandle,
     ) -> Result<Option<(Arc<Volume>, Vec<Volume>)>, NotDeleted> {
-        if mutations::is_on(Mutation::DeleteUnseen) {
-            return Ok(Some((Arc::clone(volume), sharers)));
-        }
         for _ in 0..MAX_READS {
             let since;
             (sharers, since) = self.read_sharers(sharers, held).await?;
@@ -251,8 +244,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Deletes the PersistentVolume of a deleted volume, and removes the protection finalizer.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
-        let kept_by = match self.client.delete::<Volume>(name, uid).await {
+        let kept_by = match self.client.delete::<Volume>(name, Some(volume.uid())).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // Perhaps the UID in the precondition does not match. A live read decides, as there are
             // other conflicts as well.
@@ -293,14 +285,6 @@ impl<P: Provisioner> VolumeWorker<P> {
         self.metrics.delete_failed(class_label(volume));
         self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)
     }
-}
-
-/// The key under which one worker at a time works on the volume. The claim worker uses it as well.
-fn key(name: &str) -> Cow<'_, str> {
-    if mutations::is_on(Mutation::SeparateKeys) {
-        return format!("{name} to be deleted").into();
-    }
-    name.into()
 }
 
 /// The label of the volume's class in metrics: the field alone, as in external-provisioner.

@@ -18,8 +18,6 @@ use crate::{
         ownership::{PROVISIONED_BY, ProvisionerIdentity},
     },
     kube::objects::{View as _, Volume},
-    mutations,
-    mutations::Mutation,
 };
 
 /// What the index keeps of one claim.
@@ -174,9 +172,7 @@ impl Entry {
 
     /// The claim's PersistentVolume is gone. Returns whether to queue the claim.
     pub(super) fn pv_deleted(&mut self) -> bool {
-        if !mutations::is_on(Mutation::DoneForgotten) {
-            self.known.required.require(Verification::VolumeAndClaim);
-        }
+        self.known.required.require(Verification::VolumeAndClaim);
         self.known.advance(Transition::PvDeleted);
         std::mem::take(&mut self.pv.on_gone) == OnPvGone::Requeue
     }

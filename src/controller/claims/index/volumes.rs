@@ -7,8 +7,6 @@ use super::{ClaimIndex, entry::Entry, known::Verification};
 use crate::{
     controller::{claims::state::ClaimState, item::Key},
     kube::objects::{View as _, Volume},
-    mutations,
-    mutations::Mutation,
 };
 
 impl ClaimIndex {
@@ -17,10 +15,7 @@ impl ClaimIndex {
     pub fn on_volume(&self, volume: &Volume) -> Option<Key> {
         let mut inner = self.0.inner.lock();
         let named = inner.by_volume.get(volume.name()).cloned();
-        let for_uid = match &named {
-            _ if !mutations::is_on(Mutation::KnownByName) => claim_uid(volume),
-            named => named.as_deref().unwrap_or_default(),
-        };
+        let for_uid = claim_uid(volume);
         let take_in = |entry: &mut Entry| {
             let was_open = entry.known.state.is_open();
             entry.volume_found(volume, &self.0.identity);
