@@ -36,8 +36,10 @@ const MOST_MEMORY: usize = 28 << 10;
 /// How much may be logged, in bytes.
 const MOST_LOG: u64 = 2 << 20;
 
-/// How long the claim of another may take meanwhile.
-const MEANWHILE: Duration = Duration::from_secs(5);
+/// How long the claim of another may take meanwhile where one alone takes so long, which on a busy machine is long.
+fn meanwhile(alone: Duration) -> Duration {
+    Duration::from_secs(5).max(10 * alone)
+}
 
 /// What is wrong with a claim, or how much it says.
 fn fields() -> [Value; 4] {
@@ -176,7 +178,7 @@ impl Cluster {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
     let cluster = Cluster::start().await;
-    cluster.is_served("first").await;
+    let alone = cluster.is_served("first").await;
     let before = cluster.peak();
     for class in LARGE {
         let large = claim(class, &json!({"spec": {"storageClassName": class}}));
@@ -184,7 +186,7 @@ async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
     }
     let took = cluster.is_served("meanwhile").await;
     println!("another claim meanwhile: {took:?}");
-    assert!(took < MEANWHILE, "{took:?}");
+    assert!(took < meanwhile(alone), "{took:?}, alone {alone:?}");
     sleep(Duration::from_secs(10)).await;
 
     let more = cluster.peak() - before;
@@ -208,7 +210,7 @@ async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn huge_claims_take_little_and_hinder_nobody() {
     let cluster = Cluster::start().await;
-    cluster.is_served("first").await;
+    let alone = cluster.is_served("first").await;
     let before = cluster.peak();
     let changes = fields();
     for number in 0..CLAIMS {
@@ -217,12 +219,12 @@ async fn huge_claims_take_little_and_hinder_nobody() {
         if number == CLAIMS / 2 {
             let took = cluster.is_served("meanwhile").await;
             println!("another claim meanwhile: {took:?}");
-            assert!(took < MEANWHILE, "{took:?}");
+            assert!(took < meanwhile(alone), "{took:?}, alone {alone:?}");
         }
     }
     sleep(Duration::from_secs(10)).await;
     let took = cluster.is_served("afterwards").await;
-    assert!(took < MEANWHILE, "{took:?}");
+    assert!(took < meanwhile(alone), "{took:?}, alone {alone:?}");
 
     let more = cluster.peak() - before;
     println!("{CLAIMS} huge claims: {more} KiB more than {before} KiB");
@@ -241,7 +243,7 @@ async fn huge_claims_take_little_and_hinder_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn huge_sources_that_many_claims_name_take_little_and_hinder_nobody() {
     let cluster = Cluster::start().await;
-    cluster.is_served("first").await;
+    let alone = cluster.is_served("first").await;
     let fat = json!({"spec": {
         "storageClassName": "no-such-class",
         "dataSource": {"apiGroup": "example.com", "kind": "\u{1b}".repeat(LONG / 2), "name": "x"},
@@ -261,7 +263,7 @@ async fn huge_sources_that_many_claims_name_take_little_and_hinder_nobody() {
     }
     let took = cluster.is_served("meanwhile").await;
     println!("another claim meanwhile: {took:?}");
-    assert!(took < MEANWHILE, "{took:?}");
+    assert!(took < meanwhile(alone), "{took:?}, alone {alone:?}");
     sleep(Duration::from_secs(10)).await;
 
     let after = cluster.peak();

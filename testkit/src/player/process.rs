@@ -135,6 +135,13 @@ impl Processes {
         }
     }
 
+    /// Suspends them all, or lets them go on.
+    pub(super) fn suspend(&self, suspended: bool) {
+        for process in &self.all {
+            process.send(if suspended { Signal::STOP } else { Signal::CONT });
+        }
+    }
+
     /// Each process with what it printed so far.
     pub(super) fn logs(&self) -> impl Iterator<Item = (&str, String)> {
         self.all.iter().map(|process| {

@@ -96,6 +96,8 @@ pub(super) struct Run<'a> {
     pub(super) processes: Processes,
     notes: Vec<Value>,
     problems: Vec<String>,
+    /// How often a condition was looked at, and how long all that took.
+    looks: (u32, Duration),
     /// Of the service account with less rights, once there is one.
     kubeconfig: Option<PathBuf>,
     scratch: Scratch,
@@ -107,6 +109,8 @@ pub(super) struct Run<'a> {
 /// What a scenario came to.
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
+    /// How many times as long as it should its waiting for 50 ms took: 1 on a machine that keeps up.
+    pub(super) slowness: f64,
     /// The last lines that its last process printed.
     pub(super) said: String,
     /// What was said about claims without a PersistentVolume, if that was asked.
@@ -126,7 +130,13 @@ pub(super) async fn play(
     let mut run = Run::new(scenario, cluster, binary, conformance, beside)?;
     let result = run.all().await;
     let explained = match beside {
-        Beside::Explain(cli) => run.explain(cli).await,
+        Beside::Explain(cli) => {
+            // What is explained must not change meanwhile.
+            run.processes.suspend(true);
+            let explained = run.explain(cli).await;
+            run.processes.suspend(false);
+            explained
+        }
         _ => Ok(Vec::new()),
     };
     let shadow = run.shadow_findings().await;
@@ -139,7 +149,8 @@ pub(super) async fn play(
         leak::search(process, &log)?;
     }
     let said = last_lines(&run.processes.last_log(), LAST_LINES);
-    Ok(Ended { outcome: result?, said, explained: explained?, shadow: shadow? })
+    let slowness = run.slowness();
+    Ok(Ended { outcome: result?, slowness, said, explained: explained?, shadow: shadow? })
 }
 
 impl<'a> Run<'a> {
@@ -163,6 +174,7 @@ impl<'a> Run<'a> {
             processes: Processes::default(),
             notes: Vec::new(),
             problems: Vec::new(),
+            looks: <_>::default(),
             kubeconfig: None,
             scratch,
             beside,
@@ -257,13 +269,22 @@ impl<'a> Run<'a> {
 
     async fn wait(&mut self, wait: &Wait) {
         let began = Instant::now();
+        let mut looked = began;
         while !met(&wait.until, self).await {
             if began.elapsed().as_secs_f64() > wait.timeout {
                 self.problems.push(format!("timed out: {}", python::dumps(&wait.source)));
                 return;
             }
             sleep(POLL_INTERVAL).await;
+            self.looks = (self.looks.0 + 1, self.looks.1 + looked.elapsed());
+            looked = Instant::now();
         }
+    }
+
+    fn slowness(&self) -> f64 {
+        let (looks, took) = self.looks;
+        let should = POLL_INTERVAL * looks.max(1);
+        (took.as_secs_f64() / should.as_secs_f64()).max(1.0)
     }
 
     fn serve(&self, serving: Serving) -> Result<(), RunError> {

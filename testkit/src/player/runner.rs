@@ -23,7 +23,9 @@ use super::{
     run::{self, Beside, Ended, RunError},
     scenario::{Scenario, ScenarioError},
     shadowed,
-    verdict::{Difference, differences, metric_differences, ruled_differences},
+    verdict::{
+        Difference, Tries, differences, metric_differences, ruled_differences, without_late_events,
+    },
 };
 
 /// What is played, and by which rules.
@@ -143,10 +145,10 @@ pub async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<J
     let Options { binary, conformance, shadow, .. } = options;
     let beside = shadow.as_deref().map_or(Beside::Nothing, Beside::Shadow);
     let ended = run::play(&scenario, cluster, binary, conformance, beside).await?;
-    let Ended { outcome, said, shadow, .. } = ended;
+    let Ended { outcome, slowness, said, shadow, .. } = ended;
     let ruled = ruled.filter(|_| !options.recorded);
     let mut found = match &ruled {
-        None => deviations(&scenario.expect, &outcome, false),
+        None => deviations(&scenario.expect, &outcome, Tries::Often(slowness)),
         Some(Ruled { expect, or, .. }) => {
             let or = or.as_ref().is_some_and(|or| ruled_deviations(or, &outcome).is_empty());
             if or { Vec::new() } else { ruled_deviations(expect, &outcome) }
@@ -161,14 +163,17 @@ pub async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<J
     Ok(Judged { verdict, outcome, shadow: shadow.rows })
 }
 
-fn deviations(expect: &Outcome, outcome: &Outcome, ruled: bool) -> Vec<Difference> {
-    let metrics = metric_differences(expect, outcome, ruled);
+fn deviations(expect: &Outcome, outcome: &Outcome, tries: Tries) -> Vec<Difference> {
+    let metrics = metric_differences(expect, outcome, tries);
     differences(expect, outcome).into_iter().chain(metrics).collect()
 }
 
 fn ruled_deviations(expect: &Outcome, outcome: &Outcome) -> Vec<Difference> {
     let ruled = ruled_differences(expect, outcome);
-    deviations(expect, outcome, true).into_iter().chain(ruled).collect()
+    deviations(expect, &without_late_events(expect, outcome), Tries::Ruled)
+        .into_iter()
+        .chain(ruled)
+        .collect()
 }
 
 /// Plays all `files`, each on a cluster that `cluster` makes, and reports each as it ends. Clusters
