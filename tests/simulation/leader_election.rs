@@ -23,9 +23,7 @@ async fn two(simulation: &Simulation) -> (Process, Process) {
 
 /// How long it takes until the Lease names `holder`.
 async fn until_held_by(simulation: &Simulation, holder: &str) -> Duration {
-    let start = Instant::now();
-    simulation.until("the other leads", |s| s.lease_holder().as_deref() == Some(holder)).await;
-    start.elapsed()
+    simulation.until("the other leads", |s| s.lease_holder().as_deref() == Some(holder)).await
 }
 
 /// How many lists and watches of all objects of a kind were asked for, but those of the Lease.

@@ -155,7 +155,7 @@ async fn a_source_that_is_bound_while_it_is_read_is_not_missed() {
     sleep(Duration::from_secs(1)).await;
     simulation.faults().clear();
     sources::bind_origin(&simulation, "origin", &origin);
-    let took = until_saved(&simulation, &cloned).await;
+    let took = simulation.until_saved(&cloned).await;
     assert!(took < Duration::from_secs(17), "{took:?}");
     assert!(simulation.has_event("cloned", "ProvisioningFailed"), "it was not bound when read");
 }
@@ -170,13 +170,6 @@ async fn a_clone_is_made_within_a_second_of_its_source_being_made_anew() {
     let made = Instant::now();
     simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
     assert!(made.elapsed() < Duration::from_secs(1), "{:?}", made.elapsed());
-}
-
-/// How long it takes until the claim has its volume.
-async fn until_saved(simulation: &Simulation, uid: &str) -> Duration {
-    let start = Instant::now();
-    simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
-    start.elapsed()
 }
 
 /// Something that befalls the cluster.
@@ -216,7 +209,7 @@ async fn a_restore_goes_on_soon_after_its_snapshot_is_usable() {
             sleep(Duration::from_secs(waits)).await;
             assert!(simulation.has_event("restored", "ProvisioningFailed"));
             mend(&simulation);
-            let took = until_saved(&simulation, &restored).await;
+            let took = simulation.until_saved(&restored).await;
             assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
         }
     }
@@ -256,7 +249,7 @@ async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
     assert!(asked < 60, "{asked} requests in ten minutes");
     sources::install_kinds(&simulation);
     sources::create_snapshot(&simulation, "snap");
-    let took = until_saved(&simulation, &restored).await;
+    let took = simulation.until_saved(&restored).await;
     assert!(took <= Duration::from_secs(301), "{took:?}");
     assert_eq!(snapshot_of(&simulation.requests("CreateVolume")[1]), "handle-snap");
 }
@@ -399,7 +392,7 @@ async fn a_claim_goes_on_soon_after_its_source_is_granted() {
         sleep(Duration::from_secs(waits)).await;
         assert!(simulation.has_event("restored", "ProvisioningFailed"));
         simulation.api.create(&grant()).unwrap();
-        let took = until_saved(&simulation, &uid).await;
+        let took = simulation.until_saved(&uid).await;
         assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
         let asked = simulation.api_requests("list", "referencegrants");
         assert!(asked < 70, "{asked} lists after {waits}");

@@ -200,6 +200,13 @@ impl Processes {
         }
     }
 
+    /// Suspends them all, or lets them go on.
+    pub(super) fn suspend(&self, suspended: bool) {
+        for process in &self.all {
+            process.send(if suspended { Signal::STOP } else { Signal::CONT });
+        }
+    }
+
     /// Each process with what it printed so far, the last started one last.
     pub(super) fn logs(&self) -> impl Iterator<Item = (&str, String)> {
         self.all.iter().map(|process| {

@@ -120,7 +120,13 @@ pub(super) async fn play(
     };
     let result = run.all().await;
     let explained = match beside {
-        Beside::Explain(cli) => run.explain(cli).await,
+        Beside::Explain(cli) => {
+            // What is explained must not change meanwhile.
+            run.processes.suspend(true);
+            let explained = run.explain(cli).await;
+            run.processes.suspend(false);
+            explained
+        }
         _ => Ok(Vec::new()),
     };
     let shadow = run.shadow_findings().await;

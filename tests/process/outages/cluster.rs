@@ -22,6 +22,7 @@ use testkit::{
     },
     binder,
     driver::{Host, Script, Scripted},
+    ports::free_port,
 };
 use tokio::{
     task::JoinSet,
@@ -64,7 +65,10 @@ impl Cluster {
     /// claim which is created right before an outage is in the making when it comes.
     pub(crate) async fn start(flags: &[&str]) -> Self {
         let directory = Directory::new();
-        let served = Served::start(Settings::new(directory.0.join("cluster"))).await.unwrap();
+        // One that the kernel gives to nobody while the server is away.
+        let port = free_port().unwrap();
+        let settings = Settings { port, ..Settings::new(directory.0.join("cluster")) };
+        let served = Served::start(settings).await.unwrap();
         let driver = Host::new(Scripted::new(Script::default()));
         let script = json!({"name": DRIVER, "create_volume": [{"delay_ms": 500}]});
         driver.backend().amend(serde_json::from_value(script).unwrap());

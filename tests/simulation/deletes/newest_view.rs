@@ -1,6 +1,7 @@
 //! The live read of a PersistentVolume right before its volume is deleted.
 
 use super::*;
+use tokio::time::Instant;
 
 /// The policy changes while the secret is read slowly: Retain wins.
 #[tokio::test(start_paused = true)]

@@ -211,8 +211,13 @@ impl Simulation {
         })
     }
 
-    /// Waits in simulated time until `holds` returns true; `what` is what the test expects.
-    pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    /// How long it takes until the claim has its volume.
+    pub async fn until_saved(&self, uid: &str) -> Duration {
+        self.until("the volume is saved", |simulation| simulation.is_saved(uid)).await
+    }
+
+    /// Waits in simulated time until `holds` returns true; `what` is what the test expects. Returns how long it took.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
         let start = Instant::now();
         while !holds(self) {
             assert!(
@@ -223,5 +228,6 @@ impl Simulation {
             );
             sleep(Duration::from_millis(20)).await;
         }
+        start.elapsed()
     }
 }
