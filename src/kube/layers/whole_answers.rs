@@ -20,8 +20,7 @@ use super::{
 };
 use crate::kube::error::ApiError;
 
-/// Lengths in bytes, and how many bodies may be longer at once. No object that the server stores needs the
-/// last one unless most of its bytes are escaped in JSON.
+/// Lengths in bytes, and how many bodies may be longer at once.
 const TIERS: [(usize, usize); 2] = [(32 << 10, 4), (1 << 20, 1)];
 
 /// The most that is read of an answer for which the request does not say more, in bytes: ten times the
@@ -50,8 +49,8 @@ pub(crate) struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        let permits = || TIERS.map(|(_, permits)| Arc::new(Semaphore::new(permits)));
-        Self { objects: permits(), lists: permits() }
+        let new = || TIERS.map(|(_, at_once)| Arc::new(Semaphore::new(at_once)));
+        Self { objects: new(), lists: new() }
     }
 }
 
@@ -70,17 +69,17 @@ async fn send(budget: Budget, next: impl Next, request: Request) -> Outcome {
     let permits = if target.verb.writes() { &[][..] } else { permits };
     let about = target.about();
     let max = request.extensions().get().map_or(MAX_ANSWER, |MaxAnswer(max)| *max);
-    let (mut head, body) = next.send(request).await?.into_parts();
+    let (mut parts, body) = next.send(request).await?.into_parts();
     let Some((body, held)) = read(body, max, permits).await? else {
         return Err(ApiError::TooLarge { about, max }.into());
     };
-    head.extensions.insert(held.clone());
+    parts.extensions.insert(held.clone());
     // The body keeps them until it is dropped.
     let keeping = move |never: Infallible| {
         let _held = &held;
         match never {}
     };
-    Ok(Response::from_parts(head, Full::new(body).map_err(keeping).boxed_unsync()))
+    Ok(Response::from_parts(parts, Full::new(body).map_err(keeping).boxed_unsync()))
 }
 
 /// The whole body and its permits; none if it is longer than `max`. Each frame is dropped as soon as it is
