@@ -21,7 +21,7 @@ use super::{
 use crate::kube::error::ApiError;
 
 /// Lengths in bytes, and how many bodies may be longer at once.
-const TIERS: [(usize, usize); 2] = [(32 << 10, 4), (1 << 20, 1)];
+const TIERS: [(usize, usize); 2] = [(32 << 10, 2), (512 << 10, 1)];
 
 /// The most that is read of an answer for which the request does not say more, in bytes: ten times the
 /// largest request that the server accepts.
@@ -147,7 +147,7 @@ mod tests {
     async fn large_answers_take_turns_and_others_do_not_wait() {
         let server = server();
         let service = whole_answers(Budget::default(), server.service.clone());
-        for (size, at_once) in [(20, 4), (700, 1)] {
+        for (size, at_once) in [(20, 2), (300, 1)] {
             let url = format!("{CLAIMS}/claim-{size}");
             let began = Instant::now();
             let large = join_all((0..8).map(|_| read(&service, Method::GET, &url)));
