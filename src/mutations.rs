@@ -40,8 +40,6 @@ pub enum Mutation {
     DeleteWithoutUid,
     /// The selected node is removed although an earlier call is open.
     NodeGivenBackOpen,
-    /// A volume is deleted although another PersistentVolume that is not due stands for it, too.
-    SharerTakenForDue,
     /// A volume that another attacher has attached may be deleted.
     AttachmentsByAttacher,
     /// Pending claims of other drivers do not protect their sources.

@@ -20,8 +20,6 @@ use crate::{
         Scope,
         objects::{View as _, Volume},
     },
-    mutations,
-    mutations::Mutation,
     workqueue::Held,
 };
 
@@ -88,7 +86,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Whether this process deletes the volume because of this PersistentVolume as well.
     fn is_due(&self, volume: &Volume) -> bool {
         let is_ours = self.index.is_ours(volume) && self.provisioner.should_delete(volume);
-        is_ours && (due(volume) == Due::Delete || mutations::is_on(Mutation::SharerTakenForDue))
+        is_ours && due(volume) == Due::Delete
     }
 
     /// Reads the sharers live, and returns those that are still there, and when the first of the requests
