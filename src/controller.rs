@@ -35,6 +35,7 @@
 
 mod assembly;
 mod attempts;
+mod changes;
 pub mod claims;
 pub mod classes;
 pub mod dependencies;

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::sync::Notify;
@@ -79,6 +80,15 @@ impl Queues {
     /// Queues these claims, by UID.
     pub(super) fn wake_claims(&self, uids: Vec<Key>) {
         self.wake(&self.claims, uids);
+    }
+
+    /// Queues this claim, by UID, after `delay`.
+    pub(super) fn wake_claim_after(&self, uid: Key, delay: Duration) {
+        if delay.is_zero() {
+            self.wake_claims(vec![uid]);
+        } else if self.working.load(Ordering::Relaxed) {
+            self.claims.add_after(uid, delay);
+        }
     }
 
     /// Queues these volumes, by name.

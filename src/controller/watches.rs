@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    Controller, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
+    Controller, changes::Changes, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
     provisioner::Provisioner, volumes::index::WakeUps,
 };
 use crate::kube::{
@@ -76,9 +76,11 @@ impl<P: Provisioner> Controller<P> {
         let queues = self.queues.clone();
         let lists = self.lists.clone();
         let dependencies = self.claims.dependencies.clone();
+        let mut changes = Changes::default();
         move |event| {
             on_claim_event(&event);
             let extent = Extent::of(&event);
+            let is_change = matches!(event, InformerEvent::Apply(_));
             // A claim whose deletion is missed stops waiting when its back-off ends.
             if let InformerEvent::Delete(claim) = &event {
                 dependencies.forget(&Item::claim(claim.uid()));
@@ -91,7 +93,10 @@ impl<P: Provisioner> Controller<P> {
             let is_given_up = |it: KnownClaim| it.is_saving() && it.is_gone_or_bound();
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
             queues.wake_unsaved(given_up.cloned().collect());
-            queues.wake_claims(claims);
+            for uid in claims {
+                let delay = if is_change { changes.note(&uid) } else { Duration::ZERO };
+                queues.wake_claim_after(uid, delay);
+            }
             lists.claims.reached(extent);
         }
     }

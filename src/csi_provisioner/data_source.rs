@@ -79,6 +79,10 @@ async fn access_revoked(
         .finished()
     })?;
     let granted = grants.allow(|from| from == own, target);
+    if granted {
+        // One that is taken back counts at once: only refusals are shared for a second.
+        reads.grants.forget(Some(namespace), "");
+    }
     let continues_open_call = request.withdrawn && request.source.is_some();
     if granted || continues_open_call {
         return Ok(!granted);

@@ -3,7 +3,7 @@
 //! Reads of secrets, VolumeAttributesClasses, sources and grants, which many claims name, are shared among
 //! calls ([`CoalescedReads`]). After a failed attempt the shared secrets and classes are dropped, so that the
 //! next one reads again. What the claim's user writes stays shared: any number of claims costs no more
-//! than one read of it a second.
+//! than one read of it a second, but for grants that allow a source.
 
 use crate::{
     controller::{

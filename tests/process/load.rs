@@ -1,6 +1,6 @@
 //! The load bench with the real program: what its line says is what happened.
 
-use std::{collections::BTreeMap, env, fs, path::Path};
+use std::env;
 
 use clap::Parser as _;
 use serde_json::{Value, json};

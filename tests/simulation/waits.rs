@@ -197,6 +197,25 @@ mod infeasible {
         assert!(simulation.until_saved(&uid).await < ONE_SECOND);
     }
 
+    /// A user changes his claim all the time, which is refused each time.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_changes_all_the_time_is_tried_seldom() {
+        let simulation = with_secret();
+        simulation.api.create(&secret("s", "wrong")).unwrap();
+        let mut always = refusal(0);
+        always.as_object_mut().unwrap().remove("times");
+        simulation.script(json!({"create_volume": [always]}));
+        simulation.start_with(&[]);
+        simulation.create_claim("data");
+        for number in 0..15_000 {
+            let labels = json!({"metadata": {"labels": {"touched": number.to_string()}}});
+            simulation.api.merge("PersistentVolumeClaim", "sc", "data", &labels).unwrap();
+            sleep(Duration::from_millis(20)).await;
+        }
+        let calls = simulation.calls("CreateVolume");
+        assert!((20..45).contains(&calls), "{calls} in 300 s");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn they_are_tried_again_after_the_longest_interval() {
         let (simulation, uid) = refused(&["--retry-interval-max=4m"]).await;

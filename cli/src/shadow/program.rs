@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use csi_provisioner::{
     app::{
-        AppError, Env, RunningServers, connect, has_topology, lane_settings,
-        provisioner_settings, retry, routes, serves_attributes_classes,
+        AppError, Env, RunningServers, connect, has_topology, lane_settings, provisioner_settings,
+        retry, routes, serves_attributes_classes,
     },
     csi::{Capabilities, Driver},
     csi_provisioner::{DriverFacts, ProvisionerSettings, Topology},

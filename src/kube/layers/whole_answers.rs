@@ -18,9 +18,8 @@ use super::{Next, Outcome, Request, Response, ResponseBody};
 use crate::kube::error::ApiError;
 use crate::kube::target::{Target, Verb};
 
-/// Lengths in bytes, and how many bodies may be longer at once. No object that the server stores needs the
-/// last one unless most of its bytes are escaped in JSON.
-const TIERS: [(usize, usize); 2] = [(32 << 10, 4), (1 << 20, 1)];
+/// Lengths in bytes, and how many bodies may be longer at once.
+const TIERS: [(usize, usize); 2] = [(32 << 10, 2), (512 << 10, 1)];
 
 /// The most that is read of an answer for which the request does not say more, in bytes: ten times the
 /// largest request that the server accepts.
@@ -48,8 +47,8 @@ pub(crate) struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        let permits = || TIERS.map(|(_, permits)| Arc::new(Semaphore::new(permits)));
-        Self { objects: permits(), lists: permits() }
+        let new = || TIERS.map(|(_, at_once)| Arc::new(Semaphore::new(at_once)));
+        Self { objects: new(), lists: new() }
     }
 }
 
@@ -68,17 +67,17 @@ async fn send(budget: Budget, next: impl Next, request: Request) -> Outcome {
     let permits = if target.verb.writes() { &[][..] } else { permits };
     let about = target.about();
     let max = request.extensions().get().map_or(MAX_ANSWER, |MaxAnswer(max)| *max);
-    let (mut head, body) = next.send(request).await?.into_parts();
+    let (mut parts, body) = next.send(request).await?.into_parts();
     let Some((body, held)) = read(body, max, permits).await? else {
         return Err(ApiError::TooLarge { about, max }.into());
     };
-    head.extensions.insert(held.clone());
+    parts.extensions.insert(held.clone());
     // The body keeps them until it is dropped.
     let keeping = move |never: Infallible| {
         let _held = &held;
         match never {}
     };
-    Ok(Response::from_parts(head, Full::new(body).map_err(keeping).boxed_unsync()))
+    Ok(Response::from_parts(parts, Full::new(body).map_err(keeping).boxed_unsync()))
 }
 
 /// The whole body and its permits; none if it is longer than `max`. Each frame is dropped as soon as it is
@@ -146,7 +145,7 @@ mod tests {
     async fn large_answers_take_turns_and_others_do_not_wait() {
         let server = server();
         let service = whole_answers(Budget::default(), server.service.clone());
-        for (size, at_once) in [(20, 4), (700, 1)] {
+        for (size, at_once) in [(20, 2), (300, 1)] {
             let url = format!("{CLAIMS}/claim-{size}");
             let began = Instant::now();
             let large = join_all((0..8).map(|_| read(&service, Method::GET, &url)));

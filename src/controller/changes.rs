@@ -1,0 +1,78 @@
+//! How often changes of a claim queue it.
+//!
+//! Each change of a claim may be what it waited for, so it queues the claim at once, whatever its back-off.
+//! A user can change a claim as often as the API server takes it, and each attempt costs requests, calls and
+//! lines of the log. So of changes without a pause only the first few do; after them the claim is queued
+//! once in [`INTERVAL`].
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::Instant;
+
+use super::item::Key;
+
+/// So many changes queue a claim at once. A claim that is provisioned and bound has fewer.
+const AT_ONCE: u32 = 20;
+
+/// After them, changes queue it no more often than this.
+const INTERVAL: Duration = Duration::from_secs(15);
+
+/// The claims that have changed not long ago, whether they need work now or not.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    recent: BTreeMap<Key, Recent>,
+    /// With more claims than this, those that are not recent any more are dropped.
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Recent {
+    changes: u32,
+    last: Instant,
+}
+
+impl Changes {
+    /// Notes that the claim has changed. Returns how long it waits before it is queued for that.
+    pub(super) fn note(&mut self, uid: &Key) -> Duration {
+        let now = Instant::now();
+        if self.recent.len() > self.most {
+            self.recent.retain(|_, recent| now.duration_since(recent.last) < INTERVAL);
+            self.most = 2 * self.recent.len();
+        }
+        let recent = self.recent.entry(uid.clone()).or_insert(Recent { changes: 0, last: now });
+        if now.duration_since(recent.last) >= INTERVAL {
+            recent.changes = 0;
+        }
+        recent.last = now;
+        recent.changes = recent.changes.saturating_add(1);
+        if recent.changes > AT_ONCE { INTERVAL } else { Duration::ZERO }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_first_changes_without_a_pause_queue_a_claim_at_once() {
+        let mut changes = Changes::default();
+        let (busy, other) = (Key::from("busy"), Key::from("other"));
+        for _ in 0..AT_ONCE {
+            assert_eq!(changes.note(&busy), Duration::ZERO);
+        }
+        for _ in 0..100 {
+            advance(Duration::from_secs(1)).await;
+            assert_eq!(changes.note(&busy), INTERVAL);
+        }
+        assert_eq!(changes.note(&other), Duration::ZERO);
+        advance(INTERVAL).await;
+        assert_eq!(changes.note(&busy), Duration::ZERO, "after a pause");
+        for number in 0..1000 {
+            changes.note(&Key::from(number.to_string().as_str()));
+            advance(Duration::from_secs(1)).await;
+        }
+        assert!(changes.recent.len() <= 32, "{}", changes.recent.len());
+    }
+}
