@@ -9,6 +9,7 @@ mod command;
 use std::{env, path::Path, time::Duration};
 
 use command::Running;
+use rustix::process::Signal;
 use tokio::{process::Command, time::timeout};
 
 #[tokio::test]
@@ -41,7 +42,7 @@ async fn a_kept_cluster_does_what_its_invitation_says() {
         demo.line("volume  pvc-").await;
         demo.line(": gone").await;
         assert_eq!(shell(&list).await, "");
-        demo.send("INT");
+        demo.send(Signal::INT);
         let (code, errors) = demo.end().await;
         assert_eq!(code, Some(0), "{errors}");
         demo.nothing_is_left();
