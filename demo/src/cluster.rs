@@ -128,14 +128,14 @@ impl Cluster {
         let at_driver = self.driver.backend().disk.volumes()?.into_iter();
         let there: BTreeSet<String> = at_driver.map(|volume| volume.id).collect();
         let (driver, cluster) = (there.len(), known.len());
-        let (forgotten, missing) = (&there - &known, &known - &there);
+        let named = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
+        let (forgotten, missing) = (named(&there - &known), named(&known - &there));
         let counted =
             format!("lost: volumes at the driver: {driver}, PersistentVolumes for them: {cluster}");
         if there == known && driver == expected {
             return Ok(format!("Nothing is {counted}."));
         }
-        let names =
-            format!("without a PersistentVolume: {forgotten:?}, without a volume: {missing:?}");
+        let names = format!("without a PersistentVolume: {forgotten}, without a volume: {missing}");
         Err(format!("Something is {counted}; volumes expected: {expected}, {names}.").into())
     }
 
