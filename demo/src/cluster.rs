@@ -128,8 +128,8 @@ impl Cluster {
         let at_driver = self.driver.backend().disk.volumes()?.into_iter();
         let there: BTreeSet<String> = at_driver.map(|volume| volume.id).collect();
         let (driver, cluster) = (there.len(), known.len());
-        let named = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
-        let (forgotten, missing) = (named(&there - &known), named(&known - &there));
+        let joined = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
+        let (forgotten, missing) = (joined(&there - &known), joined(&known - &there));
         let counted =
             format!("lost: volumes at the driver: {driver}, PersistentVolumes for them: {cluster}");
         if there == known && driver == expected {
