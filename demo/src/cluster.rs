@@ -37,8 +37,7 @@ pub struct Cluster {
     pub(crate) driver: Host<Driver>,
     /// Reaches the API server as an administrator.
     pub(crate) client: Client,
-    /// The binder.
-    _tasks: JoinSet<()>,
+    _binder: JoinSet<()>,
     /// Last: what is in it is closed before it is removed.
     directory: TemporaryDirectory,
 }
@@ -52,16 +51,16 @@ impl Cluster {
         let root = directory.path().join("volumes");
         let settings = disk::Settings { name: DRIVER.to_owned(), root, size: None };
         let driver = Host::new(Driver::new(DiskDriver::open(settings)?, ability));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(binder::run(client.clone(), binder::Settings::default()));
-        let cluster = Self { served, driver, client, _tasks: tasks, directory };
+        let mut binder = JoinSet::new();
+        binder.spawn(binder::run(client.clone(), binder::Settings::default()));
+        let cluster = Self { served, driver, client, _binder: binder, directory };
         cluster.driver.listen(&cluster.socket())?;
         Ok(cluster)
     }
 
     /// Creates the objects of a manifest.
     pub(crate) async fn create(&self, manifest: &str) -> Result<(), Failure> {
-        Ok(manifests::apply(&self.client, &manifests::parse(manifest)?).await?)
+        manifests::apply(&self.client, &manifests::parse(manifest)?).await
     }
 
     /// Stores the objects of a manifest with their status, as the controllers of a cluster would leave them.
@@ -101,12 +100,11 @@ impl Cluster {
         self.driver.listen(&self.socket())
     }
 
-    /// The kubeconfig of `admin`, or of `sa`, the program's service account.
+    /// That of `admin`, or of `sa`, the program's service account.
     pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
         self.served.layout().kubeconfig(user)
     }
 
-    /// The driver's socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("csi.sock")
     }
@@ -116,7 +114,7 @@ impl Cluster {
         self.directory.path().join("program.log")
     }
 
-    /// Where the driver keeps its volumes.
+    /// The driver's directory.
     pub fn volumes_directory(&self) -> PathBuf {
         self.directory.path().join("volumes")
     }
@@ -130,19 +128,15 @@ impl Cluster {
         let at_driver = self.driver.backend().disk.volumes()?.into_iter();
         let there: BTreeSet<String> = at_driver.map(|volume| volume.id).collect();
         let (driver, cluster) = (there.len(), known.len());
+        let joined = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
+        let (forgotten, missing) = (joined(&there - &known), joined(&known - &there));
+        let counted =
+            format!("lost: volumes at the driver: {driver}, PersistentVolumes for them: {cluster}");
         if there == known && driver == expected {
-            return Ok(format!(
-                "Nothing is lost: volumes at the driver: {driver}, PersistentVolumes for them: {cluster}."
-            ));
+            return Ok(format!("Nothing is {counted}."));
         }
-        let names = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(" ");
-        let lost = format!(
-            "Something is lost: volumes at the driver: {driver} ({expected} expected), without a PersistentVolume: {}, \
-             PersistentVolumes without a volume: {}.",
-            names(&there - &known),
-            names(&known - &there),
-        );
-        Err(lost.into())
+        let names = format!("without a PersistentVolume: {forgotten}, without a volume: {missing}");
+        Err(format!("Something is {counted}; volumes expected: {expected}, {names}.").into())
     }
 
     /// Closes everything.

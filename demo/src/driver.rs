@@ -2,13 +2,9 @@
 //! CreateVolume that makes the volume and does not answer.
 
 use testkit::driver::{
-    Answer, Backend, Call, Status,
+    Answer, Around, Backend as _, Call, Status,
     disk::DiskDriver,
-    proto::{
-        ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-        DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-        GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
-    },
+    proto::{CreateVolumeRequest, CreateVolumeResponse},
 };
 use tokio::sync::watch;
 
@@ -48,21 +44,11 @@ impl Driver {
     }
 }
 
-impl Backend for Driver {
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        self.disk.get_plugin_info().await
-    }
+impl Around for Driver {
+    type Inside = DiskDriver;
 
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        self.disk.get_plugin_capabilities().await
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        self.disk.probe().await
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        self.disk.controller_get_capabilities().await
+    fn inside(&self) -> &DiskDriver {
+        &self.disk
     }
 
     async fn create_volume(
@@ -85,17 +71,5 @@ impl Backend for Driver {
             volume.accessible_topology = place.into_iter().collect();
         }
         Ok(answer)
-    }
-
-    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
-        self.disk.delete_volume(call).await
-    }
-
-    async fn get_capacity(&self, call: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
-        self.disk.get_capacity(call).await
-    }
-
-    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
-        self.disk.node_get_info().await
     }
 }

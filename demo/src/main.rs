@@ -28,8 +28,8 @@ struct Arguments {
     #[arg(long)]
     keep: bool,
     /// Play a scenario in which something goes wrong, and check that nothing is lost.
-    #[arg(long, value_name = "NAME", conflicts_with = "keep", value_parser = named)]
-    scenario: Option<Scenario>,
+    #[arg(long, value_name = "NAME", default_value = "demo", conflicts_with = "keep", value_parser = named)]
+    scenario: Scenario,
 }
 
 fn named(name: &str) -> Result<Scenario, String> {
@@ -54,9 +54,6 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut signals = kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>()?;
     let mut interrupted = select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv())));
     let prepare = async {
-        let first =
-            || scenarios::all()?.into_iter().next().ok_or_else(|| Failure::from("no scenario"));
-        let scenario = scenario.map_or_else(first, Ok)?;
         let program = program::find(program).await?;
         let settings = Settings { program, limit: play::LIMIT, timeline: Timeline::on_stdout() };
         Player::prepare(scenario, settings).await

@@ -73,9 +73,8 @@ impl Player {
         let cluster = &self.cluster;
         match act.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["starts", "the", "program"] => {
-                let program =
-                    Program::start(&self.settings.program, cluster, &self.scenario.flags)?;
-                self.program = Some(program);
+                let (path, flags) = (&self.settings.program, &self.scenario.flags);
+                self.program = Some(Program::start(path, cluster, flags)?);
             }
             ["kills", "the", "program", ..] => {
                 if let Some(program) = self.program.take() {
@@ -108,11 +107,10 @@ impl Player {
                 missing.retain(|sign| !sign.is_shown_by(&observation));
             }
             if began.elapsed() > limit {
-                let last = &self.last;
-                return Err(format!(
-                    "no line says {sign:?} within {limit:?}. The last line: {last}"
-                )
-                .into());
+                let (what, last) = ("no line says", &self.last);
+                return Err(
+                    format!("{what} {sign:?} within {limit:?}. The last line: {last}").into()
+                );
             }
         }
         Ok(())
@@ -150,7 +148,6 @@ impl Player {
     }
 }
 
-/// How to play with a cluster that is kept.
 fn invitation(cluster: &Cluster) -> String {
     format!(
         "\nThe cluster stays until Ctrl-C, and what happens in it is shown here. In another terminal:\n\n  \

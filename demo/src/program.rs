@@ -11,18 +11,15 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::player::last_lines;
 use tokio::{
     process::{Child, Command},
     time::timeout,
 };
 
-use testkit::player::last_lines;
-
 use crate::{Failure, cluster::Cluster};
 
-/// The program's package and file.
 const NAME: &str = "csi-provisioner";
-
 /// The workspace that the program is built from.
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
 
@@ -71,18 +68,14 @@ async fn build(cargo: &OsStr, profile: &str) -> Result<(), Failure> {
     let failed = |why: String| format!("`{command}` failed: {why}");
     let mut cargo = Command::new(cargo);
     cargo.args(arguments).args(["--manifest-path", WORKSPACE]).kill_on_drop(true);
-    for (name, _) in env::vars_os().filter(|(name, _)| tells_of_our_package(name)) {
+    // Build scripts (ring's, for one) look at what cargo says of our package, and would be run anew.
+    for (name, _) in env::vars().filter(|(name, _)| {
+        ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+    }) {
         cargo.env_remove(name);
     }
     let ended = cargo.status().await.map_err(|error| failed(error.to_string()))?;
     if ended.success() { Ok(()) } else { Err(failed(ended.to_string()).into()) }
-}
-
-/// Whether cargo set the variable to describe this package. Build scripts (ring's, for one) look at
-/// such variables, and what stands on them would be built anew each time they change.
-fn tells_of_our_package(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The running program; it is killed when dropped.

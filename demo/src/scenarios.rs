@@ -42,7 +42,7 @@ impl Sign {
     }
 }
 
-/// The scenarios; the first one is played without `--scenario`.
+/// All of them; `demo` is played without `--scenario`.
 pub fn all() -> Result<Vec<Scenario>, Failure> {
     Ok(serde_yaml_ng::from_str(include_str!("../scenarios.yaml"))?)
 }

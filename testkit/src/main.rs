@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 async fn run(command: Command) -> Result<ExitCode, testkit::Error> {
     match command {
         Command::Serve(arguments) => serve(arguments).await?,
-        Command::Play(arguments) => return Ok(player::cli::run(arguments).await?),
+        Command::Play(arguments) => return player::cli::run(arguments).await,
         Command::Driver(arguments) => driver::cli::run(arguments).await?,
         Command::Binder(arguments) => binder::main(arguments).await?,
     }

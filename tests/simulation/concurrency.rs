@@ -132,7 +132,9 @@ impl Busy {
 }
 
 impl Around for Busy {
-    fn scripted(&self) -> &Scripted {
+    type Inside = Scripted;
+
+    fn inside(&self) -> &Scripted {
         &self.scripted
     }
 

@@ -73,7 +73,7 @@ mod handles {
 
         simulation.api.delete("PersistentVolume", "", "kept").unwrap();
         let took = simulation.until("it is deleted", |s| !exists(s, "ours")).await;
-        assert!(took < Duration::from_secs(1), "woken: {:?}", took);
+        assert!(took < Duration::from_secs(1), "woken: {took:?}");
         assert_eq!(simulation.calls("DeleteVolume"), 1);
     }
 
@@ -111,7 +111,7 @@ mod handles {
         assert!(simulation.has_cluster_event("two", "VolumeFailedDelete"));
         simulation.phase("three", "Released");
         let took = simulation.until("all are gone", |s| s.volumes().is_empty()).await;
-        assert!(took < Duration::from_secs(1), "woken: {:?}", took);
+        assert!(took < Duration::from_secs(1), "woken: {took:?}");
         assert_eq!(simulation.calls("DeleteVolume"), 1);
     }
 

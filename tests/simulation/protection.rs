@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     fn script(&self, script: Value) {
-        self.driver.backend().scripted().amend(serde_json::from_value(script).unwrap());
+        self.driver.backend().inside().amend(serde_json::from_value(script).unwrap());
     }
 
     /// Every call ends with this error.

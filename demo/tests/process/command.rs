@@ -79,12 +79,7 @@ impl Running {
     }
 
     /// Sends a signal.
-    pub(crate) fn send(&self, signal: &str) {
-        let signal = match signal {
-            "INT" => Signal::INT,
-            "TERM" => Signal::TERM,
-            _ => Signal::HUP,
-        };
+    pub(crate) fn send(&self, signal: Signal) {
         let id = self.child.id().expect("it ended already").cast_signed();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }

@@ -1,5 +1,7 @@
 //! The command `demo` with programs that are no provisioners: it fails clearly, and clears away.
 
+use rustix::process::Signal;
+
 use crate::command::{Running, stub};
 
 #[tokio::test]
@@ -26,13 +28,14 @@ async fn what_is_not_there_is_reported() {
 
 #[tokio::test]
 async fn every_signal_that_ends_it_ends_the_program_too_and_clears_away() {
-    for signal in ["INT", "TERM", "HUP"] {
-        let mut demo = Running::start(signal, &["--program", &stub("idle")]);
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut demo =
+            Running::start(&format!("{}", signal.as_raw()), &["--program", &stub("idle")]);
         demo.line("starts the program").await;
         let program = demo.program().await;
         demo.send(signal);
-        assert_eq!(demo.end().await.0, Some(130), "{signal}");
+        assert_eq!(demo.end().await.0, Some(130), "{signal:?}");
         demo.nothing_is_left();
-        assert!(!std::path::Path::new(&program).exists(), "{signal}: the program still runs");
+        assert!(!std::path::Path::new(&program).exists(), "{signal:?}: the program still runs");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{env, time::Duration};
 
+use rustix::process::Signal;
 use testkit::kubectl;
 use tokio::{process::Command, time::timeout};
 
@@ -37,7 +38,7 @@ async fn a_kept_cluster_does_what_its_invitation_says() {
         demo.line("volume  pvc-").await;
         demo.line(": gone").await;
         assert_eq!(shell(&list).await, "");
-        demo.send("INT");
+        demo.send(Signal::INT);
         let (code, errors) = demo.end().await;
         assert_eq!(code, Some(0), "{errors}");
         demo.nothing_is_left();

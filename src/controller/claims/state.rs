@@ -211,7 +211,9 @@ impl ClaimState {
                 Self::InFlight { earlier: Some(open), has_pv }
             }
             // Calls that this process has made are followed without a record.
-            (Self::Recorded, T::RecordDropped) | (Self::Unusable(_), T::Discarded) => Self::Waiting,
+            (Self::Recorded, T::RecordDropped)
+            | (Self::Unusable(_), T::Discarded)
+            | (Self::Done, T::PvDeleted) => Self::Waiting,
             // A volume that this process can still save or remove is not given up.
             (state, T::GivenUp) if state.is_outcome_unknown() => Self::SuspectedLeak,
 
@@ -229,7 +231,6 @@ impl ClaimState {
             (Self::InFlight { earlier, .. }, T::PvDeleted) => {
                 Self::InFlight { earlier, has_pv: false }
             }
-            (Self::Done, T::PvDeleted) => Self::Waiting,
 
             (Self::Saving(_), T::PvGone(handle)) => Self::PvGone(handle.to_owned()),
             (Self::Unusable(_) | Self::PvGone(_), T::LeakSuspected) => Self::SuspectedLeak,

@@ -142,7 +142,6 @@ fn check_match(matching: Option<&str>, query: &Query, streaming: bool) -> Result
     let given = |name| query.get(name).unwrap_or_default();
     let version = given("resourceVersion");
     let why = match (streaming, matching) {
-        (false, None) | (true, Some("NotOlderThan")) => return Ok(()),
         (true, None) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         (false, Some(_)) if query.flag("watch") => "resourceVersionMatch is forbidden for watch",
         (false, Some(_)) if version.is_empty() => {
@@ -154,7 +153,7 @@ fn check_match(matching: Option<&str>, query: &Query, streaming: bool) -> Result
         (false, Some("Exact")) if version == "0" => {
             "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
         }
-        (false, Some("Exact" | "NotOlderThan")) => return Ok(()),
+        (false, None | Some("Exact")) | (_, Some("NotOlderThan")) => return Ok(()),
         (_, Some(other)) => {
             let supported: &[&str] =
                 if streaming { &["NotOlderThan"] } else { &["Exact", "NotOlderThan", ""] };

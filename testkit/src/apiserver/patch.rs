@@ -90,7 +90,7 @@ fn merge_object(target: &mut Value, patch: &Map<String, Value>) -> Result<(), St
             Value::Object(patch) => merge_object(member, patch)?,
             Value::Array(patch) => {
                 let list = tree::items(&*member, &[]).to_vec();
-                *member = Value::Array(merge_list(rule(name), list, patch)?);
+                *member = Value::Array(merge_list(rule(name).as_ref(), list, patch)?);
             }
             plain => *member = plain.clone(),
         }
@@ -106,7 +106,7 @@ fn merge_object(target: &mut Value, patch: &Map<String, Value>) -> Result<(), St
 }
 
 fn merge_list(
-    rule: Option<ListRule>,
+    rule: Option<&ListRule>,
     mut list: Vec<Value>,
     patch: &[Value],
 ) -> Result<Vec<Value>, Status> {
@@ -128,12 +128,14 @@ fn merge_list(
                 }
                 let known = list.iter().position(|one| one.get(key) == Some(id));
                 let mut merged = known.map_or(Value::Null, |place| list.swap_remove(place));
-                merge_object(&mut merged, element.as_object().unwrap_or(&Map::new()))?;
+                if let Some(element) = element.as_object() {
+                    merge_object(&mut merged, element)?;
+                }
                 list.push(merged);
             }
         }
     }
-    arrange(&mut list, patch, &before, rule.as_ref());
+    arrange(&mut list, patch, &before, rule);
     Ok(list)
 }
 

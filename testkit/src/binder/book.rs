@@ -129,15 +129,15 @@ impl Book {
     }
 
     /// Takes in an object, unless a newer version of it is known.
-    pub(super) fn put<K: Kept>(&mut self, object: K) {
-        let (item, now) = (object.item(), object.names());
-        let version = version(&object);
-        let shelf = K::shelf(self);
-        if shelf.objects.get(&item).is_some_and(|known| self::version(&**known) >= version) {
+    pub(super) fn put<K: Kept>(&mut self, news: K) {
+        let (item, named) = (news.item(), news.names());
+        let version = version(&news);
+        let kept = K::shelf(self);
+        if kept.objects.get(&item).is_some_and(|known| self::version(&**known) >= version) {
             return;
         }
-        let before = shelf.objects.insert(item.clone(), Arc::new(object));
-        self.changed(item, before.map(|object| object.names()).unwrap_or_default(), now);
+        let before = kept.objects.insert(item.clone(), Arc::new(news));
+        self.changed(item, before.map(|object| object.names()).unwrap_or_default(), named);
     }
 
     fn remove<K: Kept>(&mut self, item: &Item) {

@@ -14,7 +14,7 @@ use crate::apiserver::{
 const CLAIM: &str = "PersistentVolumeClaim";
 const VOLUME: &str = "PersistentVolume";
 
-fn claim(change: Value) -> Value {
+fn claim(change: &Value) -> Value {
     let mut claim = json!({
         "kind": CLAIM, "metadata": {"name": "a", "namespace": "default"},
         "spec": {
@@ -22,11 +22,11 @@ fn claim(change: Value) -> Value {
             "resources": {"requests": {"storage": "1Gi"}},
         },
     });
-    json_patch::merge(&mut claim, &change);
+    json_patch::merge(&mut claim, change);
     claim
 }
 
-fn volume(claim: Option<&Value>, change: Value) -> Value {
+fn volume(claim: Option<&Value>, change: &Value) -> Value {
     let reference = claim.map(|claim| {
         json!({"kind": CLAIM, "namespace": "default", "name": "a", "uid": claim["metadata"]["uid"]})
     });
@@ -38,7 +38,7 @@ fn volume(claim: Option<&Value>, change: Value) -> Value {
             "persistentVolumeReclaimPolicy": "Delete",
         },
     });
-    json_patch::merge(&mut volume, &change);
+    json_patch::merge(&mut volume, change);
     volume
 }
 
@@ -82,7 +82,7 @@ async fn a_claim_is_provisioned_for_bound_and_its_volume_released_through_cut_wa
         server.faults().add(Rule::on("watch", kind, cut).times(3));
     }
     bound(&server, Settings::default(), async {
-        server.create(&claim(json!({}))).unwrap();
+        server.create(&claim(&json!({}))).unwrap();
         let called = || {
             let claim = server.get(CLAIM, "default", "a").unwrap();
             let called =
@@ -93,7 +93,7 @@ async fn a_claim_is_provisioned_for_bound_and_its_volume_released_through_cut_wa
         while called().is_none() {
             sleep(Duration::from_millis(100)).await;
         }
-        server.create(&volume(called().as_ref(), json!({}))).unwrap();
+        server.create(&volume(called().as_ref(), &json!({}))).unwrap();
         reaches(&server, CLAIM, "Bound").await;
         reaches(&server, VOLUME, "Bound").await;
         server.delete(CLAIM, "default", "a").unwrap();
@@ -106,10 +106,10 @@ async fn a_claim_is_provisioned_for_bound_and_its_volume_released_through_cut_wa
 #[tokio::test(start_paused = true)]
 async fn a_held_claim_that_is_deleted_gets_the_free_volume_that_it_asks_for() {
     let server = server();
-    server.create(&claim(json!({"metadata": {"finalizers": ["example.com/held"]}}))).unwrap();
+    server.create(&claim(&json!({"metadata": {"finalizers": ["example.com/held"]}}))).unwrap();
     server.delete(CLAIM, "default", "a").unwrap();
     bound(&server, Settings { protection: true, ..Settings::default() }, async {
-        server.create(&volume(None, json!({}))).unwrap();
+        server.create(&volume(None, &json!({}))).unwrap();
         reaches(&server, VOLUME, "Available").await;
         server.merge(CLAIM, "default", "a", &json!({"spec": {"volumeName": "v"}})).unwrap();
         reaches(&server, CLAIM, "Bound").await;
@@ -134,8 +134,8 @@ async fn a_volume_that_does_not_suit_is_not_bound_and_a_claim_without_its_volume
         json!({"spec": {"claimRef": {"uid": "another"}}}),
     ] {
         let server = server();
-        let made = server.create(&claim(json!({}))).unwrap();
-        server.create(&volume(Some(&made), unfit.clone())).unwrap();
+        let made = server.create(&claim(&json!({}))).unwrap();
+        server.create(&volume(Some(&made), &unfit)).unwrap();
         bound(&server, Settings::default(), sleep(Duration::from_secs(10))).await;
         assert_ne!(
             server.get(CLAIM, "default", "a").unwrap()["status"]["phase"],
@@ -145,6 +145,6 @@ async fn a_volume_that_does_not_suit_is_not_bound_and_a_claim_without_its_volume
     }
     let server = server();
     let done = json!({"annotations": {"pv.kubernetes.io/bind-completed": "yes"}});
-    server.create(&claim(json!({"metadata": done, "spec": {"volumeName": "v"}}))).unwrap();
+    server.create(&claim(&json!({"metadata": done, "spec": {"volumeName": "v"}}))).unwrap();
     bound(&server, Settings::default(), reaches(&server, CLAIM, "Lost")).await;
 }

@@ -87,7 +87,7 @@ fn release(volume: &PersistentVolume, claim: &ObjectReference) -> Option<Action>
     let claim = claim.clone();
     let item = Item::Claim(claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
     let released = change(volume, json!({"status": {"phase": "Released"}}));
-    (!is_released(volume)).then(|| Action { unless: Some((item, claim.uid)), ..released })
+    (!is_released(volume)).then_some(Action { unless: Some((item, claim.uid)), ..released })
 }
 
 fn is_released(volume: &PersistentVolume) -> bool {

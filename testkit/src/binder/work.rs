@@ -53,25 +53,26 @@ pub async fn run(client: Client, settings: Settings) {
             }
         }
         let news = tokio::select! {
-            biased; // what is known comes before what is decided on it
-            Some(news) = watches.next() => Some(news),
-            Some((item, made)) = under_way.next() => {
-                hands.remove(&item);
-                match made {
+                    biased; // what is known comes before what is decided on it
+                    Some(news) = watches.next() => Some(news),
+                    Some((item, made)) = under_way.next() => {
+                        hands.remove(&item);
+                        if let Ok(Some(news)) = made {
                     // Of one that has gone meanwhile the watch had the last word.
-                    Ok(Some(news)) => Some(news).filter(|_| book.knows(&item)),
+                    Some(news).filter(|_| book.knows(&item))
+                } else {
                     // The live object says that it is not due, or somebody else was faster.
-                    _ => {
-                        refused.insert(item);
-                        None
-                    }
+                    refused.insert(item);
+                    None
                 }
             }
             _ = again.tick() => {
-                std::mem::take(&mut refused).into_iter().for_each(|item| book.line_up(item));
-                None
-            }
-        };
+                        for item in std::mem::take(&mut refused) {
+         book.line_up(item);
+        }
+                        None
+                    }
+                };
         match news {
             Some(News::Claim(event)) => book.shown(*event),
             Some(News::Volume(event)) => book.shown(*event),

@@ -182,7 +182,7 @@ impl ControlPlane {
         }
         let client = self.client("admin").await?;
         ready(&client, self.url()).await?;
-        Ok(manifests::apply(&client, &manifests::embedded()?).await?)
+        manifests::apply(&client, &manifests::embedded()?).await
     }
 }
 

@@ -1,7 +1,7 @@
-//! A driver around a scripted one, which answers all that this one does not do in its own way.
+//! A driver around another, which answers all that this one does not do in its own way.
 
 use super::{
-    Answer, Backend, Call, Scripted,
+    Answer, Backend, Call,
     proto::{
         ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
         DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
@@ -9,10 +9,13 @@ use super::{
     },
 };
 
-/// Does something before or after a scripted driver makes or deletes a volume.
+/// Does something before or after the driver inside makes or deletes a volume.
 pub trait Around: Send + Sync + 'static {
+    /// What is inside.
+    type Inside: Backend;
+
     /// The driver inside.
-    fn scripted(&self) -> &Scripted;
+    fn inside(&self) -> &Self::Inside;
 
     /// `Controller.CreateVolume`
     fn create_volume(
@@ -25,25 +28,25 @@ pub trait Around: Send + Sync + 'static {
         &self,
         call: Call<DeleteVolumeRequest>,
     ) -> impl Future<Output = Answer<DeleteVolumeResponse>> + Send {
-        self.scripted().delete_volume(call)
+        self.inside().delete_volume(call)
     }
 }
 
 impl<D: Around> Backend for D {
     async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        self.scripted().get_plugin_info().await
+        self.inside().get_plugin_info().await
     }
 
     async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        self.scripted().get_plugin_capabilities().await
+        self.inside().get_plugin_capabilities().await
     }
 
     async fn probe(&self) -> Answer<ProbeResponse> {
-        self.scripted().probe().await
+        self.inside().probe().await
     }
 
     async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        self.scripted().controller_get_capabilities().await
+        self.inside().controller_get_capabilities().await
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
@@ -55,10 +58,10 @@ impl<D: Around> Backend for D {
     }
 
     async fn get_capacity(&self, call: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
-        self.scripted().get_capacity(call).await
+        self.inside().get_capacity(call).await
     }
 
     async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
-        self.scripted().node_get_info().await
+        self.inside().node_get_info().await
     }
 }

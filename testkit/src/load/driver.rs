@@ -57,7 +57,9 @@ impl Slow {
 }
 
 impl Around for Slow {
-    fn scripted(&self) -> &Scripted {
+    type Inside = Scripted;
+
+    fn inside(&self) -> &Scripted {
         &self.scripted
     }
 

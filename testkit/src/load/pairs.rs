@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{LoadError, options::Options, report::rounded};
 
@@ -51,14 +51,14 @@ pub async fn run(options: Options) -> Result<Value, LoadError> {
         });
         eprintln!("load: round {round} of {} is over", options.rounds);
     }
-    let (mut program, mut against, mut ratio) = (json!({}), json!({}), json!({}));
+    let (mut program, mut against, mut ratio) = (Map::new(), Map::new(), Map::new());
     for (name, _, _, path, by) in FIGURES {
         let ours = figure(rounds.iter().map(|[ours, _]| ours), path, by);
         let theirs = figure(rounds.iter().map(|[_, theirs]| theirs), path, by);
-        program[name] = json!(ours);
-        against[name] = json!(theirs);
-        ratio[name] =
-            json!(ours.zip(theirs).filter(|it| it.1 > 0.0).map(|it| rounded(it.0 / it.1)));
+        let both = ours.zip(theirs).filter(|it| it.1 > 0.0).map(|it| rounded(it.0 / it.1));
+        program.insert(name.to_owned(), json!(ours));
+        against.insert(name.to_owned(), json!(theirs));
+        ratio.insert(name.to_owned(), json!(both));
     }
     Ok(json!({"program": program, "against": against, "ratio": ratio, "rounds": rounds}))
 }
@@ -102,7 +102,7 @@ pub fn markdown(pairs: &Value) -> String {
             number.map_or_else(|| "-".to_owned(), |number| format!("{number:.2}{unit}"))
         };
         let cells = [cell("program", unit), cell("against", unit), cell("ratio", "")];
-        table += &format!("| {what} | {} |\n", cells.join(" | "));
+        table.extend(["| ", what, " | ", &cells.join(" | "), " |\n"]);
     }
     let arguments = [0, 1].map(|side| text(&format!("/rounds/0/{side}/setting/arguments")));
     format!(

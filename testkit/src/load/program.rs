@@ -133,8 +133,9 @@ impl Sub for Cpu {
     }
 }
 
-/// Memory in use, in KiB.
+/// Memory in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the report's names say the unit")]
 pub(super) struct Memory {
     rss_kib: u64,
     /// What of it belongs to no file (`RssAnon`).

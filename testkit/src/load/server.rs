@@ -31,15 +31,12 @@ impl Server {
     /// The server that the options name.
     pub(super) async fn open(options: &Options) -> Result<Self, LoadError> {
         let directory = TemporaryDirectory::new()?;
-        let (layout, backing) = match &options.assets {
-            Some(assets) => {
-                let plane = ControlPlane::of_binaries(assets).await?;
-                (plane.layout().clone(), Backing::Binaries(Box::new(plane)))
-            }
-            None => {
-                let served = Served::start(Settings::new(directory.path())).await?;
-                (served.layout().clone(), Backing::Embedded(Box::new(served)))
-            }
+        let (layout, backing) = if let Some(assets) = &options.assets {
+            let plane = ControlPlane::of_binaries(assets).await?;
+            (plane.layout().clone(), Backing::Binaries(Box::new(plane)))
+        } else {
+            let served = Served::start(Settings::new(directory.path())).await?;
+            (served.layout().clone(), Backing::Embedded(Box::new(served)))
         };
         let client = client_of(&layout.kubeconfig("admin")).await?;
         let measured = layout.kubeconfig(MEASURED);

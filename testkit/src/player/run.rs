@@ -196,7 +196,7 @@ impl Run<'_> {
                 self.processes.signal(&process, signal, *nowait).await?;
             }
             Step { start: Some(launch), .. } => {
-                self.start(&launch.clone().unwrap_or_default()).await?;
+                self.start(launch).await?;
             }
             Step { server: Some(what), .. } if what == "start" => {
                 self.driver.listen(Path::new(&self.names.socket))?;

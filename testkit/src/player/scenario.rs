@@ -103,9 +103,9 @@ fn pattern<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Regex>, D::Error
 fn present<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de>,
+    T: Deserialize<'de> + Default,
 {
-    T::deserialize(from).map(Some)
+    Option::deserialize(from).map(|it| Some(it.unwrap_or_default()))
 }
 
 // === Steps ===
@@ -128,7 +128,7 @@ pub(super) struct Step {
     pub(super) nowait: bool,
     /// Start a process, with nothing special where nothing stands behind it.
     #[serde(default, deserialize_with = "present")]
-    pub(super) start: Option<Option<Launch>>,
+    pub(super) start: Option<Launch>,
     /// `start` the driver's server, or `stop` it.
     pub(super) server: Option<String>,
     pub(super) rbac: Option<Rights>,

@@ -76,10 +76,10 @@ fn metric_differences(expected: &Outcome, got: &Outcome, ruled: bool) -> Vec<Val
         }
     }
     let missing = (!missing.is_empty()).then(|| json!(["metrics", "missing", missing]));
-    missing.into_iter().chain(found("metrics", values)).collect()
+    missing.into_iter().chain(found("metrics", &values)).collect()
 }
 
-fn found(part: &str, values: Vec<String>) -> Option<Value> {
+fn found(part: &str, values: &[String]) -> Option<Value> {
     (!values.is_empty()).then(|| json!([part, "values", values]))
 }
 
@@ -98,8 +98,9 @@ fn ruled_differences(expected: &Outcome, got: &Outcome) -> Vec<Value> {
     let have = parsed(entries(got.get("metrics")));
     let absent = entries(expected.get("absent_metrics")).iter().filter_map(Value::as_str);
     let there = absent.filter(|series| have.contains_key(series));
-    let there = there.map(|series| format!("{series} must not be there")).collect();
-    found("csi_counts", outside.collect()).into_iter().chain(found("metrics", there)).collect()
+    let there: Vec<_> = there.map(|series| format!("{series} must not be there")).collect();
+    let outside: Vec<_> = outside.collect();
+    found("csi_counts", &outside).into_iter().chain(found("metrics", &there)).collect()
 }
 
 /// Lines as series and value.

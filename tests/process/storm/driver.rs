@@ -80,7 +80,9 @@ impl Persistent {
 }
 
 impl Around for Persistent {
-    fn scripted(&self) -> &Scripted {
+    type Inside = Scripted;
+
+    fn inside(&self) -> &Scripted {
         &self.answers
     }
 

@@ -61,7 +61,9 @@ impl CheckingDriver {
 }
 
 impl Around for CheckingDriver {
-    fn scripted(&self) -> &Scripted {
+    type Inside = Scripted;
+
+    fn inside(&self) -> &Scripted {
         &self.scripted
     }
 

@@ -198,7 +198,7 @@ impl Life {
         let deleted = claims.filter(|claim| !claim["metadata"]["deletionTimestamp"].is_null());
         let mut left: Vec<String> =
             snapshots.chain(deleted).map(|object| object["metadata"].to_string()).collect();
-        let volumes = self.cluster.driver.backend().scripted().volumes();
+        let volumes = self.cluster.driver.backend().inside().volumes();
         let saved: Vec<Value> = api.list("PersistentVolume", "");
         let is_saved =
             |id: &String| saved.iter().any(|pv| pv["spec"]["csi"]["volumeHandle"] == **id);

@@ -117,18 +117,19 @@ type Roles = BTreeMap<(String, String), Vec<Rule>>;
 impl Policy {
     /// What doesn't have the shape of a role or binding grants nothing.
     fn new(roles: &[Arc<Object>], bindings: &[Arc<Object>]) -> Self {
-        let rules = |role: &Object| serde_json::from_value(role.value().get("rules")?.clone()).ok();
+        let rules_of =
+            |role: &Object| serde_json::from_value(role.value().get("rules")?.clone()).ok();
         let key = |role: &Object| (role.meta("namespace").to_owned(), role.meta("name").to_owned());
         let roles: Roles =
-            roles.iter().map(|role| (key(role), rules(role).unwrap_or_default())).collect();
+            roles.iter().map(|role| (key(role), rules_of(role).unwrap_or_default())).collect();
         let mut grants = BTreeMap::<_, Vec<Grant>>::new();
         for object in bindings {
             let Ok(binding) = Binding::deserialize(object.value()) else { continue };
             let namespace =
                 Some(object.meta("namespace")).filter(|namespace| !namespace.is_empty());
             for subject in &binding.subjects {
-                let rules = binding.role_ref.find(namespace, &roles);
-                let grant = Grant { namespace: namespace.map(str::to_owned), rules };
+                let granted = binding.role_ref.find(namespace, &roles);
+                let grant = Grant { namespace: namespace.map(str::to_owned), rules: granted };
                 grants.entry(subject.holder()).or_default().push(grant);
             }
         }
