@@ -1,5 +1,5 @@
 //! Whether the checks find defects: each mutation of the program is to be caught by one of the
-//! seeds that stand beside it in `mutants.txt`.
+//! seeds that stand beside it in `seeds.txt`.
 
 use std::{
     process::ExitCode,
@@ -10,11 +10,11 @@ use clap::ValueEnum as _;
 use csi_provisioner::mutations::{self, Mutation};
 use parking_lot::Mutex;
 
-use super::run::{Report, play};
+use crate::run::{Report, play};
 
 /// Lines of a mutation's name and seeds that catch it. Several, as a change of the program changes
 /// what a seed leads to.
-const CAUGHT_BY: &str = include_str!("mutants.txt");
+const CAUGHT_BY: &str = include_str!("seeds.txt");
 
 /// How many seeds a hunt looks for.
 const ENOUGH: usize = 3;
@@ -72,7 +72,7 @@ fn check() -> ExitCode {
         if let Some((seed, what)) = caught {
             println!("{mutation:?}: seed {seed} finds {what}");
         } else if let Some(seed) = some(mutation, HUNTED, 1).first() {
-            println!("{mutation:?}: seed {seed} finds it, which mutants.txt does not list");
+            println!("{mutation:?}: seed {seed} finds it, which seeds.txt does not list");
         } else {
             println!("{mutation:?}: none of {HUNTED} seeds finds it");
             code = ExitCode::FAILURE;

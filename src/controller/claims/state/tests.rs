@@ -191,7 +191,7 @@ fn accepts_changes() -> ClaimState {
     })
 }
 
-/// After three final answers over two minutes the node of a wanted claim may be given back.
+/// After three terminal errors over two minutes the node of a wanted claim may be given back.
 #[tokio::test(start_paused = true)]
 async fn the_call_of_a_wanted_claim_stays_open_and_its_node_may_be_given_back() {
     let start = Instant::now();
