@@ -33,7 +33,7 @@ const SOURCES: [&str; 16] = [
 
 /// Texts of these sources that are no events: names of tasks, parts of other texts, and what only the log
 /// or `/readyz` has.
-const OTHERS: [&str; 42] = [
+const OTHERS: [&str; 41] = [
     "%Y-%m-%d %H:%M:%S +0000 UTC",
     "PersistentVolume …",
     // What explain says beside the text of the event.
@@ -81,7 +81,6 @@ const OTHERS: [&str; 42] = [
     "watch of StorageClasses",
     "{apiGroups: […], resources: […], verbs: […]}",
     "… (at line … column …)",
-    "… to be deleted",
 ];
 
 fn here(path: &str) -> PathBuf {

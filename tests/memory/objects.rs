@@ -237,7 +237,7 @@ fn loads() -> Vec<Load> {
         Load::listed(
             "capacity objects, that cannot be deleted",
             "csistoragecapacities",
-            2_000,
+            2_100,
             |n| capacity(n, DRIVER),
         ),
         Load::listed("classes", "storageclasses", 1_250, |n| foreign().storage_class(n)),
