@@ -1,4 +1,4 @@
-//! The provisioner's program: found or built, started, ended, quoted. It is dead when [`Program`] is dropped.
+//! The provisioner's program: found or built, started, ended, quoted. It is dead when `Program` is dropped.
 
 use std::{
     env,

@@ -509,7 +509,7 @@ impl<P: Provisioner> CallRecords<P> {
     pub fn suspect_closed_by_errors(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
-            "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
+            "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver"
         );
         self.suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
     }
@@ -519,7 +519,7 @@ impl<P: Provisioner> CallRecords<P> {
     pub fn suspect_node_given_back(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
-            "the selected node is given back after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
+            "the selected node is given back after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
         );
         self.suspect(&request.claim, SuspectedLeak::NodeGivenBack, &why);
     }

@@ -131,7 +131,7 @@ impl Case {
     }
 }
 
-/// A call whose end is unknown, without a terminal error since.
+/// A call whose outcome is unknown, without a terminal error since.
 fn open() -> ClaimState {
     ClaimState::Waiting.on(Transition::CallStarted).on(Transition::Interrupted)
 }

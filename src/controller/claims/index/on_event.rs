@@ -73,7 +73,7 @@ impl ClaimIndex {
         let was_of_interest = entry.is_some_and(Entry::is_of_interest);
         if interest != Interest::None {
             let claim = Arc::new(claim);
-            self.keep(inner, uid, Kept { claim, interest, record_status, is_from_list })
+            self.keep(inner, uid, Observed { claim, interest, record_status, is_from_list })
         } else if was_of_interest {
             inner.track_other(&claim, false);
             inner.on_lost_interest(&uid, Arc::new(claim)).into_iter().collect()
@@ -104,17 +104,18 @@ impl ClaimIndex {
     }
 
     /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
-    fn keep(&self, inner: &mut Inner, uid: Key, kept: Kept) -> Vec<Key> {
+    fn keep(&self, inner: &mut Inner, uid: Key, observed: Observed) -> Vec<Key> {
         let was_other = inner.others.remove(&uid);
         let before = inner.entries.get(&*uid).filter(|entry| entry.is_of_interest());
-        let is_changed = before.is_none_or(|entry| kept.is_change_of(entry));
+        let is_changed = before.is_none_or(|entry| observed.is_change_of(entry));
         if !inner.entries.contains_key(&*uid) {
             let both_listed = inner.both_listed;
-            let is_first_event = !kept.is_from_list && !was_other && kept.record_status.is_none();
+            let is_first_event =
+                !observed.is_from_list && !was_other && observed.record_status.is_none();
             inner.insert(uid.clone(), (self.0.volume_name)(&uid), is_first_event && both_listed);
         }
         let update = |entry: &mut Entry| {
-            let is_followed = entry.update(kept);
+            let is_followed = entry.update(observed);
             is_changed || is_followed
         };
         // Our own writes must not shorten the back-off.
@@ -124,14 +125,14 @@ impl ClaimIndex {
 }
 
 /// A claim of interest, as a list or an event brings it.
-struct Kept {
+struct Observed {
     claim: Arc<Claim>,
     interest: Interest,
     record_status: Option<RecordStatus>,
     is_from_list: bool,
 }
 
-impl Kept {
+impl Observed {
     /// Whether the claim differs from its entry. A relist repeats unchanged claims, which must not
     /// shorten their back-off.
     fn is_change_of(&self, entry: &Entry) -> bool {
@@ -160,8 +161,8 @@ impl Entry {
 
     /// Stores the new version of the claim. Returns whether a recorded call is followed from now
     /// on, or is not any longer.
-    fn update(&mut self, new: Kept) -> bool {
-        let Kept { claim, interest, record_status, .. } = new;
+    fn update(&mut self, new: Observed) -> bool {
+        let Observed { claim, interest, record_status, .. } = new;
         let becomes_void = self.has_unexpected_record(record_status.as_ref());
         let known = &mut self.known;
         if claim.is_terminating() {
