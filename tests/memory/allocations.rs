@@ -34,7 +34,7 @@ const A_LINE: usize = 11;
 /// And to emit an event, its line included.
 const AN_EVENT: usize = 22;
 /// And until the event is on its way, with all that a request needs.
-const AN_EVENT_SENT: usize = 52;
+const AN_EVENT_SENT: usize = 56;
 /// And to read a waiting claim: its texts, its annotations, and lists of finalizers and access modes.
 const A_CLAIM: usize = 24;
 

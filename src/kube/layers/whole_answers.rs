@@ -32,7 +32,13 @@ pub(crate) struct MaxAnswer(pub(crate) usize);
 /// An extension of a response: the permits of its body. Dropping the last clone lets the next reader go on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Held {
-    _permits: Arc<[OwnedSemaphorePermit]>,
+    permits: Arc<[OwnedSemaphorePermit]>,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.permits.is_empty()
+    }
 }
 
 /// The permits of each tier.
@@ -58,20 +64,23 @@ pub(crate) fn whole_answers(budget: Budget, next: impl Next) -> impl Next {
 }
 
 async fn send(budget: Budget, next: impl Next, request: Request) -> Outcome {
-    let target = Target::of(&request);
-    if target.verb == Verb::Watch {
+    let verb = Verb::of(&request);
+    if verb == Verb::Watch {
         return next.send(request).await;
     }
-    let of_cluster = target.verb == Verb::List && !request.uri().path().contains("/namespaces/");
+    let (method, url) = (request.method().clone(), request.uri().clone());
+    let of_cluster = verb == Verb::List && !url.path().contains("/namespaces/");
     let permits = if of_cluster { &budget.lists } else { &budget.objects };
-    let permits = if target.verb.writes() { &[][..] } else { permits };
-    let about = target.about();
+    let permits = if verb.writes() { &[][..] } else { permits };
     let max = request.extensions().get().map_or(MAX_ANSWER, |MaxAnswer(max)| *max);
     let (mut parts, body) = next.send(request).await?.into_parts();
     let Some((body, held)) = read(body, max, permits).await? else {
+        let about = Target::parse(&method, &url).about();
         return Err(ApiError::TooLarge { about, max }.into());
     };
-    parts.extensions.insert(held.clone());
+    if !held.is_empty() {
+        parts.extensions.insert(held.clone());
+    }
     // The body keeps them until it is dropped.
     let keeping = move |never: Infallible| {
         let _held = &held;
@@ -108,7 +117,9 @@ async fn read(
         whole.extend_from_slice(&data);
     }
     let whole = if whole.is_empty() { only } else { whole.into() };
-    Ok(Some((whole, Held { _permits: held.into() })))
+    // Most answers need none, and no memory for that.
+    let permits = if held.is_empty() { Arc::default() } else { held.into() };
+    Ok(Some((whole, Held { permits })))
 }
 
 #[cfg(test)]
