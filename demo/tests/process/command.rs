@@ -14,8 +14,8 @@ use tokio::{
     time::timeout,
 };
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take, the build of the program included.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A program that is no provisioner.
 pub(crate) fn stub(name: &str) -> String {
