@@ -72,7 +72,7 @@ use crate::{
         },
         ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::{
-            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest, ProvisionedVolume,
             Provisioner, Turn,
         },
     },
@@ -232,13 +232,13 @@ impl Checks<'_> {
     ///
     /// # Errors
     /// The first check that failed.
-    pub async fn all(self, request: &mut ProvisionRequest) -> Result<(), NotSent> {
+    pub async fn all(self, request: &mut ProvisionRequest) -> Result<(), NotPrepared> {
         let named = self.source(request).await?;
         self.prepare(request, named.as_ref()).await.map(drop)
     }
 
     /// The source that the claim names.
-    async fn source(self, request: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
+    async fn source(self, request: &ProvisionRequest) -> Result<Option<Copyable>, NotPrepared> {
         data_source::identify(self.reads, self.settings, request).await
     }
 
@@ -247,7 +247,7 @@ impl Checks<'_> {
         self,
         request: &mut ProvisionRequest,
         named: Option<&Copyable>,
-    ) -> Result<Prepared, NotSent> {
+    ) -> Result<Prepared, NotPrepared> {
         let Self { reads, settings, topology } = self;
         let translated = settings.request_for_driver(request);
         let (mut translated, migration) = translated.map_err(|why| why.finished().lasting())?;
@@ -279,11 +279,11 @@ impl CsiProvisioner {
 
     /// Checks the claim and builds its request. Writes nothing: node deployment calls it to ask for
     /// free space.
-    async fn check(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotSent> {
+    async fn check(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotPrepared> {
         let CsiProvisionerDeps { reads, settings, topology, .. } = &*self.0;
         let checks = Checks { reads, settings, topology: topology.as_ref() };
         let named = checks.source(request).await;
-        if let Err(NotSent::Ignored { .. }) = &named {
+        if let Err(NotPrepared::Ignored { .. }) = &named {
             self.0.events.left_to_populator(&request.claim);
         }
         let prepared = checks.prepare(request, named?.as_ref()).await?;
@@ -299,7 +299,7 @@ impl CsiProvisioner {
         &self,
         request: &mut ProvisionRequest,
         create: PreparedCreate,
-    ) -> Result<PreparedCreate, NotSent> {
+    ) -> Result<PreparedCreate, NotPrepared> {
         let source = create.prepared.source.as_ref();
         if let Some(source) = source.filter(|_| !create.prepared.access_revoked) {
             match self.protect_source(request, source).await {
@@ -470,16 +470,16 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    async fn prepare(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotSent> {
+    async fn prepare(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotPrepared> {
         let prepared = match self.check(request).await {
             Ok(create) => self.protect(request, create).await,
             refused => refused,
         };
-        if let Err(not_sent) = &prepared {
-            self.0.reads.failed(not_sent.dependencies());
+        if let Err(not_prepared) = &prepared {
+            self.0.reads.failed(not_prepared.dependencies());
         }
         // As in external-provisioner: not if a retry may succeed.
-        if prepared.as_ref().is_err_and(NotSent::is_finished)
+        if prepared.as_ref().is_err_and(NotPrepared::is_finished)
             && let Some(capacity) = &self.0.capacity
         {
             capacity.volume_failed(request.class.name());

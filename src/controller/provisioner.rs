@@ -7,7 +7,7 @@ use std::{borrow::Cow, future::Future, time::Duration};
 
 pub use super::model::{
     failure::Failure,
-    outcome::{NotDeleted, NotSent, Outcome, ProvisionedVolume},
+    outcome::{NotDeleted, NotPrepared, Outcome, ProvisionedVolume},
     request::{ProvisionRequest, Turn},
 };
 use super::{model::unusable_volume::UnusableVolume, ownership::ProvisionerIdentity};
@@ -65,7 +65,7 @@ pub trait Provisioner: Send + Sync + 'static {
     fn prepare(
         &self,
         request: &mut ProvisionRequest,
-    ) -> impl Future<Output = Result<Self::Request, NotSent>> + Send;
+    ) -> impl Future<Output = Result<Self::Request, NotPrepared>> + Send;
 
     /// Whether the driver was connected when the request was prepared, so that it may be sent.
     fn can_send(&self, _prepared: &Self::Request) -> bool {

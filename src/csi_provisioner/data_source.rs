@@ -17,7 +17,7 @@ use crate::{
     controller::{
         dependencies::Dependency,
         model::source::{NamedSource, Source, SourceKind},
-        provisioner::{Failure, NotSent, ProvisionRequest},
+        provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::proto::{VolumeContentSource, volume_content_source as content},
     kube::{
@@ -44,7 +44,7 @@ pub(super) async fn identify(
     reads: &Reads,
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
-) -> Result<Option<Copyable>, NotSent> {
+) -> Result<Option<Copyable>, NotPrepared> {
     let claim = &*request.claim;
     let Some(target) = target(claim, settings.gates.cross_namespace_volume_data_source)? else {
         return Ok(None);
@@ -121,7 +121,7 @@ fn target(claim: &Claim, cross_namespace: bool) -> Result<Option<GrantTarget<'_>
 }
 
 /// Separates the kinds that this program copies from those of populators.
-fn named(claim: &Claim, target: GrantTarget<'_>) -> Result<NamedSource, NotSent> {
+fn named(claim: &Claim, target: GrantTarget<'_>) -> Result<NamedSource, NotPrepared> {
     let GrantTarget { group, kind, namespace, name } = target;
     if name.is_empty() {
         return Err(refused(format!("the PVC source not found for PVC {}", claim.name())).into());
@@ -141,11 +141,11 @@ fn named(claim: &Claim, target: GrantTarget<'_>) -> Result<NamedSource, NotSent>
 }
 
 /// A populator creates volumes from sources of this kind.
-fn left_to_populator(kind: &str) -> NotSent {
+fn left_to_populator(kind: &str) -> NotPrepared {
     let reason = format!(
         "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
     );
-    NotSent::Ignored { kind: kind.to_owned(), reason }
+    NotPrepared::Ignored { kind: kind.to_owned(), reason }
 }
 
 /// Finds the source and checks its state. `size` is what the claim requests.

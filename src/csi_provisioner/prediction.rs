@@ -22,7 +22,7 @@ use super::{
 use crate::{
     controller::{
         claims::save,
-        provisioner::{Failure, NotSent, ProvisionRequest},
+        provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::proto::{self, CreateVolumeRequest},
     kube::{
@@ -58,7 +58,7 @@ impl Checks<'_> {
     ///
     /// # Errors
     /// The first check that failed.
-    pub async fn predict(self, mut request: ProvisionRequest) -> Result<Prediction, NotSent> {
+    pub async fn predict(self, mut request: ProvisionRequest) -> Result<Prediction, NotPrepared> {
         let named = self.source(&request).await?;
         let mut prepared = self.prepare(&mut request, named.as_ref()).await?;
         prepared.secret = SecretValues::default();

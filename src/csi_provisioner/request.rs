@@ -2,7 +2,7 @@
 //!
 //! Runs the checks before a call, in external-provisioner's order. Nothing is sent to the driver
 //! here: a failure happens before the call and says nothing about an earlier one
-//! ([`NotSent::Failed`]).
+//! ([`NotPrepared::Failed`]).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     controller::{
         dependencies::Dependency,
         model::source::{Source, SourceKind},
-        provisioner::{Failure, NotSent, ProvisionRequest},
+        provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube::{
@@ -76,7 +76,7 @@ pub(super) async fn prepare(
     topology: Option<&Topology>,
     request: &mut ProvisionRequest,
     named: Option<&Copyable>,
-) -> Result<Prepared, NotSent> {
+) -> Result<Prepared, NotPrepared> {
     let mut prepared = draft(settings, request, named.map(|named| named.source.kind))
         .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
@@ -122,7 +122,7 @@ async fn add_mutable_parameters(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
     prepared: &mut Prepared,
-) -> Result<(), NotSent> {
+) -> Result<(), NotPrepared> {
     let Some(name) = settings.attributes_class(&request.claim) else { return Ok(()) };
     let class = attributes_class(reads, settings, name).await?;
     let dependency = Dependency::object::<VolumeAttributesClass>(None, name);
@@ -136,7 +136,7 @@ pub(super) fn draft(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
     source: Option<SourceKind>,
-) -> Result<Prepared, NotSent> {
+) -> Result<Prepared, NotPrepared> {
     let claim = &*request.claim;
     let class = &*request.class;
     capabilities::check_create(settings, claim, source)?;
@@ -174,12 +174,12 @@ pub(super) fn draft(
 }
 
 /// The size that the claim requests; zero if it requests none.
-fn size(claim: &Claim) -> Result<Quantity, NotSent> {
+fn size(claim: &Claim) -> Result<Quantity, NotPrepared> {
     let Some(storage) = &claim.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(storage).map_err(|why| {
-        NotSent::Failed(Failure::new(format!(
+        NotPrepared::Failed(Failure::new(format!(
             "the claim requests {storage:?} of storage, which is no quantity: {why}"
         )))
     })

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub(super) use super::samples::{DRIVER, source};
 use super::{ProvisionerSettings, Reads, samples};
 use crate::{
-    controller::provisioner::{NotSent, ProvisionRequest},
+    controller::provisioner::{NotPrepared, ProvisionRequest},
     csi::proto::controller_service_capability::rpc::Type as Rpc,
     kube::testing::{Server, client},
     runtime::{Tasks, TokioSpawner},
@@ -61,9 +61,9 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 /// The error text of a call that was not made.
-pub(super) fn refusal(outcome: NotSent) -> String {
+pub(super) fn refusal(outcome: NotPrepared) -> String {
     match outcome {
-        NotSent::Failed(failure) => failure.to_string(),
+        NotPrepared::Failed(failure) => failure.to_string(),
         other => panic!("{other:?}"),
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     controller::{
         dependencies::Dependency,
         model::topology::{Pinned, Recorded, Requirement, Segments},
-        provisioner::{Failure, NotSent, ProvisionRequest},
+        provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::proto,
     flags,
@@ -79,11 +79,11 @@ impl Topology {
     pub(super) async fn decide(
         &self,
         request: &mut ProvisionRequest,
-    ) -> Result<Option<proto::TopologyRequirement>, NotSent> {
+    ) -> Result<Option<proto::TopologyRequirement>, NotPrepared> {
         let requirement = match request.topology.as_deref() {
             Some(Pinned::Requested(requirement)) => requirement.clone(),
             Some(Pinned::Recorded(recorded)) => self.repeat(request, recorded).await?,
-            None => self.decide_now(request).await.map_err(Undecided::into_not_sent)?,
+            None => self.decide_now(request).await.map_err(Undecided::into_not_prepared)?,
         };
         let to_proto = requirement.as_ref().map(to_proto);
         request.topology = Some(Arc::new(Pinned::Requested(requirement)));
@@ -95,7 +95,7 @@ impl Topology {
         &self,
         request: &ProvisionRequest,
         recorded: &Recorded,
-    ) -> Result<Option<Requirement>, NotSent> {
+    ) -> Result<Option<Requirement>, NotPrepared> {
         let now = self.decide_now(request).await.map_err(|undecided| {
             let why =
                 format!("where it asked for its volume is not known now: {}", undecided.refusal);
@@ -153,9 +153,9 @@ impl Topology {
 }
 
 /// The recorded call can't be repeated until one of the dependencies changes.
-fn unrepeatable(why: &str, dependencies: Vec<Dependency>) -> NotSent {
+fn unrepeatable(why: &str, dependencies: Vec<Dependency>) -> NotPrepared {
     let why = format!("an earlier CreateVolume for this claim may still run, and {why}");
-    NotSent::Unrepeatable(Failure::new(why).awaiting(dependencies))
+    NotPrepared::Unrepeatable(Failure::new(why).awaiting(dependencies))
 }
 
 fn to_proto(requirement: &Requirement) -> proto::TopologyRequirement {
@@ -169,18 +169,18 @@ fn to_proto(requirement: &Requirement) -> proto::TopologyRequirement {
 impl Undecided {
     /// What follows for the claim: a node without CSINode or Node is gone, so another is needed;
     /// any other failure is retried once nodes change.
-    fn into_not_sent(self) -> NotSent {
+    fn into_not_prepared(self) -> NotPrepared {
         let Self { refusal, node } = self;
         let dependencies = dependencies(&refusal);
         if let Refusal::NoCsiNode { .. } = refusal {
-            return NotSent::Reschedule(Failure::new(refusal).awaiting(dependencies));
+            return NotPrepared::Reschedule(Failure::new(refusal).awaiting(dependencies));
         }
         let why = format!("error generating accessibility requirements: {refusal}");
         let failure = Failure::new(why).awaiting(dependencies);
         match node {
-            NodeRead::Gone => NotSent::Reschedule(failure),
-            NodeRead::Failed => NotSent::Failed(failure),
-            NodeRead::Agrees => NotSent::Failed(failure.lasting()),
+            NodeRead::Gone => NotPrepared::Reschedule(failure),
+            NodeRead::Failed => NotPrepared::Failed(failure),
+            NodeRead::Agrees => NotPrepared::Failed(failure.lasting()),
         }
     }
 }

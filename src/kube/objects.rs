@@ -352,8 +352,6 @@ view! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeAttachmentSpec {
-    /// The CSI driver that attaches the volume.
-    pub attacher: String,
     /// The node's name.
     pub node_name: String,
     /// The volume.

@@ -18,7 +18,7 @@ use csi_provisioner::{
         model::unusable_volume::UnusableVolume,
         ownership::ProvisionerIdentity,
         provisioner::{
-            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest, ProvisionedVolume,
             Provisioner, Turn,
         },
     },
@@ -61,7 +61,7 @@ impl Provisioner for Panicking {
         Turn::Ours
     }
 
-    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<(), NotSent> {
+    async fn prepare(&self, _request: &mut ProvisionRequest) -> Result<(), NotPrepared> {
         Ok(())
     }
 

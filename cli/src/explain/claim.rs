@@ -17,7 +17,7 @@ use csi_provisioner::{
         },
         model::overview::Stage,
         ownership,
-        provisioner::{Failure, NotSent},
+        provisioner::{Failure, NotPrepared},
     },
     csi_provisioner::is_infeasible,
     kube::objects::{Claim, StorageClass, View as _, Volume},
@@ -239,29 +239,29 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
 
 /// What the checks before a call show.
 fn checked(observed: &ObservedClaim) -> Option<Cause> {
-    let not_sent = observed.checks.as_ref()?.as_ref().err()?;
-    let cause = not_sent.failure().and_then(Failure::cause);
+    let not_prepared = observed.checks.as_ref()?.as_ref().err()?;
+    let cause = not_prepared.failure().and_then(Failure::cause);
     let with_cause = |message: &dyn std::fmt::Display| match cause {
         Some(cause) => format!("{message}. {cause}"),
         None => message.to_string(),
     };
-    Some(match not_sent {
-        NotSent::Ignored { reason, .. } => Cause::new(
+    Some(match not_prepared {
+        NotPrepared::Ignored { reason, .. } => Cause::new(
             State::Waiting,
             format!("csi-provisioner leaves it to a populator: {reason}"),
         )
         .see("populator"),
         // The checks were made with the rights of whoever runs this.
-        NotSent::Failed(failure) if failure.to_string().contains(" is forbidden: ") => {
+        NotPrepared::Failed(failure) if failure.to_string().contains(" is forbidden: ") => {
             unread("what a call needs", &failure.to_string())
         }
-        NotSent::Failed(failure) if failure.is_lasting() => {
+        NotPrepared::Failed(failure) if failure.is_lasting() => {
             Cause::event(State::Wrong, with_cause(failure))
         }
-        NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => {
+        NotPrepared::Failed(failure) | NotPrepared::Unrepeatable(failure) => {
             Cause::event(State::Waiting, with_cause(failure))
         }
-        NotSent::Reschedule(failure) => Cause::event(
+        NotPrepared::Reschedule(failure) => Cause::event(
             State::Waiting,
             format!("{failure}. The node is given back, and the scheduler chooses again."),
         ),

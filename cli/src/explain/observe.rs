@@ -17,7 +17,7 @@ use csi_provisioner::{
             verification::{Found, judge},
         },
         ownership::{self, ProvisionerIdentity},
-        provisioner::{Failure, NotSent, ProvisionRequest},
+        provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::{
         Capabilities,
@@ -87,7 +87,7 @@ pub(super) struct ObservedClaim {
     /// What a new leader would do.
     pub(super) preview: Option<Preview>,
     /// The result of the checks before a call.
-    pub(super) checks: Option<Result<(), NotSent>>,
+    pub(super) checks: Option<Result<(), NotPrepared>>,
     pub(super) events: Read<Vec<RecordedEvent>>,
     pub(super) leader: Leader,
 }
@@ -255,7 +255,7 @@ impl Reader<'_> {
         &self,
         settings: &ProvisionerSettings,
         mut request: ProvisionRequest,
-    ) -> Result<(), NotSent> {
+    ) -> Result<(), NotPrepared> {
         let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
         let reads = Reads::new(self.client.clone(), &tasks);
         let topology = self.topology(settings).await.map_err(Failure::new)?;

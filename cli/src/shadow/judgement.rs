@@ -12,7 +12,7 @@ use super::compare::{Difference, differences};
 use csi_provisioner::{
     controller::{
         model::finalizer::{Due, due},
-        provisioner::{Failure, NotSent},
+        provisioner::{Failure, NotPrepared},
     },
     csi_provisioner::{Prediction, ProvisionerSettings, Unpredicted},
     kube::objects::{View as _, Volume},
@@ -121,18 +121,18 @@ pub(super) enum Expectation {
 
 impl Expectation {
     /// What follows from a check that failed.
-    pub(super) fn of_failure(not_sent: &NotSent) -> Self {
-        match not_sent {
-            NotSent::Ignored { kind, reason } => {
+    pub(super) fn of_failure(not_prepared: &NotPrepared) -> Self {
+        match not_prepared {
+            NotPrepared::Ignored { kind, reason } => {
                 let is_claim = kind == "PersistentVolumeClaim";
                 Self::Refuse(reason.clone(), is_claim.then_some(Documented::ForeignClaimKind))
             }
-            NotSent::Failed(failure) if failure.is_lasting() || failure.is_finished() => {
+            NotPrepared::Failed(failure) if failure.is_lasting() || failure.is_finished() => {
                 Self::Refuse(failure.to_string(), None)
             }
-            NotSent::Failed(why) | NotSent::Reschedule(why) | NotSent::Unrepeatable(why) => {
-                Self::Unknown(why.to_string())
-            }
+            NotPrepared::Failed(why)
+            | NotPrepared::Reschedule(why)
+            | NotPrepared::Unrepeatable(why) => Self::Unknown(why.to_string()),
         }
     }
 }
@@ -330,22 +330,24 @@ mod tests {
 
     #[test]
     fn a_check_that_will_fail_again_is_a_refusal_and_others_are_unknown() {
-        let is_refusal = |not_sent: NotSent| match Expectation::of_failure(&not_sent) {
+        let is_refusal = |not_prepared: NotPrepared| match Expectation::of_failure(&not_prepared) {
             Expectation::Refuse(_, row) => Some(row),
             _ => None,
         };
-        let ignored =
-            |kind: &str| NotSent::Ignored { kind: kind.to_owned(), reason: "populator".to_owned() };
-        for (not_sent, expected) in [
-            (NotSent::Failed(Failure::new("x").lasting()), Some(None)),
-            (NotSent::Failed(Failure::new("x").finished()), Some(None)),
-            (NotSent::Failed(Failure::new("x")), None),
-            (NotSent::Reschedule(Failure::new("x")), None),
-            (NotSent::Unrepeatable(Failure::new("x")), None),
+        let ignored = |kind: &str| NotPrepared::Ignored {
+            kind: kind.to_owned(),
+            reason: "populator".to_owned(),
+        };
+        for (not_prepared, expected) in [
+            (NotPrepared::Failed(Failure::new("x").lasting()), Some(None)),
+            (NotPrepared::Failed(Failure::new("x").finished()), Some(None)),
+            (NotPrepared::Failed(Failure::new("x")), None),
+            (NotPrepared::Reschedule(Failure::new("x")), None),
+            (NotPrepared::Unrepeatable(Failure::new("x")), None),
             (ignored("Book"), Some(None)),
             (ignored("PersistentVolumeClaim"), Some(Some(Documented::ForeignClaimKind))),
         ] {
-            assert_eq!(is_refusal(not_sent.clone()), expected, "{not_sent:?}");
+            assert_eq!(is_refusal(not_prepared.clone()), expected, "{not_prepared:?}");
         }
     }
 

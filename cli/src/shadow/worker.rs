@@ -99,9 +99,9 @@ impl Worker {
                 tracing::debug!(request = ?prediction.request(), "would call CreateVolume");
                 Expectation::Provision(Box::new(prediction))
             }
-            Err(not_sent) => {
-                self.reads.failed(not_sent.dependencies());
-                Expectation::of_failure(&not_sent)
+            Err(not_prepared) => {
+                self.reads.failed(not_prepared.dependencies());
+                Expectation::of_failure(&not_prepared)
             }
         }
     }

@@ -9,7 +9,7 @@ use super::{
     super::{
         events::EVENT_LASTS,
         model::source::SourceKind,
-        provisioner::{Failure, NotSent, Outcome, ProvisionRequest, Provisioner},
+        provisioner::{Failure, NotPrepared, Outcome, ProvisionRequest, Provisioner},
     },
     index::{ClaimGuard, KnownClaim, Topic},
     worker::ClaimWorker,
@@ -99,27 +99,27 @@ impl<P: Provisioner> ClaimWorker<P> {
             | Outcome::Background(failure)
             | Outcome::Unsent(failure)
             | Outcome::Reschedule(failure) => self.warn(request, failure),
-            Outcome::NotSent(why) => self.report_not_sent(request, why, is_polled),
+            Outcome::NotPrepared(why) => self.report_not_prepared(request, why, is_polled),
         }
     }
 
     /// Reports an attempt that ended before its call.
-    fn report_not_sent(&self, request: &ProvisionRequest, why: &NotSent, is_polled: bool) {
+    fn report_not_prepared(&self, request: &ProvisionRequest, why: &NotPrepared, is_polled: bool) {
         match why {
-            NotSent::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
+            NotPrepared::Ignored { reason, .. } => tracing::debug!(reason, "left to others"),
             // Was reported, and is again before its event expires.
-            NotSent::Failed(failure)
+            NotPrepared::Failed(failure)
                 if is_polled
                     && failure.is_lasting()
                     && self.is_settled(request.claim.uid(), &failure.to_string()) =>
             {
                 self.report_blocked(&request.claim, &failure.to_string(), SETTLING);
             }
-            NotSent::Failed(failure) => self.report_failure(request, failure),
-            NotSent::Unrepeatable(failure) => {
+            NotPrepared::Failed(failure) => self.report_failure(request, failure),
+            NotPrepared::Unrepeatable(failure) => {
                 self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);
             }
-            NotSent::Reschedule(failure) => self.warn(request, failure),
+            NotPrepared::Reschedule(failure) => self.warn(request, failure),
         }
     }
 
@@ -205,7 +205,7 @@ pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
         | Outcome::Unusable(_)
         | Outcome::Reschedule(_)
         // Counted where it is reported.
-        | Outcome::NotSent(_) => false,
+        | Outcome::NotPrepared(_) => false,
     }
 }
 

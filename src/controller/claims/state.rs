@@ -10,7 +10,7 @@ use tokio::time::{Duration, Instant};
 use crate::{
     controller::{
         model::{overview::Stage, unusable_volume::UnusableVolume},
-        provisioner::{Failure, NotSent, Outcome},
+        provisioner::{Failure, NotPrepared, Outcome},
     },
     kube::objects::Volume,
 };
@@ -246,7 +246,7 @@ impl ClaimState {
     /// `Waiting | Background | Saving | Unusable | Done`; an attempt that ended before its call does not change
     /// the state.
     pub fn after(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
-        if let Outcome::NotSent(why) = outcome {
+        if let Outcome::NotPrepared(why) = outcome {
             let next = self.next_without_call(why, demand);
             return (self, next);
         }
@@ -272,7 +272,7 @@ impl ClaimState {
             Outcome::Reschedule(failure) => {
                 Self::after_error(earlier, demand, failure, Next::GiveNodeBack, now)
             }
-            Outcome::Unsent(_) | Outcome::NotSent(_) => Self::after_unsent(earlier, demand),
+            Outcome::Unsent(_) | Outcome::NotPrepared(_) => Self::after_unsent(earlier, demand),
         }
     }
 
@@ -298,15 +298,15 @@ impl ClaimState {
     }
 
     /// What to do next after an attempt that ended before its call.
-    fn next_without_call(&self, why: &NotSent, demand: Demand) -> Next {
+    fn next_without_call(&self, why: &NotPrepared, demand: Demand) -> Next {
         let is_open = self.is_outcome_unknown();
         match (self, why, demand) {
             // A claim that is left to others is followed only while a call is open.
-            (_, NotSent::Ignored { .. }, _) if is_open => Next::Poll,
-            (_, NotSent::Ignored { .. }, _) => Next::Drop,
-            (Self::Waiting, NotSent::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
+            (_, NotPrepared::Ignored { .. }, _) if is_open => Next::Poll,
+            (_, NotPrepared::Ignored { .. }, _) => Next::Drop,
+            (Self::Waiting, NotPrepared::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
             // The node is given back only if no call can still make a volume there (safety rule 4).
-            (state, NotSent::Reschedule(_), Demand::Wanted) if state.accepts_changes() => {
+            (state, NotPrepared::Reschedule(_), Demand::Wanted) if state.accepts_changes() => {
                 Next::GiveNodeBack
             }
             (Self::Waiting, _, Demand::Wanted) => Next::Retry,

@@ -26,7 +26,9 @@ use crate::{
         events::{PANICKED, claim_key},
         item::{Item, Key},
         ownership,
-        provisioner::{NotSent, Outcome, ProvisionRequest, ProvisionedVolume, Provisioner, Turn},
+        provisioner::{
+            NotPrepared, Outcome, ProvisionRequest, ProvisionedVolume, Provisioner, Turn,
+        },
     },
     kube::objects::View as _,
     metrics::Panicked,
@@ -215,7 +217,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Result<Outcome, Action> {
         let prepared = match self.provisioner.prepare(request).await {
             Ok(prepared) => prepared,
-            Err(why) => return Ok(Outcome::NotSent(why)),
+            Err(why) => return Ok(Outcome::NotPrepared(why)),
         };
         // A request that cannot be sent opens no call, and so needs no record.
         if self.provisioner.can_send(&prepared) {
@@ -278,7 +280,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         outcome: Outcome,
         started: Instant,
     ) -> Action {
-        if let Outcome::NotSent(why) = &outcome {
+        if let Outcome::NotPrepared(why) = &outcome {
             self.give_up_unrepeatable(held, &request, why);
         }
         let ended = held.update(|it| it.ended(&outcome, &self.identity));
@@ -300,7 +302,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             (Next::Retry, outcome) => match (poll, outcome) {
                 (Some(poll), _) => Action::RetryWithin(poll),
-                (None, Outcome::NotSent(NotSent::Failed(why))) if why.is_lasting() => {
+                (None, Outcome::NotPrepared(NotPrepared::Failed(why))) if why.is_lasting() => {
                     self.retry_lasting(held, &why.to_string())
                 }
                 _ => Action::Retry,
@@ -324,7 +326,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         outcome: &Outcome,
     ) -> Option<Duration> {
         let item = Item::Claim(held.uid().clone());
-        let Outcome::NotSent(why) = outcome else {
+        let Outcome::NotPrepared(why) = outcome else {
             self.dependencies.forget(&item);
             return None;
         };
@@ -346,8 +348,13 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
     /// `--claim-protection-timeout`.
-    fn give_up_unrepeatable(&self, held: &ClaimGuard, request: &ProvisionRequest, why: &NotSent) {
-        let is_stuck = matches!(why, NotSent::Unrepeatable(_) | NotSent::Reschedule(_));
+    fn give_up_unrepeatable(
+        &self,
+        held: &ClaimGuard,
+        request: &ProvisionRequest,
+        why: &NotPrepared,
+    ) {
+        let is_stuck = matches!(why, NotPrepared::Unrepeatable(_) | NotPrepared::Reschedule(_));
         if !is_stuck || !held.is(|known| known.state == ClaimState::Recorded) {
             return;
         }

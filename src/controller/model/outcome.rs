@@ -26,7 +26,7 @@ pub enum Outcome {
     /// The selected node cannot have the volume; the scheduler should choose again.
     Reschedule(Failure),
     /// There was no call: a check before it failed.
-    NotSent(NotSent),
+    NotPrepared(NotPrepared),
 }
 
 impl Outcome {
@@ -34,7 +34,7 @@ impl Outcome {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Provisioned(_) | Self::Unusable(_) => None,
-            Self::NotSent(why) => why.failure(),
+            Self::NotPrepared(why) => why.failure(),
             Self::Terminal(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
@@ -58,7 +58,7 @@ pub struct ProvisionedVolume {
 
 /// Why a call was not made. The outcome of an earlier call is as unknown as before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotSent {
+pub enum NotPrepared {
     /// The claim is another provisioner's: there is nothing to do or to report.
     Ignored {
         /// The kind of the source that is left to its populator.
@@ -74,7 +74,7 @@ pub enum NotSent {
     Unrepeatable(Failure),
 }
 
-impl NotSent {
+impl NotPrepared {
     /// A failed check ended the attempt, in the sense of external-provisioner.
     #[must_use]
     pub fn finished(self) -> Self {
@@ -127,7 +127,7 @@ impl NotSent {
     }
 }
 
-impl From<Failure> for NotSent {
+impl From<Failure> for NotPrepared {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }

@@ -6,7 +6,7 @@ use super::{Source, identify, resolve};
 use crate::{
     controller::{
         dependencies::Dependency,
-        provisioner::{Failure, NotSent, ProvisionRequest},
+        provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi_provisioner::{
         ProvisionerSettings,
@@ -52,7 +52,7 @@ pub(super) async fn find_for(
     let reads = reads(server);
     let named = match identify(&reads, settings, request).await {
         Ok(named) => named.unwrap(),
-        Err(NotSent::Failed(failure)) => return Err(failure),
+        Err(NotPrepared::Failed(failure)) => return Err(failure),
         Err(other) => panic!("{other:?}"),
     };
     let requested = request.claim.spec.resources.requests.storage.as_deref();

@@ -12,11 +12,11 @@ async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, Stri
     let request = request(spec, &json!({}));
     let reads = reads(&cluster(vec![]));
     let named = identify(&reads, &settings, &request).await.map_err(|why| match why {
-        NotSent::Failed(failure) => {
+        NotPrepared::Failed(failure) => {
             assert!(failure.is_finished(), "as in external-provisioner: {failure}");
             failure.to_string()
         }
-        NotSent::Ignored { kind, .. } => format!("populator of {kind}"),
+        NotPrepared::Ignored { kind, .. } => format!("populator of {kind}"),
         other => panic!("{other:?}"),
     });
     named.map(|named| {

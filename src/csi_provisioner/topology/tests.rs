@@ -38,11 +38,11 @@ fn zones(terms: &[proto::Topology]) -> Vec<&str> {
 }
 
 /// The error text, whether the node is given back, and the dependencies.
-fn refused(refusal: NotSent) -> (String, bool, Vec<String>) {
+fn refused(refusal: NotPrepared) -> (String, bool, Vec<String>) {
     let (failure, given_back) = match refusal {
-        NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => (failure, false),
-        NotSent::Reschedule(failure) => (failure, true),
-        NotSent::Ignored { reason, .. } => panic!("{reason}"),
+        NotPrepared::Failed(failure) | NotPrepared::Unrepeatable(failure) => (failure, false),
+        NotPrepared::Reschedule(failure) => (failure, true),
+        NotPrepared::Ignored { reason, .. } => panic!("{reason}"),
     };
     let dependencies = failure.dependencies().iter();
     let dependencies = dependencies
@@ -139,7 +139,7 @@ async fn a_truncated_requirement_is_restored_from_the_nodes() {
     let mut without = restarted(&requirement);
     without.selected_node = Some("node-0008.example.com".into());
     let gone = topology(&server, &all[8..]).decide(&mut without).await.unwrap_err();
-    assert!(matches!(gone, NotSent::Unrepeatable(_)), "{gone:?}");
+    assert!(matches!(gone, NotPrepared::Unrepeatable(_)), "{gone:?}");
 }
 
 #[tokio::test(start_paused = true)]

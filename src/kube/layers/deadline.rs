@@ -17,8 +17,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::{BoxError, service_fn};
 
 use super::{Next, Outcome, Request, ResponseBody};
-use crate::kube::error::DeadlineExceeded;
-use crate::kube::target::Verb;
+use crate::kube::{error::DeadlineExceeded, target::Verb};
 
 /// Fails requests that take longer than `limit`.
 pub(crate) fn deadline(limit: Duration, next: impl Next) -> impl Next {

@@ -10,8 +10,7 @@ use std::{pin::pin, time::Duration};
 use tower::service_fn;
 
 use super::{Next, Outcome, Request};
-use crate::kube::target::Verb;
-use crate::runtime::Gate;
+use crate::{kube::target::Verb, runtime::Gate};
 
 /// An extension of a response to a read: when the request was sent, by
 /// [`Clock::boot`](crate::runtime::Clock::boot).

@@ -10,8 +10,10 @@ use tokio::sync::Notify;
 use tower::service_fn;
 
 use super::{Next, Outcome, Request, Response, read};
-use crate::kube::error::{ApiError, Refusal};
-use crate::kube::target::Target;
+use crate::kube::{
+    error::{ApiError, Refusal},
+    target::Target,
+};
 
 /// The most that is read of a refusal, in bytes. A conflict or an invalid object names fields, which are few.
 const MAX_REFUSAL: usize = 64 << 10;

@@ -7,8 +7,7 @@ use http::{Method, StatusCode, Uri};
 use tower::service_fn;
 
 use super::{Next, Outcome, Request, Response};
-use crate::kube::target::Target;
-use crate::metrics::ApiMetrics;
+use crate::{kube::target::Target, metrics::ApiMetrics};
 
 /// Counts requests.
 pub(crate) fn request_metrics(metrics: ApiMetrics, next: impl Next) -> impl Next {

@@ -15,8 +15,10 @@ use tower::service_fn;
 
 use super::{Next, Outcome, Request};
 pub use crate::flags::RateLimit;
-use crate::kube::target::Verb;
-use crate::metrics::{ApiMetrics, WaitReason};
+use crate::{
+    kube::target::Verb,
+    metrics::{ApiMetrics, WaitReason},
+};
 
 /// A token bucket.
 pub(crate) struct Throttle {

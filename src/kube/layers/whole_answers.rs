@@ -15,8 +15,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, service_fn};
 
 use super::{Next, Outcome, Request, Response, ResponseBody};
-use crate::kube::error::ApiError;
-use crate::kube::target::{Target, Verb};
+use crate::kube::{
+    error::ApiError,
+    target::{Target, Verb},
+};
 
 /// Lengths in bytes, and how many bodies may be longer at once.
 const TIERS: [(usize, usize); 2] = [(32 << 10, 2), (512 << 10, 1)];

@@ -207,7 +207,7 @@ async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
         index.on_outcome("0a1b", outcome);
     };
     set_verified(&index, "0a1b", verification());
-    index.on_outcome("0a1b", &Outcome::NotSent(Failure::new("no secret").into()));
+    index.on_outcome("0a1b", &Outcome::NotPrepared(Failure::new("no secret").into()));
     assert_eq!(verification(), Verification::Volume, "another claim may have got it since");
     attempt(&Outcome::Terminal(Failure::new("no")));
     assert_eq!(verification(), Verification::Volume);

@@ -115,7 +115,7 @@ impl Entry {
         let is_unknown = self.may_be_of_another_call(identity)
             && self.known.state.is_outcome_unknown_after(outcome);
         let next = self.known.after(outcome);
-        if let Outcome::NotSent(why) = outcome {
+        if let Outcome::NotPrepared(why) = outcome {
             // If the obstacle is the same, its report is not due again.
             let lasts = why.lasts() && next == Next::Retry;
             return if lasts { (next, 0) } else { self.after_attempt(next) };

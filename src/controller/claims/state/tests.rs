@@ -62,9 +62,9 @@ async fn the_table_of_outcomes_and_next_states() {
 #[test]
 fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
     let waiting = || ClaimState::Waiting;
-    let ignored = || NotSent::Ignored { kind: "Book".into(), reason: "r".into() };
-    let failed = || NotSent::Failed(failure());
-    let reschedule = || NotSent::Reschedule(failure());
+    let ignored = || NotPrepared::Ignored { kind: "Book".into(), reason: "r".into() };
+    let failed = || NotPrepared::Failed(failure());
+    let reschedule = || NotPrepared::Reschedule(failure());
     let table = [
         (waiting(), ignored(), Wanted, Next::Drop),
         (waiting(), failed(), Wanted, Next::Retry),
@@ -87,7 +87,7 @@ fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
         let what = format!("{state:?} {why:?} {demand:?}");
         let same = state.clone();
         assert_eq!(
-            state.after(&Outcome::NotSent(why), demand, Instant::now()),
+            state.after(&Outcome::NotPrepared(why), demand, Instant::now()),
             (same, next),
             "{what}"
         );
@@ -316,9 +316,9 @@ async fn a_volume_that_may_be_gone_is_requested_again_or_suspected() {
     for other in [pv_gone().on(PvDeleted), pv_gone().on(RecordFound), pv_gone().on(Interrupted)] {
         assert_eq!(other, pv_gone());
     }
-    let reschedule = NotSent::Reschedule(failure());
-    let not_sent = Outcome::NotSent(reschedule);
-    assert_eq!(pv_gone().after(&not_sent, Wanted, Instant::now()), (pv_gone(), Next::Retry));
+    let reschedule = NotPrepared::Reschedule(failure());
+    let not_prepared = Outcome::NotPrepared(reschedule);
+    assert_eq!(pv_gone().after(&not_prepared, Wanted, Instant::now()), (pv_gone(), Next::Retry));
     let refused = Outcome::Terminal(failure());
     let ended = pv_gone().on(CallStarted).after(&refused, Wanted, Instant::now());
     assert_eq!(ended, (errors(Wanted, 1, Instant::now()), Next::Retry));

@@ -14,7 +14,7 @@ async fn failing_claims_come_first_and_then_the_oldest() {
         index.on_event(InformerEvent::Apply(claim(uid)));
         tokio::time::advance(Duration::from_secs(1)).await;
     }
-    index.on_outcome("c", &Outcome::NotSent(Failure::new("no secret").into()));
+    index.on_outcome("c", &Outcome::NotPrepared(Failure::new("no secret").into()));
     index.report("d", Topic::Blocked("no class", Duration::ZERO));
     let all = index.in_work(10, |_| true);
     assert_eq!(names(&all), ["c", "d", "a", "b"]);
@@ -31,7 +31,7 @@ async fn attempts_are_counted_and_the_last_failure_is_kept() {
     index.on_event(InformerEvent::Apply(claim("a")));
     let claim = || index.in_work(1, |_| true).listed.remove(0);
     assert_eq!(claim().attempts, 0);
-    index.on_outcome("a", &Outcome::NotSent(Failure::new("no secret").into()));
+    index.on_outcome("a", &Outcome::NotPrepared(Failure::new("no secret").into()));
     assert!(index.start_call("a", &request("a")));
     let long = "x".repeat(5000);
     index.on_outcome("a", &Outcome::Background(Failure::new(&long).of_kind("DeadlineExceeded")));
