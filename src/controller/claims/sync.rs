@@ -285,6 +285,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         let ended = held.update(|it| it.ended(&outcome, &self.identity));
         let (next, polls) = ended.unwrap_or((Next::Drop, 0));
+        // Who reads of an open call may delete the claim: first the record, which keeps it.
+        if held.is(|known| known.state.is_outcome_unknown()) {
+            self.call_records.reconcile(held).await;
+        }
         let poll = self.await_dependencies(held, &request, &outcome);
         self.report(&request, &outcome, poll.is_some());
         tracing::debug!(?next, "the attempt has ended");
