@@ -19,10 +19,11 @@
 //! | [`preflight`] | checks which RBAC permissions are missing |
 //! | [`leader`] | leader election with a Lease |
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
-//! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events, quantities |
+//! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events |
 //! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
 //! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
+//! | [`quantity`] | Kubernetes' quantities |
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
@@ -78,6 +79,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod plain_text;
 pub mod preflight;
+pub mod quantity;
 pub mod runtime;
 pub mod source_protection;
 pub mod status;

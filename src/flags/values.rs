@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use super::ClaimProtection;
-use crate::kube::quantity::{Quantity, QuantityError};
+use crate::quantity::{Quantity, QuantityError};
 use go_fmt::{
     DurationError, Fault, NumError, parse_bool, parse_decimal, parse_duration, parse_uint, quote,
 };
