@@ -192,7 +192,7 @@ impl<'a> Program<'a> {
         let protection = base.protection(&recorder);
         let topology = base.topology(&nodes);
         let uses_nodes = topology.is_some() || publisher.is_some();
-        let nodes = (uses_nodes && flags.node_deployment.is_none()).then_some(nodes);
+        let nodes = (uses_nodes && flags.node_deployment().is_none()).then_some(nodes);
         let provisioner = CsiProvisioner::new(csi_provisioner::CsiProvisionerDeps {
             driver: base.driver.clone(),
             client: base.lanes.objects.clone(),
@@ -224,7 +224,7 @@ impl<'a> Program<'a> {
             nodes,
             publisher,
             attributes_classes,
-            is_leader: watch::Sender::new(flags.leader_election.is_none()),
+            is_leader: watch::Sender::new(flags.leader_election().is_none()),
             health: leader::Health::new(Arc::clone(&env.clock)),
             missing_rights: MissingRightsNow::default(),
         })
@@ -316,7 +316,7 @@ impl<'a> Base<'a> {
         tasks: &'a Tasks,
     ) -> Result<Self, AppError> {
         let clock = || Arc::clone(&env.clock);
-        let has_election = flags.leader_election.is_some();
+        let has_election = flags.leader_election().is_some();
         let gate = if has_election { Gate::shut(clock()) } else { Gate::open(clock()) };
         let connections = env.connections.clone();
         let random = Arc::clone(&env.random);

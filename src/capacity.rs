@@ -27,7 +27,7 @@ pub use self::{
     store::Version,
 };
 use crate::{
-    flags::{self, Owner},
+    flags,
     kube::{ApiError, BadName, Client, Scope},
 };
 
@@ -75,16 +75,14 @@ impl Destination {
         client: &Client,
         flags: &flags::Capacity,
     ) -> Result<Option<Self>, DestinationError> {
-        let flags::Capacity { namespace, owner, .. } = flags;
+        let flags::Capacity { namespace, pod, .. } = flags;
         if namespace.is_empty() {
             return Err(DestinationError::NoNamespace);
         }
-        let owner = match owner {
+        let owner = match flags.owner_level() {
             None => None,
-            Some(Owner { pod, .. }) if pod.is_empty() => return Err(DestinationError::NoPodName),
-            Some(Owner { pod, level }) => {
-                Some(owner::find_owner(client, namespace, pod, *level).await?)
-            }
+            Some(_) if pod.is_empty() => return Err(DestinationError::NoPodName),
+            Some(level) => Some(owner::find_owner(client, namespace, pod, level).await?),
         };
         if let Some(OwnerReference { api_version, kind, name, .. }) = &owner {
             tracing::info!(
@@ -132,12 +130,15 @@ mod tests {
     }
 
     fn in_namespace(namespace: &str, owner: Option<(&str, u32)>) -> flags::Capacity {
+        let (pod, level) = owner.unwrap_or_default();
         flags::Capacity {
+            enable_capacity: true,
             workers: 1,
             poll_interval: Duration::from_secs(60),
             for_immediate_binding: false,
             namespace: namespace.to_owned(),
-            owner: owner.map(|(pod, level)| Owner { pod: pod.to_owned(), level }),
+            pod: pod.to_owned(),
+            owner_level: if owner.is_some() { level.into() } else { -1 },
         }
     }
 

@@ -1,36 +1,33 @@
 //! The command line: every flag with its default and its check.
 //!
 //! Syntax and texts are pflag's. There are external-provisioner's 51 flags with their defaults, our own
-//! additions, and the flags and gates of earlier releases. `arguments` describes them all, `command` parses
-//! them, `check` refuses what contradicts itself, with external-provisioner's exit codes and in its order.
-//! [`Flags`] has the values as the other modules need them; they are consistent. Environment variables are read through a function, and `main` ends the process.
+//! additions, and the flags and gates of earlier releases. `groups` describes them all, `command` has clap
+//! parse them as pflag does, `check` refuses what contradicts itself, with external-provisioner's exit codes
+//! and in its order. [`Flags`] is what comes out: its values are consistent. Environment variables are read
+//! through a function, and `main` ends the process.
 
-mod arguments;
 mod check;
-mod command;
-mod duration;
-mod gates;
-mod releases;
-mod retired;
-mod review;
-mod syntax;
+pub mod command;
+pub mod gates;
+mod groups;
+pub mod retired;
 mod values;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::ffi::OsString;
 
-use self::{
-    arguments::{
-        Arguments, CapacityArguments, HttpArguments, KubernetesArguments, LeaderElectionArguments,
-        LoggingArguments, MiscellaneousArguments, NamingArguments, NodeDeploymentArguments,
-        RetiredArguments,
-    },
-    command::NoArguments,
-};
+use clap::Parser;
+
 pub use self::{
-    arguments::{Capacity, Driver, LeaderElection, NodeDeployment, Provisioning, Safety},
     check::LEADER_ELECTION_CHECK,
     gates::Gates,
-    review::{Fate, Review, ReviewedFlag, review},
+    groups::{
+        Capacity, ClaimProtection, Driver, Http, Kubernetes, LeaderElection, Logging,
+        NodeDeployment, Provisioning, RateLimit, Safety, VolumeNaming,
+    },
+};
+use self::{
+    command::NoFlags,
+    groups::{LogOutput, Miscellaneous, RetiredFlags},
 };
 
 /// This program's version.
@@ -41,119 +38,46 @@ const CLI_COMMANDS: [&str; 6] =
     ["check", "explain", "release-claims", "shadow", "shadow-report", "status"];
 
 /// The parsed command line.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true, disable_version_flag = true)]
+#[command(args_override_self = true, help_template = "{all-args}")]
 pub struct Flags {
     /// The connection to the API server.
+    #[command(flatten)]
     pub kubernetes: Kubernetes,
     /// The connection to the driver.
+    #[command(flatten)]
     pub driver: Driver,
     /// The names of PersistentVolumes.
+    #[command(flatten)]
     pub naming: VolumeNaming,
     /// Provisioning.
+    #[command(flatten)]
     pub provisioning: Provisioning,
-    /// `CSIStorageCapacity` objects; `None` without `--enable-capacity`.
-    pub capacity: Option<Capacity>,
-    /// Node deployment; `None` without `--node-deployment`.
-    pub node_deployment: Option<NodeDeployment>,
-    /// Leader election; `None` without `--leader-election`.
-    pub leader_election: Option<LeaderElection>,
-    /// The HTTP server; `None` without an address.
-    pub http: Option<Http>,
-    /// `--status-endpoint`: the address of the status, with a host; `None` without an address.
-    pub status: Option<String>,
+    #[command(flatten)]
+    capacity: Capacity,
+    #[command(flatten)]
+    node_deployment: NodeDeployment,
+    #[command(flatten)]
+    leader_election: LeaderElection,
+    /// The HTTP servers.
+    #[command(flatten)]
+    pub http: Http,
     /// Logging.
+    #[command(flatten)]
     pub logging: Logging,
-    /// Feature gates.
-    pub gates: Gates,
+    #[command(flatten)]
+    log_output: LogOutput,
+    #[command(flatten)]
+    miscellaneous: Miscellaneous,
     /// Safety.
+    #[command(flatten)]
     pub safety: Safety,
-}
-
-/// The connection to the API server.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Kubernetes {
-    /// `--kubeconfig`.
-    pub kubeconfig: Option<PathBuf>,
-    /// `--master`.
-    pub master: Option<String>,
-    /// `--kube-api-qps` with `--kube-api-burst`; `None`, no limit, if it is not given or negative (which
-    /// disables the limit in client-go).
-    pub rate: Option<RateLimit>,
-    /// `--kube-api-capacity-qps` with `--kube-api-capacity-burst`; `None` when negative.
-    pub capacity_rate: Option<RateLimit>,
-}
-
-/// A rate of requests with a burst.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RateLimit {
-    /// Requests a second on average.
-    pub qps: f64,
-    /// Requests that may be sent at once after a pause, at least 1.
-    pub burst: u32,
-}
-
-/// The names of PersistentVolumes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VolumeNaming {
-    /// `--volume-name-prefix`: what stands before the dash.
-    pub prefix: String,
-    /// `--volume-name-uuid-length`: how many characters of the claim's UID follow, 0 to 32, without its
-    /// dashes. `None`: the whole UID with its dashes.
-    pub uuid_length: Option<usize>,
-}
-
-/// The owner of `CSIStorageCapacity` objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
-    /// This pod, from the environment's `POD_NAME`; required to find the owner.
-    pub pod: String,
-    /// `--capacity-ownerref-level`: the number of controllers above the pod.
-    pub level: u32,
-}
-
-/// The HTTP server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
-    /// `--http-endpoint` or `--metrics-address`.
-    pub address: String,
-    /// Whether the health check of leader election is served: with `--http-endpoint` only.
-    pub leader_election_check: bool,
-    /// `--metrics-path`.
-    pub metrics_path: String,
-    /// `--enable-pprof`.
-    pub pprof: bool,
-}
-
-/// Logging.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logging {
-    /// `-v`.
-    pub verbosity: u32,
-    /// `--vmodule`: levels by file pattern; the first match counts.
-    pub vmodule: Vec<(String, u32)>,
-    /// `--logging-format`.
-    pub format: LogFormat,
-}
-
-/// `--logging-format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// klog's lines.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// `--claim-protection`: when a claim has our finalizer and the record of its open call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ClaimProtection {
-    /// When the outcome of a call is unknown, or its volume is not saved or removed at once.
-    #[default]
-    Auto,
-    /// From before the first call until the claim is bound.
-    Always,
-    /// Never. Records of other processes are followed.
-    Off,
+    #[command(flatten)]
+    retired: RetiredFlags,
+    /// Feature gates.
+    #[arg(skip = Gates::new(&gates::Map::new()))]
+    pub gates: Gates,
 }
 
 /// Flags, and warnings for the user.
@@ -190,59 +114,64 @@ impl Flags {
         if let Some(command) = args.first().filter(|first| CLI_COMMANDS.contains(&first.as_str())) {
             return Err(Refusal::new(&moved(command), 2));
         }
-        let line = command::parse(&args).map_err(|why| match why {
-            NoArguments::Help => Refusal::printed(command::usage(&program).trim_end()),
-            NoArguments::Error(error) => {
+        let (mut flags, given) = command::parse(&args).map_err(|why| match why {
+            NoFlags::Help => Refusal::printed(command::usage(&program).trim_end()),
+            NoFlags::NoValue(error) | NoFlags::Unknown(error) | NoFlags::Value(error) => {
                 Refusal::new(&format!("{}{error}", command::usage(&program)), 2)
             }
         })?;
-        let (gates, mut warnings) = check::before_version(&line.arguments, &env)?;
-        if line.arguments.miscellaneous.version {
+        flags.complete(&env);
+        let mut warnings = check::before_version(&flags)?;
+        if flags.miscellaneous.version {
             return Err(Refusal::printed(&format!("{program} {VERSION}")));
         }
-        check::after_version(&line.arguments)?;
-        warnings.extend(check::warnings(&line));
-        let flags = Self::new(line.arguments, gates, &env);
-        check::make_sense(&flags)?;
+        check::after_version(&flags)?;
+        warnings.extend(check::warnings(&flags, &given));
+        for workers in
+            [&mut flags.provisioning.cloning_protection_workers, &mut flags.capacity.workers]
+        {
+            *workers = (*workers).max(1);
+        }
         Ok(Parsed { flags, warnings })
     }
 
-    /// The flags by their meaning. Each argument is named here, so that none is forgotten.
-    fn new(arguments: Arguments, gates: Gates, env: &impl Fn(&str) -> Option<OsString>) -> Self {
-        let Arguments {
-            kubernetes,
-            driver,
-            naming: NamingArguments { volume_name_prefix, volume_name_uuid_length },
-            provisioning,
-            capacity,
-            node_deployment,
-            leader_election,
-            http,
-            logging,
-            miscellaneous: MiscellaneousArguments { version: _, automaxprocs: _, feature_gates: _ },
-            safety,
-            retired,
-        } = arguments;
-        Self {
-            kubernetes: Kubernetes::new(kubernetes),
-            driver,
-            naming: VolumeNaming {
-                prefix: volume_name_prefix,
-                // Only -1 is left that is no length.
-                uuid_length: usize::try_from(volume_name_uuid_length).ok(),
-            },
-            provisioning: Provisioning {
-                cloning_protection_workers: provisioning.cloning_protection_workers.max(1),
-                ..provisioning
-            },
-            capacity: Capacity::new(capacity, &retired, env),
-            node_deployment: NodeDeployment::new(node_deployment, env),
-            leader_election: LeaderElection::new(leader_election, &retired),
-            status: status_address(&http),
-            http: Http::new(http),
-            logging: Logging::new(logging),
-            gates,
-            safety,
+    /// Sets what follows from the environment and from other flags.
+    fn complete(&mut self, env: &impl Fn(&str) -> Option<OsString>) {
+        let variable = |name| env(name).unwrap_or_default().to_string_lossy().into_owned();
+        self.node_deployment.node_name = variable("NODE_NAME");
+        self.capacity.namespace = variable("NAMESPACE");
+        self.capacity.pod = variable("POD_NAME");
+        self.gates = Gates::new(&self.feature_gates());
+        self.leader_election.leader_election |= self.retired.enable_leader_election;
+        self.capacity.enable_capacity |= self.retired.capacity_controller_deployment_mode.is_some();
+    }
+
+    /// The feature gates as they are set.
+    fn feature_gates(&self) -> gates::Map {
+        let gates = self.miscellaneous.feature_gates.iter().flatten();
+        gates.map(|(gate, value)| (gate.clone(), *value)).collect()
+    }
+
+    /// `CSIStorageCapacity` objects; `None` without `--enable-capacity`.
+    pub fn capacity(&self) -> Option<&Capacity> {
+        self.capacity.enable_capacity.then_some(&self.capacity)
+    }
+
+    /// Node deployment; `None` without `--node-deployment`.
+    pub fn node_deployment(&self) -> Option<&NodeDeployment> {
+        self.node_deployment.node_deployment.then_some(&self.node_deployment)
+    }
+
+    /// Leader election; `None` without `--leader-election`.
+    pub fn leader_election(&self) -> Option<&LeaderElection> {
+        self.leader_election.leader_election.then_some(&self.leader_election)
+    }
+
+    /// Whether external-provisioner v1 with these flags locks an Endpoints object, not a Lease.
+    pub fn locks_endpoints(&self) -> bool {
+        match self.retired.leader_election_type.as_deref() {
+            None => self.retired.enable_leader_election,
+            Some(kind) => kind == "endpoints",
         }
     }
 }
@@ -263,130 +192,6 @@ fn moved(command: &str) -> String {
     format!(
         "{command} is a command of kubectl-csi_provisioner, which is beside this program in the image: kubectl-csi_provisioner {command} --help"
     )
-}
-
-impl Kubernetes {
-    fn new(arguments: KubernetesArguments) -> Self {
-        let KubernetesArguments {
-            kubeconfig,
-            master,
-            kube_api_qps,
-            kube_api_burst,
-            kube_api_capacity_qps,
-            kube_api_capacity_burst,
-        } = arguments;
-        Self {
-            kubeconfig: non_empty(kubeconfig).map(PathBuf::from),
-            master: non_empty(master),
-            rate: kube_api_qps.and_then(|qps| RateLimit::new(qps, kube_api_burst)),
-            capacity_rate: RateLimit::new(kube_api_capacity_qps, kube_api_capacity_burst),
-        }
-    }
-}
-
-impl RateLimit {
-    /// As in client-go: zero means its defaults, a negative value no limit. A value that is not finite means
-    /// no limit too.
-    fn new(qps: f64, burst: i64) -> Option<Self> {
-        let burst = match burst {
-            0 => 10,
-            burst => u32::try_from(burst.max(1)).unwrap_or(u32::MAX),
-        };
-        let qps = if qps == 0.0 { 5.0 } else { qps };
-        (qps > 0.0 && qps.is_finite()).then_some(Self { qps, burst })
-    }
-}
-
-impl Capacity {
-    fn new(
-        arguments: CapacityArguments,
-        retired: &RetiredArguments,
-        env: &impl Fn(&str) -> Option<OsString>,
-    ) -> Option<Self> {
-        let wanted = check::wants_capacity(&arguments, retired);
-        let CapacityArguments { enable_capacity: _, settings, capacity_ownerref_level: level } =
-            arguments;
-        let owner = || Owner {
-            pod: variable(env, "POD_NAME"),
-            level: u32::try_from(level).unwrap_or(u32::MAX),
-        };
-        wanted.then(|| Self {
-            workers: settings.workers.max(1),
-            namespace: variable(env, "NAMESPACE"),
-            owner: (level >= 0).then(owner),
-            ..settings
-        })
-    }
-}
-
-impl NodeDeployment {
-    fn new(
-        arguments: NodeDeploymentArguments,
-        env: &impl Fn(&str) -> Option<OsString>,
-    ) -> Option<Self> {
-        let NodeDeploymentArguments { node_deployment, settings } = arguments;
-        node_deployment.then(|| Self { node_name: variable(env, "NODE_NAME"), ..settings })
-    }
-}
-
-impl LeaderElection {
-    fn new(arguments: LeaderElectionArguments, retired: &RetiredArguments) -> Option<Self> {
-        let LeaderElectionArguments { leader_election, settings, leader_election_labels } =
-            arguments;
-        (leader_election || retired.enable_leader_election).then(|| Self {
-            namespace: non_empty(settings.namespace),
-            labels: leader_election_labels.into_iter().flatten().collect(),
-            ..settings
-        })
-    }
-}
-
-impl Http {
-    fn new(arguments: HttpArguments) -> Option<Self> {
-        let HttpArguments {
-            http_endpoint,
-            metrics_address,
-            metrics_path,
-            enable_pprof,
-            status_endpoint: _,
-        } = arguments;
-        let endpoint = non_empty(http_endpoint);
-        Some(Self {
-            leader_election_check: endpoint.is_some(),
-            address: endpoint.or_else(|| non_empty(metrics_address))?,
-            metrics_path,
-            pprof: enable_pprof,
-        })
-    }
-}
-
-/// Without a host the status is for this machine or pod only, unlike the metrics.
-fn status_address(arguments: &HttpArguments) -> Option<String> {
-    let address = non_empty(arguments.status_endpoint.clone())?;
-    let has_host = !address.starts_with(':');
-    Some(if has_host { address } else { format!("127.0.0.1{address}") })
-}
-
-impl Logging {
-    fn new(arguments: LoggingArguments) -> Self {
-        // The others can only be refused.
-        let LoggingArguments { v, vmodule, logging_format, .. } = arguments;
-        let is_json = logging_format == "json";
-        Self {
-            verbosity: v,
-            vmodule: vmodule.into_iter().flatten().collect(),
-            format: if is_json { LogFormat::Json } else { LogFormat::Text },
-        }
-    }
-}
-
-/// The value of an environment variable; empty if it is not set.
-fn variable(env: &impl Fn(&str) -> Option<OsString>, name: &str) -> String {
-    env(name).unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn non_empty(text: Option<String>) -> Option<String> {
-    text.filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

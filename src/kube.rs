@@ -23,7 +23,6 @@ pub mod informer;
 pub mod layers;
 pub mod name;
 pub mod objects;
-pub mod quantity;
 mod scope;
 mod target;
 #[cfg(test)]
@@ -32,6 +31,7 @@ pub(crate) mod testing;
 mod tests;
 pub(crate) mod url;
 
+pub use crate::quantity;
 pub use client::{
     Client, CoalescedReads, Edit, Edited, EventLane, LaneSettings, Lanes, Patch, RateLimit, ReadBy,
     Served, WriteBy, access, finalizers,

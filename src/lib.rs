@@ -19,16 +19,17 @@
 //! | [`preflight`] | checks which RBAC permissions are missing |
 //! | [`leader`] | leader election with a Lease |
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
-//! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events, quantities |
+//! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events |
 //! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
 //! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
+//! | [`quantity`] | Kubernetes' quantities |
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
 //! Outside this crate: `crates/csi-translation` translates classes and volumes of in-tree plugins, and
-//! `crates/go-fmt` quotes as Go does; neither knows of this one. `proto/csi.proto` is the CSI
+//! `crates/go-fmt` reads and writes texts as Go does; neither knows of this one. `proto/csi.proto` is the CSI
 //! specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`), and
 //! shadow mode. `testkit/` (never shipped) contains an in-memory API server, test drivers and the scenario
 //! player. `tests/` contains integration tests and simulations; what they share is in `tests/support/`.
@@ -78,6 +79,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod plain_text;
 pub mod preflight;
+pub mod quantity;
 pub mod runtime;
 pub mod source_protection;
 pub mod status;

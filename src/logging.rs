@@ -27,6 +27,15 @@ pub use self::{
 };
 use crate::{flags::Logging, runtime::Clock};
 
+/// The format of log lines.
+#[derive(Debug, Clone, Copy)]
+enum LogFormat {
+    /// klog's lines.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
 /// Logging was set up before in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("logging is set up already")]
@@ -51,9 +60,11 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
+    let is_json = settings.format == "json";
+    let format = if is_json { LogFormat::Json } else { LogFormat::Text };
     let lines = tracing_subscriber::fmt::layer()
-        .fmt_fields(FieldFormat(settings.format))
-        .event_format(LineFormat::new(settings.format, clock, process))
+        .fmt_fields(FieldFormat(format))
+        .event_format(LineFormat::new(format, clock, process))
         .with_writer(writer)
         // There is nowhere to report an error, and stderr may be closed.
         .log_internal_errors(false);

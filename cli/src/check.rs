@@ -10,8 +10,12 @@ pub(crate) mod claims;
 mod differences;
 mod finding;
 mod flags;
+#[cfg(test)]
+mod flags_page;
 mod lease;
 mod manifest;
+mod releases;
+mod review;
 mod rights;
 mod roles;
 #[cfg(test)]
@@ -164,7 +168,7 @@ impl Check<'_> {
         let mut findings = self.rights(flags, driver.as_deref()).await;
         findings.extend(lease::check(
             flags,
-            line.locks_endpoints,
+            flags.locks_endpoints(),
             self.workload,
             driver.as_deref(),
         ));
@@ -179,7 +183,7 @@ impl Check<'_> {
             workload: self.workload,
             reads_secrets: driver.and_then(|driver| self.reads_secrets(flags, driver)),
         };
-        let capacity = flags.capacity.as_ref().map(|capacity| capacity.namespace.clone());
+        let capacity = flags.capacity().map(|capacity| capacity.namespace.clone());
         let namespaces = Namespaces {
             lease: lease::namespace(flags, self.workload),
             capacity: capacity.unwrap_or_default(),

@@ -11,11 +11,7 @@ use parking_lot::Mutex;
 use tracing::Dispatch;
 
 use super::{listen_for_ever, subscriber};
-use crate::{
-    flags::{LogFormat, Logging},
-    fuzzing::text,
-    runtime::Clock,
-};
+use crate::{flags::Logging, fuzzing::text, runtime::Clock};
 
 /// The longest text, escaped: up to six bytes for one, as in `\u{1b}`.
 const MOST: usize = 4096 * 6;
@@ -96,14 +92,14 @@ struct Recorder {
     written: Written,
 }
 
-static KLOG: LazyLock<Recorder> = LazyLock::new(|| Recorder::new(LogFormat::Text));
-static JSON: LazyLock<Recorder> = LazyLock::new(|| Recorder::new(LogFormat::Json));
+static KLOG: LazyLock<Recorder> = LazyLock::new(|| Recorder::new("text"));
+static JSON: LazyLock<Recorder> = LazyLock::new(|| Recorder::new("json"));
 
 impl Recorder {
-    fn new(format: LogFormat) -> Self {
+    fn new(format: &str) -> Self {
         listen_for_ever();
         let written = Written::default();
-        let settings = Logging { verbosity: 10, vmodule: vec![], format };
+        let settings = Logging { verbosity: 10, vmodule: vec![], format: format.to_owned() };
         let writer = written.clone();
         let subscriber = subscriber(&settings, Arc::new(Fixed), 1, move || writer.clone());
         Self { dispatch: Dispatch::new(subscriber), written }

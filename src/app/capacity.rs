@@ -16,13 +16,13 @@ pub(super) async fn publisher(
     nodes: &Nodes,
 ) -> Result<Option<Publisher>, AppError> {
     let Base { flags, env, tasks, driver, lanes, metrics, .. } = base;
-    let Some(capacity) = &flags.capacity else { return Ok(None) };
+    let Some(capacity) = flags.capacity() else { return Ok(None) };
     let Some(destination) = Destination::find(&lanes.objects, capacity).await? else {
         return Ok(None);
     };
     let settings = PublisherSettings {
         destination,
-        node: flags.node_deployment.as_ref().map(|node| node.node_name.clone()),
+        node: flags.node_deployment().map(|node| node.node_name.clone()),
         flags: capacity.clone(),
         retry: retry(flags),
     };

@@ -170,7 +170,8 @@ impl Program<'_> {
             renew_deadline,
             retry_period,
             labels,
-        } = self.flags.leader_election.clone()?;
+            ..
+        } = self.flags.leader_election()?.clone();
         let host = &self.env.host;
         Some(ElectionSettings {
             lease_name: leader::lease_name(self.driver.name()),
@@ -179,12 +180,12 @@ impl Program<'_> {
             lease_duration,
             renew_deadline,
             retry_period,
-            labels,
+            labels: labels.into_iter().flatten().collect(),
         })
     }
 
     pub(super) fn lease_namespace(&self) -> String {
-        let flag = self.flags.leader_election.as_ref().and_then(|flags| flags.namespace.as_deref());
+        let flag = self.flags.leader_election().and_then(|flags| flags.namespace.as_deref());
         let host = &self.env.host;
         leader::namespace(
             flag,

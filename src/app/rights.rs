@@ -9,6 +9,7 @@ use crate::{
     controller::classes::Classes,
     csi::proto::controller_service_capability::rpc::Type as Rpc,
     csi_provisioner::reads_secret,
+    flags,
     kube::{
         Client,
         events::{Severity, Source},
@@ -60,7 +61,7 @@ impl Program<'_> {
     }
 
     fn new_preflight(&self) -> Preflight {
-        let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
+        let capacity = self.flags.capacity().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
             capacity: capacity.unwrap_or_default(),
@@ -70,7 +71,7 @@ impl Program<'_> {
 
     /// The Lease's namespace and name, with leader election.
     pub(super) fn lease_name(&self) -> Option<(String, String)> {
-        self.flags.leader_election.as_ref()?;
+        self.flags.leader_election()?;
         Some((self.lease_namespace(), leader::lease_name(self.driver.name())))
     }
 
@@ -79,17 +80,17 @@ impl Program<'_> {
         let capabilities = self.driver.capabilities();
         let modifies =
             self.attributes_classes && capabilities.controller.contains(&Rpc::ModifyVolume);
-        let owner = self.flags.capacity.as_ref().and_then(|flags| flags.owner.as_ref());
+        let owner = self.flags.capacity().and_then(flags::Capacity::owner_level);
         [
             (true, Feature::Provisioning),
             (self.attachments.is_some(), Feature::Attachments),
             (self.nodes.is_some(), Feature::Topology),
-            (self.flags.leader_election.is_some(), Feature::LeaderElection),
+            (self.flags.leader_election().is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
             (self.flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
             (self.publisher.is_some(), Feature::Capacity),
             (owner.is_some(), Feature::CapacityOwner),
-            (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),
+            (owner.is_some_and(|level| level > 1), Feature::CapacityOwnersOwner),
         ]
         .into_iter()
         .filter_map(|(used, feature)| used.then_some(feature))

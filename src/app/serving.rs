@@ -24,15 +24,15 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 impl Program<'_> {
     /// Starts the HTTP servers.
     pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, AppError> {
-        let routes = |flags| self.routes(flags);
-        let metrics = self.flags.http.as_ref().map(routes);
+        let metrics = self.flags.http.address().map(|_| self.routes());
         RunningServers::bind(self.flags, metrics, || self.status_routes(), tasks).await
     }
 
     /// Metrics, health checks and the CPU profile.
-    fn routes(&self, flags: &flags::Http) -> Routes {
-        let routes = routes(flags, &self.metrics, self.driver.name(), self.readiness());
-        if !flags.leader_election_check || self.flags.leader_election.is_none() {
+    fn routes(&self) -> Routes {
+        let http = &self.flags.http;
+        let routes = routes(http, &self.metrics, self.driver.name(), self.readiness());
+        if http.endpoint.is_none() || self.flags.leader_election().is_none() {
             return routes;
         }
         let health = self.health.clone();
@@ -108,10 +108,10 @@ impl RunningServers {
         tasks: &Tasks,
     ) -> Result<Self, AppError> {
         let mut servers = Self(Vec::new());
-        if let (Some(http), Some(routes)) = (&flags.http, metrics) {
-            servers.start(Server::bind(&http.address, routes).await?, tasks);
+        if let (Some(address), Some(routes)) = (flags.http.address(), metrics) {
+            servers.start(Server::bind(address, routes).await?, tasks);
         }
-        if let Some(address) = &flags.status {
+        if let Some(address) = &flags.http.status {
             servers.start(Server::bind(address, status()).await?, tasks);
         }
         Ok(servers)

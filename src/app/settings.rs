@@ -18,16 +18,16 @@ use crate::{
 
 /// The lanes' settings. Logs that there is no rate limit, unlike in external-provisioner.
 pub fn lane_settings(flags: &Flags) -> LaneSettings {
-    if flags.kubernetes.rate.is_none() {
+    if flags.kubernetes.rate().is_none() {
         tracing::info!(
             "no client-side limit on API requests; --kube-api-qps=5 gives external-provisioner's"
         );
     }
     let defaults = LaneSettings::default();
-    let lease_deadline = flags.leader_election.as_ref().map(lease_deadline);
+    let lease_deadline = flags.leader_election().map(lease_deadline);
     LaneSettings {
-        qps: flags.kubernetes.rate,
-        capacity_qps: flags.kubernetes.capacity_rate,
+        qps: flags.kubernetes.rate(),
+        capacity_qps: flags.kubernetes.capacity_rate(),
         lease_deadline: lease_deadline.unwrap_or(defaults.lease_deadline),
         ..defaults
     }
@@ -69,7 +69,7 @@ pub(super) fn protection_settings(
         workers: provisioning.cloning_protection_workers,
         sweep_interval: provisioning.snapshot_sweep_interval,
         retry: retry(flags),
-        peers: flags.node_deployment.is_some(),
+        peers: flags.node_deployment().is_some(),
         cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
         timeout: flags.safety.claim_protection_timeout,
     }
@@ -109,7 +109,7 @@ pub(super) fn node_deployment(
     random: Arc<dyn Random>,
     metrics: &Metrics,
 ) -> Option<NodeDeployment> {
-    let node = flags.node_deployment.as_ref()?;
+    let node = flags.node_deployment()?;
     let topology = driver.node().topology.clone();
     tracing::info!(node = node.node_name, ?topology, "provisioning for this node only");
     if node.immediate_binding && !driver.capabilities().controller.contains(&Rpc::GetCapacity) {
@@ -117,7 +117,7 @@ pub(super) fn node_deployment(
             "the driver does not report its free space (GET_CAPACITY): claims with immediate binding are taken without asking for it"
         );
     }
-    if flags.leader_election.is_some() {
+    if flags.leader_election().is_some() {
         tracing::warn!(
             "--leader-election lets one node work at a time, as all share a Lease: with --node-deployment start without it"
         );
@@ -127,7 +127,7 @@ pub(super) fn node_deployment(
 
 /// This process's identity, new at each start: it is written into every volume's attributes.
 fn identity(flags: &Flags, driver: &str, clock: &dyn Clock, random: &dyn Random) -> String {
-    let node = flags.node_deployment.as_ref().map(|node| format!("-{}", node.node_name));
+    let node = flags.node_deployment().map(|node| format!("-{}", node.node_name));
     let node = node.unwrap_or_default();
     format!("{}-{}-{driver}{node}", clock.wall().as_millisecond(), random.below(10_000))
 }

@@ -25,7 +25,7 @@ pub fn has_topology(flags: &Flags, capabilities: &Capabilities) -> bool {
 /// Creates the cache of nodes: with node deployment only this node, with the topology that the driver
 /// reports; otherwise empty until the watches fill it.
 pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
-    match &flags.node_deployment {
+    match flags.node_deployment() {
         None => Nodes::for_driver(driver.name()),
         Some(node) => {
             let segments = driver.node().topology.clone().unwrap_or_default();
@@ -49,7 +49,7 @@ pub async fn connect(
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,
         timeout: flags.driver.timeout,
-        node_info_required: flags.node_deployment.is_some(),
+        node_info_required: flags.node_deployment().is_some(),
         tasks: tasks.clone(),
         migrates: Arc::new(move |driver| Migration::of_driver(driver, rbd).is_some()),
     };

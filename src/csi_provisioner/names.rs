@@ -15,7 +15,8 @@ impl VolumeNaming {
         if claim_uid.is_empty() {
             return Err(Failure::new("corrupted PVC object, it is missing UID"));
         }
-        let Some(length) = self.uuid_length else {
+        // Only -1 is no length.
+        let Ok(length) = usize::try_from(self.uuid_length) else {
             return Ok(format!("{}-{claim_uid}", self.prefix));
         };
         let digits = claim_uid.replace('-', "");
@@ -41,21 +42,21 @@ mod tests {
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
-    fn name(prefix: &str, uuid_length: Option<usize>, uid: &str) -> Result<String, String> {
+    fn name(prefix: &str, uuid_length: i64, uid: &str) -> Result<String, String> {
         let naming = VolumeNaming { prefix: prefix.into(), uuid_length };
         naming.name(uid).map_err(|failure| failure.to_string())
     }
 
     #[test]
     fn volume_names_follow_prefix_and_length() {
-        assert_eq!(name("pvc", None, UID), Ok(format!("pvc-{UID}")));
-        assert_eq!(name("pvc", Some(0), UID), Ok("pvc-".into()));
-        assert_eq!(name("k8s", Some(10), UID), Ok("k8s-0a1b2c3d4e".into()));
-        assert_eq!(name("k8s", Some(32), UID), Ok("k8s-0a1b2c3d4e5f60718293a4b5c6d7e8f9".into()));
-        assert_eq!(name("", None, UID), Err("volume name prefix cannot be of length 0".into()));
-        assert_eq!(name("pvc", None, ""), Err("corrupted PVC object, it is missing UID".into()));
-        assert!(name("pvc", Some(33), UID).unwrap_err().contains("has only 32 digits"));
-        assert!(name("pvc", Some(3), "äöü").is_err(), "cut inside a character");
+        assert_eq!(name("pvc", -1, UID), Ok(format!("pvc-{UID}")));
+        assert_eq!(name("pvc", 0, UID), Ok("pvc-".into()));
+        assert_eq!(name("k8s", 10, UID), Ok("k8s-0a1b2c3d4e".into()));
+        assert_eq!(name("k8s", 32, UID), Ok("k8s-0a1b2c3d4e5f60718293a4b5c6d7e8f9".into()));
+        assert_eq!(name("", -1, UID), Err("volume name prefix cannot be of length 0".into()));
+        assert_eq!(name("pvc", -1, ""), Err("corrupted PVC object, it is missing UID".into()));
+        assert!(name("pvc", 33, UID).unwrap_err().contains("has only 32 digits"));
+        assert!(name("pvc", 3, "äöü").is_err(), "cut inside a character");
     }
 
     proptest::proptest! {
@@ -66,9 +67,9 @@ mod tests {
             uid in "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
             length in 0_usize..=32,
         ) {
-            let whole = name(&prefix, None, &uid).unwrap();
+            let whole = name(&prefix, -1, &uid).unwrap();
             proptest::prop_assert_eq!(&whole, &format!("{prefix}-{uid}"));
-            let cut = name(&prefix, Some(length), &uid).unwrap();
+            let cut = name(&prefix, i64::try_from(length).unwrap(), &uid).unwrap();
             let digits: String = uid.chars().filter(|c| *c != '-').take(length).collect();
             proptest::prop_assert_eq!(&cut, &format!("{prefix}-{digits}"));
             proptest::prop_assert!(is_dns_subdomain(&whole));

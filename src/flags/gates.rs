@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use super::values::{Refused, boolean};
+use super::values::Refused;
+use go_fmt::parse_bool;
 
 /// The gates that have an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct Gates {
 }
 
 /// Values by gate, as `--feature-gates` gives them.
-pub(super) type Map = BTreeMap<String, bool>;
+pub type Map = BTreeMap<String, bool>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -118,12 +119,13 @@ const FOREIGN: [Gate; 47] = [
 ];
 
 /// A gate of earlier releases.
-pub(super) struct RetiredGate {
-    pub(super) name: &'static str,
+pub struct RetiredGate {
+    /// Its name.
+    pub name: &'static str,
     /// external-provisioner's first and last release with it.
-    pub(super) releases: &'static str,
+    pub releases: &'static str,
     /// What became of it.
-    pub(super) fate: &'static str,
+    pub fate: &'static str,
 }
 
 const fn retired(name: &'static str, releases: &'static str, fate: &'static str) -> RetiredGate {
@@ -131,7 +133,7 @@ const fn retired(name: &'static str, releases: &'static str, fate: &'static str)
 }
 
 /// The gates of earlier releases. `none`: manifests have it, but no release knew it.
-pub(super) const RETIRED: [RetiredGate; 8] = [
+pub const RETIRED: [RetiredGate; 8] = [
     retired("CSINodeInfo", "none", "CSINode objects are always used"),
     retired("ComponentSLIs", "v3.5 to v6.1", OF_SERVERS),
     retired("HonorPVReclaimPolicy", "v3.1 to v6.1", "the reclaim policy is always honoured"),
@@ -143,7 +145,7 @@ pub(super) const RETIRED: [RetiredGate; 8] = [
 ];
 
 /// The retired gate with this name.
-pub(super) fn find_retired(name: &str) -> Option<&'static RetiredGate> {
+pub fn find_retired(name: &str) -> Option<&'static RetiredGate> {
     RETIRED.iter().find(|gate| gate.name == name)
 }
 
@@ -151,42 +153,23 @@ pub(super) fn find_retired(name: &str) -> Option<&'static RetiredGate> {
 const OF_SERVERS: &str = "it only ever meant something to Kubernetes' own servers; remove it";
 
 /// Reads one value of `--feature-gates`: `A=true,B=false`.
-pub(super) fn parse(text: &str) -> Result<Map, Refused> {
+///
+/// # Errors
+/// In the words of Kubernetes' component-base.
+pub fn parse(text: &str) -> Result<Map, Refused> {
     text.split(',').filter(|pair| !pair.is_empty()).map(pair).collect()
 }
 
 fn pair(text: &str) -> Result<(String, bool), Refused> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| Refused::Other("malformed pair, expect string=bool".to_owned()))?;
+    let (name, value) = text.split_once('=').ok_or("malformed pair, expect string=bool")?;
     let (name, value) = (name.trim(), value.trim());
-    let refuse = |why| Refused::Other(format!("invalid value of {name}: {value}, err: {why}"));
-    Ok((name.to_owned(), boolean(value).map_err(refuse)?))
+    let refuse = |why| format!("invalid value of {name}: {value}, err: {why}");
+    Ok((name.to_owned(), parse_bool(value).map_err(refuse)?))
 }
 
 impl Gates {
-    /// The gates as `map` sets them, and warnings.
-    ///
-    /// # Errors
-    /// external-provisioner's text about unknown gates, and locked ones set to another value.
-    pub(super) fn resolve(map: &Map) -> Result<(Self, Vec<String>), String> {
-        let mut warnings = Vec::new();
-        let mut errors = Vec::new();
-        for (name, value) in map {
-            match judge(name, *value) {
-                Judgement::Fine => {}
-                Judgement::Warn(warning) => warnings.push(warning),
-                Judgement::Refuse(error) => errors.push(error),
-            }
-        }
-        match errors.as_slice() {
-            [] => Ok((Self::from_map(map), warnings)),
-            [one] => Err(one.clone()),
-            more => Err(format!("[{}]", more.join(", "))),
-        }
-    }
-
-    fn from_map(map: &Map) -> Self {
+    /// The gates as `map` sets them.
+    pub(super) fn new(map: &Map) -> Self {
         let all_alpha = map.get("AllAlpha").copied().unwrap_or(false);
         let alpha = |name| map.get(name).copied().unwrap_or(all_alpha);
         Self {
@@ -199,15 +182,39 @@ impl Gates {
     }
 }
 
+/// Warnings about the gates in `map`.
+///
+/// # Errors
+/// external-provisioner's text about unknown gates, and locked ones set to another value.
+pub(super) fn check(map: &Map) -> Result<Vec<String>, String> {
+    let mut warnings = Vec::new();
+    let mut errors = Vec::new();
+    for (name, value) in map {
+        match judge(name, *value) {
+            Judgement::Fine => {}
+            Judgement::Warn(warning) => warnings.push(warning),
+            Judgement::Refuse(error) => errors.push(error),
+        }
+    }
+    match errors.as_slice() {
+        [] => Ok(warnings),
+        [one] => Err(one.clone()),
+        more => Err(format!("[{}]", more.join(", "))),
+    }
+}
+
 /// What is to be said of a gate that is set.
-pub(super) enum Judgement {
+pub enum Judgement {
+    /// Nothing.
     Fine,
+    /// A warning.
     Warn(String),
+    /// The program ends with this error.
     Refuse(String),
 }
 
 /// The judgement of one gate that is set.
-pub(super) fn judge(name: &str, value: bool) -> Judgement {
+pub fn judge(name: &str, value: bool) -> Judgement {
     if let Some(RetiredGate { fate, .. }) = find_retired(name) {
         return Judgement::Warn(format!("feature gate {name} is retired and ignored: {fate}"));
     }
@@ -231,8 +238,7 @@ pub(super) fn judge(name: &str, value: bool) -> Judgement {
 }
 
 /// The gates that have an effect: name, stage, default.
-#[cfg(test)]
-pub(super) fn own() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+pub fn own() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
     OWN.iter().map(|gate| {
         let stage = match gate.stage {
             Alpha => "alpha",
@@ -258,7 +264,8 @@ mod tests {
     use super::*;
 
     fn resolve(text: &str) -> Result<(Gates, Vec<String>), String> {
-        Gates::resolve(&parse(text).unwrap())
+        let map = parse(text).unwrap();
+        Ok((Gates::new(&map), check(&map)?))
     }
 
     fn gates(text: &str) -> Gates {

@@ -5,7 +5,7 @@
 
 /// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub enum Takes {
     /// A value.
     Value,
     /// Nothing, or a bool after `=`.
@@ -14,15 +14,16 @@ pub(super) enum Takes {
 
 /// A flag of earlier releases.
 #[derive(Debug)]
-pub(super) struct Retired {
-    pub(super) name: &'static str,
+pub struct Retired {
+    /// Its name.
+    pub name: &'static str,
     /// external-provisioner's first and last release with it.
-    pub(super) releases: &'static str,
+    pub releases: &'static str,
     /// What the flag takes if it is ignored. The others are fields of
-    /// [`RetiredArguments`](super::arguments::RetiredArguments).
-    pub(super) ignored: Option<Takes>,
+    /// [`groups::RetiredFlags`](super::groups::RetiredFlags).
+    pub ignored: Option<Takes>,
     /// What to do about it: completes "flag --name is retired: ".
-    pub(super) advice: &'static str,
+    pub advice: &'static str,
 }
 
 const fn flag(
@@ -37,7 +38,7 @@ const fn flag(
 const LOGGING: &str = "it is ignored; logs go to stderr, see --logging-format and -v";
 
 /// What v1 locks by default.
-pub(super) const ENDPOINTS: &str = "a replica of v1 locks an Endpoints object, which this program does not look at: scale it to 0 before this one starts, or give it --leader-election-type=leases first";
+pub const ENDPOINTS: &str = "a replica of v1 locks an Endpoints object, which this program does not look at: scale it to 0 before this one starts, or give it --leader-election-type=leases first";
 
 pub(super) const ENABLE_LEADER_ELECTION: &str = "enable-leader-election";
 pub(super) const LEADER_ELECTION_TYPE: &str = "leader-election-type";
@@ -48,7 +49,7 @@ const SWITCH: Option<Takes> = Some(Takes::Switch);
 
 /// All of them.
 #[rustfmt::skip] // one line a flag: it is a table
-pub(super) const RETIRED: [Retired; 16] = [
+pub const RETIRED: [Retired; 16] = [
     flag("provisioner", "v0.2 to v1.6", VALUE, "it is ignored; the driver reports its name"),
     flag("connection-timeout", "v0.2 to v1.6", VALUE, "it is ignored; --timeout bounds the calls to the driver"),
     flag(ENABLE_LEADER_ELECTION, "v0.4 to v1.6", None, "use --leader-election"),

@@ -16,10 +16,8 @@ use tracing_subscriber::{
     fmt::{FormatFields, FormattedFields, format::Writer},
 };
 
-use crate::{
-    flags::LogFormat,
-    plain_text::{Cut, escaped, is_odd},
-};
+use super::LogFormat;
+use crate::plain_text::{Cut, escaped, is_odd};
 
 /// The name of an event's message in a list, as in component-base's JSON format.
 pub(super) const MESSAGE: &str = "msg";

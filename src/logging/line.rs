@@ -11,10 +11,11 @@ use tracing_subscriber::{
 };
 
 use super::{
+    LogFormat,
     fields::{self, FieldFormat, JsonString, MESSAGE},
     verbosity,
 };
-use crate::{flags::LogFormat, runtime::Clock};
+use crate::runtime::Clock;
 
 /// Formats events as log lines.
 pub(super) struct LineFormat {

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::flags::LogFormat;
 
 struct Fixed;
 
@@ -35,7 +34,7 @@ impl Write for Written {
 }
 
 fn settings(verbosity: u32) -> Logging {
-    Logging { verbosity, vmodule: vec![], format: LogFormat::Text }
+    Logging { verbosity, vmodule: vec![], format: "text".into() }
 }
 
 fn logged(settings: &Logging, log: impl FnOnce()) -> String {
@@ -81,7 +80,7 @@ fn a_field_can_be_called_message_too() {
     let text = logged(&settings(0), log);
     let expected = "] \"Event occurred\" reason=\"R\" message=\"it failed\"\n";
     assert!(text.ends_with(expected), "{text}");
-    let text = logged(&Logging { format: LogFormat::Json, ..settings(0) }, log);
+    let text = logged(&Logging { format: "json".into(), ..settings(0) }, log);
     let line: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&line["msg"], &line["message"]), (&json!("Event occurred"), &json!("it failed")));
 }
@@ -100,7 +99,7 @@ fn a_long_field_or_message_is_truncated_with_a_note() {
         assert!(text.len() <= 4096 && shown.len() > 4000, "{}", text.len());
         assert!(shown.len() < text.len() && shown.chars().all(|c| c == '\u{e9}'), "{text}");
     };
-    let text = logged(&Logging { format: LogFormat::Json, ..settings(10) }, || {
+    let text = logged(&Logging { format: "json".into(), ..settings(10) }, || {
         let span = tracing::info_span!("work", around = &*long);
         span.in_scope(|| tracing::trace!(target: CALLS, body = &*long, what = ?long, "{long}"));
     });
@@ -138,7 +137,7 @@ proptest::proptest! {
         let log = || tracing::info!(field = &*text, shown = %text, debug = ?text, "{text}");
         // klog's format of multi-line texts adds newlines, each followed by an indentation.
         let klog = logged(&settings(0), log).replace("\n\t", " ").replace("\n >", " ");
-        let json = logged(&Logging { format: LogFormat::Json, ..settings(0) }, log);
+        let json = logged(&Logging { format: "json".into(), ..settings(0) }, log);
         for line in [&klog, &json] {
             let line = line.strip_suffix('\n').unwrap();
             proptest::prop_assert!(!line.chars().any(is_odd), "{line:?}");
@@ -150,7 +149,7 @@ proptest::proptest! {
 
 #[test]
 fn json_lines_have_component_bases_names() {
-    let settings = Logging { format: LogFormat::Json, ..settings(3) };
+    let settings = Logging { format: "json".into(), ..settings(3) };
     let line = |text: String| -> serde_json::Value {
         let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let caller = value["caller"].as_str().unwrap().to_owned();
@@ -214,7 +213,7 @@ fn verbosity_decides_what_is_logged() {
 #[test]
 fn vmodule_decides_for_single_files() {
     let vmodule = |pattern: &str, verbosity| Logging {
-        vmodule: vec![(pattern.to_owned(), verbosity)],
+        vmodule: vec![vec![(pattern.to_owned(), verbosity)]],
         ..settings(0)
     };
     assert!(logged(&vmodule("tes*", 5), log_all).contains("own trace"));

@@ -37,7 +37,7 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn new(settings: &Logging) -> Self {
-        Self { verbosity: settings.verbosity, vmodule: settings.vmodule.clone() }
+        Self { verbosity: settings.verbosity, vmodule: settings.vmodule.concat() }
     }
 
     /// Whether events at the callsite `metadata` are logged. This program's spans are always enabled, since

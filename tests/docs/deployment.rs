@@ -60,8 +60,8 @@ fn flags(pod: &Value) -> Flags {
 #[test]
 fn on_nodes_each_process_knows_its_node_and_none_leads() {
     let flags = flags(&node_pod());
-    assert_eq!(flags.node_deployment.unwrap().node_name, "spec.nodeName");
-    assert!(flags.leader_election.is_none() && flags.http.is_some());
+    assert_eq!(flags.node_deployment().unwrap().node_name, "spec.nodeName");
+    assert!(flags.leader_election().is_none() && flags.http.address().is_some());
     let probes = container(&node_pod());
     assert_eq!(probes["livenessProbe"]["httpGet"]["path"], "/healthz");
     assert_eq!(probes["readinessProbe"]["httpGet"]["path"], "/readyz");
@@ -80,8 +80,8 @@ fn on_nodes_the_program_runs_as_elsewhere() {
 #[test]
 fn its_flags_elect_a_leader_and_serve_the_probes() {
     let flags = flags(&pod());
-    assert!(flags.leader_election.is_some(), "two replicas must elect a leader");
-    assert!(flags.http.is_some(), "the probes need an endpoint");
+    assert!(flags.leader_election().is_some(), "two replicas must elect a leader");
+    assert!(flags.http.address().is_some(), "the probes need an endpoint");
 }
 
 /// The arguments that Alibaba's disk plugin gave v1.6.0, with the address filled in.
@@ -105,7 +105,7 @@ fn a_deployment_of_v1_starts_unchanged() {
     let retired = parsed.warnings.iter().filter(|warning| warning.contains("retired"));
     assert_eq!(retired.count(), 3, "{:?}", parsed.warnings);
     let flags = parsed.flags;
-    assert!(flags.leader_election.is_some() && flags.gates.topology);
+    assert!(flags.leader_election().is_some() && flags.gates.topology);
     assert!(flags.provisioning.strict_topology);
     assert_eq!(flags.naming.prefix, "disk");
     assert_eq!((flags.driver.timeout.as_secs(), flags.logging.verbosity), (150, 5));
@@ -259,7 +259,7 @@ fn shadow_mode_runs_with_a_role_of_its_own_and_serves_the_report_to_its_pod_only
         shadow::parse(arguments.map(Into::into), |_| None).expect("the flags are valid");
     assert_eq!(parsed.warnings, Vec::<String>::new());
     assert!(driver.is_some(), "the driver is described");
-    assert_eq!(parsed.flags.status.as_deref(), Some("127.0.0.1:8090"));
+    assert_eq!(parsed.flags.http.status.as_deref(), Some("127.0.0.1:8090"));
     let report =
         SHADOW.lines().find_map(|line| line.split_once("/kubectl-csi_provisioner ")).unwrap().1;
     assert_eq!(report.trim(), "shadow-report --status-endpoint=:8090");

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use csi_provisioner::{
     controller::events::ClaimEvents,
-    flags::{LogFormat, Logging},
+    flags::Logging,
     kube::{Connections, LaneSettings, Lanes, events::Recorder, layers::Request, objects::Claim},
     logging,
     metrics::Metrics,
@@ -117,7 +117,7 @@ pub(crate) async fn a_claim_a_line_and_an_event_ask_for_little_memory() {
     let read = each(|number| drop(serde_json::from_str::<Claim>(&claims[number]).unwrap()));
     assert!(read.iter().all(|asked| *asked <= A_CLAIM), "to read a claim: {read:?}");
 
-    let settings = Logging { verbosity: 0, vmodule: vec![], format: LogFormat::Text };
+    let settings = Logging { verbosity: 0, vmodule: vec![], format: "text".into() };
     logging::init(&settings, Arc::new(Fixed)).unwrap();
     let alone = each(log_line);
     assert!(alone.iter().all(|asked| *asked <= A_LINE), "alone: {alone:?}");

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use super::{
     finding::{Finding, Section, Severity},
     manifest::{Argument, Container, EnvValue, MAX_LENGTH},
+    review::{Fate, ReviewedFlag, review},
 };
-use csi_provisioner::flags::{Fate, Flags, Parsed, Refusal, ReviewedFlag, review};
+use csi_provisioner::flags::{Flags, Parsed, Refusal};
 
 /// The command line as this program reads it.
 pub(super) struct CommandLine {
@@ -14,8 +15,6 @@ pub(super) struct CommandLine {
     pub(super) flags: Option<Flags>,
     /// Whether a flag or gate of it is retired.
     pub(super) has_retired: bool,
-    /// Whether external-provisioner v1 with it locks an Endpoints object.
-    pub(super) locks_endpoints: bool,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -23,9 +22,9 @@ pub(super) struct CommandLine {
 pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLine {
     let args: Vec<String> = provisioner.known_args().map(str::to_owned).collect();
     let review = review(&args);
-    let mut findings: Vec<Finding> = review.flags.iter().map(judged).collect();
+    let mut findings: Vec<Finding> = review.iter().map(judged).collect();
     findings.extend(provisioner.args.iter().filter_map(unknown));
-    findings.extend(changed_defaults(provisioner, driver, &review.flags));
+    findings.extend(changed_defaults(provisioner, driver, &review));
     let flags = match parse(provisioner, args) {
         Ok(Parsed { flags, warnings }) => {
             // The review has what is retired.
@@ -34,17 +33,12 @@ pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLin
             Some(flags)
         }
         Err(refusal) => {
-            findings.extend(refused(&refusal, &review.flags));
+            findings.extend(refused(&refusal, &review));
             None
         }
     };
     let is_retired = |flag: &ReviewedFlag| matches!(flag.fate, Fate::Retired { .. });
-    CommandLine {
-        flags,
-        has_retired: review.flags.iter().any(is_retired),
-        locks_endpoints: review.locks_endpoints,
-        findings,
-    }
+    CommandLine { flags, has_retired: review.iter().any(is_retired), findings }
 }
 
 fn finding(severity: Severity, subject: &str, text: &str) -> Finding {

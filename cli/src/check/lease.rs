@@ -15,7 +15,7 @@ const NO_ELECTION: &str = "no leader election, so that old and new pods work at 
 
 /// The namespace of the Lease.
 pub(super) fn namespace(flags: &Flags, workload: &Workload) -> String {
-    let flag = flags.leader_election.as_ref().and_then(|election| election.namespace.as_deref());
+    let flag = flags.leader_election().and_then(|election| election.namespace.as_deref());
     let variable = match workload.provisioner.env.get("POD_NAMESPACE") {
         Some(EnvValue::Known(value)) => Some(value.as_str()),
         _ => None,
@@ -31,9 +31,9 @@ pub(super) fn check(
     driver: Option<&str>,
 ) -> Vec<Finding> {
     let endpoints = locks_endpoints.then(|| finding(Severity::ToDo, "lock", ENDPOINTS));
-    let lease = if flags.leader_election.is_some() {
+    let lease = if flags.leader_election().is_some() {
         lease(&namespace(flags, workload), driver)
-    } else if flags.node_deployment.is_some() || workload.replaces_in_place {
+    } else if flags.node_deployment().is_some() || workload.replaces_in_place {
         finding(Severity::Ok, "none", "no leader election: an old pod ends before a new one starts")
     } else {
         finding(Severity::ToDo, "none", NO_ELECTION)

@@ -10,7 +10,7 @@ use super::{
     roles::granted,
 };
 use csi_provisioner::{
-    flags::Flags,
+    flags::{Capacity, Flags},
     kube::{ApiError, Client, access::Account},
     preflight::{self, Feature, NEEDS, Namespaces, Need, RightScope},
 };
@@ -48,14 +48,14 @@ impl Uses<'_> {
         let when = |used| if used { InUse::Yes } else { InUse::No };
         let at_least = |used| if used { InUse::Yes } else { InUse::Perhaps };
         let Self { flags, workload, reads_secrets } = self;
-        let owner = flags.capacity.as_ref().and_then(|capacity| capacity.owner.as_ref());
+        let owner = flags.capacity().and_then(Capacity::owner_level);
         match feature {
             Feature::Provisioning => InUse::Yes,
-            Feature::LeaderElection => when(flags.leader_election.is_some()),
+            Feature::LeaderElection => when(flags.leader_election().is_some()),
             Feature::CrossNamespaceSources => when(flags.gates.cross_namespace_volume_data_source),
-            Feature::Capacity => when(flags.capacity.is_some()),
+            Feature::Capacity => when(flags.capacity().is_some()),
             Feature::CapacityOwner => when(owner.is_some()),
-            Feature::CapacityOwnersOwner => when(owner.is_some_and(|owner| owner.level > 1)),
+            Feature::CapacityOwnersOwner => when(owner.is_some_and(|level| level > 1)),
             Feature::Attachments => at_least(workload.has_sidecar("attacher")),
             Feature::Snapshots => at_least(workload.has_sidecar("snapshotter")),
             Feature::Secrets => reads_secrets.map_or(InUse::Perhaps, when),

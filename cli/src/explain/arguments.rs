@@ -184,15 +184,15 @@ mod tests {
     fn flags_of_the_controller_have_its_defaults_and_values() {
         let defaults = parse(&["pvc", "data"]).unwrap().flags;
         assert_eq!(defaults.naming.prefix, "pvc");
-        assert!(defaults.provisioning.immediate_topology && defaults.node_deployment.is_none());
+        assert!(defaults.provisioning.immediate_topology && defaults.node_deployment().is_none());
         let args = ["pvc", "data", "--volume-name-prefix", "csi", "--strict-topology"];
         let flags = parse(&args).unwrap().flags;
         assert_eq!(flags.naming.prefix, "csi");
         assert!(flags.provisioning.strict_topology);
         let args = ["pv", "x", "--status-endpoint=:8090", "--node-deployment"];
         let flags = parse(&args).unwrap().flags;
-        assert_eq!(flags.status.as_deref(), Some("127.0.0.1:8090"));
-        assert!(flags.node_deployment.is_some());
+        assert_eq!(flags.http.status.as_deref(), Some("127.0.0.1:8090"));
+        assert!(flags.node_deployment().is_some());
     }
 
     #[test]

@@ -229,12 +229,12 @@ impl Reader<'_> {
         let flags = &self.request.flags;
         let lease = match driver {
             None => LeaseView::Unnamed,
-            Some(_) if flags.node_deployment.is_some() => LeaseView::NodeDeployment,
+            Some(_) if flags.node_deployment().is_some() => LeaseView::NodeDeployment,
             Some(driver) => {
                 leader::read_lease(self.client, self.lease_namespace, driver, self.now).await
             }
         };
-        let status = leader::ask(flags.status.as_deref(), query).await;
+        let status = leader::ask(flags.http.status.as_deref(), query).await;
         Leader { lease, status }
     }
 
@@ -268,7 +268,7 @@ impl Reader<'_> {
         let flags = &self.request.flags;
         let is_supported =
             settings.driver.capabilities.plugin.contains(&Service::VolumeAccessibilityConstraints);
-        if !flags.gates.topology || flags.node_deployment.is_some() || !is_supported {
+        if !flags.gates.topology || flags.node_deployment().is_some() || !is_supported {
             return Ok(None);
         }
         let csi_nodes: Vec<CsiNode> = self.all(&Scope::all()).await?;

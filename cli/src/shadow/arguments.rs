@@ -57,7 +57,7 @@ pub fn parse(
         *own = Some(value.ok_or_else(|| refusal(format!("flag needs an argument: {name}")))?);
     }
     let parsed = Flags::parse(others.into_iter(), env).map_err(with_own_usage)?;
-    if parsed.flags.node_deployment.is_some() {
+    if parsed.flags.node_deployment().is_some() {
         return Err(refusal(
             "shadow compares with one external-provisioner for all nodes; use it without --node-deployment",
         ));

@@ -211,8 +211,8 @@ impl<'a> ShadowProgram<'a> {
     async fn serve(&self) -> Result<RunningServers, AppError> {
         let readiness = self.readiness();
         let name = self.driver.name();
-        let serve = |flags| routes(flags, &self.metrics, name, readiness);
-        let metrics = self.flags.http.as_ref().map(serve);
+        let http = &self.flags.http;
+        let metrics = http.address().map(|_| routes(http, &self.metrics, name, readiness));
         RunningServers::bind(self.flags, metrics, || self.status_routes(), self.tasks).await
     }
 

@@ -1,6 +1,15 @@
-//! Go's `%q`, for messages that users know from external-provisioner, and Go's `strconv.ParseBool`.
+//! Texts as Go reads and writes them, for flags and messages that users know from external-provisioner:
+//! `%q`, the numbers and booleans of `strconv`, and durations.
+
+mod duration;
+mod strconv;
 
 use std::fmt::Write as _;
+
+pub use self::{
+    duration::{DurationError, format_duration, parse_duration},
+    strconv::{Fault, NumError, parse_bool, parse_decimal, parse_float, parse_int, parse_uint},
+};
 
 /// Go's `%q`: the text in double quotes, with Go's escapes.
 pub fn quote(text: &str) -> String {
@@ -44,20 +53,6 @@ fn is_printable(c: char) -> bool {
 pub fn quote_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = texts.into_iter().map(quote).collect();
     format!("[{}]", quoted.join(" "))
-}
-
-/// The error of Go's `strconv.ParseBool`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("strconv.ParseBool: parsing {}: invalid syntax", quote(.0))]
-pub struct NotBool(String);
-
-/// Go's `strconv.ParseBool`.
-pub fn parse_bool(text: &str) -> Result<bool, NotBool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(NotBool(text.to_owned())),
-    }
 }
 
 #[cfg(test)]

@@ -1,38 +1,27 @@
 //! What becomes of the flags and feature gates of a manifest that runs external-provisioner.
 //!
-//! [`review`] looks at each one by itself, where [`Flags::parse`](super::Flags::parse) stops at the first
-//! error. Whether they contradict each other is left to that.
+//! [`review`] looks at each one by itself, where [`Flags::parse`](csi_provisioner::flags::Flags::parse) stops
+//! at the first error. Whether they contradict each other is left to that.
 
-use super::{
-    check,
-    command::{self, CommandLine},
+use super::releases::since;
+use csi_provisioner::flags::{
+    command::{Given, NoFlags, given, matches},
     gates::{self, Judgement, RetiredGate},
-    releases::since,
     retired::RETIRED,
-    syntax::Given,
 };
-
-/// What a command line means here.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Review {
-    /// Its flags, in order; each feature gate by itself.
-    pub flags: Vec<ReviewedFlag>,
-    /// Whether external-provisioner v1 with this command line locks an Endpoints object, not a Lease.
-    pub locks_endpoints: bool,
-}
 
 /// A flag or a feature gate with what becomes of it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ReviewedFlag {
+pub(super) struct ReviewedFlag {
     /// As on the command line: `--name=value`; an error has no flag.
-    pub spelled: String,
+    pub(super) spelled: String,
     /// What becomes of it.
-    pub fate: Fate,
+    pub(super) fate: Fate,
 }
 
 /// What becomes of a flag or a feature gate.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(super) enum Fate {
     /// It has its meaning. With external-provisioner's first release that knows it, for flags.
     Kept(Option<&'static str>),
     /// It is a flag of this program only.
@@ -48,37 +37,49 @@ pub enum Fate {
     Refused(String),
 }
 
-/// Reviews `args`, which do not include the program's name.
-pub fn review(args: &[String]) -> Review {
-    let (given, errors) = command::parse_each(args);
-    let flags = given.into_iter().flat_map(|(given, error)| reviewed(&given, error));
-    let errors = errors
-        .into_iter()
-        .map(|error| ReviewedFlag { spelled: String::new(), fate: Fate::Refused(error) });
-    Review { flags: flags.chain(errors).collect(), locks_endpoints: locks_endpoints(args) }
-}
-
-fn locks_endpoints(args: &[String]) -> bool {
-    let Ok(CommandLine { arguments, retired }) = command::parse(args) else { return false };
-    retired.iter().any(|flag| check::locks_endpoints(flag.name, &arguments.retired))
+/// Reviews `args`, which do not include the program's name: each flag in order, each feature gate by itself,
+/// then what is no flag.
+pub(super) fn review(args: &[String]) -> Vec<ReviewedFlag> {
+    let (mut flags, mut errors) = (Vec::new(), Vec::new());
+    let mut rest = args;
+    while let Some(first) = rest.first().filter(|first| *first != "--") {
+        let mut taken = 1;
+        let mut parsed = matches(std::slice::from_ref(first));
+        if let (Err(NoFlags::NoValue(_)), Some(with_value)) = (&parsed, rest.get(..2)) {
+            (taken, parsed) = (2, matches(with_value));
+        }
+        let refused = |spelled, error| ReviewedFlag { spelled, fate: Fate::Refused(error) };
+        match parsed {
+            Ok(matches) => flags.extend(given(&matches).iter().flat_map(reviewed)),
+            Err(NoFlags::Value(error)) => {
+                let spelled = rest.get(..taken).unwrap_or_default().join("=");
+                flags.push(refused(spelled, error));
+            }
+            Err(NoFlags::Unknown(error) | NoFlags::NoValue(error)) => {
+                errors.push(refused(String::new(), error));
+            }
+            Err(NoFlags::Help) => {
+                let error = "help requested: the program would end".to_owned();
+                errors.push(refused(String::new(), error));
+            }
+        }
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    flags.extend(errors);
+    flags
 }
 
 /// The flag, or its feature gates.
-fn reviewed(given: &Given, error: Option<String>) -> Vec<ReviewedFlag> {
-    let Given { name, value } = given;
-    let spelled = format!("--{name}={value}");
-    let fate = match (error, gates::parse(value)) {
-        (Some(error), _) => Fate::Refused(error),
-        (None, Ok(gates)) if name == "feature-gates" => {
-            return gates.iter().map(|(gate, value)| reviewed_gate(gate, *value)).collect();
-        }
-        (None, _) => match (RETIRED.iter().find(|flag| flag.name == name), since(name)) {
-            (Some(flag), _) => Fate::Retired { releases: flag.releases, advice: flag.advice },
-            (None, Some(since)) => Fate::Kept(Some(since)),
-            (None, None) => Fate::Own,
-        },
+fn reviewed(Given { name, value }: &Given) -> Vec<ReviewedFlag> {
+    if let ("feature-gates", Ok(gates)) = (name.as_str(), gates::parse(value)) {
+        return gates.iter().map(|(gate, value)| reviewed_gate(gate, *value)).collect();
+    }
+    let fate = match (RETIRED.iter().find(|flag| flag.name == name), since(name)) {
+        (Some(flag), _) => Fate::Retired { releases: flag.releases, advice: flag.advice },
+        (None, Some(since)) => Fate::Kept(Some(since)),
+        (None, None) => Fate::Own,
     };
-    vec![ReviewedFlag { spelled, fate }]
+    vec![ReviewedFlag { spelled: format!("--{name}={value}"), fate }]
 }
 
 fn reviewed_gate(gate: &str, value: bool) -> ReviewedFlag {
@@ -96,8 +97,8 @@ mod tests {
 
     fn fate(arg: &str) -> Fate {
         let mut review = review(&[arg.to_owned()]);
-        assert_eq!(review.flags.len(), 1, "{arg}");
-        review.flags.remove(0).fate
+        assert_eq!(review.len(), 1, "{arg}");
+        review.remove(0).fate
     }
 
     #[test]
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn all_flags_are_reviewed_also_after_an_error() {
         let args = ["--nosuch", "--feature-gates=Topology=true,CSINodeInfo=true", "--timeout", "x"];
-        let flags = review(&args.map(str::to_owned)).flags;
+        let flags = review(&args.map(str::to_owned));
         let spelled: Vec<&str> = flags.iter().map(|flag| flag.spelled.as_str()).collect();
         assert_eq!(
             spelled,
@@ -144,17 +145,5 @@ mod tests {
                 ""
             ]
         );
-    }
-
-    #[test]
-    fn the_lock_of_v1_is_an_endpoints_object_unless_leases_are_asked_for() {
-        for (args, expected) in [
-            (&["--enable-leader-election"][..], true),
-            (&["--enable-leader-election", "--leader-election-type=leases"], false),
-            (&["--leader-election"], false),
-        ] {
-            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-            assert_eq!(review(&args).locks_endpoints, expected, "{args:?}");
-        }
     }
 }

@@ -1,16 +1,13 @@
 //! Go's durations, parsed as by `time.ParseDuration` and formatted as by `String()`.
 //!
 //! Syntax (`1h15m30.918s`, units ns, us, µs, ms, s, m, h), error texts and limits (a 64-bit count of
-//! nanoseconds) are Go's. Never panics; [`parse`] reads what [`format()`] writes.
+//! nanoseconds) are Go's. Never panics; [`parse_duration`] reads what [`format_duration`] writes.
 
-use std::{fmt::Write as _, time::Duration};
-
-/// Nanoseconds, as Go counts a duration: negative ones included.
-pub(super) type Nanos = i64;
+use std::fmt::Write as _;
 
 /// Why a text is no duration, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum DurationError {
+pub enum DurationError {
     /// Not a duration at all, or one that 64 bits cannot count.
     #[error("time: invalid duration {}", quote(.0))]
     Invalid(String),
@@ -30,11 +27,11 @@ pub(super) enum DurationError {
 /// The largest magnitude: that of the most negative duration.
 const LIMIT: u64 = 1 << 63;
 
-/// Reads a duration.
+/// Reads a duration, in nanoseconds.
 ///
 /// # Errors
 /// What Go says about the text.
-pub(super) fn parse(text: &str) -> Result<Nanos, DurationError> {
+pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -134,13 +131,8 @@ fn fraction_nanos(fraction: &str, scale: u64) -> u64 {
     (value as f64 * (scale as f64 / power)) as u64
 }
 
-/// A duration that code can wait for: negative ones are none.
-pub(super) fn clamped(nanos: Nanos) -> Duration {
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
-}
-
-/// Writes a duration as Go does: `5m0s`, `1.5s`, `100ms`, `0s`.
-pub(super) fn format(nanos: Nanos) -> String {
+/// Writes a duration of nanoseconds as Go does: `5m0s`, `1.5s`, `100ms`, `0s`.
+pub fn format_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let magnitude = nanos.unsigned_abs();
     let text = match magnitude {
@@ -220,7 +212,7 @@ mod tests {
             ("0.100000000000000000000h", 360 * SECOND),
             ("0.830103483285477580700h", 2_988_372_539_827),
         ] {
-            assert_eq!(parse(text), Ok(nanos), "{text}");
+            assert_eq!(parse_duration(text), Ok(nanos), "{text}");
         }
     }
 
@@ -247,7 +239,7 @@ mod tests {
             ("3000000h", "time: invalid duration \"3000000h\""),
             ("99999999999999999999s", "time: invalid duration \"99999999999999999999s\""),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), error, "{text}");
+            assert_eq!(parse_duration(text).unwrap_err().to_string(), error, "{text}");
         }
     }
 
@@ -267,26 +259,20 @@ mod tests {
             (i64::MAX, "2562047h47m16.854775807s"),
             (i64::MIN, "-2562047h47m16.854775808s"),
         ] {
-            assert_eq!(format(nanos), text);
+            assert_eq!(format_duration(nanos), text);
         }
-    }
-
-    #[test]
-    fn negative_durations_are_none_to_wait_for() {
-        assert_eq!(clamped(-5), Duration::ZERO);
-        assert_eq!(clamped(5), Duration::from_nanos(5));
     }
 
     proptest! {
         // Go's own guarantee: exact below 2^53 ns, where the fraction's floating point is.
         #[test]
         fn what_is_written_is_read_back(nanos in -(1_i64 << 53)..(1_i64 << 53)) {
-            prop_assert_eq!(parse(&format(nanos)), Ok(nanos));
+            prop_assert_eq!(parse_duration(&format_duration(nanos)), Ok(nanos));
         }
 
         #[test]
         fn nothing_panics(text in "[-+]?[0-9.hmsnuµd ]{0,30}") {
-            let _ = parse(&text);
+            let _ = parse_duration(&text);
         }
     }
 }
