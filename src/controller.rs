@@ -14,12 +14,14 @@
 //! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
 //! | `attempts` | how the last attempt for a claim or a volume failed |
 //! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
+//! | `naming` | names of PersistentVolumes |
+//! | [`peers`] | waits among the processes of a node deployment |
 //! | [`classes`] | the cache of StorageClasses |
 //! | [`events`] | the events about claims and volumes |
 //! | [`overview`] | what is in work now, for the status |
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
-//! | [`provisioner`] | the `Provisioner` trait, its requests and outcomes |
+//! | [`provisioner`] | the traits `Provisioner` and `Deleter`, their requests and outcomes |
 //! | `listed_set` | the objects that a list has shown |
 //!
 //! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
@@ -44,8 +46,10 @@ pub mod item;
 mod listed_set;
 mod live;
 pub mod model;
+mod naming;
 pub mod overview;
 pub mod ownership;
+pub mod peers;
 pub mod provisioner;
 mod queues;
 mod resync;
@@ -59,12 +63,15 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     assembly::Assembly, claims::worker::ClaimWorker, classes::Classes, dependencies::Dependency,
-    provisioner::Provisioner, queues::Queues, volumes::sync::VolumeWorker, watches::Lists,
+    ownership::ProvisionerIdentity, peers::Peers, provisioner::Provisioner, queues::Queues,
+    volumes::sync::VolumeWorker, watches::Lists,
 };
 use crate::{
-    kube::{Client, events::Source},
+    kube::{Client, FirstList, events::Source},
     metrics::Metrics,
+    nodes::Nodes,
     runtime::{Backoff, Clock, Random, Tasks},
+    source_protection::Protection,
 };
 
 /// The controller's settings.
@@ -82,6 +89,16 @@ pub struct ControllerSettings {
 pub struct Deps<P> {
     /// Creates and deletes volumes.
     pub provisioner: Arc<P>,
+    /// The names under which claims, classes and volumes are this process's.
+    pub identity: ProvisionerIdentity,
+    /// The processes of other nodes, with node deployment.
+    pub peers: Peers,
+    /// Protects the sources of volumes while calls need them.
+    pub protection: Protection,
+    /// The list of VolumeAttachments, for a driver that attaches volumes.
+    pub attachments: Option<FirstList>,
+    /// The nodes, for a driver with topology.
+    pub nodes: Option<Nodes>,
     /// The client on the lane for objects.
     pub client: Client,
     /// The cache of StorageClasses, shared with the provisioner.
@@ -123,7 +140,8 @@ impl<P: Provisioner> Controller<P> {
         let volumes = assembly.volumes(store.clone());
         let claims = assembly.claims(store);
         let Assembly { deps, queues, .. } = assembly;
-        let Deps { client, classes, metrics, random, tasks, settings, .. } = deps;
+        let Deps { client, classes, attachments, nodes, metrics, random, tasks, settings, .. } =
+            deps;
         Self {
             claims: Arc::new(claims),
             volumes: Arc::new(volumes),
@@ -134,7 +152,7 @@ impl<P: Provisioner> Controller<P> {
             random,
             tasks,
             settings,
-            lists: Lists::default(),
+            lists: Lists::new(attachments, nodes),
         }
     }
 

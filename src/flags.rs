@@ -102,6 +102,12 @@ pub struct VolumeNaming {
     pub uuid_length: Option<usize>,
 }
 
+impl Default for VolumeNaming {
+    fn default() -> Self {
+        Self { prefix: "pvc".to_owned(), uuid_length: None }
+    }
+}
+
 /// The owner of `CSIStorageCapacity` objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {

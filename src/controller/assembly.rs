@@ -22,7 +22,6 @@ use crate::{kube::objects::Volume, metrics::ControllerMetrics};
 pub(super) struct Assembly<P> {
     pub(super) deps: Deps<P>,
     pub(super) queues: Queues,
-    identity: ProvisionerIdentity,
     claim_index: ClaimIndex,
     volume_index: VolumeIndex,
     dependencies: DependencyIndex,
@@ -31,33 +30,22 @@ pub(super) struct Assembly<P> {
 
 impl<P: Provisioner> Assembly<P> {
     pub(super) fn new(deps: Deps<P>) -> Self {
-        let provisioner = &deps.provisioner;
-        let settings = &deps.settings;
-        let identity = provisioner.identity();
-        let claim_index = Self::claim_index(provisioner, &identity);
-        let volume_index = Self::volume_index(provisioner, &identity, &claim_index);
+        let Deps { provisioner, identity, protection, settings, .. } = &deps;
+        let protection = protection.clone();
+        let claim_index =
+            ClaimIndex::new(identity.clone(), move |uid| protection.claim_finished(uid));
+        let volume_index = Self::volume_index(provisioner, identity, &claim_index);
         let queues =
             Queues::new(settings, &deps.metrics, claim_index.clone(), volume_index.clone());
         let live = Live::new(Arc::clone(&deps.clock));
         Self {
             deps,
             queues,
-            identity,
             claim_index,
             volume_index,
             dependencies: DependencyIndex::default(),
             live,
         }
-    }
-
-    fn claim_index(provisioner: &Arc<P>, identity: &ProvisionerIdentity) -> ClaimIndex {
-        let naming = Arc::clone(provisioner);
-        let closing = Arc::clone(provisioner);
-        ClaimIndex::new(
-            identity.clone(),
-            move |uid| naming.volume_name(uid).ok(),
-            move |uid| closing.release_source(uid),
-        )
     }
 
     /// Registers the gauges that are computed at each scrape, and the list of existing classes.
@@ -108,7 +96,9 @@ impl<P: Provisioner> Assembly<P> {
     pub(super) fn claims(&self, store: PvStore) -> ClaimWorker<P> {
         ClaimWorker {
             provisioner: Arc::clone(&self.deps.provisioner),
-            identity: self.identity.clone(),
+            protection: self.deps.protection.clone(),
+            peers: self.deps.peers.clone(),
+            identity: self.deps.identity.clone(),
             index: self.claim_index.clone(),
             classes: self.deps.classes.clone(),
             dependencies: self.dependencies.clone(),
@@ -132,11 +122,8 @@ impl<P: Provisioner> Assembly<P> {
         let reaching = Arc::clone(provisioner);
         let in_reach = move |volume: &Volume| reaching.should_delete(volume);
         let handling = Arc::clone(provisioner);
-        let handle_key = move |volume: &Volume| {
-            let handle = handling.handle(volume)?;
-            Some(handling.key(&handle).to_owned())
-        };
-        VolumeIndex::new(identity.clone(), claims.clone(), in_reach, handle_key)
+        let handle = move |volume: &Volume| handling.handle(volume);
+        VolumeIndex::new(identity.clone(), claims.clone(), in_reach, handle)
     }
 
     fn call_records(&self) -> CallRecords<P> {
@@ -146,7 +133,7 @@ impl<P: Provisioner> Assembly<P> {
             events: self.claim_events(),
             metrics: self.metrics(),
             clock: Arc::clone(&self.deps.clock),
-            identity: self.identity.clone(),
+            identity: self.deps.identity.clone(),
             settings: self.deps.settings.open_calls,
             is_warned: AtomicBool::default(),
         }

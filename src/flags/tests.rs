@@ -45,7 +45,7 @@ fn defaults_are_the_originals() {
         }
     );
     assert_eq!(flags.driver, Driver { address: "/run/csi/socket".to_owned(), timeout: secs(10) });
-    assert_eq!(flags.naming, VolumeNaming { prefix: "pvc".to_owned(), uuid_length: None });
+    assert_eq!(flags.naming, VolumeNaming::default());
     assert_eq!(
         flags.provisioning,
         Provisioning {

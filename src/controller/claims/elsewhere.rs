@@ -48,7 +48,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         record: &Record,
     ) -> Action {
         let is_terminating = known.claim.is_terminating();
-        let wait = self.provisioner.wait_among_peers(held.uid());
+        let wait = self.peers.wait(held.uid());
         // Only the selected node's process may follow a live claim, but any may release a deleted
         // one.
         if is_terminating && !wait.is_zero() {

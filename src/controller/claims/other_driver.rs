@@ -51,7 +51,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 return Action::Retry;
             }
         }
-        let wait = self.provisioner.wait_among_peers(held.uid());
+        let wait = self.peers.wait(held.uid());
         if !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }

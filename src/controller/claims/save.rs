@@ -29,7 +29,7 @@ use crate::{
             unusable_volume::{Credentials, UnusableVolume},
         },
         ownership::{PROVISIONED_BY, class_of_claim},
-        provisioner::{Failure, ProvisionRequest, ProvisionedVolume},
+        provisioner::{Failure, ProvisionRequest, ProvisionedVolume, VolumeHandle},
     },
     kube::{
         ApiError, Client, Name,
@@ -72,7 +72,7 @@ pub struct Unsaved {
     existence: Existence,
     volume: PersistentVolume,
     /// The driver's ID of the volume. An in-tree PersistentVolume does not contain it.
-    handle: String,
+    handle: VolumeHandle,
     /// The credentials with which the volume was made.
     credentials: Credentials,
     /// The label `source` of the metrics.
@@ -278,20 +278,20 @@ impl PvStore {
                 claim = %claim_key(&unsaved.claim),
                 uid = &**uid,
                 pv = unsaved.name(),
-                handle = unsaved.handle,
+                handle = unsaved.handle.id(),
                 "A volume has no PersistentVolume yet; the next leader asks the driver for it again"
             );
         }
     }
 
-    /// Whether a volume with a matching handle is not saved.
-    pub fn holds(&self, such: impl Fn(&str) -> bool) -> bool {
-        self.unsaved.borrow().values().any(|unsaved| such(&unsaved.handle))
+    /// Whether the volume is not saved.
+    pub fn holds(&self, handle: &VolumeHandle) -> bool {
+        self.unsaved.borrow().values().any(|unsaved| unsaved.handle == *handle)
     }
 
-    /// Whether a volume with a matching handle is not saved and has another name than `name`.
-    pub fn holds_as_another(&self, such: impl Fn(&str) -> bool, name: &str) -> bool {
-        let same = |unsaved: &Arc<Unsaved>| such(&unsaved.handle) && unsaved.name() != name;
+    /// Whether the volume is not saved and has another name than `name`.
+    pub fn holds_as_another(&self, handle: &VolumeHandle, name: &str) -> bool {
+        let same = |unsaved: &Arc<Unsaved>| unsaved.handle == *handle && unsaved.name() != name;
         self.unsaved.borrow().values().any(same)
     }
 
@@ -366,7 +366,7 @@ impl PvStore {
     ) -> Action {
         tracing::warn!(
             error = why,
-            handle = unsaved.handle,
+            handle = unsaved.handle.id(),
             "the PersistentVolume is not saved yet"
         );
         if held.report(Topic::Blocked(why, Duration::ZERO)) {
@@ -441,10 +441,10 @@ impl PvStore {
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
     fn on_pv_gone(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
-        held.update(|it| it.pv_gone(&unsaved.handle));
+        held.update(|it| it.pv_gone(unsaved.handle.id()));
         self.unsaved.send_modify(|all| drop(all.remove(&**held.uid())));
         if is_gone_or_bound(held) {
-            self.suspect_leak(held, &unsaved.claim, &unsaved.handle);
+            self.suspect_leak(held, &unsaved.claim, unsaved.handle.id());
         }
         self.claims.add(held.uid().clone());
         Action::Done

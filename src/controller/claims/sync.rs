@@ -66,7 +66,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let held = self.index.hold(uid).await;
         let Some(known) = held.known() else {
             self.dependencies.forget(&Item::Claim(uid.clone()));
-            self.provisioner.forget(uid);
+            self.peers.forget(uid);
             return Action::Done;
         };
         held.update(Entry::work_started);
@@ -88,7 +88,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn act(&self, held: &ClaimGuard, mut known: KnownClaim) -> Action {
         match self.plan(held, &mut known) {
             Plan::Drop => {
-                self.provisioner.forget(held.uid());
+                self.peers.forget(held.uid());
                 self.look_for_other_driver(held, &known).await
             }
             Plan::Blocked { why, is_failure } => self.wait(held, &known, &why, is_failure),
@@ -124,13 +124,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Reports to the provisioner what the claim still needs: the index does not report attempts that
-    /// ended before their call.
+    /// Lets go of the source as far as the claim allows: the index does not report attempts that ended
+    /// before their call.
     fn release_source(&self, held: &ClaimGuard) {
         if !held.is(KnownClaim::needs_source) {
-            self.provisioner.release_source(held.uid());
+            self.protection.claim_finished(held.uid());
         } else if !held.is(KnownClaim::may_have_open_call) {
-            self.provisioner.call_ended(held.uid());
+            self.protection.call_ended(held.uid());
         }
     }
 
@@ -139,7 +139,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         let facts = Facts {
             identity: &self.identity,
             class: self.classes.get(ownership::class_of_claim(&known.claim)),
-            volume_name: &|| self.provisioner.volume_name(held.uid()),
             fits: &|record, request| {
                 record.is_of_class(request, &self.call_records.digest(request))
             },

@@ -9,17 +9,22 @@ use super::{call_record::CallRecords, index::ClaimIndex, save::PvStore};
 use crate::{
     controller::{
         classes::Classes, dependencies::DependencyIndex, events::ClaimEvents, live::Live,
-        ownership::ProvisionerIdentity,
+        ownership::ProvisionerIdentity, peers::Peers,
     },
     kube::Client,
     metrics::ControllerMetrics,
     runtime::Random,
+    source_protection::Protection,
 };
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
     /// Makes the volumes.
     pub provisioner: Arc<P>,
+    /// Protects the sources of volumes.
+    pub protection: Protection,
+    /// The processes of other nodes.
+    pub peers: Peers,
     /// The driver and the node of this process.
     pub identity: ProvisionerIdentity,
     /// What is known of the claims.

@@ -23,7 +23,7 @@ use crate::{
             finalizer,
             finalizer::{Due, due},
         },
-        provisioner::{Failure, NotDeleted, Provisioner},
+        provisioner::{Deleter, Failure, NotDeleted},
     },
     kube::{
         ApiError, Client, Name,
@@ -80,7 +80,7 @@ impl From<ApiError> for NotDeleted {
     }
 }
 
-impl<P: Provisioner> VolumeWorker<P> {
+impl<P: Deleter> VolumeWorker<P> {
     /// Does what is due for the volume of this name. Returns when to do so again.
     pub async fn sync(&self, name: &str) -> Action {
         let _held = self.volume_keys.hold(name).await;
@@ -274,7 +274,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
-        let driver = self.provisioner.identity().driver;
+        let driver = &self.index.identity().driver;
         tracing::error!(driver, error = %why, "deleting the volume failed");
         let item = Item::volume(volume.name());
         let claim = volume.spec.claim_ref.as_ref();
