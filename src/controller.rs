@@ -4,7 +4,6 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `assembly` | creates the workers with the state that they share |
 //! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
 //! | `queues`, [`item`] | the three work queues, their keys, and whose those are |
 //! | `workers` | runs the workers of the three queues |
@@ -35,7 +34,6 @@
 //! - no volume is deleted before all of that is listed since this process became the leader;
 //! - [`Controller::work`] returns only when no work is in progress and all created volumes are saved.
 
-mod assembly;
 mod attempts;
 mod changes;
 pub mod claims;
@@ -57,14 +55,25 @@ pub mod volumes;
 mod watches;
 mod workers;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    assembly::Assembly, claims::worker::ClaimWorker, classes::Classes, dependencies::Dependency,
-    ownership::ProvisionerIdentity, peers::Peers, provisioner::Provisioner, queues::Queues,
-    volumes::sync::VolumeWorker, watches::Lists,
+    claims::{index::ClaimIndex, save::UnsavedVolumes, worker::ClaimWorker},
+    classes::Classes,
+    dependencies::{Dependency, DependencyIndex},
+    events::{ClaimEvents, VolumeEvents},
+    live::Live,
+    ownership::ProvisionerIdentity,
+    peers::Peers,
+    provisioner::Provisioner,
+    queues::Queues,
+    volumes::{index::VolumeIndex, sync::VolumeWorker},
+    watches::Lists,
 };
 use crate::{
     kube::{Client, FirstList, events::Source},
@@ -134,17 +143,61 @@ pub struct Controller<P> {
 impl<P: Provisioner> Controller<P> {
     /// Creates a controller. Nothing is watched or written yet.
     pub fn new(deps: Deps<P>) -> Self {
-        let assembly = Assembly::new(deps);
-        assembly.register_gauges();
-        let store = assembly.store();
-        let volumes = assembly.volumes(store.clone());
-        let claims = assembly.claims(store);
-        let Assembly { deps, queues, .. } = assembly;
-        let Deps { client, classes, attachments, nodes, metrics, random, tasks, settings, .. } =
-            deps;
-        Self {
-            claims: Arc::new(claims),
-            volumes: Arc::new(volumes),
+        let Deps {
+            provisioner, identity, client, classes, metrics, random, tasks, settings, ..
+        } = deps;
+        let Deps { peers, protection, attachments, nodes, events, clock, .. } = deps;
+        let releasing = protection.clone();
+        let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
+        let (reaching, handling) = (Arc::clone(&provisioner), Arc::clone(&provisioner));
+        let volume_index = VolumeIndex::new(
+            identity.clone(),
+            index.clone(),
+            move |volume| reaching.should_delete(volume),
+            move |volume| handling.handle(volume),
+        );
+        let queues = Queues::new(&settings, &metrics, index.clone(), volume_index.clone());
+        let dependencies = DependencyIndex::default();
+        let live = Live::new(Arc::clone(&clock));
+        let unsaved = UnsavedVolumes::default();
+        let volumes = VolumeWorker {
+            provisioner: Arc::clone(&provisioner),
+            index: volume_index,
+            client: client.clone(),
+            events: VolumeEvents::new(events.clone()),
+            metrics: metrics.controller.clone(),
+            claims: index.clone(),
+            unsaved: unsaved.clone(),
+            live: live.clone(),
+            dependencies: dependencies.clone(),
+            random: Arc::clone(&random),
+        };
+        let claims = ClaimWorker {
+            provisioner,
+            protection,
+            peers,
+            identity,
+            index,
+            queues: queues.clone(),
+            unsaved,
+            classes: classes.clone(),
+            dependencies,
+            client: client.clone(),
+            live,
+            clock,
+            records: settings.open_calls,
+            is_warned: AtomicBool::default(),
+            ending: CancellationToken::new(),
+            events: ClaimEvents::new(events),
+            metrics: metrics.controller.clone(),
+            random: Arc::clone(&random),
+            retry_max: settings.retry.max,
+        };
+        let lists = Lists::new(attachments, nodes);
+        let (claims, volumes) = (Arc::new(claims), Arc::new(volumes));
+        let controller = Self {
+            claims,
+            volumes,
             queues,
             classes,
             client,
@@ -152,8 +205,24 @@ impl<P: Provisioner> Controller<P> {
             random,
             tasks,
             settings,
-            lists: Lists::new(attachments, nodes),
-        }
+            lists,
+        };
+        controller.register_gauges();
+        controller
+    }
+
+    /// Registers the gauges that are computed at each scrape, and the list of existing classes.
+    fn register_gauges(&self) {
+        let (claims, volumes) = (self.claims.index.clone(), self.volumes.index.clone());
+        let dependencies = self.claims.dependencies.clone();
+        let gauges = self.metrics.controller.clone();
+        self.metrics.before_scrape(move || {
+            gauges.in_work(&claims.census());
+            gauges.attached(volumes.attached_count());
+            gauges.dependencies(&dependencies.count_by_resource());
+        });
+        let counters = self.metrics.controller.clone();
+        self.classes.on_change(move |name, class| counters.class_exists(name, class.is_some()));
     }
 
     /// Returns a function that queues the volume of a given name, for when it was detached.
@@ -171,7 +240,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Logs the volumes that were created and have no PersistentVolume, before the process ends.
     pub fn log_unsaved(&self) {
-        self.claims.store.log_unsaved();
+        self.claims.unsaved.log();
     }
 
     /// Makes the workers record the calls that still run on their claims, because the calls are about to
@@ -207,7 +276,7 @@ impl<P: Provisioner> Controller<P> {
         // The volumes of the last calls are still saved, as long as the caller polls this.
         let last_calls = async {
             calls.await;
-            self.claims.store.drain().await;
+            self.claims.save_before_exit().await;
             self.queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;

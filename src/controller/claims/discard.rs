@@ -59,7 +59,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(objection) = reads.objection {
             return self.suspect(held, request, unusable, &objection);
         }
-        self.call_records.protect(held, request).await;
+        self.protect(held, request).await;
         if !self.live.is_recent(reads.began) {
             // The record is written now, so the next attempt is faster.
             return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
@@ -85,7 +85,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Result<LiveReads, ApiError> {
         let began = self.live.now();
         let handle = &unusable.handle;
-        if self.store.holds(handle) {
+        if self.unsaved.holds(handle) {
             let objection = Some("it is being saved for another claim".to_owned());
             return Ok(LiveReads { began, objection });
         }

@@ -55,7 +55,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Action::RequeueAfter(wait);
         }
         let node = record.printable_node();
-        let overdue = self.call_records.is_overdue(known);
+        let overdue = self.is_overdue(known);
         let node_is_gone = self.is_node_gone(node).await;
         let volume = known.volume_name.as_deref().unwrap_or_default();
         match step(is_terminating, overdue, node_is_gone) {
@@ -68,15 +68,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Step::Release => {
                 let claim = &known.claim;
-                let is_released = self
-                    .call_records
-                    .release_for_node(held, claim, volume, record, node_is_gone)
-                    .await;
+                let is_released =
+                    self.release_for_node(held, claim, volume, record, node_is_gone).await;
                 if is_released { Action::Done } else { Action::Retry }
             }
             Step::Adopt => {
                 held.update(|it| it.adopt(node, &self.identity));
-                self.call_records.suspect_node(&known.claim, volume);
+                self.suspect_node(&known.claim, volume);
                 Action::Retry
             }
         }

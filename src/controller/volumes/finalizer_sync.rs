@@ -108,7 +108,7 @@ impl<P: Deleter> VolumeWorker<P> {
                 return Ok(());
             }
             // The claim needs another PersistentVolume once this one is gone (safety rule 13).
-            self.store.index.update(claim_uid(&live), Entry::pv_released);
+            self.claims.update(claim_uid(&live), Entry::pv_released);
             match self.patch(&live, finalizer::unprotect_if_unchanged(&live)).await? {
                 Patched::Done | Patched::Gone => {
                     self.report_unprotected(&live).await;

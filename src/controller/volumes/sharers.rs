@@ -38,7 +38,7 @@ impl<P: Deleter> VolumeWorker<P> {
             return Some(HeldHandle { handle: None, _held: None });
         };
         // No PersistentVolume has a name with a space.
-        let held = self.volume_keys.try_hold(&format!("handle {}", handle.key()))?;
+        let held = self.claims.volume_keys().try_hold(&format!("handle {}", handle.key()))?;
         Some(HeldHandle { handle: Some(handle), _held: Some(held) })
     }
 
@@ -130,7 +130,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// Fails if a PersistentVolume of another name is being saved for the volume.
     fn check_unsaved(&self, volume: &Volume, held: &HeldHandle) -> Result<(), NotDeleted> {
         let Some(handle) = &held.handle else { return Ok(()) };
-        if self.store.holds_as_another(handle, volume.name()) {
+        if self.unsaved.holds_as_another(handle, volume.name()) {
             return Err(stands_for_it_too(handle, "a PersistentVolume that is being saved"));
         }
         Ok(())
