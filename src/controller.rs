@@ -170,7 +170,7 @@ impl<P: Provisioner> Controller<P> {
             unsaved: unsaved.clone(),
             live: live.clone(),
             dependencies: dependencies.clone(),
-            random: Arc::clone(&random),
+            peers: peers.clone(),
         };
         let claims = ClaimWorker {
             provisioner,

@@ -14,19 +14,17 @@
 //! | [`save`] | saves PersistentVolumes |
 //! | `discard` | removes unusable volumes |
 //! | `reporting` | events, log lines and metrics of a claim |
-//! | `elsewhere` | claims with open calls of other nodes |
-//! | `other_driver` | deleted claims that the record of another driver holds |
+//! | `others_records` | claims with the record of another node's or another driver's call |
 //! | `node` | removes the selected node from a claim, so that the scheduler chooses again |
 
 pub mod call_record;
 pub(crate) mod discard;
-mod elsewhere;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../fuzz/bodies/record.rs"]
 pub mod fuzz;
 pub mod index;
 mod node;
-mod other_driver;
+mod others_records;
 pub mod plan;
 pub mod preview;
 pub mod record_status;

@@ -3,7 +3,12 @@
 //! An object that is known stays in the set until a complete list does not show it. While a list runs,
 //! the set has what was known before and what the list has shown.
 
-use std::{collections::BTreeSet, iter, ops::RangeInclusive};
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    iter,
+    ops::RangeInclusive,
+};
 
 /// A set of objects that are listed from time to time.
 #[derive(Debug)]
@@ -61,12 +66,11 @@ impl<T: Copy + Ord> ListedSet<T> {
         values.insert(value);
     }
 
-    /// Removes an object.
-    pub(super) fn remove(&mut self, value: T) {
-        self.known.remove(&value);
-        if let Some(listing) = &mut self.listing {
-            listing.listed.remove(&value);
-        }
+    /// Removes an object. Returns whether it was in the set.
+    pub(super) fn remove(&mut self, value: T) -> bool {
+        let was_known = self.known.remove(&value);
+        let was_listed = self.listing.as_mut().is_some_and(|it| it.listed.remove(&value));
+        was_known || was_listed
     }
 
     /// Whether the object is in the set.
@@ -88,4 +92,12 @@ impl<T: Copy + Ord> ListedSet<T> {
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
+}
+
+/// A small value for an object. It does not depend on the process, so that tests are reproducible. Nor is it
+/// keyed: a deliberate collision only costs a needless read.
+pub(super) fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }

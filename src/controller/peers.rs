@@ -1,7 +1,7 @@
-//! The other processes of a node deployment: how long this one waits before it does for a claim what any of
-//! them may do, such as becoming the owner of the claim.
+//! The other processes of a node deployment: how long this one waits before it does for a claim or a volume
+//! what any of them may do, such as becoming the owner of the claim.
 //!
-//! The delays keep hundreds of nodes from trying at once. A wait survives changes of its claim, so a change
+//! The delays keep hundreds of nodes from trying at once. A wait survives changes of its object, so a change
 //! neither shortens nor extends it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -18,11 +18,11 @@ pub struct Peers(Option<Arc<Waits>>);
 struct Waits {
     backoff: Backoff,
     random: Arc<dyn Random>,
-    /// By claim UID.
-    claims: Mutex<BTreeMap<String, Wait>>,
+    /// By the UID of a claim or the name of a volume.
+    keys: Mutex<BTreeMap<String, Wait>>,
 }
 
-/// The wait for one claim.
+/// The wait for one claim or volume.
 #[derive(Debug, Clone, Copy, Default)]
 struct Wait {
     /// How often this process has tried.
@@ -40,38 +40,38 @@ fn delay(backoff: Backoff, tries: u32, unit: f64) -> Duration {
 impl Peers {
     /// Waits with this back-off.
     pub fn new(backoff: Backoff, random: Arc<dyn Random>) -> Self {
-        Self(Some(Arc::new(Waits { backoff, random, claims: Mutex::default() })))
+        Self(Some(Arc::new(Waits { backoff, random, keys: Mutex::default() })))
     }
 
-    /// The remaining delay of the next try for the claim, which is scheduled now if it is not yet.
-    pub fn wait(&self, uid: &str) -> Duration {
+    /// The remaining delay of the next try for the claim or volume, which is scheduled now if it is not yet.
+    pub fn wait(&self, key: &str) -> Duration {
         let Some(waits) = &self.0 else { return Duration::ZERO };
         let unit = waits.random.unit();
-        let mut claims = waits.claims.lock();
-        let wait = claims.entry(uid.to_owned()).or_default();
+        let mut keys = waits.keys.lock();
+        let wait = keys.entry(key.to_owned()).or_default();
         let delay = delay(waits.backoff, wait.tries, unit);
         let due = *wait.due.get_or_insert_with(|| Instant::now() + delay);
         due.saturating_duration_since(Instant::now())
     }
 
     /// The try failed: the next delay is longer.
-    pub fn tried(&self, uid: &str) {
+    pub fn tried(&self, key: &str) {
         let Some(waits) = &self.0 else { return };
-        if let Some(wait) = waits.claims.lock().get_mut(uid) {
+        if let Some(wait) = waits.keys.lock().get_mut(key) {
             *wait = Wait { tries: wait.tries.saturating_add(1), due: None };
         }
     }
 
-    /// The claim is decided or gone: later tries start from the first delay.
-    pub fn forget(&self, uid: &str) {
+    /// It is decided or gone: later tries start from the first delay.
+    pub fn forget(&self, key: &str) {
         if let Some(waits) = &self.0 {
-            waits.claims.lock().remove(uid);
+            waits.keys.lock().remove(key);
         }
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.0.iter().map(|waits| waits.claims.lock().len()).sum()
+        self.0.iter().map(|waits| waits.keys.lock().len()).sum()
     }
 }
 

@@ -390,7 +390,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Removes the record of an open call. Returns whether this process must report the call, and
     /// whether the record is removed. The process whose write removes the record, or may have
     /// removed it, reports the call.
-    async fn release(
+    pub(super) async fn release(
         &self,
         held: &ClaimGuard,
         claim: &Claim,
@@ -408,76 +408,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         (is_unclear || removed == Some(true), removed.is_some())
     }
 
-    /// Releases a deleted claim with the record of another node. Returns false if that must be
-    /// tried again. The process whose write removes the record, or may have removed it, reports the
-    /// call.
-    pub(super) async fn release_for_node(
-        &self,
-        held: &ClaimGuard,
-        claim: &Claim,
-        volume: &str,
-        record: &Record,
-        node_is_gone: bool,
-    ) -> bool {
-        let remove = |object: &mut Value| record_status::remove_recorded(object, record);
-        let (reports, done) = self.release(held, claim, remove).await;
-        match (reports && held.report(Topic::Release), node_is_gone) {
-            (false, _) => {}
-            (true, true) => self.suspect_node(claim, volume),
-            (true, false) => self.suspect_timeout(claim, volume),
-        }
-        done
-    }
-
-    /// Tells once what holds a deleted claim of ours: the record of another driver.
-    pub(super) fn report_other_driver(&self, held: &ClaimGuard, claim: &Claim, record: &Record) {
-        if !held.report(Topic::OtherDriver) {
-            return;
-        }
-        let driver = record.printable_driver();
-        tracing::warn!(driver, "the record of another driver's open call holds a deleted claim");
-        self.metrics.unfollowed_record();
-        let named = if driver.is_empty() { "OTHER" } else { driver };
-        let why = format!(
-            "the record of an open call of the CSI driver {driver:?} holds the deleted claim until that driver's provisioner ends its call. Where none runs any more, run kubectl csi-provisioner release-claims --driver {named} --release, or wait for --claim-protection-timeout"
-        );
-        self.events.blocked(claim, &why);
-    }
-
-    /// Releases a deleted claim of ours with the record of another driver. Returns false if that must be
-    /// tried again. The process whose write removes the record, or may have removed it, reports that.
-    pub(super) async fn release_for_other_driver(
-        &self,
-        held: &ClaimGuard,
-        claim: &Claim,
-        record: &Record,
-    ) -> bool {
-        let remove = |object: &mut Value| record_status::remove_recorded(object, record);
-        let (reports, done) = self.release(held, claim, remove).await;
-        if reports && held.report(Topic::Release) {
-            let (driver, volume) = (record.printable_driver(), record.printable_volume());
-            let why = format!(
-                "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
-            );
-            tracing::warn!("{why}");
-            self.events.blocked(claim, &why);
-        }
-        done
-    }
-
-    fn suspect_timeout(&self, claim: &Claim, volume: &str) {
+    pub(super) fn suspect_timeout(&self, claim: &Claim, volume: &str) {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
         );
         self.report_suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
-    }
-
-    /// Reports a suspected leak: the node whose process has a call open for the claim is gone.
-    pub(super) fn suspect_node(&self, claim: &Claim, volume: &str) {
-        let why = format!(
-            "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
-        );
-        self.report_suspect(claim, SuspectedLeak::NodeGone, &why);
     }
 
     /// Reports a suspected leak: only errors have closed the call of a deleted claim.
@@ -520,7 +455,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         held.update(|it| it.advance(Transition::RecordDropped));
     }
 
-    fn report_suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
+    pub(super) fn report_suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(reason);
         self.events.blocked(claim, why);

@@ -21,13 +21,11 @@
 //! | `reports` | what was reported to users |
 //! | `overview` | the claims in work, for the status |
 //! | `entry` | all that is kept of one claim |
-//! | `others` | claims of other provisioners |
 
 mod entry;
 mod guard;
 mod known;
 mod on_event;
-mod others;
 mod overview;
 mod reports;
 mod volumes;
@@ -37,6 +35,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
+use self::entry::LatestTexts;
 pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     entry::Entry,
@@ -44,14 +43,13 @@ pub use self::{
     known::{Existence, Interest, KnownClaim, RecordOrigin, Required, Verification},
     reports::Topic,
 };
-use self::{entry::LatestTexts, others::OtherClaims};
 use super::{
     record_status,
     record_status::{RecordStatus, ThisProcess},
     state::ClaimState,
 };
 use crate::{
-    controller::{item::Key, ownership::ProvisionerIdentity},
+    controller::{item::Key, listed_set::ListedSet, ownership::ProvisionerIdentity},
     kube::objects::{Claim, View as _},
     metrics::Census,
     workqueue::{Flow, KeyedMutex},
@@ -79,8 +77,10 @@ struct Inner {
     entries: BTreeMap<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<Arc<str>, Key>,
-    /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
-    others: OtherClaims,
+    /// Unbound claims of other provisioners, by [`hash`](crate::controller::listed_set::hash): unless this
+    /// process has seen all their events, they may have a PersistentVolume if they become ours (safety rule
+    /// 6).
+    others: ListedSet<u64>,
     latest_texts: LatestTexts,
 }
 
@@ -198,7 +198,7 @@ impl Inner {
             both_listed: false,
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
-            others: OtherClaims::default(),
+            others: ListedSet::default(),
             latest_texts: LatestTexts::default(),
         }
     }

@@ -25,7 +25,7 @@ pub const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-prot
 pub const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
 
 /// What the finalizer and the record on a claim mean to this process. Those of another driver mean
-/// nothing: `claims::other_driver` is about them.
+/// nothing: `claims::others_records` is about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordStatus {
     /// There is a finalizer without a record: nothing is open.
@@ -102,16 +102,12 @@ pub fn read(claim: &Claim) -> Option<Record> {
     is_protected.then(|| claim.annotation(RECORD).and_then(Record::decode).unwrap_or_default())
 }
 
-/// Returns the record of another driver that a claim carries beside our finalizer.
+/// Returns the record of another driver that may hold the deleted claim for ever: that driver's provisioner
+/// does not look after a claim that asks for ours, or is bound to a volume of ours.
 pub fn of_other_driver(identity: &ProvisionerIdentity, claim: &Claim) -> Option<Record> {
-    read(claim).filter(|it| !it.driver.is_empty() && it.driver != identity.driver)
-}
-
-/// Whether the claim is being deleted and may be held for ever by the record of another driver: that
-/// driver's provisioner does not look after a claim that asks for ours, or is bound to a volume of ours.
-pub fn may_be_held_by_other_driver(identity: &ProvisionerIdentity, claim: &Claim) -> bool {
     let may_be_ours = identity.is_for_driver(claim) || !claim.is_unbound();
-    claim.is_terminating() && may_be_ours && of_other_driver(identity, claim).is_some()
+    let record = read(claim).filter(|_| claim.is_terminating() && may_be_ours);
+    record.filter(|it| !it.driver.is_empty() && it.driver != identity.driver)
 }
 
 /// Whether two versions of a claim differ only in finalizer and record, apart from the resource
@@ -490,9 +486,8 @@ mod tests {
             if deleted {
                 metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             }
-            let may_be =
-                may_be_held_by_other_driver(&identity(None), &view(&claim(&metadata, volume)));
-            assert_eq!(may_be, may, "{record} {provisioner} {volume:?} {deleted}");
+            let held = of_other_driver(&identity(None), &view(&claim(&metadata, volume)));
+            assert_eq!(held.is_some(), may, "{record} {provisioner} {volume:?} {deleted}");
         }
     }
 

@@ -89,7 +89,10 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.look_for_other_driver(held, &known).await
             }
             Plan::Blocked { why, is_failure } => self.wait(held, &known, &why, is_failure),
-            Plan::Provision(request) => self.provision(held, &known, *request).await,
+            Plan::Provision(request) => {
+                let provisioned = self.provision(held, &known, *request).await;
+                provisioned.unwrap_or_else(|instead| instead)
+            }
             Plan::Discard(request, unusable) => {
                 self.count_resync(&known);
                 self.discard(held, &request, &unusable).await
@@ -159,48 +162,44 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Provisions for the held, if it is this process's turn and nothing prevents it.
+    /// Provisions for the claim, or returns what to do instead if it is not this process's turn or something
+    /// prevents it.
     async fn provision(
         &self,
         held: &ClaimGuard,
         known: &KnownClaim,
         mut request: ProvisionRequest,
-    ) -> Action {
+    ) -> Result<Action, Action> {
         let repeats = known.request.is_some() || known.recorded().is_some();
         // An open call belongs to the process that made it.
-        if !repeats && let Some(action) = self.check_turn(&request).await {
-            return action;
+        if !repeats {
+            self.check_turn(&request).await?;
         }
         self.count_resync(known);
-        if let Err(action) = self.verify_live(held, known, &request).await {
-            return action;
-        }
+        self.verify_live(held, known, &request).await?;
         self.report_void_record(held);
         if !repeats && !self.is_poll(held) {
             self.events.provisioning(&request.claim);
         }
         let started = Instant::now();
-        let outcome = match self.attempt(held, &mut request).await {
-            Ok(outcome) => outcome,
-            Err(action) => return action,
-        };
-        self.follow(held, request, outcome, started).await
+        let outcome = self.attempt(held, &mut request).await?;
+        Ok(self.follow(held, request, outcome, started).await)
     }
 
     /// Returns what to do with a claim that other processes may provision for as well, if it is not
     /// this process's turn.
-    async fn check_turn(&self, request: &ProvisionRequest) -> Option<Action> {
-        match self.provisioner.turn(request).await {
-            Turn::Ours => None,
-            Turn::Others => Some(Action::Done),
-            Turn::Later(wait) => Some(Action::RequeueAfter(wait)),
-            Turn::Unable => Some(Action::Retry),
+    async fn check_turn(&self, request: &ProvisionRequest) -> Result<(), Action> {
+        Err(match self.provisioner.turn(request).await {
+            Turn::Ours => return Ok(()),
+            Turn::Others => Action::Done,
+            Turn::Later(wait) => Action::RequeueAfter(wait),
+            Turn::Unable => Action::Retry,
             Turn::Failed(why) => {
                 self.events.provisioning(&request.claim);
                 self.report_failure(request, &why);
-                Some(Action::Retry)
+                Action::Retry
             }
-        }
+        })
     }
 
     /// Prepares the request and calls the driver. Returns what to do instead if the call must not be made.

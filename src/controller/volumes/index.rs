@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
-use super::handles::HandleIndex;
+use super::handles::{HandleIndex, HashedVolume};
 use crate::{
     controller::{
         attempts::FailedAttempt,
@@ -36,9 +36,6 @@ const ATTACHED_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// How many failed deletions are kept, to be shown.
 const MAX_FAILURES: usize = 200;
 
-/// The age up to which a view from a watch event is fresh.
-const FRESH: Duration = Duration::from_secs(2);
-
 /// The PersistentVolumes that need work. Clones share one index.
 #[derive(Clone)]
 pub struct VolumeIndex(Arc<SharedIndex>);
@@ -61,8 +58,6 @@ type Handle = Box<dyn Fn(&Volume) -> Option<VolumeHandle> + Send + Sync>;
 #[derive(Default)]
 struct Inner {
     volumes: Cache<Arc<Volume>>,
-    /// When a watch event arrived for a volume whose snapshot was not taken since.
-    arrived: BTreeMap<String, Instant>,
     /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
     /// while nothing is due for it.
     deletions: Cache<Deletion>,
@@ -127,19 +122,10 @@ pub struct WakeUps {
 pub struct VolumeSnapshot {
     /// The volume, as the watch last reported it.
     pub volume: Arc<Volume>,
-    /// When the watch event arrived, if this is the first snapshot since.
-    arrived: Option<Instant>,
     /// The progress of its deletion.
     pub deletion: Deletion,
     /// Whether its deletion was begun before.
     pub begun: bool,
-}
-
-impl VolumeSnapshot {
-    /// Whether the watch event has just arrived. The view itself may be older.
-    pub fn is_fresh(&self) -> bool {
-        self.arrived.is_some_and(|at| at.elapsed() < FRESH)
-    }
 }
 
 impl VolumeIndex {
@@ -171,8 +157,8 @@ impl VolumeIndex {
                 inner.handles.begin_list();
                 WakeUps::default()
             }
-            InformerEvent::InitApply(volume) => self.on_apply(volume, None),
-            InformerEvent::Apply(volume) => self.on_apply(volume, Some(Instant::now())),
+            InformerEvent::InitApply(volume) => self.on_apply(volume, true),
+            InformerEvent::Apply(volume) => self.on_apply(volume, false),
             InformerEvent::Delete(volume) => self.on_delete(&volume),
             InformerEvent::Unreadable { name, uid, .. } => {
                 self.0.claims.on_unreadable_volume(&name);
@@ -202,8 +188,8 @@ impl VolumeIndex {
         wake_ups
     }
 
-    /// Applies a volume from a list, or from a watch event that arrived at `at`.
-    fn on_apply(&self, volume: Volume, at: Option<Instant>) -> WakeUps {
+    /// Applies a volume from a list (`is_from_list`), or from a watch event.
+    fn on_apply(&self, volume: Volume, is_from_list: bool) -> WakeUps {
         let claims = self.0.claims.on_volume(&volume);
         let name = volume.name().to_owned();
         let due = self.0.due(&volume);
@@ -212,20 +198,16 @@ impl VolumeIndex {
         let handle = (self.0.handle)(&volume);
         let mut inner = self.0.inner.lock();
         if let Some(handle) = handle {
-            inner.handles.insert(handle.key(), volume.uid());
+            inner.handles.insert(HashedVolume::new(&handle, volume.uid()));
         }
         // Keeps the progress of its deletion, which a new list would remove otherwise.
         inner.deletions.mark_listed(volume.uid());
-        match at.filter(|_| is_kept) {
-            Some(at) => inner.arrived.insert(name.clone(), at),
-            None => inner.arrived.remove(&name),
-        };
         if !is_kept {
             inner.failures.remove(&name);
         }
         let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
             // A new list repeats unchanged volumes: those that back off are not woken for that.
-            Change::Updated { old, new } if at.is_none() && new.is_same_version_as(&old) => {
+            Change::Updated { old, new } if is_from_list && new.is_same_version_as(&old) => {
                 WakeUps::default()
             }
             Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
@@ -246,7 +228,6 @@ impl VolumeIndex {
         // deletion of this one.
         if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
             inner.volumes.remove(volume.name());
-            inner.arrived.remove(volume.name());
             inner.failures.remove(volume.name());
         }
         inner.deletions.remove(volume.uid());
@@ -256,15 +237,13 @@ impl VolumeIndex {
         WakeUps { volumes, claims, ..WakeUps::default() }
     }
 
-    /// Returns the volume of this name for a worker; `None` if nothing is due for it. Only the first
-    /// snapshot after a watch event is fresh.
+    /// Returns the volume of this name for a worker; `None` if nothing is due for it.
     pub fn snapshot(&self, name: &str) -> Option<VolumeSnapshot> {
-        let mut inner = self.0.inner.lock();
+        let inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
-        let arrived = inner.arrived.remove(name);
         let deletion = inner.deletions.get(volume.uid()).cloned();
         let begun = deletion.is_some();
-        Some(VolumeSnapshot { volume, arrived, deletion: deletion.unwrap_or_default(), begun })
+        Some(VolumeSnapshot { volume, deletion: deletion.unwrap_or_default(), begun })
     }
 
     /// Whose volume it is, by class and namespace, and whether its deletion was begun before.
@@ -279,7 +258,7 @@ impl VolumeIndex {
 
     /// Whether another PersistentVolume may have the same volume at the driver.
     pub fn may_share_handle(&self, handle: &VolumeHandle, volume: &Volume) -> bool {
-        self.0.inner.lock().handles.may_share(handle.key(), volume.uid())
+        self.0.inner.lock().handles.may_share(HashedVolume::new(handle, volume.uid()))
     }
 
     /// Records that the deletion of the volume begins.
@@ -294,7 +273,7 @@ impl VolumeIndex {
     /// nothing if it is gone already, as the record would never be removed.
     pub fn begin_shared_deletion(&self, handle: &VolumeHandle, volume: &Volume) {
         let mut inner = self.0.inner.lock();
-        let is_known = inner.handles.contains(handle.key(), volume.uid());
+        let is_known = inner.handles.contains(HashedVolume::new(handle, volume.uid()));
         if is_known && inner.deletions.get(volume.uid()).is_none() {
             inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
         }
@@ -414,8 +393,9 @@ impl SharedIndex {
     /// same handle, whose deletion may have waited for this.
     fn remove_handle(&self, inner: &mut Inner, gone: &Volume) -> Vec<Key> {
         let Some(handle) = (self.handle)(gone) else { return Vec::new() };
-        inner.handles.remove(handle.key(), gone.uid());
-        if !inner.handles.may_share(handle.key(), gone.uid()) {
+        let own = HashedVolume::new(&handle, gone.uid());
+        inner.handles.remove(own);
+        if !inner.handles.may_share(own) {
             return Vec::new();
         }
         let has_same_handle = |volume: &Volume| (self.handle)(volume).as_ref() == Some(&handle);

@@ -23,6 +23,7 @@ use crate::{
             finalizer,
             finalizer::{Due, due},
         },
+        peers::Peers,
         provisioner::{Deleter, Failure, NotDeleted},
     },
     kube::{
@@ -30,7 +31,6 @@ use crate::{
         objects::{View as _, Volume},
     },
     metrics::{ControllerMetrics, Panicked},
-    runtime::Random,
     workqueue::Action,
 };
 
@@ -40,9 +40,6 @@ const DETACH_RECHECK: Duration = Duration::from_secs(5 * 60);
 /// The delay before a volume that another worker deletes for another PersistentVolume is looked at again
 /// without an event.
 const SHARED_RECHECK: Duration = Duration::from_secs(15);
-
-/// The minimum delay for processes that cannot reach a volume, so that one that can acts first.
-const PRECEDENCE_DELAY: Duration = Duration::from_secs(2);
 
 /// The error if no live read was recent enough.
 const READ_TOO_OLD: &str = "the volume is not deleted: how its PersistentVolume stands was more than two seconds under way from the API server, and may have changed. It is read again";
@@ -71,8 +68,8 @@ pub struct VolumeWorker<P> {
     pub live: Live,
     /// The objects that volumes wait for.
     pub dependencies: DependencyIndex,
-    /// For jitter.
-    pub random: Arc<dyn Random>,
+    /// The processes of other nodes.
+    pub peers: Peers,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -87,7 +84,7 @@ impl<P: Deleter> VolumeWorker<P> {
         let _held = self.claims.volume_keys().hold(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(snapshot) = self.index.snapshot(name) else {
-            self.dependencies.forget(&Item::volume(name));
+            self.forget(name);
             return Action::Done;
         };
         let claim = snapshot.volume.spec.claim_ref.as_ref();
@@ -95,9 +92,22 @@ impl<P: Deleter> VolumeWorker<P> {
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
         let action = self.do_what_is_due(snapshot).instrument(span).await;
         if action == Action::Done {
-            self.dependencies.forget(&Item::volume(name));
+            self.forget(name);
         }
         action
+    }
+
+    fn forget(&self, name: &str) {
+        self.dependencies.forget(&Item::volume(name));
+        self.peers.forget(name);
+    }
+
+    /// How long this process still leaves the volume to one that can reach it.
+    fn wait_out_of_reach(&self, volume: &Volume) -> Duration {
+        if self.provisioner.should_delete(volume) {
+            return Duration::ZERO;
+        }
+        self.peers.wait(volume.name())
     }
 
     async fn do_what_is_due(&self, snapshot: VolumeSnapshot) -> Action {
@@ -106,11 +116,10 @@ impl<P: Deleter> VolumeWorker<P> {
         match due(&volume) {
             Due::Nothing => Action::Done,
             Due::Protect => self.protect(&volume).await,
-            // A process that can reach the volume acts first.
-            Due::Unprotect if snapshot.is_fresh() && !self.provisioner.should_delete(&volume) => {
-                Action::RequeueAfter(PRECEDENCE_DELAY.mul_f64(1.0 + 5.0 * self.random.unit()))
-            }
-            Due::Unprotect => self.unprotect(&volume).await,
+            Due::Unprotect => match self.wait_out_of_reach(&volume) {
+                Duration::ZERO => self.unprotect(&volume).await,
+                wait => Action::RequeueAfter(wait),
+            },
             Due::UnprotectUnbound => self.unprotect_unbound(&volume).await,
             Due::Delete => self.delete(snapshot).await,
         }

@@ -17,6 +17,7 @@ use crate::{
     controller::{
         claims::{record_status, record_status::RecordStatus},
         item::Key,
+        listed_set::hash,
         ownership::ProvisionerIdentity,
     },
     kube::{
@@ -38,14 +39,14 @@ impl ClaimIndex {
             InformerEvent::InitApply(claim) => self.apply(&mut inner, claim, true),
             InformerEvent::Apply(claim) => self.apply(&mut inner, claim, false),
             InformerEvent::Delete(claim) => {
-                inner.others.remove(claim.uid());
+                inner.others.remove(hash(claim.uid()));
                 inner.on_deleted(claim.uid()).into_iter().collect()
             }
             InformerEvent::Unreadable { uid, .. } => {
                 if let Some(entry) = inner.entries.get_mut(&*uid) {
                     entry.is_listed = true;
                 }
-                inner.others.insert(&uid);
+                inner.others.insert(hash(&uid));
                 Vec::new()
             }
             InformerEvent::InitDone => {
@@ -105,7 +106,7 @@ impl ClaimIndex {
 
     /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
     fn keep(&self, inner: &mut Inner, uid: Key, observed: Observed) -> Vec<Key> {
-        let was_other = inner.others.remove(&uid);
+        let was_other = inner.others.remove(hash(&uid));
         let before = inner.entries.get(&*uid).filter(|entry| entry.is_of_interest());
         let is_changed = before.is_none_or(|entry| observed.is_change_of(entry));
         if !inner.entries.contains_key(&*uid) {
@@ -198,9 +199,9 @@ impl Inner {
     /// Remembers a claim of another provisioner, unless it is bound or `is_new`.
     fn track_other(&mut self, claim: &Claim, is_new: bool) {
         if !claim.is_unbound() {
-            self.others.remove(claim.uid());
+            self.others.remove(hash(claim.uid()));
         } else if !is_new {
-            self.others.insert(claim.uid());
+            self.others.insert(hash(claim.uid()));
         }
     }
 
@@ -242,7 +243,7 @@ fn interest(
         // The process of that node follows the call while the claim is not being deleted.
         Some(RecordStatus::Elsewhere(_)) if !claim.is_terminating() => Interest::None,
         Some(_) => Interest::Protected,
-        None if record_status::may_be_held_by_other_driver(identity, claim) => Interest::Protected,
+        None if record_status::of_other_driver(identity, claim).is_some() => Interest::Protected,
         None => Interest::None,
     }
 }

@@ -67,20 +67,6 @@ async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
     assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn only_the_first_snapshot_soon_after_an_event_is_fresh() {
-    let (index, _) = indexes();
-    let is_fresh = || index.snapshot("pv").unwrap().is_fresh();
-    index.on_event(InformerEvent::InitApply(released("pv")));
-    assert!(!is_fresh(), "the list says nothing about its age");
-    index.on_event(InformerEvent::Apply(released("pv")));
-    assert!(is_fresh());
-    assert!(!is_fresh(), "not the first snapshot");
-    index.on_event(InformerEvent::Apply(released("pv")));
-    tokio::time::advance(FRESH).await;
-    assert!(!is_fresh());
-}
-
 fn in_version(version: &str, mut volume: Volume) -> Volume {
     volume.metadata.resource_version = Some(version.into());
     volume

@@ -1,0 +1,240 @@
+//! Claims with the record of a call that is not this process's.
+//!
+//! * The call of another node (node deployment), whose process may never come back. Then a deleted claim is
+//!   released, by any process, and a live claim is followed by the process of its selected node. The process
+//!   that does so reports it.
+//! * The call of another driver. Such a record is left to the provisioner of that driver, and is no obstacle.
+//!   But one that a claim brought from another cluster, or from an earlier class, nobody may ever close. Once
+//!   the claim asks for our driver or is bound to a volume of ours, it is reported when the claim is deleted,
+//!   and taken off after the same time-out as a record of our own.
+
+use serde_json::Value;
+
+use super::{
+    super::{model::record::Record, provisioner::Provisioner},
+    index::{ClaimGuard, KnownClaim, Topic},
+    record_status,
+    worker::ClaimWorker,
+};
+use crate::{
+    kube::{
+        ApiError, Name,
+        objects::{Claim, Node, View as _, Volume},
+    },
+    metrics::SuspectedLeak,
+    workqueue::Action,
+};
+
+/// What to do with a claim whose call is open on another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Look again later.
+    Wait,
+    /// Tell the user and look again later.
+    Block,
+    /// Remove the record.
+    Release,
+    /// Follow the call in this process.
+    Adopt,
+}
+
+/// Decides what to do. `overdue`: the claim has been deleted for longer than it is kept.
+fn step(is_terminating: bool, overdue: bool, node_is_gone: bool) -> Step {
+    match (is_terminating, overdue || node_is_gone, node_is_gone) {
+        (true, true, _) => Step::Release,
+        (true, false, _) => Step::Wait,
+        (false, _, true) => Step::Adopt,
+        (false, _, false) => Step::Block,
+    }
+}
+
+impl<P: Provisioner> ClaimWorker<P> {
+    /// Does what this process must do for the call of another node that `record` is of: that node's process
+    /// may never come back.
+    pub(super) async fn follow_elsewhere(
+        &self,
+        held: &ClaimGuard,
+        known: &KnownClaim,
+        record: &Record,
+    ) -> Action {
+        let claim = &known.claim;
+        let is_terminating = claim.is_terminating();
+        let wait = self.peers.wait(held.uid());
+        // Only the selected node's process may follow a live claim, but any may release a deleted
+        // one.
+        if is_terminating && !wait.is_zero() {
+            return Action::RequeueAfter(wait);
+        }
+        let node = record.printable_node();
+        let overdue = self.is_overdue(known);
+        let node_is_gone = self.is_node_gone(node).await;
+        let volume = known.volume_name.as_deref().unwrap_or_default();
+        match step(is_terminating, overdue, node_is_gone) {
+            Step::Wait => Action::Retry,
+            Step::Block => {
+                let why = format!(
+                    "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
+                );
+                self.retry_blocked(claim, &why, &why)
+            }
+            Step::Release => self.release_for_node(held, claim, volume, record, node_is_gone).await,
+            Step::Adopt => {
+                held.update(|it| it.adopt(node, &self.identity));
+                self.suspect_node(claim, volume);
+                Action::Retry
+            }
+        }
+    }
+
+    /// Whether the API server says that the node does not exist. False if that cannot be found out,
+    /// or if the record names no node.
+    async fn is_node_gone(&self, node: &str) -> bool {
+        if node.is_empty() {
+            return false;
+        }
+        let found = match Name::cluster(node) {
+            Ok(name) => self.client.get_opt::<Node>(name).await,
+            Err(error) => Err(error.into()),
+        };
+        match found {
+            Ok(found) => found.is_none(),
+            Err(error) => {
+                tracing::debug!(%error, node, "cannot tell whether the node is gone");
+                false
+            }
+        }
+    }
+
+    /// Releases a deleted claim with the record of another node. The process whose write removes the record,
+    /// or may have removed it, reports the call.
+    async fn release_for_node(
+        &self,
+        held: &ClaimGuard,
+        claim: &Claim,
+        volume: &str,
+        record: &Record,
+        node_is_gone: bool,
+    ) -> Action {
+        let remove = |object: &mut Value| record_status::remove_recorded(object, record);
+        let (reports, done) = self.release(held, claim, remove).await;
+        match (reports && held.report(Topic::Release), node_is_gone) {
+            (false, _) => {}
+            (true, true) => self.suspect_node(claim, volume),
+            (true, false) => self.suspect_timeout(claim, volume),
+        }
+        if done { Action::Done } else { Action::Retry }
+    }
+
+    /// Reports a suspected leak: the node whose process has a call open for the claim is gone.
+    fn suspect_node(&self, claim: &Claim, volume: &str) {
+        let why = format!(
+            "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
+        );
+        self.report_suspect(claim, SuspectedLeak::NodeGone, &why);
+    }
+
+    /// Looks after a claim with which this process has nothing else to do, and which the record of another
+    /// driver may hold for ever.
+    pub(super) async fn look_for_other_driver(
+        &self,
+        held: &ClaimGuard,
+        known: &KnownClaim,
+    ) -> Action {
+        let claim = &known.claim;
+        let Some(record) = record_status::of_other_driver(&self.identity, claim) else {
+            return Action::Done;
+        };
+        match self.is_of_this_driver(claim).await {
+            Ok(true) => {}
+            Ok(false) => return Action::Done,
+            Err(error) => {
+                tracing::debug!(%error, "cannot tell whether the claim has a volume of this driver");
+                return Action::Retry;
+            }
+        }
+        let wait = self.peers.wait(held.uid());
+        if !wait.is_zero() {
+            return Action::RequeueAfter(wait);
+        }
+        if self.is_overdue(known) {
+            return self.release_for_other_driver(held, claim, &record).await;
+        }
+        if self.identity.node.is_none() || self.identity.is_provisioner_of(claim) {
+            self.report_other_driver(held, claim, &record);
+        }
+        Action::Retry
+    }
+
+    /// Whether the claim asks for this driver, or is bound to a volume of this driver.
+    async fn is_of_this_driver(&self, claim: &Claim) -> Result<bool, ApiError> {
+        if self.identity.is_for_driver(claim) {
+            return Ok(true);
+        }
+        let Some(name) = claim.spec.volume_name.as_deref() else { return Ok(false) };
+        let bound = self.client.get_opt::<Volume>(Name::cluster(name)?).await?;
+        let is_for_claim = |volume: &Volume| {
+            volume.spec.claim_ref.as_ref().is_some_and(|it| it.uid == claim.uid())
+        };
+        Ok(bound.is_some_and(|it| is_for_claim(&it) && self.identity.owns_volume(&it)))
+    }
+
+    /// Tells once what holds a deleted claim of ours: the record of another driver.
+    fn report_other_driver(&self, held: &ClaimGuard, claim: &Claim, record: &Record) {
+        if !held.report(Topic::OtherDriver) {
+            return;
+        }
+        let driver = record.printable_driver();
+        tracing::warn!(driver, "the record of another driver's open call holds a deleted claim");
+        self.metrics.unfollowed_record();
+        let named = if driver.is_empty() { "OTHER" } else { driver };
+        let why = format!(
+            "the record of an open call of the CSI driver {driver:?} holds the deleted claim until that driver's provisioner ends its call. Where none runs any more, run kubectl csi-provisioner release-claims --driver {named} --release, or wait for --claim-protection-timeout"
+        );
+        self.events.blocked(claim, &why);
+    }
+
+    /// Releases a deleted claim of ours with the record of another driver, and reports it as
+    /// [`ClaimWorker::release_for_node`] does.
+    async fn release_for_other_driver(
+        &self,
+        held: &ClaimGuard,
+        claim: &Claim,
+        record: &Record,
+    ) -> Action {
+        let remove = |object: &mut Value| record_status::remove_recorded(object, record);
+        let (reports, done) = self.release(held, claim, remove).await;
+        if reports && held.report(Topic::Release) {
+            let (driver, volume) = (record.printable_driver(), record.printable_volume());
+            let why = format!(
+                "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
+            );
+            tracing::warn!("{why}");
+            self.events.blocked(claim, &why);
+        }
+        if done { Action::Done } else { Action::Retry }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deleted_claim_is_released_and_a_live_one_followed_once_its_node_is_gone() {
+        for (terminating, overdue, gone, expected) in [
+            (true, false, false, Step::Wait),
+            (true, true, false, Step::Release),
+            (true, false, true, Step::Release),
+            (true, true, true, Step::Release),
+            (false, false, false, Step::Block),
+            (false, true, false, Step::Block),
+            (false, false, true, Step::Adopt),
+        ] {
+            assert_eq!(
+                step(terminating, overdue, gone),
+                expected,
+                "{terminating} {overdue} {gone}"
+            );
+        }
+    }
+}
