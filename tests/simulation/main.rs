@@ -7,6 +7,7 @@
 
 mod at_rest;
 mod attributes;
+mod backoff;
 mod capacity;
 mod claims;
 mod concurrency;

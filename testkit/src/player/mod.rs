@@ -8,6 +8,7 @@ mod leak;
 mod names;
 mod outcome;
 mod process;
+mod processor;
 mod rights;
 mod rulings;
 mod run;

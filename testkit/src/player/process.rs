@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use go_fmt::parse_duration;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -19,6 +20,7 @@ use tokio::{
 use super::{
     PlayError,
     api::NAMESPACE,
+    processor,
     scenario::{Launch, ProcessName, Scenario},
 };
 
@@ -104,6 +106,22 @@ fn flags(scenario: &Scenario, launch: &Launch, places: Places<'_>) -> Vec<String
         flags.retain(|flag| !flag.starts_with("--http-endpoint"));
     }
     flags
+}
+
+/// How often something is tried within a time, by the back-off of the scenario's flags.
+pub(super) fn tries_within(time: Duration, scenario: &Scenario) -> u32 {
+    let flag = |name: &str| {
+        let flags = BASE_FLAGS.into_iter().chain(scenario.flags.iter().map(String::as_str));
+        let text = flags.filter_map(|flag| flag.strip_prefix(name)).last().unwrap_or_default();
+        let nanos = parse_duration(text).ok().and_then(|nanos| u64::try_from(nanos).ok());
+        Duration::from_nanos(nanos.unwrap_or_default()).max(Duration::from_millis(1))
+    };
+    let (start, longest) = (flag("--retry-interval-start="), flag("--retry-interval-max="));
+    let (mut tries, mut wait, mut left) = (1, start, time);
+    while let Some(rest) = left.checked_sub(wait) {
+        (tries, left, wait) = (tries + 1, rest, (2 * wait).min(longest));
+    }
+    tries
 }
 
 /// All processes of a run; those still running are killed with it.
@@ -205,6 +223,12 @@ impl Processes {
         for process in &self.all {
             process.send(if suspended { Signal::STOP } else { Signal::CONT });
         }
+    }
+
+    /// How long their threads have waited for a processor in all.
+    pub(super) fn waited(&self) -> Duration {
+        let running = self.all.iter().filter_map(|process| process.child.lock().id());
+        running.map(processor::waited_of).sum()
     }
 
     /// Each process with what it printed so far, the last started one last.

@@ -22,6 +22,7 @@ use tokio::{
 use super::{
     PlayError,
     outcome::Outcome,
+    process,
     rulings::{Ruled, Rulings},
     run::{self, Beside, Explained},
     scenario::Scenario,
@@ -174,12 +175,12 @@ async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Playe
     let beside = shadow.as_deref().map_or(Beside::Nothing, Beside::Shadow);
     let ended = run::play(&scenario, cluster, binary, conformance, beside).await?;
     let outcome = ended.outcome;
+    let tries = process::tries_within(began.elapsed(), &scenario);
+    let differences = |expected, is_ruled| differences(expected, &outcome, is_ruled, tries);
     let mut found = match &ruled {
-        None => differences(&scenario.expect, &outcome, false),
-        Some(Ruled { or: Some(or), .. }) if differences(or, &outcome, true).is_empty() => {
-            Vec::new()
-        }
-        Some(Ruled { expect, .. }) => differences(expect, &outcome, true),
+        None => differences(&scenario.expect, false),
+        Some(Ruled { or: Some(or), .. }) if differences(or, true).is_empty() => Vec::new(),
+        Some(Ruled { expect, .. }) => differences(expect, true),
     };
     if !ended.shadow.faults.is_empty() {
         found.push(serde_json::json!([SHADOW, "values", ended.shadow.faults]));
