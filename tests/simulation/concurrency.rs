@@ -248,8 +248,8 @@ async fn plain_loop(driver: Busy, deadline: Duration, count: usize) -> Duration 
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_driver_does_what_it_does_with_a_plain_loop() {
     for (beyond, takes, deadline, count) in [
-        (Beyond::Wait, ms(500), 10, 2000),
-        (Beyond::Wait, ms(500), 3, 2000),
+        (Beyond::Wait, ms(500), 10, 600),
+        (Beyond::Wait, ms(500), 3, 600),
         (Beyond::Wait, secs(5), 10, 200),
         (Beyond::Refuse, ms(500), 10, 200),
     ] {

@@ -280,8 +280,8 @@ async fn no_event_of_a_thousand_claims_is_lost() {
 /// While writes of objects wait in line, the Lease is renewed as ever and events go out at their
 /// own pace.
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_claims_starve_neither_the_lease_nor_events() {
-    const CLAIMS: usize = 10_000;
+async fn a_backlog_starves_neither_the_lease_nor_events() {
+    const CLAIMS: usize = 5_000;
     let simulation = cluster();
     let delay = |verb, plural, time| {
         simulation.faults().add(Rule::on(verb, plural, Effect::Delay(time)));
@@ -306,7 +306,7 @@ async fn ten_thousand_claims_starve_neither_the_lease_nor_events() {
     let renewals = simulation.api.requests().matching("update", "leases");
     let times: Vec<_> = renewals.iter().map(|renewal| renewal.received).collect();
     let longest = times.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs_f64());
-    assert!(times.len() >= 9 && longest.fold(0.0, f64::max) < 6.0, "{times:?}");
+    assert!(times.len() >= 4 && longest.fold(0.0, f64::max) < 6.0, "{times:?}");
     sleep(Duration::from_secs(60)).await;
     each_has_its_events(&simulation, CLAIMS);
 }

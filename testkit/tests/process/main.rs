@@ -4,5 +4,4 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod control_plane;
-mod kubectl;
 mod load;
