@@ -34,6 +34,9 @@ use crate::{
 /// The longest text of a value, in bytes, before it is escaped, which may multiply it by six.
 const MAX_TEXT: usize = 4096;
 
+/// As many fields as a line usually has, with those of its spans.
+const USUAL_FIELDS: usize = 8;
+
 /// The name of an event's message, as in component-base's JSON format.
 const MESSAGE: &str = "msg";
 
@@ -56,7 +59,7 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = Fields(Vec::with_capacity(USUAL_FIELDS));
         event.record(&mut fields);
         for span in context.event_scope().into_iter().flatten() {
             if let Some(of_span) = span.extensions().get() {
