@@ -30,13 +30,16 @@ pub use self::{
     support::{connect, has_topology, serves_attributes_classes},
 };
 use self::{
-    settings::{controller_settings, driver_facts, node_deployment, protection_settings},
+    settings::{controller_settings, driver_facts, node_deployment, peers, protection_settings},
     support::nodes,
 };
 use crate::{
     capacity::Publisher,
     controller,
-    controller::{Controller, classes::Classes, dependencies::Dependency, events::ClaimEvents},
+    controller::{
+        Controller, classes::Classes, dependencies::Dependency, events::ClaimEvents,
+        ownership::ProvisionerIdentity,
+    },
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner,
     csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology},
@@ -191,6 +194,12 @@ impl<'a> Program<'a> {
         let attachments = base.attachments();
         let protection = base.protection(&recorder);
         let topology = base.topology(&nodes);
+        let topology_nodes = topology.is_some().then(|| nodes.clone());
+        let peers = peers(flags, base.random());
+        let identity = ProvisionerIdentity {
+            node: flags.node_deployment().map(|node| node.node_name.clone()),
+            ..settings.provisioner_identity()
+        };
         let uses_nodes = topology.is_some() || publisher.is_some();
         let nodes = (uses_nodes && flags.node_deployment().is_none()).then_some(nodes);
         let provisioner = CsiProvisioner::new(csi_provisioner::CsiProvisionerDeps {
@@ -201,12 +210,29 @@ impl<'a> Program<'a> {
             attachments: attachments.clone(),
             topology,
             capacity: publisher.clone(),
-            node: node_deployment(flags, &base.driver, base.random(), &base.metrics),
+            node: node_deployment(flags, &base.driver, peers.clone(), &base.metrics),
             protection: protection.clone(),
             events: ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
         });
-        let controller = base.controller(provisioner, &classes, &recorder);
+        let driver = base.driver.name();
+        let component = format!("{driver}_{}_{}", env.host.name, env.random.uuid());
+        let controller = Controller::new(controller::Deps {
+            provisioner: Arc::new(provisioner),
+            identity,
+            peers,
+            protection: protection.clone(),
+            attachments: attachments.as_ref().map(Attachments::list),
+            nodes: topology_nodes,
+            client: base.lanes.objects.clone(),
+            classes: classes.clone(),
+            events: recorder.from(&component),
+            metrics: base.metrics.clone(),
+            clock: Arc::clone(&env.clock),
+            random: base.random(),
+            tasks: tasks.clone(),
+            settings: controller_settings(flags),
+        });
         let Base { metrics, gate, lanes, attributes_classes, driver, .. } = base;
         Ok(Self {
             flags,
@@ -232,8 +258,7 @@ impl<'a> Program<'a> {
 
     /// Starts the watches: nothing is listed or watched before this process leads (safety rule 6).
     fn watch(&self) {
-        let protection = self.protection.clone();
-        self.controller.watch(move |event| protection.on_event(event));
+        self.controller.watch();
         if let Some(attachments) = &self.attachments {
             let handler = attachments.event_handler(self.controller.volume_waker());
             let (volumes, informer) = (self.controller.volumes_listed(), self.informer());
@@ -357,28 +382,6 @@ impl<'a> Base<'a> {
             driver: self.driver.name().to_owned(),
             tasks: self.tasks.clone(),
             settings: protection_settings(self.flags, &self.driver),
-        })
-    }
-
-    fn controller(
-        &self,
-        provisioner: CsiProvisioner,
-        classes: &Classes,
-        recorder: &Recorder,
-    ) -> Controller<CsiProvisioner> {
-        let driver = self.driver.name();
-        let host = &self.env.host.name;
-        let component = format!("{driver}_{host}_{}", self.env.random.uuid());
-        Controller::new(controller::Deps {
-            provisioner: Arc::new(provisioner),
-            client: self.lanes.objects.clone(),
-            classes: classes.clone(),
-            events: recorder.from(&component),
-            metrics: self.metrics.clone(),
-            clock: Arc::clone(&self.env.clock),
-            random: self.random(),
-            tasks: self.tasks.clone(),
-            settings: controller_settings(self.flags),
         })
     }
 }

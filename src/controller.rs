@@ -4,7 +4,6 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `assembly` | creates the workers with the state that they share |
 //! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
 //! | `queues`, [`item`] | the three work queues, their keys, and whose those are |
 //! | `workers` | runs the workers of the three queues |
@@ -14,12 +13,14 @@
 //! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
 //! | `attempts` | how the last attempt for a claim or a volume failed |
 //! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
+//! | `naming` | names of PersistentVolumes |
+//! | [`peers`] | waits among the processes of a node deployment |
 //! | [`classes`] | the cache of StorageClasses |
 //! | [`events`] | the events about claims and volumes |
 //! | [`overview`] | what is in work now, for the status |
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
-//! | [`provisioner`] | the `Provisioner` trait, its requests and outcomes |
+//! | [`provisioner`] | the traits `Provisioner` and `Deleter`, their requests and outcomes |
 //! | `listed_set` | the objects that a list has shown |
 //!
 //! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
@@ -33,7 +34,6 @@
 //! - no volume is deleted before all of that is listed since this process became the leader;
 //! - [`Controller::work`] returns only when no work is in progress and all created volumes are saved.
 
-mod assembly;
 mod attempts;
 mod changes;
 pub mod claims;
@@ -44,8 +44,10 @@ pub mod item;
 mod listed_set;
 mod live;
 pub mod model;
+mod naming;
 pub mod overview;
 pub mod ownership;
+pub mod peers;
 pub mod provisioner;
 mod queues;
 mod resync;
@@ -53,18 +55,32 @@ pub mod volumes;
 mod watches;
 mod workers;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    assembly::Assembly, claims::worker::ClaimWorker, classes::Classes, dependencies::Dependency,
-    provisioner::Provisioner, queues::Queues, volumes::sync::VolumeWorker, watches::Lists,
+    claims::{index::ClaimIndex, save::UnsavedVolumes, worker::ClaimWorker},
+    classes::Classes,
+    dependencies::{Dependency, DependencyIndex},
+    events::{ClaimEvents, VolumeEvents},
+    live::Live,
+    ownership::ProvisionerIdentity,
+    peers::Peers,
+    provisioner::Provisioner,
+    queues::Queues,
+    volumes::{index::VolumeIndex, sync::VolumeWorker},
+    watches::Lists,
 };
 use crate::{
-    kube::{Client, events::Source},
+    kube::{Client, FirstList, events::Source},
     metrics::Metrics,
+    nodes::Nodes,
     runtime::{Backoff, Clock, Random, Tasks},
+    source_protection::Protection,
 };
 
 /// The controller's settings.
@@ -82,6 +98,16 @@ pub struct ControllerSettings {
 pub struct Deps<P> {
     /// Creates and deletes volumes.
     pub provisioner: Arc<P>,
+    /// The names under which claims, classes and volumes are this process's.
+    pub identity: ProvisionerIdentity,
+    /// The processes of other nodes, with node deployment.
+    pub peers: Peers,
+    /// Protects the sources of volumes while calls need them.
+    pub protection: Protection,
+    /// The list of VolumeAttachments, for a driver that attaches volumes.
+    pub attachments: Option<FirstList>,
+    /// The nodes, for a driver with topology.
+    pub nodes: Option<Nodes>,
     /// The client on the lane for objects.
     pub client: Client,
     /// The cache of StorageClasses, shared with the provisioner.
@@ -117,16 +143,61 @@ pub struct Controller<P> {
 impl<P: Provisioner> Controller<P> {
     /// Creates a controller. Nothing is watched or written yet.
     pub fn new(deps: Deps<P>) -> Self {
-        let assembly = Assembly::new(deps);
-        assembly.register_gauges();
-        let store = assembly.store();
-        let volumes = assembly.volumes(store.clone());
-        let claims = assembly.claims(store);
-        let Assembly { deps, queues, .. } = assembly;
-        let Deps { client, classes, metrics, random, tasks, settings, .. } = deps;
-        Self {
-            claims: Arc::new(claims),
-            volumes: Arc::new(volumes),
+        let Deps {
+            provisioner, identity, client, classes, metrics, random, tasks, settings, ..
+        } = deps;
+        let Deps { peers, protection, attachments, nodes, events, clock, .. } = deps;
+        let releasing = protection.clone();
+        let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
+        let (reaching, handling) = (Arc::clone(&provisioner), Arc::clone(&provisioner));
+        let volume_index = VolumeIndex::new(
+            identity.clone(),
+            index.clone(),
+            move |volume| reaching.should_delete(volume),
+            move |volume| handling.handle(volume),
+        );
+        let queues = Queues::new(&settings, &metrics, index.clone(), volume_index.clone());
+        let dependencies = DependencyIndex::default();
+        let live = Live::new(Arc::clone(&clock));
+        let unsaved = UnsavedVolumes::default();
+        let volumes = VolumeWorker {
+            provisioner: Arc::clone(&provisioner),
+            index: volume_index,
+            client: client.clone(),
+            events: VolumeEvents::new(events.clone()),
+            metrics: metrics.controller.clone(),
+            claims: index.clone(),
+            unsaved: unsaved.clone(),
+            live: live.clone(),
+            dependencies: dependencies.clone(),
+            random: Arc::clone(&random),
+        };
+        let claims = ClaimWorker {
+            provisioner,
+            protection,
+            peers,
+            identity,
+            index,
+            queues: queues.clone(),
+            unsaved,
+            classes: classes.clone(),
+            dependencies,
+            client: client.clone(),
+            live,
+            clock,
+            records: settings.open_calls,
+            is_warned: AtomicBool::default(),
+            ending: CancellationToken::new(),
+            events: ClaimEvents::new(events),
+            metrics: metrics.controller.clone(),
+            random: Arc::clone(&random),
+            retry_max: settings.retry.max,
+        };
+        let lists = Lists::new(attachments, nodes);
+        let (claims, volumes) = (Arc::new(claims), Arc::new(volumes));
+        let controller = Self {
+            claims,
+            volumes,
             queues,
             classes,
             client,
@@ -134,8 +205,24 @@ impl<P: Provisioner> Controller<P> {
             random,
             tasks,
             settings,
-            lists: Lists::default(),
-        }
+            lists,
+        };
+        controller.register_gauges();
+        controller
+    }
+
+    /// Registers the gauges that are computed at each scrape, and the list of existing classes.
+    fn register_gauges(&self) {
+        let (claims, volumes) = (self.claims.index.clone(), self.volumes.index.clone());
+        let dependencies = self.claims.dependencies.clone();
+        let gauges = self.metrics.controller.clone();
+        self.metrics.before_scrape(move || {
+            gauges.in_work(&claims.census());
+            gauges.attached(volumes.attached_count());
+            gauges.dependencies(&dependencies.count_by_resource());
+        });
+        let counters = self.metrics.controller.clone();
+        self.classes.on_change(move |name, class| counters.class_exists(name, class.is_some()));
     }
 
     /// Returns a function that queues the volume of a given name, for when it was detached.
@@ -153,7 +240,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Logs the volumes that were created and have no PersistentVolume, before the process ends.
     pub fn log_unsaved(&self) {
-        self.claims.store.log_unsaved();
+        self.claims.unsaved.log();
     }
 
     /// Makes the workers record the calls that still run on their claims, because the calls are about to
@@ -189,7 +276,7 @@ impl<P: Provisioner> Controller<P> {
         // The volumes of the last calls are still saved, as long as the caller polls this.
         let last_calls = async {
             calls.await;
-            self.claims.store.drain().await;
+            self.claims.save_before_exit().await;
             self.queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;

@@ -6,7 +6,7 @@
 //! `capabilities`, `data_source`, `in_tree` (when to translate), `ceph_rbd` (a feature gate), `defects`
 //! (of created volumes), `persistent_volume`, `prediction` (for who compares), `deletion`, `reads` (shared
 //! reads), `attachments`, `topology`, `node_deployment` (which node a claim or volume belongs to),
-//! `errors`, `names`, and Go's `os.Expand` in `expand`. A retry of an open call sends the same request.
+//! `errors`, and Go's `os.Expand` in `expand`. A retry of an open call sends the same request.
 //! Secrets are sent to the driver only. When to call is decided by `controller`; the connection belongs
 //! to `csi`.
 
@@ -24,7 +24,6 @@ mod expand;
 pub mod fuzz;
 mod in_tree;
 mod keys;
-mod names;
 pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
@@ -39,7 +38,7 @@ mod secrets;
 mod testing;
 mod topology;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -72,8 +71,8 @@ use crate::{
         },
         ownership::{ProvisionerIdentity, class_of_volume},
         provisioner::{
-            Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest, ProvisionedVolume,
-            Provisioner, Turn,
+            Deleter, Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest,
+            ProvisionedVolume, Provisioner, Turn, VolumeHandle,
         },
     },
     csi::{
@@ -143,21 +142,19 @@ impl ProvisionerSettings {
         CephRbd { enabled: self.gates.ceph_rbd_extensions }
     }
 
-    /// The name of the PersistentVolume for the claim with this UID.
-    ///
-    /// # Errors
-    /// No name can be made of the UID; the failure says why.
-    pub fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
-        self.naming.name(claim_uid)
-    }
-
     /// The names of this provisioner on any node.
     pub fn provisioner_identity(&self) -> ProvisionerIdentity {
         ProvisionerIdentity {
             driver: self.driver.name.clone(),
             in_tree: self.migration.map(|migration| migration.in_tree_name().to_owned()),
             node: None,
+            naming: self.naming.clone(),
         }
+    }
+
+    /// The volume with this ID of the driver.
+    fn volume_handle(&self, id: String) -> VolumeHandle {
+        VolumeHandle::with_key(id, |id| self.migration.map_or(id, |migration| migration.key(id)))
     }
 
     /// The VolumeAttributesClass of the claim, if the feature is on.
@@ -327,17 +324,15 @@ impl CsiProvisioner {
             }
         };
         let PreparedCreate { prepared, credentials, .. } = create;
-        match persistent_volume::build_usable(&self.0.settings, request, &prepared, &volume) {
-            Ok(pv) => {
-                let handle = volume.volume_id;
-                Outcome::Provisioned(Box::new(ProvisionedVolume {
-                    volume: pv,
-                    handle,
-                    credentials,
-                }))
+        let built = persistent_volume::build_usable(&self.0.settings, request, &prepared, &volume);
+        let handle = self.0.settings.volume_handle(volume.volume_id);
+        match built {
+            Ok(volume) => {
+                let provisioned = ProvisionedVolume { volume, handle, credentials };
+                Outcome::Provisioned(Box::new(provisioned))
             }
             Err(defect) => {
-                let unusable = defect.unusable_volume(&prepared.request.name, &volume, credentials);
+                let unusable = defect.unusable_volume(&prepared.request.name, handle, credentials);
                 Outcome::Unusable(Box::new(unusable))
             }
         }
@@ -414,53 +409,13 @@ impl CsiProvisioner {
 }
 
 impl Provisioner for CsiProvisioner {
-    type Removal = PreparedDelete;
     type Request = PreparedCreate;
-
-    fn identity(&self) -> ProvisionerIdentity {
-        let settings = &self.0.settings;
-        ProvisionerIdentity {
-            driver: settings.driver.name.clone(),
-            in_tree: settings.migration.map(|migration| migration.in_tree_name().to_owned()),
-            node: self.0.node.as_ref().map(|node| node.node().to_owned()),
-        }
-    }
-
-    fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
-        self.0.settings.naming.name(claim_uid)
-    }
-
-    async fn ready_to_create(&self) {
-        // As in external-provisioner, a driver that attaches volumes requires the right to list
-        // VolumeAttachments.
-        if let Some(attachments) = &self.0.attachments {
-            attachments.list_begun().await;
-        }
-        if let Some(topology) = &self.0.topology {
-            topology.listed().await;
-        }
-    }
-
-    async fn ready_to_delete(&self) {
-        if let Some(attachments) = &self.0.attachments {
-            attachments.listed().await;
-        }
-    }
-
-    fn unlisted(&self) -> Option<&'static str> {
-        let attachments = self.0.attachments.as_ref()?;
-        (!attachments.are_listed()).then_some("VolumeAttachments")
-    }
 
     async fn turn(&self, request: &ProvisionRequest) -> Turn {
         match &self.0.node {
             None => Turn::Ours,
             Some(node) => node.turn(self, request).await,
         }
-    }
-
-    fn wait_among_peers(&self, claim_uid: &str) -> Duration {
-        self.0.node.as_ref().map(|node| node.wait_among_peers(claim_uid)).unwrap_or_default()
     }
 
     fn secret_names(&self, request: &ProvisionRequest) -> Vec<String> {
@@ -491,46 +446,19 @@ impl Provisioner for CsiProvisioner {
         create.connection.is_up()
     }
 
-    fn call_ended(&self, claim_uid: &str) {
-        self.0.protection.call_ended(claim_uid);
-    }
-
-    fn release_source(&self, claim_uid: &str) {
-        self.0.protection.claim_finished(claim_uid);
-    }
-
-    fn forget(&self, claim_uid: &str) {
-        if let Some(node) = &self.0.node {
-            node.forget(claim_uid);
-        }
-    }
-
     async fn create(&self, request: &ProvisionRequest, create: PreparedCreate) -> Outcome {
         let outcome = self.ask(request, create).await;
         self.refresh_capacity(request, &outcome);
         outcome
     }
+}
 
-    async fn discard(
-        &self,
-        unusable: &UnusableVolume,
-        is_safe: impl Fn() -> bool + Send + Sync,
-    ) -> Result<(), Failure> {
-        let request = DeleteVolumeRequest {
-            volume_id: unusable.handle.clone(),
-            secrets: unusable.credentials.expose(),
-        };
-        self.delete_with_retries(request, is_safe)
-            .await
-            .map_err(|error| errors::call_failure(&error))
-    }
+impl Deleter for CsiProvisioner {
+    type Removal = PreparedDelete;
 
-    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
-        self.0.settings.handle(volume).ok()
-    }
-
-    fn key<'a>(&self, handle: &'a str) -> &'a str {
-        self.0.settings.migration.map_or(handle, |migration| migration.key(handle))
+    fn handle(&self, volume: &Volume) -> Option<VolumeHandle> {
+        let id = self.0.settings.handle(volume).ok()?;
+        Some(self.0.settings.volume_handle(id.into_owned()))
     }
 
     /// If that can't be decided, the deletion fails with the reason.
@@ -586,5 +514,19 @@ impl Provisioner for CsiProvisioner {
             capacity.volume_deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
         }
         Ok(())
+    }
+
+    async fn discard(
+        &self,
+        unusable: &UnusableVolume,
+        is_safe: impl Fn() -> bool + Send + Sync,
+    ) -> Result<(), Failure> {
+        let request = DeleteVolumeRequest {
+            volume_id: unusable.handle.id().to_owned(),
+            secrets: unusable.credentials.expose(),
+        };
+        self.delete_with_retries(request, is_safe)
+            .await
+            .map_err(|error| errors::call_failure(&error))
     }
 }

@@ -208,7 +208,7 @@ impl Check<'_> {
             return vec![Finding::new(Section::Claims, Severity::Unchecked, "claims", text)];
         };
         let in_tree = migration(flags, driver).map(|it| it.in_tree_name().to_owned());
-        let identity = ProvisionerIdentity { driver: driver.to_owned(), in_tree, node: None };
+        let identity = ProvisionerIdentity { in_tree, ..ProvisionerIdentity::of_driver(driver) };
         let waiting = claims::waiting(&identity, &cluster.claims, &cluster.classes);
         let mut messages = BTreeMap::new();
         let listed = waiting.iter().take(claims::LISTED).filter(|(why, _)| why.has_events());

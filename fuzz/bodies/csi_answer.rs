@@ -40,8 +40,9 @@ pub fn csi_answer(data: &[u8]) {
     let copied = Prepared { source: Some(source()), ..prepared.clone() };
     for prepared in [prepared, copied] {
         if let Some(defect) = defects::find(&prepared, &volume) {
-            let unusable = defect.unusable_volume("pvc-u", &volume, Credentials::default());
-            assert_eq!(unusable.handle, volume.volume_id);
+            let handle = settings.volume_handle(volume.volume_id.clone());
+            let unusable = defect.unusable_volume("pvc-u", handle, Credentials::default());
+            assert_eq!(unusable.handle.id(), volume.volume_id);
             assert!(unusable.orphaned.to_string().len() < 512, "{}", unusable.orphaned);
         } else {
             let made = persistent_volume::build(&settings, &request, &prepared, &volume);

@@ -40,7 +40,7 @@ pub fn record(data: &[u8]) {
         check_printable(&record);
     }
     for node in [None, Some("n1".to_owned())] {
-        let identity = ProvisionerIdentity { driver: DRIVER.to_owned(), in_tree: None, node };
+        let identity = ProvisionerIdentity { node, ..ProvisionerIdentity::of_driver(DRIVER) };
         for bound in [false, true] {
             check_claim(&identity, &Arc::new(claim(&text, bound)));
         }
@@ -115,10 +115,9 @@ fn check_request(
     record: &Record,
     class: &Arc<StorageClass>,
 ) {
-    let volume_name = || Ok(format!("pvc-{}", claim.uid()));
     let planned = |known: &KnownClaim, fits: &dyn Fn(&Record, &ProvisionRequest) -> bool| {
         let class = Some(Arc::clone(class));
-        let facts = Facts { identity, class, volume_name: &volume_name, fits };
+        let facts = Facts { identity, class, fits };
         match plan(known, &facts) {
             Plan::Provision(request) if !is_record_void(known, &facts) => Some(*request),
             _ => None,

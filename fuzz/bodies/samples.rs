@@ -42,7 +42,7 @@ pub(super) fn settings() -> ProvisionerSettings {
             cross_namespace_volume_data_source: false,
             csi_migration_rbd: false,
         },
-        naming: VolumeNaming { prefix: "pvc".into(), uuid_length: -1 },
+        naming: VolumeNaming::default(),
         migration: None,
     }
 }

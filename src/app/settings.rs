@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::Env;
 use crate::{
     controller,
-    controller::claims::call_record::RecordSettings,
+    controller::{claims::call_record::RecordSettings, peers::Peers},
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{DriverFacts, ProvisionerSettings, node_deployment::NodeDeployment},
     flags,
@@ -102,11 +102,19 @@ pub(super) fn driver_facts(
     }
 }
 
+/// The processes of the other nodes, with node deployment.
+pub(super) fn peers(flags: &Flags, random: Arc<dyn Random>) -> Peers {
+    match flags.node_deployment() {
+        Some(it) => Peers::new(Backoff::new(it.base_delay, it.max_delay), random),
+        None => Peers::default(),
+    }
+}
+
 /// The node deployment, if the flags ask for it. Logs what to consider.
 pub(super) fn node_deployment(
     flags: &Flags,
     driver: &Driver,
-    random: Arc<dyn Random>,
+    peers: Peers,
     metrics: &Metrics,
 ) -> Option<NodeDeployment> {
     let node = flags.node_deployment()?;
@@ -122,7 +130,7 @@ pub(super) fn node_deployment(
             "--leader-election lets one node work at a time, as all share a Lease: with --node-deployment start without it"
         );
     }
-    Some(NodeDeployment::new(node.clone(), topology, random, metrics.node.clone()))
+    Some(NodeDeployment::new(node.clone(), topology, peers, metrics.node.clone()))
 }
 
 /// This process's identity, new at each start: it is written into every volume's attributes.

@@ -10,3 +10,4 @@ pub mod request;
 pub mod source;
 pub mod topology;
 pub mod unusable_volume;
+pub mod volume_handle;

@@ -1,7 +1,10 @@
 //! Decides whether a claim or a volume belongs to this provisioner, by annotations and names alone, with
 //! exactly external-provisioner's rules. Pure functions.
 
-use crate::kube::objects::{Claim, ClaimSpec, View, Volume};
+use crate::{
+    flags::VolumeNaming,
+    kube::objects::{Claim, ClaimSpec, View, Volume},
+};
 
 /// On a claim: its provisioner.
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -27,9 +30,17 @@ pub struct ProvisionerIdentity {
     pub in_tree: Option<String>,
     /// With node deployment: the node that this process provisions for.
     pub node: Option<String>,
+    /// How PersistentVolumes are named.
+    pub naming: VolumeNaming,
 }
 
 impl ProvisionerIdentity {
+    /// The provisioner of this driver, on any node, with default names of volumes.
+    pub fn of_driver(driver: &str) -> Self {
+        let naming = VolumeNaming::default();
+        Self { driver: driver.to_owned(), in_tree: None, node: None, naming }
+    }
+
     /// Whether `name` is the driver's or the in-tree plugin's.
     pub fn is_own_name(&self, name: &str) -> bool {
         name == self.driver || self.in_tree.as_deref() == Some(name)
@@ -131,9 +142,8 @@ mod tests {
 
     fn identity() -> ProvisionerIdentity {
         ProvisionerIdentity {
-            driver: "ebs.csi.aws.com".into(),
             in_tree: Some("kubernetes.io/aws-ebs".into()),
-            node: None,
+            ..ProvisionerIdentity::of_driver("ebs.csi.aws.com")
         }
     }
 

@@ -11,9 +11,12 @@ use super::{
     Controller, changes::Changes, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
     provisioner::Provisioner, volumes::index::WakeUps,
 };
-use crate::kube::{
-    Extent, FirstList, Informer, InformerEvent, Scope, View,
-    objects::{Claim, StorageClass, Volume},
+use crate::{
+    kube::{
+        Extent, FirstList, Informer, InformerEvent, Scope, View,
+        objects::{Claim, StorageClass, Volume},
+    },
+    nodes::Nodes,
 };
 
 /// After this time an incomplete list is reported.
@@ -25,26 +28,36 @@ pub(super) struct Lists {
     classes: FirstList,
     claims: FirstList,
     volumes: FirstList,
+    /// VolumeAttachments, for a driver that attaches volumes.
+    attachments: Option<FirstList>,
+    /// CSINodes and Nodes, for a driver with topology.
+    nodes: Option<Nodes>,
 }
 
 impl Lists {
+    /// Nothing is listed by this controller yet; somebody else lists `attachments` and `nodes`.
+    pub(super) fn new(attachments: Option<FirstList>, nodes: Option<Nodes>) -> Self {
+        Self { attachments, nodes, ..Self::default() }
+    }
+
     /// Returns the kind that is not listed yet.
     fn missing(&self) -> Option<&'static str> {
         let kinds = [
-            ("StorageClasses", &self.classes),
-            ("PersistentVolumeClaims", &self.claims),
-            ("PersistentVolumes", &self.volumes),
+            ("StorageClasses", Some(&self.classes)),
+            ("PersistentVolumeClaims", Some(&self.claims)),
+            ("PersistentVolumes", Some(&self.volumes)),
+            ("VolumeAttachments", self.attachments.as_ref()),
         ];
-        kinds.into_iter().find(|(_, list)| !list.is_whole()).map(|(kind, _)| kind)
+        let is_missing = |list: Option<&FirstList>| list.is_some_and(|list| !list.is_whole());
+        kinds.into_iter().find(|(_, list)| is_missing(*list)).map(|(kind, _)| kind)
     }
 }
 
 impl<P: Provisioner> Controller<P> {
-    /// Starts the informers: this process leads from now on. `on_claim_event` is called with each event of a claim, before this
-    /// controller applies the event.
-    pub fn watch(&self, on_claim_event: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
+    /// Starts the informers: this process leads from now on.
+    pub fn watch(&self) {
         self.watch_classes();
-        self.watch_claims(on_claim_event);
+        self.watch_claims();
         self.watch_volumes();
     }
 
@@ -61,24 +74,22 @@ impl<P: Provisioner> Controller<P> {
         );
     }
 
-    fn watch_claims(&self, on_claim_event: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
-        let handler = self.claim_event_handler(on_claim_event);
+    fn watch_claims(&self) {
+        let handler = self.claim_event_handler();
         let informer = self.informer::<Claim>();
         self.tasks.spawn_critical("watch of PersistentVolumeClaims", informer.run(handler));
     }
 
     /// Returns the function that applies an event of a claim and queues the items that it concerns.
-    fn claim_event_handler<F: Fn(&InformerEvent<Claim>) + Send + 'static>(
-        &self,
-        on_claim_event: F,
-    ) -> impl FnMut(InformerEvent<Claim>) + Send + 'static + use<P, F> {
+    fn claim_event_handler(&self) -> impl FnMut(InformerEvent<Claim>) + Send + 'static + use<P> {
+        let protection = self.claims.protection.clone();
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
         let lists = self.lists.clone();
         let dependencies = self.claims.dependencies.clone();
         let mut changes = Changes::default();
         move |event| {
-            on_claim_event(&event);
+            protection.on_event(&event);
             let extent = Extent::of(&event);
             let is_change = matches!(event, InformerEvent::Apply(_));
             // A claim whose deletion is missed stops waiting when its back-off ends.
@@ -145,27 +156,33 @@ impl<P: Provisioner> Controller<P> {
 
     /// Waits until volumes can be created: everything has been listed.
     pub(super) async fn ready_to_create(&self) {
-        let Lists { classes, claims, volumes } = &self.lists;
+        let Lists { classes, claims, volumes, attachments, nodes } = &self.lists;
         for list in [classes, claims, volumes] {
             list.whole().await;
         }
-        self.claims.provisioner.ready_to_create().await;
+        // As in external-provisioner, a driver that attaches volumes requires the right to list
+        // VolumeAttachments.
+        if let Some(attachments) = attachments {
+            attachments.begun().await;
+        }
+        if let Some(nodes) = nodes {
+            nodes.listed().await;
+        }
     }
 
-    /// Waits until volumes can be deleted: what the provisioner looks at has been listed as well.
+    /// Waits until volumes can be deleted: VolumeAttachments have been listed as well.
     pub(super) async fn ready_to_delete(&self) {
         self.ready_to_create().await;
-        self.claims.provisioner.ready_to_delete().await;
+        if let Some(attachments) = &self.lists.attachments {
+            attachments.whole().await;
+        }
     }
 
     /// Emits events about claims that wait for a list which takes long. Never returns.
     pub(super) async fn report_missing_lists(&self) {
         loop {
             sleep(LIST_TIMEOUT).await;
-            let missing = self.lists.missing();
-            let Some(kind) = missing.or_else(|| self.claims.provisioner.unlisted()) else {
-                continue;
-            };
+            let Some(kind) = self.lists.missing() else { continue };
             let why = format!(
                 "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
             );
@@ -189,8 +206,8 @@ impl<P: Provisioner> Controller<P> {
 
     /// Returns a check that everything is listed. Its error names what is not.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
-        let (lists, provisioner) = (self.lists.clone(), Arc::clone(&self.claims.provisioner));
-        move || match lists.missing().or_else(|| provisioner.unlisted()) {
+        let lists = self.lists.clone();
+        move || match lists.missing() {
             Some(kind) => Err(format!("{kind} are not listed yet")),
             None => Ok(()),
         }
@@ -203,11 +220,13 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_is_named() {
-        let lists = Lists::default();
+        let attachments = FirstList::default();
+        let lists = Lists::new(Some(attachments.clone()), None);
         for (list, kind) in [
             (&lists.classes, "StorageClasses"),
             (&lists.claims, "PersistentVolumeClaims"),
             (&lists.volumes, "PersistentVolumes"),
+            (&attachments, "VolumeAttachments"),
         ] {
             assert_eq!(lists.missing(), Some(kind));
             list.reached(Extent::Everything);

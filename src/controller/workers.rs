@@ -45,11 +45,11 @@ impl<P: Provisioner> Controller<P> {
     }
 
     pub(super) async fn work_unsaved(&self) {
-        let store = self.claims.store.clone();
+        let worker = Arc::clone(&self.claims);
         let metrics = self.metrics.controller.clone();
         let handler = move |uid: Key| {
-            let store = store.clone();
-            async move { store.sync(&uid).await }
+            let worker = Arc::clone(&worker);
+            async move { worker.sync_unsaved(&uid).await }
         };
         let on_panic = move |uid: &Key, panic: &str| {
             tracing::error!(

@@ -59,19 +59,9 @@ struct Attachment {
 }
 
 impl Attachments {
-    /// Waits until listing has begun, which shows that this process may list.
-    pub async fn list_begun(&self) {
-        self.0.list.begun().await;
-    }
-
-    /// Whether all attachments have been listed once.
-    pub fn are_listed(&self) -> bool {
-        self.0.list.is_whole()
-    }
-
-    /// Waits until all attachments have been listed once.
-    pub async fn listed(&self) {
-        self.0.list.whole().await;
+    /// How far their first list is.
+    pub fn list(&self) -> FirstList {
+        self.0.list.clone()
     }
 
     /// Returns the node that the volume is attached to (one of them, if there are several). The
@@ -80,7 +70,7 @@ impl Attachments {
     /// # Errors
     /// The attachments have not been listed yet.
     pub fn blocking_node(&self, volume: &str) -> Result<Option<String>, Failure> {
-        if !self.are_listed() {
+        if !self.0.list.is_whole() {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
         let mut index = self.0.index.lock();

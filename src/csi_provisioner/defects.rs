@@ -9,7 +9,7 @@ use super::request::Prepared;
 use crate::{
     controller::{
         model::unusable_volume::{Credentials, UnusableVolume},
-        provisioner::Failure,
+        provisioner::{Failure, VolumeHandle},
     },
     csi::proto::Volume,
     kube::quantity::Quantity,
@@ -103,11 +103,11 @@ impl Defect {
     pub(super) fn unusable_volume(
         &self,
         volume_name: &str,
-        volume: &Volume,
+        handle: VolumeHandle,
         credentials: Credentials,
     ) -> UnusableVolume {
         UnusableVolume {
-            handle: volume.volume_id.clone(),
+            handle,
             credentials,
             defect: Failure::new(self),
             orphaned: Failure::new(format!(
@@ -257,15 +257,14 @@ mod tests {
 
     #[test]
     fn an_unusable_volume_is_reported_in_external_provisioners_words() {
-        let volume = Volume { volume_id: "h".into(), ..Volume::default() };
         let credentials = || Credentials::new(map(&[("key", "s3cr3t")]));
         let small = Defect::TooSmall { capacity: 1, requested: "2".into() };
         for (defect, text, orphaned) in [
             (small, "created volume capacity 1 less than requested capacity 2", "Cleanup"),
             (Defect::SourceMissing, "volume content source missing", "cleanup"),
         ] {
-            let unusable = defect.unusable_volume("pvc-u", &volume, credentials());
-            assert_eq!((&*unusable.handle, &unusable.credentials), ("h", &credentials()));
+            let unusable = defect.unusable_volume("pvc-u", "h".into(), credentials());
+            assert_eq!((unusable.handle.id(), &unusable.credentials), ("h", &credentials()));
             assert_eq!(unusable.defect.to_string(), text);
             assert_eq!(
                 unusable.orphaned.to_string(),

@@ -7,25 +7,26 @@
 //! owned claim is provisioned only once the watch delivers the annotation; nobody blocks a worker
 //! while waiting.
 //!
-//! `ownership` decides about claims, `reach` about volumes, `bids` about delays.
+//! `ownership` decides about claims, `reach` about volumes, [`Peers`] about delays.
 
-mod bids;
 mod ownership;
 mod reach;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use serde_json::Value;
 
 use self::{
-    bids::Bids,
     ownership::{Choice, Ownership},
     reach::NodePlace,
 };
 use super::{CsiProvisioner, PreparedCreate};
 use crate::{
-    controller::provisioner::{Failure, ProvisionRequest, Turn},
+    controller::{
+        peers::Peers,
+        provisioner::{Failure, ProvisionRequest, Turn},
+    },
     csi::{
         CallError,
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
@@ -36,7 +37,6 @@ use crate::{
         objects::{Claim, View as _},
     },
     metrics::NodeMetrics,
-    runtime::{Backoff, Random},
 };
 
 /// The minimum time to wait for the watch to deliver a changed claim.
@@ -47,8 +47,7 @@ pub struct NodeDeployment {
     flags: flags::NodeDeployment,
     /// The node's topology segment, from its driver; `None` if the driver returns none.
     topology: Option<BTreeMap<String, String>>,
-    bids: Bids,
-    random: Arc<dyn Random>,
+    peers: Peers,
     metrics: NodeMetrics,
 }
 
@@ -57,26 +56,15 @@ impl NodeDeployment {
     pub fn new(
         flags: flags::NodeDeployment,
         topology: Option<BTreeMap<String, String>>,
-        random: Arc<dyn Random>,
+        peers: Peers,
         metrics: NodeMetrics,
     ) -> Self {
-        let backoff = Backoff::new(flags.base_delay, flags.max_delay);
-        Self { flags, topology, bids: Bids::new(backoff), random, metrics }
+        Self { flags, topology, peers, metrics }
     }
 
     /// The node's name.
-    pub(super) fn node(&self) -> &str {
+    fn node(&self) -> &str {
         &self.flags.node_name
-    }
-
-    /// A random delay before this node does for a claim what any node may do.
-    pub(super) fn wait_among_peers(&self, claim_uid: &str) -> Duration {
-        self.bids.wait(claim_uid, self.random.unit())
-    }
-
-    /// Drops the claim's bid.
-    pub(super) fn forget(&self, claim_uid: &str) {
-        self.bids.forget(claim_uid);
     }
 
     /// Whether this node must delete a volume of this affinity, in the driver's keys.
@@ -106,7 +94,7 @@ impl NodeDeployment {
                 Ownership::Free => self.bid(provisioner, request).await,
             };
         if matches!(turn, Turn::Ours | Turn::Others) {
-            self.bids.forget(uid);
+            self.peers.forget(uid);
         }
         turn
     }
@@ -117,21 +105,21 @@ impl NodeDeployment {
         if !self.is_allowed(provisioner, request).await {
             return Turn::Others;
         }
-        let wait = self.bids.wait(uid, self.random.unit());
+        let wait = self.peers.wait(uid);
         if !wait.is_zero() {
             tracing::trace!(?wait, "will try to become the claim's owner");
             return Turn::Later(wait);
         }
         if !self.has_space(provisioner, request).await {
             self.metrics.tried("full");
-            self.bids.tried(uid);
+            self.peers.tried(uid);
             return Turn::Unable;
         }
         match self.take_ownership(provisioner, request).await {
             Ok(choice) => self.turn_after(uid, &choice),
             Err(error) => {
                 self.metrics.tried("failed");
-                self.bids.tried(uid);
+                self.peers.tried(uid);
                 Turn::Failed(self.selection_failed(&request.claim, &error))
             }
         }
@@ -149,8 +137,8 @@ impl NodeDeployment {
         if *choice != Choice::Changed {
             return Turn::Others;
         }
-        self.bids.tried(uid);
-        Turn::Later(self.bids.wait(uid, self.random.unit()).max(MIN_WAIT))
+        self.peers.tried(uid);
+        Turn::Later(self.peers.wait(uid).max(MIN_WAIT))
     }
 
     /// The error for the event, in external-provisioner's words.

@@ -13,7 +13,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     expand::expand,
     keys::{RESERVED_PREFIX, SecretKind},
-    names::is_dns_label,
 };
 use crate::{
     controller::{
@@ -21,7 +20,7 @@ use crate::{
     },
     kube::{
         ApiError, CoalescedReads,
-        name::is_dns_subdomain,
+        name::{is_dns_label, is_dns_subdomain},
         objects::{Claim, Secret, SecretValue, View as _},
     },
 };

@@ -108,6 +108,12 @@ pub struct VolumeNaming {
     pub uuid_length: i64,
 }
 
+impl Default for VolumeNaming {
+    fn default() -> Self {
+        Self { prefix: "pvc".to_owned(), uuid_length: -1 }
+    }
+}
+
 /// Provisioning.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Provisioning")]

@@ -41,7 +41,7 @@ fn defaults_are_the_originals() {
     let capacity_rate = Some(RateLimit { qps: 1.0, burst: 5 });
     assert_eq!(flags.kubernetes.capacity_rate(), capacity_rate);
     assert_eq!(flags.driver, Driver { address: "/run/csi/socket".to_owned(), timeout: secs(10) });
-    assert_eq!(flags.naming, VolumeNaming { prefix: "pvc".to_owned(), uuid_length: -1 });
+    assert_eq!(flags.naming, VolumeNaming::default());
     assert_eq!(
         flags.provisioning,
         Provisioning {

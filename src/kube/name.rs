@@ -116,6 +116,11 @@ pub(crate) fn is_dns_part(part: &str) -> bool {
         && !part.ends_with('-')
 }
 
+/// Whether `name` is a DNS-1123 label, as names of namespaces are.
+pub(crate) fn is_dns_label(name: &str) -> bool {
+    name.len() <= 63 && is_dns_part(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,5 +188,23 @@ mod tests {
         for name in ["snap?pretty=1", "snap#x", "A b", "schnäppchen", "...", "~"] {
             assert_eq!(Name::cluster(name).map(|n| n.name()), Ok(name));
         }
+    }
+
+    #[test]
+    fn dns_labels() {
+        for (name, is) in [
+            ("a", true),
+            ("a-1", true),
+            ("a.b", false),
+            ("", false),
+            ("A", false),
+            ("-a", false),
+            ("a-", false),
+            ("a_b", false),
+            ("ä", false),
+        ] {
+            assert_eq!(is_dns_label(name), is, "{name:?}");
+        }
+        assert!(is_dns_label(&"a".repeat(63)) && !is_dns_label(&"a".repeat(64)));
     }
 }

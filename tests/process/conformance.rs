@@ -60,7 +60,8 @@ fn every_scenario_ends_as_it_was_recorded() {
     let (summary, failed) = play(&files, &options);
     println!("\n{summary}\n");
     let alone = "one alone: SCENARIO=NAME cargo test --test process conformance";
-    assert!(summary.failed == 0 && failed.is_empty(), "failed: {}\n{alone}", failed.join(", "));
+    // Once more at the end, where it is not between hundreds of lines.
+    assert!(summary.failed == 0 && failed.is_empty(), "{}\n{alone}", failed.join("\n"));
 }
 
 /// Whether the environment names a path here.
@@ -79,7 +80,7 @@ fn chosen(conformance: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What came of it, and which scenarios failed.
+/// What came of it, and in what the failed scenarios differ.
 fn play(files: &[PathBuf], options: &Options) -> (Summary, Vec<String>) {
     // On one thread calls that come together are noted in the order in which they came.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -87,7 +88,7 @@ fn play(files: &[PathBuf], options: &Options) -> (Summary, Vec<String>) {
     let report = |played: &Played| {
         println!("{played}");
         if !played.verdict.passed() {
-            failed.push(played.name.clone());
+            failed.push(played.to_string());
         } else if options.recorded && documented(played) != expected_rows(&played.name) {
             failed.push(format!("{} (shadow mode)", played.name));
         }

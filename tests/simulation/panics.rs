@@ -2,7 +2,6 @@
 //! nothing is forgotten.
 
 use std::{
-    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -17,15 +16,17 @@ use csi_provisioner::{
         classes::Classes,
         model::unusable_volume::UnusableVolume,
         ownership::ProvisionerIdentity,
+        peers::Peers,
         provisioner::{
-            Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest, ProvisionedVolume,
-            Provisioner, Turn,
+            Deleter, Failure, NotDeleted, NotPrepared, Outcome, ProvisionRequest,
+            ProvisionedVolume, Provisioner, Turn, VolumeHandle,
         },
     },
     flags::ClaimProtection,
     kube::{Connections, LaneSettings, Lanes, events::Recorder, objects::Volume},
     metrics::Metrics,
     runtime::{Backoff, Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
+    source_protection::{Protection, ProtectionDeps, ProtectionSettings},
 };
 use serde_json::json;
 use testkit::apiserver::{ApiServer, Options, User};
@@ -42,20 +43,7 @@ struct Panicking {
 }
 
 impl Provisioner for Panicking {
-    type Removal = ();
     type Request = ();
-
-    fn identity(&self) -> ProvisionerIdentity {
-        ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None }
-    }
-
-    fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
-        Ok(format!("pvc-{claim_uid}"))
-    }
-
-    async fn ready_to_create(&self) {}
-
-    async fn ready_to_delete(&self) {}
 
     async fn turn(&self, _request: &ProvisionRequest) -> Turn {
         Turn::Ours
@@ -80,6 +68,10 @@ impl Provisioner for Panicking {
             ..ProvisionedVolume::default()
         }))
     }
+}
+
+impl Deleter for Panicking {
+    type Removal = ();
 
     async fn discard(
         &self,
@@ -89,8 +81,8 @@ impl Provisioner for Panicking {
         unreachable!("every volume is good")
     }
 
-    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
-        Some(Cow::Borrowed(volume.handle()))
+    fn handle(&self, volume: &Volume) -> Option<VolumeHandle> {
+        Some(volume.handle().into())
     }
 
     fn should_delete(&self, _volume: &Volume) -> bool {
@@ -126,8 +118,33 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
     );
     let recorder =
         Recorder::start(lanes.events, &tasks, Arc::clone(&clock), Arc::clone(&random), &metrics);
+    let retry = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
+    let protection = Protection::new(ProtectionDeps {
+        client: lanes.objects.clone(),
+        metrics: metrics.clone(),
+        random: Arc::clone(&random),
+        clock: Arc::clone(&clock),
+        events: recorder.from("test"),
+        driver: DRIVER.to_owned(),
+        tasks: tasks.clone(),
+        settings: ProtectionSettings {
+            restores: false,
+            clones: false,
+            workers: 1,
+            sweep_interval: None,
+            retry,
+            peers: false,
+            cross_namespace_sources: false,
+            timeout: None,
+        },
+    });
     let controller = Controller::new(Deps {
         provisioner,
+        identity: ProvisionerIdentity::of_driver(DRIVER),
+        peers: Peers::default(),
+        protection,
+        attachments: None,
+        nodes: None,
         client: lanes.objects,
         classes: Classes::default(),
         events: recorder.from("test"),
@@ -137,11 +154,11 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         tasks: tasks.clone(),
         settings: ControllerSettings {
             workers: 2,
-            retry: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
+            retry,
             open_calls: RecordSettings { mode: ClaimProtection::Auto, timeout: None },
         },
     });
-    controller.watch(|_| {});
+    controller.watch();
     tasks.spawn("controller", async move { controller.work(CancellationToken::new()).await });
     metrics
 }

@@ -131,7 +131,7 @@ mod tests {
     const DRIVER: &str = "d.example.com";
 
     fn identity() -> ProvisionerIdentity {
-        ProvisionerIdentity { driver: DRIVER.to_owned(), in_tree: None, node: None }
+        ProvisionerIdentity::of_driver(DRIVER)
     }
 
     fn claim(name: &str, class: &str, annotations: &Value) -> Claim {

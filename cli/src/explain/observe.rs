@@ -132,12 +132,11 @@ impl Reader<'_> {
         let settings = driver.map(|driver| self.settings(&driver, leader.status.of_leader()));
         let identity = settings.as_ref().map(ProvisionerSettings::provisioner_identity);
         let volume_name = match &settings {
-            Some(settings) => settings.volume_name(claim.uid()),
+            Some(settings) => settings.naming.name(claim.uid()),
             None => Ok(format!("pvc-{}", claim.uid())),
         };
-        let preview = identity
-            .as_ref()
-            .and_then(|identity| preview(identity, &claim, class.found(), &volume_name));
+        let preview =
+            identity.as_ref().and_then(|identity| preview(identity, &claim, class.found()));
         let request = preview.as_ref().and_then(|preview| preview.request().cloned());
         let checks = match (&settings, request) {
             (Some(settings), Some(request)) => Some(self.check(settings, request).await),

@@ -76,8 +76,7 @@ impl Worker {
             );
         }
         let class = self.classes.get(class_of_claim(claim));
-        let name = self.settings.volume_name(claim.uid());
-        let Some(preview) = preview(&self.identity, claim, class.as_ref(), &name) else {
+        let Some(preview) = preview(&self.identity, claim, class.as_ref()) else {
             return Expectation::Unknown("it is not this provisioner's any more".to_owned());
         };
         match preview.plan {

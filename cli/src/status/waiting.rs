@@ -20,7 +20,7 @@ use crate::{
 pub(super) async fn for_a_pod(client: &Client, driver: &str) -> Result<Vec<String>, ApiError> {
     let classes: Vec<StorageClass> = list(client, &Scope::all(), |_| true).await?;
     let claims: Vec<Claim> = list(client, &Scope::all(), Claim::is_unbound).await?;
-    let identity = ProvisionerIdentity { driver: driver.to_owned(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity::of_driver(driver);
     let mut waiting = waiting(&identity, &claims, &classes);
     waiting.retain(|(why, _)| *why == Waiting::NoConsumer);
     Ok(waiting.iter().map(|(_, it)| format!("{}/{}", it.namespace(), it.name())).collect())

@@ -11,10 +11,7 @@
 //! [`Record`] is the content of the annotation. [`record_status`] decides what a record means, and
 //! edits claims.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tokio::time::{Duration, sleep};
@@ -24,21 +21,19 @@ use super::{
     record_status,
     record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess},
     state::{ClaimState, Transition},
+    worker::ClaimWorker,
 };
 use crate::{
     controller::{
-        events::ClaimEvents,
         model::record::{Record, digest},
-        ownership::ProvisionerIdentity,
         provisioner::{ProvisionRequest, Provisioner},
     },
     flags::ClaimProtection,
     kube::{
-        ApiError, Client, Edit, Edited, Name,
+        ApiError, Edit, Edited, Name,
         objects::{Claim, View as _},
     },
-    metrics::{ControllerMetrics, SuspectedLeak},
-    runtime::Clock,
+    metrics::SuspectedLeak,
 };
 
 /// How open calls are recorded.
@@ -130,26 +125,6 @@ fn is_overdue(
     !seen.is_zero() && kept >= timeout && seen >= timeout.min(LEAST_SEEN)
 }
 
-/// Writes and removes records, for a worker that holds the claim. The worker's span names the claim in logs.
-pub struct CallRecords<P> {
-    /// Knows the names of a request's secrets.
-    pub provisioner: Arc<P>,
-    /// Writes claims.
-    pub client: Client,
-    /// Emits events on claims.
-    pub events: ClaimEvents,
-    /// The controller's metrics.
-    pub metrics: ControllerMetrics,
-    /// Tells how long ago a claim was deleted.
-    pub clock: Arc<dyn Clock>,
-    /// The driver and the node of this process.
-    pub identity: ProvisionerIdentity,
-    /// When records are written and how long claims are kept.
-    pub settings: RecordSettings,
-    /// Whether it was logged that records cannot be written.
-    pub is_warned: AtomicBool,
-}
-
 /// Why a claim is not protected by a record.
 #[derive(Debug, thiserror::Error)]
 pub enum NotProtected {
@@ -173,17 +148,17 @@ pub enum NotProtected {
     Refused(#[from] ApiError),
 }
 
-impl<P: Provisioner> CallRecords<P> {
+impl<P: Provisioner> ClaimWorker<P> {
     /// With `always`, writes the record before the call.
     ///
     /// # Errors
     /// The call must not be made: with `always`, no call is made without a record.
-    pub async fn before_call(
+    pub(super) async fn before_call(
         &self,
         held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
-        if self.settings.mode != ClaimProtection::Always || !held.is(KnownClaim::is_wanted) {
+        if self.records.mode != ClaimProtection::Always || !held.is(KnownClaim::is_wanted) {
             return Ok(());
         }
         match self.write_record(held, request).await {
@@ -198,7 +173,7 @@ impl<P: Provisioner> CallRecords<P> {
 
     /// Writes the record of a call that will outlast the process. The claim will not be worked on
     /// again, so failures are retried at once.
-    pub async fn protect_before_exit(&self, held: &ClaimGuard, request: &ProvisionRequest) {
+    pub(super) async fn protect_before_exit(&self, held: &ClaimGuard, request: &ProvisionRequest) {
         for _ in 1..LAST_TRIES {
             if self.protect(held, request).await {
                 return;
@@ -210,8 +185,8 @@ impl<P: Provisioner> CallRecords<P> {
 
     /// Writes the record if the mode wants one. A failure is logged, and the next sync of the claim
     /// tries again. Returns false if another try may succeed.
-    pub async fn protect(&self, held: &ClaimGuard, request: &ProvisionRequest) -> bool {
-        let owed = self.settings.mode != ClaimProtection::Off && held.is(KnownClaim::is_wanted);
+    pub(super) async fn protect(&self, held: &ClaimGuard, request: &ProvisionRequest) -> bool {
+        let owed = self.records.mode != ClaimProtection::Off && held.is(KnownClaim::is_wanted);
         if !owed {
             return true;
         }
@@ -237,10 +212,10 @@ impl<P: Provisioner> CallRecords<P> {
     }
 
     /// Writes or removes the record as needed. Returns false if that must be tried again.
-    pub async fn reconcile(&self, held: &ClaimGuard) -> bool {
+    pub(super) async fn reconcile_record(&self, held: &ClaimGuard) -> bool {
         let Some(known) = held.known() else { return true };
         let current = self.is_current(&known);
-        match due(self.settings.mode, &known, self.is_overdue(&known), current) {
+        match due(self.records.mode, &known, self.is_overdue(&known), current) {
             Due::Nothing => true,
             Due::Write => match &known.request {
                 Some(request) => self.protect(held, request).await,
@@ -260,19 +235,19 @@ impl<P: Provisioner> CallRecords<P> {
     }
 
     /// Whether the claim has been deleted for longer than it is kept.
-    pub fn is_overdue(&self, known: &KnownClaim) -> bool {
+    pub(super) fn is_overdue(&self, known: &KnownClaim) -> bool {
         let deleted = known.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let seen = known.terminating_for();
-        is_overdue(deleted, seen, self.clock.wall(), self.settings.timeout)
+        is_overdue(deleted, seen, self.clock.wall(), self.records.timeout)
     }
 
     /// Whether `waited` exceeds the time for which a deleted claim is kept.
-    pub fn is_too_long(&self, waited: Duration) -> bool {
-        self.settings.timeout.is_some_and(|timeout| waited >= timeout)
+    pub(super) fn is_too_long(&self, waited: Duration) -> bool {
+        self.records.timeout.is_some_and(|timeout| waited >= timeout)
     }
 
     /// The digest of the request.
-    pub fn digest(&self, request: &ProvisionRequest) -> String {
+    pub(super) fn digest(&self, request: &ProvisionRequest) -> String {
         digest(request, self.provisioner.secret_names(request))
     }
 
@@ -326,7 +301,7 @@ impl<P: Provisioner> CallRecords<P> {
     }
 
     /// Identifies this process to the edits of records.
-    pub fn this_process<'a>(&'a self, adopted: Option<&'a str>) -> ThisProcess<'a> {
+    pub(super) fn this_process<'a>(&'a self, adopted: Option<&'a str>) -> ThisProcess<'a> {
         ThisProcess { identity: &self.identity, adopted }
     }
 
@@ -436,7 +411,7 @@ impl<P: Provisioner> CallRecords<P> {
     /// Releases a deleted claim with the record of another node. Returns false if that must be
     /// tried again. The process whose write removes the record, or may have removed it, reports the
     /// call.
-    pub async fn release_for_node(
+    pub(super) async fn release_for_node(
         &self,
         held: &ClaimGuard,
         claim: &Claim,
@@ -455,7 +430,7 @@ impl<P: Provisioner> CallRecords<P> {
     }
 
     /// Tells once what holds a deleted claim of ours: the record of another driver.
-    pub fn report_other_driver(&self, held: &ClaimGuard, claim: &Claim, record: &Record) {
+    pub(super) fn report_other_driver(&self, held: &ClaimGuard, claim: &Claim, record: &Record) {
         if !held.report(Topic::OtherDriver) {
             return;
         }
@@ -471,7 +446,7 @@ impl<P: Provisioner> CallRecords<P> {
 
     /// Releases a deleted claim of ours with the record of another driver. Returns false if that must be
     /// tried again. The process whose write removes the record, or may have removed it, reports that.
-    pub async fn release_for_other_driver(
+    pub(super) async fn release_for_other_driver(
         &self,
         held: &ClaimGuard,
         claim: &Claim,
@@ -494,65 +469,65 @@ impl<P: Provisioner> CallRecords<P> {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
         );
-        self.suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
+        self.report_suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
     }
 
     /// Reports a suspected leak: the node whose process has a call open for the claim is gone.
-    pub fn suspect_node(&self, claim: &Claim, volume: &str) {
+    pub(super) fn suspect_node(&self, claim: &Claim, volume: &str) {
         let why = format!(
             "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
         );
-        self.suspect(claim, SuspectedLeak::NodeGone, &why);
+        self.report_suspect(claim, SuspectedLeak::NodeGone, &why);
     }
 
     /// Reports a suspected leak: only errors have closed the call of a deleted claim.
-    pub fn suspect_closed_by_errors(&self, request: &ProvisionRequest) {
+    pub(super) fn suspect_closed_by_errors(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
+        self.report_suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
     }
 
     /// Reports a suspected leak: the selected node is given back while a call may still make a
     /// volume there.
-    pub fn suspect_node_given_back(&self, request: &ProvisionRequest) {
+    pub(super) fn suspect_node_given_back(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the selected node is given back after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
         );
-        self.suspect(&request.claim, SuspectedLeak::NodeGivenBack, &why);
+        self.report_suspect(&request.claim, SuspectedLeak::NodeGivenBack, &why);
     }
 
     /// Reports a suspected leak: the claim has a volume that this process has not saved, and the
     /// outcome of its own call is unknown.
-    pub fn suspect_superseded(&self, request: &ProvisionRequest) {
+    pub(super) fn suspect_superseded(&self, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(&request.claim, SuspectedLeak::Superseded, &why);
+        self.report_suspect(&request.claim, SuspectedLeak::Superseded, &why);
     }
 
     /// Reports a suspected leak: the recorded call could not be repeated for too long. The claim is
     /// provisioned as a new one.
-    pub fn give_up_record(&self, held: &ClaimGuard, request: &ProvisionRequest) {
+    pub(super) fn give_up_record(&self, held: &ClaimGuard, request: &ProvisionRequest) {
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
         );
-        self.suspect(&request.claim, SuspectedLeak::Topology, &why);
+        self.report_suspect(&request.claim, SuspectedLeak::Topology, &why);
         held.update(|it| it.advance(Transition::RecordDropped));
     }
 
-    fn suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
+    fn report_suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(reason);
         self.events.blocked(claim, why);
     }
 
     /// Reports a void record: the volume that it names may be left at the driver.
-    pub fn report_unfollowed(&self, claim: &Claim, record: &Record) {
+    pub(super) fn report_unfollowed(&self, claim: &Claim, record: &Record) {
         let volume = record.printable_volume();
         tracing::warn!(
             volume,

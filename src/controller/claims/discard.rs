@@ -59,7 +59,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(objection) = reads.objection {
             return self.suspect(held, request, unusable, &objection);
         }
-        self.call_records.protect(held, request).await;
+        self.protect(held, request).await;
         if !self.live.is_recent(reads.began) {
             // The record is written now, so the next attempt is faster.
             return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
@@ -84,14 +84,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         unusable: &UnusableVolume,
     ) -> Result<LiveReads, ApiError> {
         let began = self.live.now();
-        let key = self.provisioner.key(&unusable.handle);
-        let same = |handle: &str| self.provisioner.key(handle) == key;
-        if self.store.holds(same) {
+        let handle = &unusable.handle;
+        if self.unsaved.holds(handle) {
             let objection = Some("it is being saved for another claim".to_owned());
             return Ok(LiveReads { began, objection });
         }
         let is_of_volume =
-            |volume: &Volume| self.provisioner.handle(volume).is_some_and(|handle| same(&handle));
+            |volume: &Volume| self.provisioner.handle(volume).is_some_and(|it| it == *handle);
         let objection = objection(&self.client, held.uid(), request, is_of_volume).await?;
         if objection.is_some() || self.live.is_recent(began) {
             return Ok(LiveReads { began, objection });

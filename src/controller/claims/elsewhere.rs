@@ -48,14 +48,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         record: &Record,
     ) -> Action {
         let is_terminating = known.claim.is_terminating();
-        let wait = self.provisioner.wait_among_peers(held.uid());
+        let wait = self.peers.wait(held.uid());
         // Only the selected node's process may follow a live claim, but any may release a deleted
         // one.
         if is_terminating && !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
         let node = record.printable_node();
-        let overdue = self.call_records.is_overdue(known);
+        let overdue = self.is_overdue(known);
         let node_is_gone = self.is_node_gone(node).await;
         let volume = known.volume_name.as_deref().unwrap_or_default();
         match step(is_terminating, overdue, node_is_gone) {
@@ -68,15 +68,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Step::Release => {
                 let claim = &known.claim;
-                let is_released = self
-                    .call_records
-                    .release_for_node(held, claim, volume, record, node_is_gone)
-                    .await;
+                let is_released =
+                    self.release_for_node(held, claim, volume, record, node_is_gone).await;
                 if is_released { Action::Done } else { Action::Retry }
             }
             Step::Adopt => {
                 held.update(|it| it.adopt(node, &self.identity));
-                self.call_records.suspect_node(&known.claim, volume);
+                self.suspect_node(&known.claim, volume);
                 Action::Retry
             }
         }

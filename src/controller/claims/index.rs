@@ -61,16 +61,11 @@ use crate::{
 #[derive(Clone)]
 pub struct ClaimIndex(Arc<Shared>);
 
-/// Returns the name of a claim's PersistentVolume, given the claim's UID.
-type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
-
 /// Called with the UID of a claim that no longer needs the source of its volume.
 type Closed = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Shared {
     identity: ProvisionerIdentity,
-    /// Returns the name of a claim's PersistentVolume.
-    volume_name: Naming,
     volume_keys: KeyedMutex,
     /// All that is known of claims. Only the methods of [`ClaimIndex`] take this lock.
     inner: Mutex<Inner>,
@@ -90,17 +85,15 @@ struct Inner {
 }
 
 impl ClaimIndex {
-    /// Creates an empty index. `volume_name` returns the name of the PersistentVolume of the claim
-    /// with the given UID. `closed` is called at least once for each claim that no longer needs the
+    /// Creates an empty index. `closed` is called at least once for each claim that no longer needs the
     /// source of its volume; the index is locked meanwhile, so it must not call the index.
     pub fn new(
         identity: ProvisionerIdentity,
-        volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         closed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let inner = Mutex::new(Inner::new(Box::new(closed)));
         let volume_keys = KeyedMutex::default();
-        Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), volume_keys, inner }))
+        Self(Arc::new(Shared { identity, volume_keys, inner }))
     }
 
     /// PersistentVolumes have been listed after the claims. A claim that is first seen from now on is new.
@@ -186,10 +179,15 @@ impl ClaimIndex {
 }
 
 impl Shared {
+    /// The name of the PersistentVolume of the claim with this UID.
+    fn volume_name(&self, uid: &str) -> Option<String> {
+        self.identity.naming.name(uid).ok()
+    }
+
     /// What the record on the claim means. `adopted`: the node whose call this process follows.
     fn record_status_of(&self, claim: &Claim, adopted: Option<&str>) -> Option<RecordStatus> {
         let this_process = ThisProcess { identity: &self.identity, adopted };
-        record_status::judge(claim, this_process, (self.volume_name)(claim.uid()).as_deref())
+        record_status::judge(claim, this_process, self.volume_name(claim.uid()).as_deref())
     }
 }
 

@@ -47,7 +47,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
                 if is_open && self.identity.node.is_some() {
-                    self.call_records.suspect_node_given_back(request);
+                    self.suspect_node_given_back(request);
                     held.update(|it| it.advance(Transition::GivenUp));
                 }
                 Action::Done
@@ -69,7 +69,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         refused: Option<&str>,
         is_open: bool,
     ) -> Result<Edited<Claim>, ApiError> {
-        let this_process = self.call_records.this_process(None);
+        let this_process = self.this_process(None);
         let remove = |object: &mut Value| {
             let edit = remove_node(object, refused);
             match edit {

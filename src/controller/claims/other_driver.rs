@@ -51,17 +51,17 @@ impl<P: Provisioner> ClaimWorker<P> {
                 return Action::Retry;
             }
         }
-        let wait = self.provisioner.wait_among_peers(held.uid());
+        let wait = self.peers.wait(held.uid());
         if !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
-        if !self.call_records.is_overdue(known) {
+        if !self.is_overdue(known) {
             if self.identity.node.is_none() || self.identity.is_provisioner_of(claim) {
-                self.call_records.report_other_driver(held, claim, record);
+                self.report_other_driver(held, claim, record);
             }
             return Action::Retry;
         }
-        let is_released = self.call_records.release_for_other_driver(held, claim, record).await;
+        let is_released = self.release_for_other_driver(held, claim, record).await;
         if is_released { Action::Done } else { Action::Retry }
     }
 

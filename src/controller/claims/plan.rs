@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{
     super::{
         ownership::{ProvisionerIdentity, SELECTED_NODE},
-        provisioner::{Failure, ProvisionRequest},
+        provisioner::ProvisionRequest,
     },
     index::KnownClaim,
     state::ClaimState,
@@ -62,8 +62,6 @@ pub(crate) struct Facts<'a> {
     pub identity: &'a ProvisionerIdentity,
     /// The claim's class, if it exists.
     pub class: Option<Arc<StorageClass>>,
-    /// The name of the claim's PersistentVolume.
-    pub volume_name: &'a dyn Fn() -> Result<String, Failure>,
     /// Whether a record was made with the class of this request.
     pub fits: &'a dyn Fn(&Record, &ProvisionRequest) -> bool,
 }
@@ -192,7 +190,7 @@ fn request(known: &KnownClaim, class: &Arc<StorageClass>, facts: &Facts<'_>) -> 
     ProvisionRequest {
         claim: Arc::clone(&known.claim),
         class: Arc::clone(class),
-        volume_name: (facts.volume_name)(),
+        volume_name: facts.identity.naming.name(known.claim.uid()),
         selected_node: ownership::selected_node(&known.claim).map(str::to_owned),
         withdrawn: known.is_gone_or_terminating(),
         source: None,

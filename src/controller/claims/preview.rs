@@ -10,10 +10,7 @@ use super::{
     plan::{Facts, Plan, is_record_void, plan},
 };
 use crate::{
-    controller::{
-        ownership::ProvisionerIdentity,
-        provisioner::{Failure, ProvisionRequest},
-    },
+    controller::{ownership::ProvisionerIdentity, provisioner::ProvisionRequest},
     kube::{
         InformerEvent,
         objects::{Claim, StorageClass, View as _},
@@ -39,19 +36,16 @@ impl Preview {
     }
 }
 
-/// Plans for the claim, whose PersistentVolume gets the name `volume_name`. `None`: the claim is bound, or
-/// not this provisioner's, and nothing is open for it.
+/// Plans for the claim. `None`: the claim is bound, or not this provisioner's, and nothing is open for it.
 pub fn preview(
     identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
     class: Option<&Arc<StorageClass>>,
-    volume_name: &Result<String, Failure>,
 ) -> Option<Preview> {
-    let known = known(identity, claim, volume_name.as_ref().ok().cloned())?;
+    let known = known(identity, claim)?;
     let facts = Facts {
         identity,
         class: class.cloned(),
-        volume_name: &|| volume_name.clone(),
         // Whether a class fits a record is shown by its digest, for which all flags must be known.
         fits: &|_, _| true,
     };
@@ -63,14 +57,10 @@ pub fn preview(
 }
 
 /// What the index of a new leader knows of the claim once everything is listed.
-fn known(
-    identity: &ProvisionerIdentity,
-    claim: &Arc<Claim>,
-    volume_name: Option<String>,
-) -> Option<KnownClaim> {
-    let index = ClaimIndex::new(identity.clone(), move |_| volume_name.clone(), |_| {});
+fn known(identity: &ProvisionerIdentity, claim: &Claim) -> Option<KnownClaim> {
+    let index = ClaimIndex::new(identity.clone(), |_| {});
     index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitApply(Claim::clone(claim)));
+    index.on_event(InformerEvent::InitApply(claim.clone()));
     index.on_event(InformerEvent::InitDone);
     index.both_listed();
     index.known(claim.uid())

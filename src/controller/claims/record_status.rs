@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn identity(node: Option<&str>) -> ProvisionerIdentity {
-        ProvisionerIdentity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
+        ProvisionerIdentity { node: node.map(str::to_owned), ..ProvisionerIdentity::of_driver("d") }
     }
 
     fn here(identity: &ProvisionerIdentity) -> ThisProcess<'_> {

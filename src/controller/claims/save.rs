@@ -16,53 +16,37 @@ use tokio::{
 use tracing::Instrument as _;
 
 use super::{
-    index::{ClaimGuard, ClaimIndex, Entry, Existence, KnownClaim, Topic},
-    state::Transition,
+    index::{ClaimGuard, Entry, Existence, KnownClaim, Topic},
+    reporting::source_label,
+    state::{ClaimState, Transition},
+    worker::ClaimWorker,
 };
 use crate::{
     controller::{
-        classes::Classes,
-        events::{ClaimEvents, claim_key},
+        events::claim_key,
         item::Key,
         model::{
             finalizer,
             unusable_volume::{Credentials, UnusableVolume},
         },
         ownership::{PROVISIONED_BY, class_of_claim},
-        provisioner::{Failure, ProvisionRequest, ProvisionedVolume},
+        provisioner::{Failure, ProvisionRequest, ProvisionedVolume, Provisioner, VolumeHandle},
     },
     kube::{
-        ApiError, Client, Name,
+        ApiError, Name,
         objects::{Claim, View as _, Volume},
     },
-    metrics::{ControllerMetrics, SuspectedLeak},
-    workqueue::{Action, Queue},
+    metrics::SuspectedLeak,
+    workqueue::Action,
 };
 
 /// The reclaim policy of volumes that are kept.
 const RETAIN: &str = "Retain";
 
-/// Saves PersistentVolumes. Clones share the unsaved volumes.
-#[derive(Clone)]
-pub struct PvStore {
-    /// Writes PersistentVolumes.
-    pub client: Client,
-    /// What is known of the claims.
-    pub index: ClaimIndex,
-    /// The storage classes.
-    pub classes: Classes,
-    /// Emits events on claims.
-    pub events: ClaimEvents,
-    /// The controller's metrics.
-    pub metrics: ControllerMetrics,
-    /// The claims whose PersistentVolume must be saved again.
-    pub queue: Queue<Key>,
-    /// The claims to work on.
-    pub claims: Queue<Key>,
-    /// The unsaved volumes, by claim UID. Not in the index of claims: the entry of a claim may be gone
-    /// before its volume is saved, and the end of the process waits until all are.
-    pub unsaved: watch::Sender<BTreeMap<Key, Arc<Unsaved>>>,
-}
+/// The unsaved volumes, by claim UID. Clones share them. Not in the index of claims: the entry of a claim
+/// may be gone before its volume is saved, and the end of the process waits until all are.
+#[derive(Clone, Default)]
+pub struct UnsavedVolumes(watch::Sender<BTreeMap<Key, Arc<Unsaved>>>);
 
 /// A volume that exists at the driver and has no PersistentVolume yet.
 #[derive(Debug, Clone)]
@@ -72,7 +56,7 @@ pub struct Unsaved {
     existence: Existence,
     volume: PersistentVolume,
     /// The driver's ID of the volume. An in-tree PersistentVolume does not contain it.
-    handle: String,
+    handle: VolumeHandle,
     /// The credentials with which the volume was made.
     credentials: Credentials,
     /// The label `source` of the metrics.
@@ -101,13 +85,13 @@ impl Unsaved {
     pub fn new(
         request: ProvisionRequest,
         provisioned: ProvisionedVolume,
-        source: &'static str,
         started: Instant,
         existence: Existence,
     ) -> Self {
         let ProvisionedVolume { volume, handle, credentials } = provisioned;
         let volume = complete(volume, &request);
         let setback = Setback::default();
+        let source = source_label(&request.claim);
         Self {
             claim: request.claim,
             existence,
@@ -245,79 +229,40 @@ fn is_of_same_driver(found: &Volume, volume: &PersistentVolume) -> bool {
     csi.is_some_and(|csi| found.spec.csi.as_ref().is_some_and(|it| it.driver == csi.driver))
 }
 
-impl PvStore {
-    /// Saves a PersistentVolume, or keeps it for [`PvStore::sync`].
-    pub async fn save(&self, held: &ClaimGuard, unsaved: Unsaved) {
-        let uid = held.uid();
-        let unsaved = Arc::new(unsaved);
-        // Kept first, so that the volume is not forgotten if the attempt is cancelled.
-        self.keep(uid, Arc::clone(&unsaved));
-        if self.attempt_and_report(held, &unsaved).await == Action::Retry {
-            self.queue.add_rate_limited(uid.clone());
-        }
-    }
-
-    /// Tries again to save the PersistentVolume of the claim with this UID.
-    pub async fn sync(&self, uid: &Key) -> Action {
-        let held = self.index.hold(uid).await;
-        let Some(unsaved) = self.get(uid) else { return Action::Done };
-        let claim = claim_key(&unsaved.claim);
-        let span = tracing::info_span!("save", %claim, uid = &**uid, pv = unsaved.name());
-        self.attempt_and_report(&held, &unsaved).instrument(span).await
-    }
-
+impl UnsavedVolumes {
     /// The UIDs of the claims whose PersistentVolume is not saved.
     pub fn all(&self) -> Vec<Key> {
-        self.unsaved.borrow().keys().cloned().collect()
+        self.0.borrow().keys().cloned().collect()
     }
 
     /// Logs the unsaved volumes, so that an admin can find them if their claims are deleted, too.
-    pub fn log_unsaved(&self) {
-        for (uid, unsaved) in &*self.unsaved.borrow() {
+    pub fn log(&self) {
+        for (uid, unsaved) in &*self.0.borrow() {
             tracing::warn!(
                 claim = %claim_key(&unsaved.claim),
                 uid = &**uid,
                 pv = unsaved.name(),
-                handle = unsaved.handle,
+                handle = unsaved.handle.id(),
                 "A volume has no PersistentVolume yet; the next leader asks the driver for it again"
             );
         }
     }
 
-    /// Whether a volume with a matching handle is not saved.
-    pub fn holds(&self, such: impl Fn(&str) -> bool) -> bool {
-        self.unsaved.borrow().values().any(|unsaved| such(&unsaved.handle))
+    /// Whether the volume is not saved.
+    pub fn holds(&self, handle: &VolumeHandle) -> bool {
+        self.0.borrow().values().any(|unsaved| unsaved.handle == *handle)
     }
 
-    /// Whether a volume with a matching handle is not saved and has another name than `name`.
-    pub fn holds_as_another(&self, such: impl Fn(&str) -> bool, name: &str) -> bool {
-        let same = |unsaved: &Arc<Unsaved>| such(&unsaved.handle) && unsaved.name() != name;
-        self.unsaved.borrow().values().any(same)
-    }
-
-    /// Tries to save all volumes once more before the process exits. Returns when only volumes are
-    /// left that the API server refuses and that the records on their claims lead the next process
-    /// to.
-    pub async fn drain(&self) {
-        self.unsaved.send_modify(|all| {
-            for unsaved in all.values_mut() {
-                Arc::make_mut(unsaved).setback.refused = false;
-            }
-        });
-        self.all().into_iter().for_each(|uid| self.queue.add(uid));
-        let left = |all: &BTreeMap<Key, Arc<Unsaved>>| {
-            all.iter().all(|(uid, unsaved)| {
-                unsaved.setback.refused && self.index.is(uid, KnownClaim::is_protected)
-            })
-        };
-        // The sender lives as long as `self`.
-        let _ = self.unsaved.subscribe().wait_for(left).await;
+    /// Whether the volume is not saved and has another name than `name`.
+    pub fn holds_as_another(&self, handle: &VolumeHandle, name: &str) -> bool {
+        let same = |unsaved: &Arc<Unsaved>| unsaved.handle == *handle && unsaved.name() != name;
+        self.0.borrow().values().any(same)
     }
 
     /// The driver deletes the volume of the PersistentVolume `name`. An unsaved volume of that name
     /// may be the same volume. The caller holds the lock of the volume.
     pub fn on_volume_deletion(&self, name: &str) {
-        self.unsaved.send_if_modified(|all| {
+        self.0.send_if_modified(|all| {
             for unsaved in all.values_mut().filter(|unsaved| unsaved.name() == name) {
                 let setback = &mut Arc::make_mut(unsaved).setback;
                 setback.unclear = true;
@@ -328,19 +273,82 @@ impl PvStore {
     }
 
     fn get(&self, uid: &str) -> Option<Arc<Unsaved>> {
-        self.unsaved.borrow().get(uid).cloned()
+        self.0.borrow().get(uid).cloned()
     }
 
     fn keep(&self, uid: &Key, unsaved: Arc<Unsaved>) {
-        self.unsaved.send_modify(|all| drop(all.insert(uid.clone(), unsaved)));
+        self.0.send_modify(|all| drop(all.insert(uid.clone(), unsaved)));
+    }
+
+    fn remove(&self, uid: &Key) {
+        self.0.send_modify(|all| drop(all.remove(uid)));
+    }
+}
+
+impl<P: Provisioner> ClaimWorker<P> {
+    /// Saves the PersistentVolume of the volume that the call with `request` brought, or keeps it for
+    /// [`ClaimWorker::sync_unsaved`].
+    pub(super) async fn save(
+        &self,
+        held: &ClaimGuard,
+        request: ProvisionRequest,
+        provisioned: ProvisionedVolume,
+        started: Instant,
+    ) {
+        let uid = held.uid();
+        let existence = held.known().unwrap_or_default().existence;
+        let unsaved = Arc::new(Unsaved::new(request, provisioned, started, existence));
+        // Kept first, so that the volume is not forgotten if the attempt is cancelled.
+        self.unsaved.keep(uid, Arc::clone(&unsaved));
+        if self.attempt_and_report(held, &unsaved).await == Action::Retry {
+            self.queues.unsaved.add_rate_limited(uid.clone());
+        }
+    }
+
+    /// Tries again to save the PersistentVolume of the claim with this UID.
+    pub async fn sync_unsaved(&self, uid: &Key) -> Action {
+        let held = self.index.hold(uid).await;
+        let Some(unsaved) = self.unsaved.get(uid) else { return Action::Done };
+        let claim = claim_key(&unsaved.claim);
+        let span = tracing::info_span!("save", %claim, uid = &**uid, pv = unsaved.name());
+        self.attempt_and_report(&held, &unsaved).instrument(span).await
+    }
+
+    /// Tries to save all volumes once more before the process exits. Returns when only volumes are
+    /// left that the API server refuses and that the records on their claims lead the next process
+    /// to.
+    pub async fn save_before_exit(&self) {
+        self.unsaved.0.send_modify(|all| {
+            for unsaved in all.values_mut() {
+                Arc::make_mut(unsaved).setback.refused = false;
+            }
+        });
+        self.unsaved.all().into_iter().for_each(|uid| self.queues.unsaved.add(uid));
+        let left = |all: &BTreeMap<Key, Arc<Unsaved>>| {
+            all.iter().all(|(uid, unsaved)| {
+                unsaved.setback.refused && self.index.is(uid, KnownClaim::is_protected)
+            })
+        };
+        // The sender lives as long as `self`.
+        let _ = self.unsaved.0.subscribe().wait_for(left).await;
     }
 
     async fn attempt_and_report(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
+        let action = self.attempt_once(held, unsaved).await;
+        // A turn of the claim follows: for its record, to discard or to ask again, or to give up the claim
+        // after `--claim-protection-timeout`.
+        if held.is(|known| known.state != ClaimState::Done || known.is_protected()) {
+            self.queues.claims.add(held.uid().clone());
+        }
+        action
+    }
+
+    async fn attempt_once(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
         // Its PersistentVolume was seen, and may be deleted together with the volume by now.
         if !held.is(KnownClaim::is_saving) {
             return self.on_saved(held, unsaved);
         }
-        match self.attempt(unsaved).await {
+        match self.try_to_save(unsaved).await {
             Attempt::Saved => self.on_saved(held, unsaved),
             Attempt::Superseded(volume) => self.on_superseded(held, unsaved, &volume),
             Attempt::PvTerminating(volume) => self.on_pv_terminating(held, unsaved, &volume),
@@ -366,7 +374,7 @@ impl PvStore {
     ) -> Action {
         tracing::warn!(
             error = why,
-            handle = unsaved.handle,
+            handle = unsaved.handle.id(),
             "the PersistentVolume is not saved yet"
         );
         if held.report(Topic::Blocked(why, Duration::ZERO)) {
@@ -376,9 +384,7 @@ impl PvStore {
         let unclear = setback.unclear || unsaved.setback.unclear;
         let may_share_handle = setback.may_share_handle || unsaved.setback.may_share_handle;
         let setback = Setback { unclear, may_share_handle, ..setback };
-        self.keep(held.uid(), Arc::new(Unsaved { setback, ..unsaved.clone() }));
-        // The claim worker gives up a deleted claim after `--claim-protection-timeout`.
-        self.claims.add(held.uid().clone());
+        self.unsaved.keep(held.uid(), Arc::new(Unsaved { setback, ..unsaved.clone() }));
         Action::Retry
     }
 
@@ -387,8 +393,7 @@ impl PvStore {
         held.update(|it| {
             it.advance(Transition::PvRefused(Box::new(unsaved.unusable_volume(why))));
         });
-        self.unsaved.send_modify(|all| drop(all.remove(&**held.uid())));
-        self.claims.add(held.uid().clone());
+        self.unsaved.remove(held.uid());
         Action::Done
     }
 
@@ -414,7 +419,7 @@ impl PvStore {
         tracing::warn!(error = why, "the PersistentVolume does not stay");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         self.events.blocked(&unsaved.claim, &why);
-        held.update(|it| it.pv_terminating(volume, self.index.identity()));
+        held.update(|it| it.pv_terminating(volume, &self.identity));
         self.forget(held)
     }
 
@@ -441,18 +446,17 @@ impl PvStore {
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
     fn on_pv_gone(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
-        held.update(|it| it.pv_gone(&unsaved.handle));
-        self.unsaved.send_modify(|all| drop(all.remove(&**held.uid())));
+        held.update(|it| it.pv_gone(unsaved.handle.id()));
+        self.unsaved.remove(held.uid());
         if is_gone_or_bound(held) {
-            self.suspect_leak(held, &unsaved.claim, &unsaved.handle);
+            self.suspect_gone(held, &unsaved.claim, unsaved.handle.id());
         }
-        self.claims.add(held.uid().clone());
         Action::Done
     }
 
     /// The volume with this handle may have been deleted with another PersistentVolume. Nobody
     /// waits for it any more, so no further call would show whether it was (safety rule 14).
-    pub fn suspect_leak(&self, held: &ClaimGuard, claim: &Claim, handle: &str) {
+    pub(super) fn suspect_gone(&self, held: &ClaimGuard, claim: &Claim, handle: &str) {
         let why = format!(
             "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
         );
@@ -465,15 +469,12 @@ impl PvStore {
     }
 
     fn forget(&self, held: &ClaimGuard) -> Action {
-        self.unsaved.send_modify(|all| drop(all.remove(&**held.uid())));
+        self.unsaved.remove(held.uid());
         held.update(Entry::saved);
-        if held.is(KnownClaim::is_protected) {
-            self.claims.add(held.uid().clone());
-        }
         Action::Done
     }
 
-    async fn attempt(&self, unsaved: &Unsaved) -> Attempt {
+    async fn try_to_save(&self, unsaved: &Unsaved) -> Attempt {
         let found =
             if unsaved.setback.unclear { self.read_taken_name(unsaved).await } else { None };
         match found {

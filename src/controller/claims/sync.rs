@@ -16,8 +16,7 @@ use super::{
     call_record::NotProtected,
     index::{ClaimGuard, Entry, KnownClaim, Topic},
     plan::{Facts, Plan, is_record_void, plan},
-    reporting::{SETTLING, await_change, source_label},
-    save::Unsaved,
+    reporting::{SETTLING, await_change},
     state::{ClaimState, Next, Transition},
     worker::ClaimWorker,
 };
@@ -26,9 +25,7 @@ use crate::{
         events::{PANICKED, claim_key},
         item::{Item, Key},
         ownership,
-        provisioner::{
-            NotPrepared, Outcome, ProvisionRequest, ProvisionedVolume, Provisioner, Turn,
-        },
+        provisioner::{NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::objects::View as _,
     metrics::Panicked,
@@ -66,7 +63,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let held = self.index.hold(uid).await;
         let Some(known) = held.known() else {
             self.dependencies.forget(&Item::Claim(uid.clone()));
-            self.provisioner.forget(uid);
+            self.peers.forget(uid);
             return Action::Done;
         };
         held.update(Entry::work_started);
@@ -88,7 +85,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn act(&self, held: &ClaimGuard, mut known: KnownClaim) -> Action {
         match self.plan(held, &mut known) {
             Plan::Drop => {
-                self.provisioner.forget(held.uid());
+                self.peers.forget(held.uid());
                 self.look_for_other_driver(held, &known).await
             }
             Plan::Blocked { why, is_failure } => self.wait(held, &known, &why, is_failure),
@@ -98,7 +95,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.discard(held, &request, &unusable).await
             }
             Plan::SuspectedLeak(handle) => {
-                self.store.suspect_leak(held, &known.claim, &handle);
+                self.suspect_gone(held, &known.claim, &handle);
                 Action::Done
             }
             Plan::Elsewhere(record) => self.follow_elsewhere(held, &known, &record).await,
@@ -114,7 +111,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if action == Action::Done {
             self.dependencies.forget(&Item::Claim(held.uid().clone()));
         }
-        let is_reconciled = self.call_records.reconcile(held).await;
+        let is_reconciled = self.reconcile_record(held).await;
         self.release_source(held);
         match action {
             action if is_reconciled => action,
@@ -124,13 +121,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Reports to the provisioner what the claim still needs: the index does not report attempts that
-    /// ended before their call.
+    /// Lets go of the source as far as the claim allows: the index does not report attempts that ended
+    /// before their call.
     fn release_source(&self, held: &ClaimGuard) {
         if !held.is(KnownClaim::needs_source) {
-            self.provisioner.release_source(held.uid());
+            self.protection.claim_finished(held.uid());
         } else if !held.is(KnownClaim::may_have_open_call) {
-            self.provisioner.call_ended(held.uid());
+            self.protection.call_ended(held.uid());
         }
     }
 
@@ -139,10 +136,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let facts = Facts {
             identity: &self.identity,
             class: self.classes.get(ownership::class_of_claim(&known.claim)),
-            volume_name: &|| self.provisioner.volume_name(held.uid()),
-            fits: &|record, request| {
-                record.is_of_class(request, &self.call_records.digest(request))
-            },
+            fits: &|record, request| record.is_of_class(request, &self.digest(request)),
         };
         if is_record_void(known, &facts) {
             held.update(Entry::record_void);
@@ -238,7 +232,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<(), Action> {
-        match self.call_records.before_call(held, request).await {
+        match self.before_call(held, request).await {
             Ok(()) => Ok(()),
             Err(NotProtected::Unwanted) => Err(Action::Retry),
             Err(error) => {
@@ -267,7 +261,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             outcome = &mut call => outcome,
             () = self.ending.cancelled() => {
                 tracing::warn!("CreateVolume still runs shortly before the end of --shutdown-timeout, which cuts it");
-                futures::future::join(call, self.call_records.protect_before_exit(held, request)).await.0
+                futures::future::join(call, self.protect_before_exit(held, request)).await.0
             }
         }
     }
@@ -285,19 +279,24 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         let ended = held.update(|it| it.ended(&outcome, &self.identity));
         let (next, polls) = ended.unwrap_or((Next::Drop, 0));
+        // Who reads of an open call may delete the claim: first the record, which keeps it.
+        if held.is(|known| known.state.is_outcome_unknown()) {
+            self.reconcile_record(held).await;
+        }
         let poll = self.await_dependencies(held, &request, &outcome);
         self.report(&request, &outcome, poll.is_some());
         tracing::debug!(?next, "the attempt has ended");
         match (next, outcome) {
             (Next::Save, Outcome::Provisioned(volume)) => {
-                self.save(held, request, *volume, started).await
+                self.save(held, request, *volume, started).await;
+                Action::Done
             }
             (Next::Discard, Outcome::Unusable(unusable)) => {
                 self.discard(held, &request, &unusable).await
             }
             (Next::GiveNodeBack, _) => self.give_node_back(held, &request).await,
             (Next::ClosedByErrors, _) => {
-                self.call_records.suspect_closed_by_errors(&request);
+                self.suspect_closed_by_errors(&request);
                 Action::Done
             }
             (Next::Retry, outcome) => match (poll, outcome) {
@@ -359,22 +358,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             return;
         }
         let waited = held.update(Entry::unrepeatable_for).unwrap_or_default();
-        if held.is(KnownClaim::is_wanted) && self.call_records.is_too_long(waited) {
-            self.call_records.give_up_record(held, request);
+        if held.is(KnownClaim::is_wanted) && self.is_too_long(waited) {
+            self.give_up_record(held, request);
         }
-    }
-
-    async fn save(
-        &self,
-        held: &ClaimGuard,
-        request: ProvisionRequest,
-        volume: ProvisionedVolume,
-        started: Instant,
-    ) -> Action {
-        let source = source_label(&request.claim);
-        let existence = held.known().unwrap_or_default().existence;
-        self.store.save(held, Unsaved::new(request, volume, source, started, existence)).await;
-        Action::Done
     }
 
     /// Reports, once, a record on the claim that is void.
@@ -383,7 +369,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             && let Some(record) = known.void_record()
             && held.report(Topic::VoidRecord)
         {
-            self.call_records.report_unfollowed(&known.claim, record);
+            self.report_unfollowed(&known.claim, record);
         }
     }
 
@@ -392,7 +378,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(request) = held.known().and_then(|known| known.superseded)
             && held.report(Topic::Superseded)
         {
-            self.call_records.suspect_superseded(&request);
+            self.suspect_superseded(&request);
         }
     }
 
@@ -402,7 +388,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::error!(uid = &**uid, panic, "working on a claim panicked; this is a bug");
         self.metrics.panicked(Panicked::Claims);
         self.index.update(uid, |it| it.advance(Transition::Interrupted));
-        self.store.queue.add(uid.clone());
+        self.queues.unsaved.add(uid.clone());
         if let Some(known) = self.index.known(uid) {
             self.events.failed(&known.claim, PANICKED);
         }

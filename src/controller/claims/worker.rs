@@ -1,29 +1,40 @@
-//! The parts of the claim worker, which its methods share. What it does with them is in
-//! [`sync`](super::sync), `verification`, `discard`, `elsewhere`, `node` and `reporting`.
+//! The parts of the worker of claims.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{call_record::CallRecords, index::ClaimIndex, save::PvStore};
+use super::{call_record::RecordSettings, index::ClaimIndex, save::UnsavedVolumes};
 use crate::{
     controller::{
         classes::Classes, dependencies::DependencyIndex, events::ClaimEvents, live::Live,
-        ownership::ProvisionerIdentity,
+        ownership::ProvisionerIdentity, peers::Peers, queues::Queues,
     },
     kube::Client,
     metrics::ControllerMetrics,
-    runtime::Random,
+    runtime::{Clock, Random},
+    source_protection::Protection,
 };
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
     /// Makes the volumes.
     pub provisioner: Arc<P>,
+    /// Protects the sources of volumes.
+    pub protection: Protection,
+    /// The processes of other nodes.
+    pub peers: Peers,
     /// The driver and the node of this process.
     pub identity: ProvisionerIdentity,
     /// What is known of the claims.
     pub index: ClaimIndex,
+    /// The queues of claims, and of those whose volume is not saved.
+    pub(in crate::controller) queues: Queues,
+    /// The volumes that are not saved.
+    pub unsaved: UnsavedVolumes,
     /// The storage classes.
     pub classes: Classes,
     /// The objects that claims wait for.
@@ -32,10 +43,12 @@ pub struct ClaimWorker<P> {
     pub client: Client,
     /// Measures the age of live reads.
     pub live: Live,
-    /// Saves PersistentVolumes.
-    pub store: PvStore,
-    /// Records open calls on their claims.
-    pub call_records: CallRecords<P>,
+    /// Tells how long ago a claim was deleted.
+    pub clock: Arc<dyn Clock>,
+    /// When open calls are recorded on their claims, and how long claims are kept.
+    pub records: RecordSettings,
+    /// Whether it was logged that records cannot be written.
+    pub is_warned: AtomicBool,
     /// Cancelled shortly before running calls are cut.
     pub ending: CancellationToken,
     /// Emits events on claims.

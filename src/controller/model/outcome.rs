@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::{
     failure::Failure,
     unusable_volume::{Credentials, UnusableVolume},
+    volume_handle::VolumeHandle,
 };
 use crate::controller::dependencies::Dependency;
 
@@ -51,7 +52,7 @@ pub struct ProvisionedVolume {
     /// finalizer, provisioner).
     pub volume: PersistentVolume,
     /// The driver's ID of the volume.
-    pub handle: String,
+    pub handle: VolumeHandle,
     /// The credentials with which the volume was made.
     pub credentials: Credentials,
 }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn identity(node: Option<&str>) -> ProvisionerIdentity {
-        ProvisionerIdentity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
+        ProvisionerIdentity { node: node.map(str::to_owned), ..ProvisionerIdentity::of_driver("d") }
     }
 
     fn record() -> Record {

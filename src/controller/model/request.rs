@@ -12,9 +12,8 @@ pub struct ProvisionRequest {
     pub claim: Arc<Claim>,
     /// The storage class of the claim.
     pub class: Arc<StorageClass>,
-    /// The name of the PersistentVolume
-    /// ([`Provisioner::volume_name`](crate::controller::provisioner::Provisioner::volume_name)), or
-    /// why there is none. The provisioner reports that among its other checks.
+    /// The name of the PersistentVolume, or why there is none. The provisioner reports that among its
+    /// other checks.
     pub volume_name: Result<String, Failure>,
     /// The node that the scheduler chose, if it did.
     pub selected_node: Option<String>,

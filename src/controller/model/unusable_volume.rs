@@ -5,13 +5,13 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::failure::Failure;
+use super::{failure::Failure, volume_handle::VolumeHandle};
 
 /// A volume that cannot be used. It is removed before the next call for its claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnusableVolume {
     /// The driver's ID of the volume.
-    pub handle: String,
+    pub handle: VolumeHandle,
     /// The credentials with which the volume was made.
     pub credentials: Credentials,
     /// What is wrong with it, for the user.

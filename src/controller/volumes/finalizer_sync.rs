@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::{super::provisioner::Provisioner, sync::VolumeWorker};
+use super::{super::provisioner::Deleter, sync::VolumeWorker};
 use crate::{
     controller::claims::index::{Entry, claim_uid},
     controller::model::finalizer::{self, Due, due},
@@ -45,7 +45,7 @@ impl Patched {
     }
 }
 
-impl<P: Provisioner> VolumeWorker<P> {
+impl<P: Deleter> VolumeWorker<P> {
     /// Adds the protection finalizer.
     pub(crate) async fn protect(&self, volume: &Volume) -> Action {
         let patched = self.patch(volume, finalizer::protect(volume)).await;
@@ -108,7 +108,7 @@ impl<P: Provisioner> VolumeWorker<P> {
                 return Ok(());
             }
             // The claim needs another PersistentVolume once this one is gone (safety rule 13).
-            self.store.index.update(claim_uid(&live), Entry::pv_released);
+            self.claims.update(claim_uid(&live), Entry::pv_released);
             match self.patch(&live, finalizer::unprotect_if_unchanged(&live)).await? {
                 Patched::Done | Patched::Gone => {
                     self.report_unprotected(&live).await;

@@ -18,7 +18,7 @@ use crate::{
         item::Key,
         model::finalizer::{Due, due},
         ownership::{ProvisionerIdentity, class_of_volume},
-        provisioner::Failure,
+        provisioner::{Failure, VolumeHandle},
     },
     kube::{
         informer::{
@@ -47,7 +47,7 @@ struct SharedIndex {
     identity: ProvisionerIdentity,
     claims: ClaimIndex,
     in_reach: InReach,
-    handle_key: HandleKey,
+    handle: Handle,
     /// Not in the index of claims, which knows PersistentVolumes only by their claims.
     inner: Mutex<Inner>,
 }
@@ -55,8 +55,8 @@ struct SharedIndex {
 /// Whether this process can delete the volume at the driver.
 type InReach = Box<dyn Fn(&Volume) -> bool + Send + Sync>;
 
-/// The key that identifies the volume at the driver; `None` for a volume of another driver.
-type HandleKey = Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>;
+/// The driver's ID of the volume; `None` for a volume of another driver.
+type Handle = Box<dyn Fn(&Volume) -> Option<VolumeHandle> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
@@ -144,19 +144,18 @@ impl VolumeSnapshot {
 
 impl VolumeIndex {
     /// Creates an empty index, which reports each PersistentVolume to `claims`. `in_reach` says whether
-    /// this process can delete the volume. PersistentVolumes with the same `handle_key` have the same
-    /// volume at the driver.
+    /// this process can delete the volume, `handle` which one it is at the driver.
     pub fn new(
         identity: ProvisionerIdentity,
         claims: ClaimIndex,
         in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
-        handle_key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
+        handle: impl Fn(&Volume) -> Option<VolumeHandle> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(SharedIndex {
             identity,
             claims,
             in_reach: Box::new(in_reach),
-            handle_key: Box::new(handle_key),
+            handle: Box::new(handle),
             inner: Mutex::default(),
         }))
     }
@@ -210,10 +209,10 @@ impl VolumeIndex {
         let due = self.0.due(&volume);
         let in_reach = (self.0.in_reach)(&volume);
         let is_kept = due != Due::Nothing;
-        let key = (self.0.handle_key)(&volume);
+        let handle = (self.0.handle)(&volume);
         let mut inner = self.0.inner.lock();
-        if let Some(key) = key {
-            inner.handles.insert(&key, volume.uid());
+        if let Some(handle) = handle {
+            inner.handles.insert(handle.key(), volume.uid());
         }
         // Keeps the progress of its deletion, which a new list would remove otherwise.
         inner.deletions.mark_listed(volume.uid());
@@ -278,9 +277,9 @@ impl VolumeIndex {
         Flow { id: id((class_of_volume(volume), namespace)), is_repeat }
     }
 
-    /// Whether another PersistentVolume may have the same volume at the driver, which `key` identifies.
-    pub fn may_share_handle(&self, key: &str, volume: &Volume) -> bool {
-        self.0.inner.lock().handles.may_share(key, volume.uid())
+    /// Whether another PersistentVolume may have the same volume at the driver.
+    pub fn may_share_handle(&self, handle: &VolumeHandle, volume: &Volume) -> bool {
+        self.0.inner.lock().handles.may_share(handle.key(), volume.uid())
     }
 
     /// Records that the deletion of the volume begins.
@@ -291,19 +290,19 @@ impl VolumeIndex {
         }
     }
 
-    /// Records that the deletion of a volume begins that `key` identifies, and that this PersistentVolume
-    /// stands for, too. Does nothing if it is gone already, as the record would never be removed.
-    pub fn begin_shared_deletion(&self, key: &str, volume: &Volume) {
+    /// Records that the deletion of a volume begins that this PersistentVolume stands for, too. Does
+    /// nothing if it is gone already, as the record would never be removed.
+    pub fn begin_shared_deletion(&self, handle: &VolumeHandle, volume: &Volume) {
         let mut inner = self.0.inner.lock();
-        if inner.handles.contains(key, volume.uid()) && inner.deletions.get(volume.uid()).is_none()
-        {
+        let is_known = inner.handles.contains(handle.key(), volume.uid());
+        if is_known && inner.deletions.get(volume.uid()).is_none() {
             inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
         }
     }
 
-    /// Whether the annotations and the driver of the volume name this provisioner.
-    pub fn is_ours(&self, volume: &Volume) -> bool {
-        self.0.identity.owns_volume(volume)
+    /// The names under which volumes are this process's.
+    pub fn identity(&self) -> &ProvisionerIdentity {
+        &self.0.identity
     }
 
     /// Records the progress of a deletion that has begun. Does nothing if the PersistentVolume is gone
@@ -414,12 +413,12 @@ impl SharedIndex {
     /// Removes the handle of a PersistentVolume that is gone. Returns the names of the kept volumes with the
     /// same handle, whose deletion may have waited for this.
     fn remove_handle(&self, inner: &mut Inner, gone: &Volume) -> Vec<Key> {
-        let Some(key) = (self.handle_key)(gone) else { return Vec::new() };
-        inner.handles.remove(&key, gone.uid());
-        if !inner.handles.may_share(&key, gone.uid()) {
+        let Some(handle) = (self.handle)(gone) else { return Vec::new() };
+        inner.handles.remove(handle.key(), gone.uid());
+        if !inner.handles.may_share(handle.key(), gone.uid()) {
             return Vec::new();
         }
-        let has_same_handle = |volume: &Volume| (self.handle_key)(volume).as_ref() == Some(&key);
+        let has_same_handle = |volume: &Volume| (self.handle)(volume).as_ref() == Some(&handle);
         let waiting = inner.volumes.iter().filter(|(_, volume)| has_same_handle(volume));
         waiting.map(|(name, _)| name.into()).collect()
     }

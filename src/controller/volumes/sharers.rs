@@ -12,7 +12,7 @@ use tokio::time::Duration;
 use super::{index::Deletion, sync::VolumeWorker};
 use crate::{
     controller::model::finalizer::{Due, due},
-    controller::provisioner::{Failure, NotDeleted, Provisioner},
+    controller::provisioner::{Deleter, Failure, NotDeleted, VolumeHandle},
     kube::{
         Scope,
         objects::{View as _, Volume},
@@ -25,11 +25,11 @@ const READS_AT_ONCE: usize = 16;
 
 /// The volume at the driver that a PersistentVolume stands for, while no other worker deletes it.
 pub(super) struct HeldHandle {
-    handle: Option<String>,
+    handle: Option<VolumeHandle>,
     _held: Option<Held>,
 }
 
-impl<P: Provisioner> VolumeWorker<P> {
+impl<P: Deleter> VolumeWorker<P> {
     /// Holds the volume at the driver. `None` if another worker deletes it now for another
     /// PersistentVolume.
     pub(super) fn hold_handle(&self, volume: &Volume) -> Option<HeldHandle> {
@@ -38,9 +38,8 @@ impl<P: Provisioner> VolumeWorker<P> {
             return Some(HeldHandle { handle: None, _held: None });
         };
         // No PersistentVolume has a name with a space.
-        let held =
-            self.volume_keys.try_hold(&format!("handle {}", self.provisioner.key(&handle)))?;
-        Some(HeldHandle { handle: Some(handle.into_owned()), _held: Some(held) })
+        let held = self.claims.volume_keys().try_hold(&format!("handle {}", handle.key()))?;
+        Some(HeldHandle { handle: Some(handle), _held: Some(held) })
     }
 
     /// Lists the other PersistentVolumes of the volume.
@@ -54,15 +53,13 @@ impl<P: Provisioner> VolumeWorker<P> {
     ) -> Result<Vec<Volume>, NotDeleted> {
         let Some(handle) = &held.handle else { return Ok(Vec::new()) };
         self.check_unsaved(volume, held)?;
-        let key = self.provisioner.key(handle);
-        if !self.index.may_share_handle(key, volume) {
+        if !self.index.may_share_handle(handle, volume) {
             return Ok(Vec::new());
         }
         let mut sharers = Vec::new();
         let mut blocking = None;
         let collect = |other: Volume| {
-            let of_other = self.provisioner.handle(&other);
-            let has_same = of_other.is_some_and(|handle| self.provisioner.key(&handle) == key);
+            let has_same = self.provisioner.handle(&other).is_some_and(|it| it == *handle);
             if !has_same || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
@@ -82,7 +79,8 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// Whether this process deletes the volume because of this PersistentVolume as well.
     fn is_due(&self, volume: &Volume) -> bool {
-        let is_ours = self.index.is_ours(volume) && self.provisioner.should_delete(volume);
+        let is_ours =
+            self.index.identity().owns_volume(volume) && self.provisioner.should_delete(volume);
         is_ours && due(volume) == Due::Delete
     }
 
@@ -132,9 +130,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Fails if a PersistentVolume of another name is being saved for the volume.
     fn check_unsaved(&self, volume: &Volume, held: &HeldHandle) -> Result<(), NotDeleted> {
         let Some(handle) = &held.handle else { return Ok(()) };
-        let key = self.provisioner.key(handle);
-        let is_same = |other: &str| self.provisioner.key(other) == key;
-        if self.store.holds_as_another(is_same, volume.name()) {
+        if self.unsaved.holds_as_another(handle, volume.name()) {
             return Err(stands_for_it_too(handle, "a PersistentVolume that is being saved"));
         }
         Ok(())
@@ -144,7 +140,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     pub(super) fn begin_with(&self, sharers: &[Volume], held: &HeldHandle) {
         let Some(handle) = &held.handle else { return };
         for sharer in sharers {
-            self.index.begin_shared_deletion(self.provisioner.key(handle), sharer);
+            self.index.begin_shared_deletion(handle, sharer);
         }
     }
 
@@ -159,12 +155,12 @@ impl<P: Provisioner> VolumeWorker<P> {
 
 impl HeldHandle {
     fn refused_for(&self, sharer: &Volume) -> NotDeleted {
-        let handle = self.handle.as_deref().unwrap_or_default();
-        stands_for_it_too(handle, &format!("PersistentVolume {:?}", sharer.name()))
+        let handle = self.handle.clone().unwrap_or_default();
+        stands_for_it_too(&handle, &format!("PersistentVolume {:?}", sharer.name()))
     }
 
     fn refused_for_attached(&self, sharer: &Volume, node: &str) -> NotDeleted {
-        let handle = self.handle.as_deref().unwrap_or_default();
+        let handle = self.handle.clone().unwrap_or_default();
         let sharer = sharer.name();
         NotDeleted::Failed(Failure::new(format!(
             "the volume {handle:?} is not deleted: PersistentVolume {sharer:?}, which stands for it, too, is still attached to node {node}"
@@ -172,7 +168,7 @@ impl HeldHandle {
     }
 }
 
-fn stands_for_it_too(handle: &str, other: &str) -> NotDeleted {
+fn stands_for_it_too(handle: &VolumeHandle, other: &str) -> NotDeleted {
     NotDeleted::Failed(Failure::new(format!(
         "the volume {handle:?} is not deleted: {other} stands for it, too. To keep it, set this PersistentVolume's reclaim policy to Retain and delete it"
     )))

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     controller::{
-        claims::save::PvStore,
+        claims::{index::ClaimIndex, save::UnsavedVolumes},
         dependencies::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
@@ -23,7 +23,7 @@ use crate::{
             finalizer,
             finalizer::{Due, due},
         },
-        provisioner::{Failure, NotDeleted, Provisioner},
+        provisioner::{Deleter, Failure, NotDeleted},
     },
     kube::{
         ApiError, Client, Name,
@@ -31,7 +31,7 @@ use crate::{
     },
     metrics::{ControllerMetrics, Panicked},
     runtime::Random,
-    workqueue::{Action, KeyedMutex},
+    workqueue::Action,
 };
 
 /// The delay before a volume that waits for its detachment is checked again without an event.
@@ -62,10 +62,11 @@ pub struct VolumeWorker<P> {
     pub events: VolumeEvents,
     /// Counters of deletions.
     pub metrics: ControllerMetrics,
-    /// One worker per volume at a time, including the claim worker (safety rule 5).
-    pub volume_keys: KeyedMutex,
-    /// Knows the volumes that are being saved.
-    pub store: PvStore,
+    /// What is known of the claims. Its lock admits one worker per volume at a time, including that of the
+    /// claim (safety rule 5).
+    pub claims: ClaimIndex,
+    /// The volumes that are not saved.
+    pub unsaved: UnsavedVolumes,
     /// Measures the age of live reads.
     pub live: Live,
     /// The objects that volumes wait for.
@@ -80,10 +81,10 @@ impl From<ApiError> for NotDeleted {
     }
 }
 
-impl<P: Provisioner> VolumeWorker<P> {
+impl<P: Deleter> VolumeWorker<P> {
     /// Does what is due for the volume of this name. Returns when to do so again.
     pub async fn sync(&self, name: &str) -> Action {
-        let _held = self.volume_keys.hold(name).await;
+        let _held = self.claims.volume_keys().hold(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(snapshot) = self.index.snapshot(name) else {
             self.dependencies.forget(&Item::volume(name));
@@ -179,7 +180,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         volume: &Volume,
         removal: P::Removal,
     ) -> Result<(), NotDeleted> {
-        self.store.on_volume_deletion(volume.name());
+        self.unsaved.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
         self.provisioner.delete(volume, removal).await?;
         self.index.set_deletion(volume, Deletion::DeletedAtDriver);
@@ -274,7 +275,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
-        let driver = self.provisioner.identity().driver;
+        let driver = &self.index.identity().driver;
         tracing::error!(driver, error = %why, "deleting the volume failed");
         let item = Item::volume(volume.name());
         let claim = volume.spec.claim_ref.as_ref();

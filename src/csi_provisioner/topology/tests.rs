@@ -108,7 +108,7 @@ fn many() -> Vec<String> {
 
 /// The request after a restart, restored from its record.
 fn restarted(requirement: &ProvisionRequest) -> ProvisionRequest {
-    let by = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
+    let by = ProvisionerIdentity::of_driver(DRIVER);
     let record = Record::of(requirement, &by, String::new());
     let record = Record::decode(&record.encode().unwrap()).unwrap();
     let recorded = *record.topology.unwrap();

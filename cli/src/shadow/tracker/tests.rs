@@ -5,7 +5,7 @@ use super::*;
 const DRIVER: &str = "driver";
 
 fn identity() -> ProvisionerIdentity {
-    ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None }
+    ProvisionerIdentity::of_driver(DRIVER)
 }
 
 fn claim(uid: &str, volume: &str) -> Claim {

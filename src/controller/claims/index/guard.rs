@@ -19,7 +19,7 @@ impl ClaimIndex {
     /// The lock is that of the name of its PersistentVolume, which the worker of that holds as well, or that of
     /// its UID if no name can be made of it.
     pub async fn hold(&self, uid: &Key) -> ClaimGuard {
-        let name = (self.0.volume_name)(uid);
+        let name = self.0.volume_name(uid);
         let held = self.0.volume_keys.hold(name.as_deref().unwrap_or(uid)).await;
         ClaimGuard { index: self.clone(), uid: uid.clone(), _held: held }
     }

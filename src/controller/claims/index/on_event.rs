@@ -112,7 +112,7 @@ impl ClaimIndex {
             let both_listed = inner.both_listed;
             let is_first_event =
                 !observed.is_from_list && !was_other && observed.record_status.is_none();
-            inner.insert(uid.clone(), (self.0.volume_name)(&uid), is_first_event && both_listed);
+            inner.insert(uid.clone(), self.0.volume_name(&uid), is_first_event && both_listed);
         }
         let update = |entry: &mut Entry| {
             let is_followed = entry.update(observed);

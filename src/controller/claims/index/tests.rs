@@ -16,6 +16,7 @@ use crate::{
         events::EVENT_LASTS,
         provisioner::{Failure, Outcome, ProvisionRequest},
     },
+    flags::VolumeNaming,
     kube::{informer::InformerEvent, objects::Volume},
 };
 
@@ -27,8 +28,17 @@ fn empty_index() -> ClaimIndex {
 
 fn index_of_node(node: Option<&str>) -> ClaimIndex {
     let node = node.map(str::to_owned);
-    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node };
-    ClaimIndex::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {})
+    let identity = ProvisionerIdentity { node, ..ProvisionerIdentity::of_driver(DRIVER) };
+    ClaimIndex::new(identity, |_| {})
+}
+
+/// An index whose volumes all get the name `pvc-`.
+fn index_of_cut_names() -> ClaimIndex {
+    let naming = VolumeNaming { uuid_length: 0, ..VolumeNaming::default() };
+    ClaimIndex::new(
+        ProvisionerIdentity { naming, ..ProvisionerIdentity::of_driver(DRIVER) },
+        |_| {},
+    )
 }
 
 /// The index of a leader that has listed everything since its term began.
@@ -187,18 +197,14 @@ fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
 
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
-    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
-    let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
-    let index = lead(index);
+    let index = lead(index_of_cut_names());
     index.on_event(InformerEvent::Apply(claim("0a1b")));
     assert_eq!(index.known("0a1b").unwrap().verification(), Verification::Volume);
 }
 
 #[tokio::test]
 async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
-    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
-    let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
-    let index = lead(index);
+    let index = lead(index_of_cut_names());
     index.on_event(InformerEvent::Apply(claim("0a1b")));
     let verification = || index.known("0a1b").unwrap().verification();
     let attempt = |outcome: &Outcome| {
@@ -381,12 +387,11 @@ fn claims_are_found_by_their_class() {
 
 #[test]
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
-    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
-    let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
+    let index = index_of_cut_names();
     index.on_event(InformerEvent::Apply(claim("first")));
     index.on_event(InformerEvent::Apply(claim("second")));
     index.on_event(InformerEvent::Delete(claim("first")));
-    assert_eq!(index.on_volume_deleted(&volume("pvc-cut", "stranger")), Some("second".into()));
+    assert_eq!(index.on_volume_deleted(&volume("pvc-", "stranger")), Some("second".into()));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::controller::{
 const DRIVER: &str = "d.example.com";
 
 fn identity() -> ProvisionerIdentity {
-    ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None }
+    ProvisionerIdentity::of_driver(DRIVER)
 }
 
 fn claim(node: Option<&str>) -> Arc<Claim> {
@@ -41,12 +41,8 @@ fn planned_by(
     class: Option<Arc<StorageClass>>,
 ) -> String {
     let class_uid = |request: &ProvisionRequest| request.class.uid().to_owned();
-    let facts = Facts {
-        identity,
-        class,
-        volume_name: &|| Ok("pvc-u".to_owned()),
-        fits: &|record, request| record.class_uid == class_uid(request),
-    };
+    let facts =
+        Facts { identity, class, fits: &|record, request| record.class_uid == class_uid(request) };
     if is_record_void(known, &facts) {
         return "void".into();
     }
@@ -57,7 +53,7 @@ fn planned_by(
         Plan::Elsewhere(record) => format!("elsewhere {:?}", record.node),
         Plan::Drop => "drop".into(),
         Plan::Blocked { why, .. } => why,
-        Plan::Discard(_, unusable) => format!("discard {}", unusable.handle),
+        Plan::Discard(_, unusable) => format!("discard {}", unusable.handle.id()),
         Plan::SuspectedLeak(handle) => format!("suspect {handle}"),
     }
 }

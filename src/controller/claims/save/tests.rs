@@ -54,7 +54,6 @@ fn judged(found: Option<Value>) -> String {
     let unsaved = Unsaved::new(
         request(),
         ProvisionedVolume { volume: provisioned(), ..ProvisionedVolume::default() },
-        "",
         Instant::now(),
         Existence::default(),
     );

@@ -3,7 +3,10 @@ use serde_json::json;
 use super::*;
 use crate::{
     controller::{
-        claims::{node::remove_node, reporting::is_failed_attempt},
+        claims::{
+            node::remove_node,
+            reporting::{is_failed_attempt, source_label},
+        },
         model::unusable_volume::UnusableVolume,
         ownership::SELECTED_NODE,
         provisioner::Failure,

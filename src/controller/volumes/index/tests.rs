@@ -5,14 +5,14 @@ use super::*;
 const DRIVER: &str = "d.example.com";
 
 /// The handle of a volume of the driver.
-fn handle(volume: &Volume) -> Option<String> {
+fn handle(volume: &Volume) -> Option<VolumeHandle> {
     let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
-    Some(csi.volume_handle.clone())
+    Some((*csi.volume_handle).into())
 }
 
 fn indexes() -> (VolumeIndex, ClaimIndex) {
-    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
-    let claims = ClaimIndex::new(identity.clone(), |uid| Some(format!("pvc-{uid}")), |_| {});
+    let identity = ProvisionerIdentity::of_driver(DRIVER);
+    let claims = ClaimIndex::new(identity.clone(), |_| {});
     let in_reach = |volume: &Volume| volume.name() != "elsewhere";
     (VolumeIndex::new(identity, claims.clone(), in_reach, handle), claims)
 }

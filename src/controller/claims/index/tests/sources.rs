@@ -6,9 +6,8 @@ use super::*;
 fn with_closings() -> (ClaimIndex, Arc<Mutex<Vec<String>>>) {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let calls = Arc::clone(&closed);
-    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
-    let name = |uid: &str| Some(format!("pvc-{uid}"));
-    let index = lead(ClaimIndex::new(identity, name, move |uid| calls.lock().push(uid.to_owned())));
+    let identity = ProvisionerIdentity::of_driver(DRIVER);
+    let index = lead(ClaimIndex::new(identity, move |uid| calls.lock().push(uid.to_owned())));
     index.on_event(InformerEvent::Apply(claim("u")));
     (index, closed)
 }
@@ -74,9 +73,8 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
 fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let calls = Arc::clone(&closed);
-    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
-    let name = |uid: &str| Some(format!("pvc-{uid}"));
-    let index = ClaimIndex::new(identity, name, move |uid| calls.lock().push(uid.to_owned()));
+    let identity = ProvisionerIdentity::of_driver(DRIVER);
+    let index = ClaimIndex::new(identity, move |uid| calls.lock().push(uid.to_owned()));
     let mut deleted = with_record("u", DRIVER);
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();

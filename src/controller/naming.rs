@@ -1,6 +1,7 @@
-//! Names of PersistentVolumes, and validation of names of namespaces.
+//! Names of PersistentVolumes. Pure.
 
-use crate::{controller::provisioner::Failure, flags::VolumeNaming, kube::name::is_dns_part};
+use super::provisioner::Failure;
+use crate::flags::VolumeNaming;
 
 impl VolumeNaming {
     /// The name for the claim with this UID; always the same.
@@ -8,7 +9,7 @@ impl VolumeNaming {
     /// # Errors
     /// external-provisioner's texts for an empty prefix, an empty UID, and a UID shorter than the
     /// length.
-    pub(super) fn name(&self, claim_uid: &str) -> Result<String, Failure> {
+    pub fn name(&self, claim_uid: &str) -> Result<String, Failure> {
         if self.prefix.is_empty() {
             return Err(Failure::new("volume name prefix cannot be of length 0"));
         }
@@ -28,11 +29,6 @@ impl VolumeNaming {
         })?;
         Ok(format!("{}-{part}", self.prefix))
     }
-}
-
-/// Whether `name` is a DNS-1123 label, as names of namespaces are.
-pub(super) fn is_dns_label(name: &str) -> bool {
-    name.len() <= 63 && is_dns_part(name)
 }
 
 #[cfg(test)]
@@ -75,23 +71,5 @@ mod tests {
             proptest::prop_assert!(is_dns_subdomain(&whole));
             proptest::prop_assert_eq!(is_dns_subdomain(&cut), length > 0);
         }
-    }
-
-    #[test]
-    fn dns_labels() {
-        for (name, is) in [
-            ("a", true),
-            ("a-1", true),
-            ("a.b", false),
-            ("", false),
-            ("A", false),
-            ("-a", false),
-            ("a-", false),
-            ("a_b", false),
-            ("ä", false),
-        ] {
-            assert_eq!(is_dns_label(name), is, "{name:?}");
-        }
-        assert!(is_dns_label(&"a".repeat(63)) && !is_dns_label(&"a".repeat(64)));
     }
 }
