@@ -1,40 +1,37 @@
 //! Writes logs to stderr, as klog's lines or JSON objects.
 //!
-//! `verbosity` decides which events are logged, `line` formats an event, `fields` its values and those
-//! of its spans, `panics` formats panics. Registry and layers are those of
+//! `verbosity` decides which events are logged, `format` formats an event with the fields of its spans,
+//! `panics` formats panics. Registry and layers are those of
 //! `tracing-subscriber`. Each event is one line in the format of external-provisioner, written at once
 //! without a buffer. Texts are truncated and have no control characters, except klog's own format of
 //! multi-line texts. A line has the fields of its spans, such as the claim and the attempt. An event that
 //! is not logged is not formatted. Callers keep secrets out of their events.
 
-mod fields;
+mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../fuzz/bodies/log_line.rs"]
 pub mod fuzz;
-mod line;
 mod panics;
 mod verbosity;
 
 use std::sync::Arc;
 
 use tracing::Subscriber;
-use tracing_subscriber::{Registry, fmt::MakeWriter, layer::SubscriberExt as _};
+use tracing_subscriber::{
+    Registry,
+    fmt::{MakeWriter, format::debug_fn},
+    layer::SubscriberExt as _,
+};
 
-use self::{fields::FieldFormat, line::LineFormat, verbosity::Filter};
+use self::{
+    format::{LineFormat, SpanFields},
+    verbosity::Filter,
+};
 pub use self::{
     panics::escape_panics,
     verbosity::{CALLS, REQUESTS},
 };
 use crate::{flags::Logging, runtime::Clock};
-
-/// The format of log lines.
-#[derive(Debug, Clone, Copy)]
-enum LogFormat {
-    /// klog's lines.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
 
 /// Logging was set up before in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -61,14 +58,14 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let is_json = settings.format == "json";
-    let format = if is_json { LogFormat::Json } else { LogFormat::Text };
     let lines = tracing_subscriber::fmt::layer()
-        .fmt_fields(FieldFormat(format))
-        .event_format(LineFormat::new(format, clock, process))
+        // `SpanFields` keeps them.
+        .fmt_fields(debug_fn(|_, _, _| Ok(())))
+        .event_format(LineFormat { is_json, clock, process })
         .with_writer(writer)
         // There is nowhere to report an error, and stderr may be closed.
         .log_internal_errors(false);
-    Registry::default().with(Filter::new(settings)).with(lines)
+    Registry::default().with(Filter::new(settings)).with(SpanFields).with(lines)
 }
 
 /// Installs a global subscriber that drops all events, so that concurrent tests can read their own log

@@ -119,7 +119,6 @@ impl Protection {
             "removed the finalizer {}: the object has been Terminating for longer than --claim-protection-timeout, and {claims} pending claim(s) still name it as their source; no volume can be created from it any more",
             source.kind.finalizer()
         );
-        tracing::warn!(%source, uid, claims, "{why}");
         self.0.metrics.controller.source_released("protection_timeout");
         self.0.events.final_event(subject(source, uid), Severity::Warning, "SourceReleased", why);
     }

@@ -54,7 +54,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Err(error) => {
                 let why = format!("cannot give the selected node back: {error}");
-                tracing::warn!("{why}");
                 self.events.failed(claim, &why);
                 Action::Retry
             }

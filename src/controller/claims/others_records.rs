@@ -184,7 +184,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             return;
         }
         let driver = record.printable_driver();
-        tracing::warn!(driver, "the record of another driver's open call holds a deleted claim");
         self.metrics.unfollowed_record();
         let named = if driver.is_empty() { "OTHER" } else { driver };
         let why = format!(
@@ -208,7 +207,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             let why = format!(
                 "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
             );
-            tracing::warn!("{why}");
             self.events.blocked(claim, &why);
         }
         if done { Action::Done } else { Action::Retry }

@@ -87,7 +87,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             // `save` and `discard` report what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
             Outcome::Infeasible(failure) => {
-                self.log_failure(failure);
                 self.events.infeasible(&request.claim, &failure.to_string());
             }
             Outcome::Background(failure) | Outcome::Unsent(failure)
@@ -142,13 +141,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Reports why the claim has no volume yet.
     pub(crate) fn warn(&self, request: &ProvisionRequest, failure: &Failure) {
-        self.log_failure(failure);
         self.events.failed(&request.claim, &failure.to_string());
-    }
-
-    /// Logs a failed attempt as an error, as external-provisioner does. The span names the claim.
-    fn log_failure(&self, failure: &Failure) {
-        tracing::error!(driver = self.identity.driver, error = %failure, "provisioning failed");
     }
 
     /// Reports that the outcome of a call is still unknown for a reason of which the user was

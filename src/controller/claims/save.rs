@@ -416,7 +416,6 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn on_pv_terminating(&self, held: &ClaimGuard, unsaved: &Unsaved, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
-        tracing::warn!(error = why, "the PersistentVolume does not stay");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         self.events.blocked(&unsaved.claim, &why);
         held.update(|it| it.pv_terminating(volume, &self.identity));

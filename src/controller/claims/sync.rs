@@ -72,6 +72,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             claim = %claim_key(&known.claim),
             uid = &**uid,
             pv = known.key(),
+            driver = self.identity.driver,
             code = field::Empty
         );
         let turn = async {

@@ -62,10 +62,11 @@ impl<P: Deleter> VolumeWorker<P> {
     fn finish_patch(&self, volume: &Volume, patched: Result<(), ApiError>) -> Action {
         let Err(error) = patched else { return Action::Done };
         let why = format!("failed to change the protection finalizer: {error}");
-        tracing::warn!("{why}");
         // Whoever deletes the PersistentVolume waits for this.
         if volume.is_terminating() {
             self.events.failed_delete(volume, &why);
+        } else {
+            tracing::warn!("{why}");
         }
         Action::Retry
     }
@@ -92,7 +93,6 @@ impl<P: Deleter> VolumeWorker<P> {
     pub(crate) async fn unprotect_unbound(&self, volume: &Volume) -> Action {
         let Err(error) = self.try_unprotect_unbound(volume).await else { return Action::Done };
         let why = format!("failed to let go of a deleted PersistentVolume: {error}");
-        tracing::warn!("{why}");
         self.events.failed_delete(volume, &why);
         Action::Retry
     }

@@ -89,7 +89,8 @@ impl<P: Deleter> VolumeWorker<P> {
         };
         let claim = snapshot.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
-        let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
+        let driver = &self.index.identity().driver;
+        let span = tracing::info_span!("volume", pv = name, claim, driver, code = field::Empty);
         let action = self.do_what_is_due(snapshot).instrument(span).await;
         if action == Action::Done {
             self.forget(name);
@@ -284,8 +285,6 @@ impl<P: Deleter> VolumeWorker<P> {
     }
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
-        let driver = &self.index.identity().driver;
-        tracing::error!(driver, error = %why, "deleting the volume failed");
         let item = Item::volume(volume.name());
         let claim = volume.spec.claim_ref.as_ref();
         let namespace = claim.map_or("", |claim| claim.namespace.as_str());

@@ -178,16 +178,24 @@ impl Source {
         reason: &'static str,
         message: String,
     ) {
-        tracing::info!(
-            object = %about,
-            fieldPath = "",
-            kind = &*about.kind,
-            apiVersion = &*about.api_version,
-            r#type = severity.as_str(),
-            reason,
-            event_message = message,
-            "Event occurred"
-        );
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    object = %about,
+                    fieldPath = "",
+                    kind = &*about.kind,
+                    apiVersion = &*about.api_version,
+                    r#type = severity.as_str(),
+                    reason,
+                    event_message = message,
+                    "Event occurred"
+                )
+            };
+        }
+        match severity {
+            Severity::Normal => log!(info),
+            Severity::Warning => log!(warn),
+        }
         let shared = &self.recorder.0;
         let now = shared.clock.wall();
         shared.push(Event {

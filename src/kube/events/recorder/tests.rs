@@ -128,6 +128,22 @@ fn transient() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_is_logged_once_and_a_warning_as_such() {
+    let (log, _guard) = testing::logged();
+    let (recorder, _) = start(&Script::new([]));
+    for severity in [Severity::Normal, Severity::Warning] {
+        recorder.from("driver").event(claim("c"), severity, "Reason", "it failed");
+    }
+    drained(&recorder).await;
+    let text = log.text();
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("it failed")).collect();
+    assert!(
+        matches!(lines[..], [normal, warning] if normal.contains("INFO") && warning.contains("WARN")),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_is_created_and_its_repeats_are_counted() {
     let script = Script::new([]);
     let (recorder, _) = start(&script);
