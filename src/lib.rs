@@ -12,7 +12,7 @@
 //! | [`flags`] | all flags, their defaults and checks, spelled as in external-provisioner |
 //! | [`status`] | what this process does now, as JSON |
 //! | [`csi_provisioner`] | provisioning by CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
-//! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the `Provisioner` trait |
+//! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the traits `Provisioner` and `Deleter` |
 //! | [`source_protection`] | finalizers on the snapshots and claims from which volumes are created |
 //! | [`capacity`] | publishes CSIStorageCapacity objects per class and topology segment |
 //! | [`nodes`] | caches topology keys and labels from CSINodes and Nodes |

@@ -4,25 +4,24 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Controller, item::Key, provisioner::Provisioner};
-use crate::{metrics::Panicked, workqueue};
+use super::{Controller, claims::worker::ClaimWorker, item::Key, provisioner::Provisioner};
+use crate::{
+    workqueue,
+    workqueue::{Action, Queue},
+};
 
 /// The number of PersistentVolumes that are saved concurrently, as in external-provisioner.
 const SAVE_WORKERS: usize = 4;
 
 impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_claims(&self) {
-        let worker = Arc::clone(&self.claims);
-        let panic_worker = Arc::clone(&worker);
-        let handler = move |uid: Key| {
-            let worker = Arc::clone(&worker);
-            async move { worker.sync(&uid).await }
-        };
-        let on_panic = move |uid: &Key, panic: &str| panic_worker.panicked(uid, panic);
-        let queue = self.queues.claims.clone();
-        let tasks = self.tasks.clone();
-        let workers = self.settings.workers;
-        workqueue::work(queue, workers, tasks, "claim", handler, on_panic).await;
+        self.work_off(
+            ("claim", &self.queues.claims, self.settings.workers),
+            &self.claims,
+            |worker, uid| async move { worker.sync(&uid).await },
+            ClaimWorker::panicked,
+        )
+        .await;
     }
 
     pub(super) async fn work_volumes(&self, stop: &CancellationToken) {
@@ -31,36 +30,36 @@ impl<P: Provisioner> Controller<P> {
             () = stop.cancelled() => return,
             () = self.ready_to_delete() => {}
         }
-        let worker = Arc::clone(&self.volumes);
-        let panic_worker = Arc::clone(&worker);
-        let handler = move |name: Key| {
-            let worker = Arc::clone(&worker);
-            async move { worker.sync(&name).await }
-        };
-        let on_panic = move |name: &Key, panic: &str| panic_worker.on_panic(name, panic);
-        let queue = self.queues.volumes.clone();
-        let tasks = self.tasks.clone();
-        let workers = self.settings.workers;
-        workqueue::work(queue, workers, tasks, "volume", handler, on_panic).await;
+        self.work_off(
+            ("volume", &self.queues.volumes, self.settings.workers),
+            &self.volumes,
+            |worker, name| async move { worker.sync(&name).await },
+            |worker, name, panic| worker.on_panic(name, panic),
+        )
+        .await;
     }
 
     pub(super) async fn work_unsaved(&self) {
-        let worker = Arc::clone(&self.claims);
-        let metrics = self.metrics.controller.clone();
-        let handler = move |uid: Key| {
-            let worker = Arc::clone(&worker);
-            async move { worker.sync_unsaved(&uid).await }
-        };
-        let on_panic = move |uid: &Key, panic: &str| {
-            tracing::error!(
-                uid = &**uid,
-                panic,
-                "saving a PersistentVolume panicked; this is a bug. It is tried again at the next resync"
-            );
-            metrics.panicked(Panicked::UnsavedVolumes);
-        };
-        let queue = self.queues.unsaved.clone();
-        let tasks = self.tasks.clone();
-        workqueue::work(queue, SAVE_WORKERS, tasks, "unsaved volume", handler, on_panic).await;
+        self.work_off(
+            ("unsaved volume", &self.queues.unsaved, SAVE_WORKERS),
+            &self.claims,
+            |worker, uid| async move { worker.sync_unsaved(&uid).await },
+            ClaimWorker::saving_panicked,
+        )
+        .await;
+    }
+
+    /// Works off a queue, whose tasks have this name, by so many workers.
+    async fn work_off<W: Send + Sync + 'static, F: Future<Output = Action> + Send + 'static>(
+        &self,
+        (name, queue, workers): (&'static str, &Queue<Key>, usize),
+        worker: &Arc<W>,
+        sync: fn(Arc<W>, Key) -> F,
+        on_panic: fn(&W, &Key, &str),
+    ) {
+        let (worker, panicking) = (Arc::clone(worker), Arc::clone(worker));
+        let handler = move |key| sync(Arc::clone(&worker), key);
+        let on_panic = move |key: &Key, panic: &str| on_panic(&panicking, key, panic);
+        workqueue::work(queue.clone(), workers, self.tasks.clone(), name, handler, on_panic).await;
     }
 }

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     controller::{
         model::record::{Record, digest},
-        provisioner::{ProvisionRequest, Provisioner},
+        provisioner::{NotPrepared, ProvisionRequest, Provisioner},
     },
     flags::ClaimProtection,
     kube::{
@@ -241,11 +241,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         is_overdue(deleted, seen, self.clock.wall(), self.records.timeout)
     }
 
-    /// Whether `waited` exceeds the time for which a deleted claim is kept.
-    pub(super) fn is_too_long(&self, waited: Duration) -> bool {
-        self.records.timeout.is_some_and(|timeout| waited >= timeout)
-    }
-
     /// The digest of the request.
     pub(super) fn digest(&self, request: &ProvisionRequest) -> String {
         digest(request, self.provisioner.secret_names(request))
@@ -434,9 +429,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.report_suspect(&request.claim, SuspectedLeak::NodeGivenBack, &why);
     }
 
-    /// Reports a suspected leak: the claim has a volume that this process has not saved, and the
+    /// Reports, once, a suspected leak: the claim has a volume that this process has not saved, and the
     /// outcome of its own call is unknown.
-    pub(super) fn suspect_superseded(&self, request: &ProvisionRequest) {
+    pub(super) fn report_superseded(&self, held: &ClaimGuard) {
+        let Some(request) = held.known().and_then(|known| known.superseded) else { return };
+        if !held.report(Topic::Superseded) {
+            return;
+        }
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
@@ -444,9 +443,23 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.report_suspect(&request.claim, SuspectedLeak::Superseded, &why);
     }
 
-    /// Reports a suspected leak: the recorded call could not be repeated for too long. The claim is
-    /// provisioned as a new one.
-    pub(super) fn give_up_record(&self, held: &ClaimGuard, request: &ProvisionRequest) {
+    /// Gives up a recorded call that cannot be repeated, once that has lasted for
+    /// `--claim-protection-timeout`, and reports a suspected leak. The claim is provisioned as a new one.
+    pub(super) fn give_up_unrepeatable(
+        &self,
+        held: &ClaimGuard,
+        request: &ProvisionRequest,
+        why: &NotPrepared,
+    ) {
+        let is_stuck = matches!(why, NotPrepared::Unrepeatable(_) | NotPrepared::Reschedule(_));
+        if !is_stuck || !held.is(|known| known.state == ClaimState::Recorded) {
+            return;
+        }
+        let waited = held.update(Entry::unrepeatable_for).unwrap_or_default();
+        let is_too_long = self.records.timeout.is_some_and(|timeout| waited >= timeout);
+        if !is_too_long || !held.is(KnownClaim::is_wanted) {
+            return;
+        }
         let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
@@ -455,14 +468,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         held.update(|it| it.advance(Transition::RecordDropped));
     }
 
-    pub(super) fn report_suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
-        tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak(reason);
-        self.events.blocked(claim, why);
-    }
-
-    /// Reports a void record: the volume that it names may be left at the driver.
-    pub(super) fn report_unfollowed(&self, claim: &Claim, record: &Record) {
+    /// Reports, once, a record on the claim that is void: the volume that it names may be left at the driver.
+    pub(super) fn report_void_record(&self, held: &ClaimGuard) {
+        let Some(known) = held.known() else { return };
+        let Some(record) = known.void_record() else { return };
+        if !held.report(Topic::VoidRecord) {
+            return;
+        }
         let volume = record.printable_volume();
         tracing::warn!(
             volume,
@@ -473,7 +485,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         let why = format!(
             "the annotation {RECORD} is not followed, as it does not fit the claim, its class and the provisioner's flags: if a CreateVolume was made with it, the volume{named} may be left at the driver"
         );
-        self.events.blocked(claim, &why);
+        self.events.blocked(&known.claim, &why);
+    }
+
+    pub(super) fn report_suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
+        tracing::error!(error = why, "suspected leak");
+        self.metrics.suspected_leak(reason);
+        self.events.blocked(claim, why);
     }
 }
 

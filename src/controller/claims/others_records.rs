@@ -171,7 +171,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Ok(true);
         }
         let Some(name) = claim.spec.volume_name.as_deref() else { return Ok(false) };
-        let bound = self.client.get_opt::<Volume>(Name::cluster(name)?).await?;
+        let bound = self.read_volume(name).await?;
         let is_for_claim = |volume: &Volume| {
             volume.spec.claim_ref.as_ref().is_some_and(|it| it.uid == claim.uid())
         };

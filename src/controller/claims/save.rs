@@ -33,10 +33,10 @@ use crate::{
         provisioner::{Failure, ProvisionRequest, ProvisionedVolume, Provisioner, VolumeHandle},
     },
     kube::{
-        ApiError, Name,
+        ApiError,
         objects::{Claim, View as _, Volume},
     },
-    metrics::SuspectedLeak,
+    metrics::{Panicked, SuspectedLeak},
     workqueue::Action,
 };
 
@@ -59,8 +59,6 @@ pub struct Unsaved {
     handle: VolumeHandle,
     /// The credentials with which the volume was made.
     credentials: Credentials,
-    /// The label `source` of the metrics.
-    source: &'static str,
     /// When the attempt that made the volume started.
     started: Instant,
     /// How the attempts to save it have failed.
@@ -91,17 +89,7 @@ impl Unsaved {
         let ProvisionedVolume { volume, handle, credentials } = provisioned;
         let volume = complete(volume, &request);
         let setback = Setback::default();
-        let source = source_label(&request.claim);
-        Self {
-            claim: request.claim,
-            existence,
-            volume,
-            handle,
-            credentials,
-            source,
-            started,
-            setback,
-        }
+        Self { claim: request.claim, existence, volume, handle, credentials, started, setback }
     }
 
     /// The volume without its PersistentVolume, which the API server refuses for the reason `why`.
@@ -119,6 +107,11 @@ impl Unsaved {
 
     fn name(&self) -> &str {
         self.volume.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The label `source` of the metrics.
+    fn source(&self) -> &'static str {
+        source_label(&self.claim)
     }
 
     fn class(&self) -> &str {
@@ -314,6 +307,16 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.attempt_and_report(&held, &unsaved).instrument(span).await
     }
 
+    /// The task that saved the PersistentVolume of the claim with this UID has panicked.
+    pub fn saving_panicked(&self, uid: &Key, panic: &str) {
+        tracing::error!(
+            uid = &**uid,
+            panic,
+            "saving a PersistentVolume panicked; this is a bug. It is tried again at the next resync"
+        );
+        self.metrics.panicked(Panicked::UnsavedVolumes);
+    }
+
     /// Tries to save all volumes once more before the process exits. Returns when only volumes are
     /// left that the API server refuses and that the records on their claims lead the next process
     /// to.
@@ -380,7 +383,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if held.report(Topic::Blocked(why, Duration::ZERO)) {
             self.events.blocked(&unsaved.claim, why);
         }
-        self.metrics.provision_failed(unsaved.class(), unsaved.source);
+        self.metrics.provision_failed(unsaved.class(), unsaved.source());
         let unclear = setback.unclear || unsaved.setback.unclear;
         let may_share_handle = setback.may_share_handle || unsaved.setback.may_share_handle;
         let setback = Setback { unclear, may_share_handle, ..setback };
@@ -399,9 +402,9 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     fn on_saved(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
         tracing::info!("volume provisioned");
-        self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
+        self.metrics.provisioned(unsaved.class(), unsaved.source(), unsaved.started.elapsed());
         if let Some(claim) = held.known() {
-            self.metrics.served(unsaved.class(), unsaved.source, claim.age());
+            self.metrics.served(unsaved.class(), unsaved.source(), claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
         if !unsaved.existence.is_over() {
@@ -416,7 +419,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn on_pv_terminating(&self, held: &ClaimGuard, unsaved: &Unsaved, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
-        self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
+        self.metrics.provisioned(unsaved.class(), unsaved.source(), unsaved.started.elapsed());
         self.events.blocked(&unsaved.claim, &why);
         held.update(|it| it.pv_terminating(volume, &self.identity));
         self.forget(held)
@@ -520,11 +523,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Reads the PersistentVolume of the name and decides what it means.
     async fn read_taken_name(&self, unsaved: &Unsaved) -> Option<Attempt> {
-        let found = match Name::cluster(unsaved.name()) {
-            Ok(name) => self.client.get_opt::<Volume>(name).await,
-            Err(error) => Err(error.into()),
-        };
-        match found {
+        match self.read_volume(unsaved.name()).await {
             Ok(found) => judge(found.as_ref(), unsaved),
             Err(error) => Some(not_saved_yet(&error)),
         }

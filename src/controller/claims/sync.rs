@@ -1,7 +1,7 @@
 //! The claim worker: brings a claim from the queue to its PersistentVolume.
 //!
 //! A turn has four steps: `plan` decides, `act` does what the plan says, `follow` acts on the [`Outcome`] of
-//! an attempt by the next [`ClaimState`], and `settle` ends the turn. The claim is held for the whole turn.
+//! an attempt by the next [state](super::state), and `settle` ends the turn. The claim is held for the whole turn.
 //!
 //! * At most one call runs for a volume.
 //! * No call is made for a claim that has or had its PersistentVolume.
@@ -14,10 +14,10 @@ use tracing::{Instrument as _, field};
 
 use super::{
     call_record::NotProtected,
-    index::{ClaimGuard, Entry, KnownClaim, Topic},
+    index::{ClaimGuard, Entry, KnownClaim},
     plan::{Facts, Plan, is_record_void, plan},
     reporting::{SETTLING, await_change},
-    state::{ClaimState, Next, Transition},
+    state::{Next, Transition},
     worker::ClaimWorker,
 };
 use crate::{
@@ -343,43 +343,6 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// only to renew its event, or to give up a call that has been open for too long.
     fn retry_lasting(&self, held: &ClaimGuard, why: &str) -> Action {
         if self.is_settled(held.uid(), why) { await_change(held) } else { Action::Retry }
-    }
-
-    /// Gives up a recorded call that cannot be repeated, once that has lasted for
-    /// `--claim-protection-timeout`.
-    fn give_up_unrepeatable(
-        &self,
-        held: &ClaimGuard,
-        request: &ProvisionRequest,
-        why: &NotPrepared,
-    ) {
-        let is_stuck = matches!(why, NotPrepared::Unrepeatable(_) | NotPrepared::Reschedule(_));
-        if !is_stuck || !held.is(|known| known.state == ClaimState::Recorded) {
-            return;
-        }
-        let waited = held.update(Entry::unrepeatable_for).unwrap_or_default();
-        if held.is(KnownClaim::is_wanted) && self.is_too_long(waited) {
-            self.give_up_record(held, request);
-        }
-    }
-
-    /// Reports, once, a record on the claim that is void.
-    fn report_void_record(&self, held: &ClaimGuard) {
-        if let Some(known) = held.known()
-            && let Some(record) = known.void_record()
-            && held.report(Topic::VoidRecord)
-        {
-            self.report_unfollowed(&known.claim, record);
-        }
-    }
-
-    /// Reports, once, a call of unknown outcome that another volume has closed.
-    fn report_superseded(&self, held: &ClaimGuard) {
-        if let Some(request) = held.known().and_then(|known| known.superseded)
-            && held.report(Topic::Superseded)
-        {
-            self.suspect_superseded(&request);
-        }
     }
 
     /// The task that worked on the claim has panicked. Saves what the driver has made, and leaves

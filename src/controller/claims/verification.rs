@@ -139,7 +139,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         })
     }
 
-    async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
+    pub(super) async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
         self.client.get_opt(Name::cluster(volume)?).await
     }
 
