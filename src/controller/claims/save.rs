@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::{
     index::{ClaimGuard, Entry, Existence, KnownClaim, Topic},
     reporting::source_label,
-    state::{ClaimState, Transition},
+    state::Transition,
     worker::ClaimWorker,
 };
 use crate::{
@@ -294,7 +294,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         // Kept first, so that the volume is not forgotten if the attempt is cancelled.
         self.unsaved.keep(uid, Arc::clone(&unsaved));
         if self.attempt_and_report(held, &unsaved).await == Action::Retry {
-            self.queues.unsaved.add_rate_limited(uid.clone());
+            self.unsaved_queue.add_rate_limited(uid.clone());
         }
     }
 
@@ -326,7 +326,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Arc::make_mut(unsaved).setback.refused = false;
             }
         });
-        self.unsaved.all().into_iter().for_each(|uid| self.queues.unsaved.add(uid));
+        self.unsaved.all().into_iter().for_each(|uid| self.unsaved_queue.add(uid));
         let left = |all: &BTreeMap<Key, Arc<Unsaved>>| {
             all.iter().all(|(uid, unsaved)| {
                 unsaved.setback.refused && self.index.is(uid, KnownClaim::is_protected)
@@ -340,8 +340,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         let action = self.attempt_once(held, unsaved).await;
         // A turn of the claim follows: for its record, to discard or to ask again, or to give up the claim
         // after `--claim-protection-timeout`.
-        if held.is(|known| known.state != ClaimState::Done || known.is_protected()) {
-            self.queues.claims.add(held.uid().clone());
+        if held.is(|known| known.state.is_open() || known.is_protected()) {
+            self.queue.add(held.uid().clone());
         }
         action
     }

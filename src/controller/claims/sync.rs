@@ -351,7 +351,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::error!(uid = &**uid, panic, "working on a claim panicked; this is a bug");
         self.metrics.panicked(Panicked::Claims);
         self.index.update(uid, |it| it.advance(Transition::Interrupted));
-        self.queues.unsaved.add(uid.clone());
+        self.unsaved_queue.add(uid.clone());
         if let Some(known) = self.index.known(uid) {
             self.events.failed(&known.claim, PANICKED);
         }

@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::{call_record::RecordSettings, index::ClaimIndex, save::UnsavedVolumes};
 use crate::{
     controller::{
-        classes::Classes, dependencies::DependencyIndex, events::ClaimEvents, live::Live,
-        ownership::ProvisionerIdentity, peers::Peers, queues::Queues,
+        classes::Classes, dependencies::DependencyIndex, events::ClaimEvents, item::Key,
+        live::Live, ownership::ProvisionerIdentity, peers::Peers,
     },
     kube::Client,
     metrics::ControllerMetrics,
     runtime::{Clock, Random},
     source_protection::Protection,
+    workqueue::Queue,
 };
 
 /// Works on claims.
@@ -31,8 +32,10 @@ pub struct ClaimWorker<P> {
     pub identity: ProvisionerIdentity,
     /// What is known of the claims.
     pub index: ClaimIndex,
-    /// The queues of claims, and of those whose volume is not saved.
-    pub(in crate::controller) queues: Queues,
+    /// The claims to work on.
+    pub queue: Queue<Key>,
+    /// The claims whose PersistentVolume must be saved again.
+    pub unsaved_queue: Queue<Key>,
     /// The volumes that are not saved.
     pub unsaved: UnsavedVolumes,
     /// The storage classes.
