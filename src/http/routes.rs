@@ -23,7 +23,7 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// How many times as long as it took to render is the text of the metrics shared: rendering takes a twentieth
 /// of the time at most, and whoever asks now and then gets what is true now.
-const SHARED: u32 = 20;
+pub(super) const SHARED: u32 = 20;
 
 /// What a request under another name than that of this host gets.
 const FOREIGN_HOST: &str = "only for localhost: ask for it by a loopback name or address";
