@@ -112,7 +112,7 @@ fn flags(scenario: &Scenario, launch: &Launch, places: Places<'_>) -> Vec<String
 pub(super) fn tries_within(time: Duration, scenario: &Scenario) -> u32 {
     let flag = |name: &str| {
         let flags = BASE_FLAGS.into_iter().chain(scenario.flags.iter().map(String::as_str));
-        let text = flags.filter_map(|flag| flag.strip_prefix(name)).last().unwrap_or_default();
+        let text = flags.filter_map(|flag| flag.strip_prefix(name)).next_back().unwrap_or_default();
         let nanos = parse_duration(text).ok().and_then(|nanos| u64::try_from(nanos).ok());
         Duration::from_nanos(nanos.unwrap_or_default()).max(Duration::from_millis(1))
     };
