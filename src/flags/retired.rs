@@ -20,7 +20,7 @@ pub struct Retired {
     /// external-provisioner's first and last release with it.
     pub releases: &'static str,
     /// What the flag takes if it is ignored. The others are fields of
-    /// [`groups::RetiredFlags`](super::groups::RetiredFlags).
+    /// `groups::RetiredFlags`.
     pub ignored: Option<Takes>,
     /// What to do about it: completes "flag --name is retired: ".
     pub advice: &'static str,

@@ -32,9 +32,9 @@ mod tests {
         let before = waited_of(process::id());
         thread::scope(|scope| {
             let works = || {
-                let until = std::time::Instant::now() + Duration::from_millis(200);
+                let until = tokio::time::Instant::now() + Duration::from_millis(200);
                 let start = waited();
-                while std::time::Instant::now() < until {}
+                while tokio::time::Instant::now() < until {}
                 waited().saturating_sub(start)
             };
             let waits: Vec<_> = (0..threads).map(|_| scope.spawn(works)).collect();
