@@ -194,7 +194,8 @@ impl Source {
         }
         match severity {
             Severity::Normal => log!(info),
-            Severity::Warning => log!(warn),
+            // As external-provisioner logs failures: alerts on `^E` find them.
+            Severity::Warning => log!(error),
         }
         let shared = &self.recorder.0;
         let now = shared.clock.wall();

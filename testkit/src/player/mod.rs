@@ -8,7 +8,6 @@ mod leak;
 mod names;
 mod outcome;
 mod process;
-mod processor;
 mod rights;
 mod rulings;
 mod run;

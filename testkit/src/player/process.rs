@@ -20,7 +20,6 @@ use tokio::{
 use super::{
     PlayError,
     api::NAMESPACE,
-    processor,
     scenario::{Launch, ProcessName, Scenario},
 };
 
@@ -223,12 +222,6 @@ impl Processes {
         for process in &self.all {
             process.send(if suspended { Signal::STOP } else { Signal::CONT });
         }
-    }
-
-    /// How long their threads have waited for a processor in all.
-    pub(super) fn waited(&self) -> Duration {
-        let running = self.all.iter().filter_map(|process| process.child.lock().id());
-        running.map(processor::waited_of).sum()
     }
 
     /// Each process with what it printed so far, the last started one last.

@@ -37,8 +37,6 @@ use crate::{
 
 /// How often a condition is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How many times as long a rest at most is on a busy machine.
-const MOST_RESTS: u32 = 20;
 /// How much of what the last process printed is reported.
 const LAST_LINES: usize = 8;
 
@@ -171,22 +169,8 @@ impl Run<'_> {
         for step in &scenario.steps {
             self.step(step).await?;
         }
-        self.rest(seconds(scenario.settle.unwrap_or(0.6))).await;
+        sleep(seconds(scenario.settle.unwrap_or(0.6))).await;
         self.outcome().await
-    }
-
-    /// Rests as long as a scenario says, which means on a machine that is free: on a busy one, longer by what the
-    /// processes and this thread waited for a processor meanwhile.
-    async fn rest(&self, rest: Duration) {
-        let waited = || processor::waited().saturating_add(self.processes.waited());
-        let (end, mut before) = (Instant::now() + MOST_RESTS * rest, waited());
-        let mut rest = rest;
-        while !rest.is_zero() && Instant::now() < end {
-            sleep(rest).await;
-            let now = waited();
-            rest = now.saturating_sub(before);
-            before = now;
-        }
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), PlayError> {
@@ -205,7 +189,7 @@ impl Run<'_> {
                 self.api.merge(address, it.subresource.as_deref(), &patch).await?;
             }
             Step { wait: Some(wait), .. } => self.wait(wait).await,
-            Step { settle: Some(rest), .. } => self.rest(seconds(*rest)).await,
+            Step { settle: Some(rest), .. } => sleep(seconds(*rest)).await,
             Step { driver: Some(script), .. } => self.driver.backend().amend((**script).clone()),
             Step { stop: Some(signal), process, nowait, .. } => {
                 let process = process.clone().map_or(ProcessName::Main(true), ProcessName::Named);
@@ -425,7 +409,7 @@ impl Run<'_> {
             }
             Subject { grew: Some(method), during, .. } => {
                 let before = self.calls_by(method, by);
-                self.rest(seconds(during.unwrap_or(1.0))).await;
+                sleep(seconds(during.unwrap_or(1.0))).await;
                 let grew: BTreeMap<_, _> = self
                     .calls_by(method, by)
                     .into_iter()

@@ -128,7 +128,7 @@ fn transient() -> Result<(), Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_logged_once_and_a_warning_as_such() {
+async fn an_event_is_logged_once_and_a_warning_as_an_error() {
     let (log, _guard) = testing::logged();
     let (recorder, _) = start(&Script::new([]));
     for severity in [Severity::Normal, Severity::Warning] {
@@ -138,7 +138,7 @@ async fn an_event_is_logged_once_and_a_warning_as_such() {
     let text = log.text();
     let lines: Vec<&str> = text.lines().filter(|line| line.contains("it failed")).collect();
     assert!(
-        matches!(lines[..], [normal, warning] if normal.contains("INFO") && warning.contains("WARN")),
+        matches!(lines[..], [normal, warning] if normal.contains("INFO") && warning.contains("ERROR")),
         "{text}"
     );
 }
