@@ -22,7 +22,7 @@ use super::{
     names::Names,
     outcome::{COLLECTED, Outcome, Remains, outcome, series, text},
     process::{Invocation, MAIN, Places, Processes, last_lines},
-    processor, rights,
+    rights,
     runner::Cluster,
     scenario::{Launch, ProcessName, Rights, Scenario, Step, Subject, Trial, Until, Wait},
     shadowed::{self, Findings, SHADOW},
