@@ -19,8 +19,7 @@ pub struct Retired {
     pub name: &'static str,
     /// external-provisioner's first and last release with it.
     pub releases: &'static str,
-    /// What the flag takes if it is ignored. The others are fields of
-    /// `groups::RetiredFlags`.
+    /// What the flag takes if it is ignored. The others are fields of `groups::RetiredFlags`.
     pub ignored: Option<Takes>,
     /// What to do about it: completes "flag --name is retired: ".
     pub advice: &'static str,

@@ -261,6 +261,34 @@ async fn always_the_claim_is_protected_before_the_call_and_until_it_is_bound() {
     simulation.until("the mark is gone", |s| !is_marked(s)).await;
 }
 
+/// Who reads of the open call may delete the claim at once.
+#[tokio::test(start_paused = true)]
+async fn a_call_of_unknown_outcome_is_recorded_before_an_event_tells_of_it() {
+    let simulation = Simulation::new(1);
+    let slow = Effect::Delay(Duration::from_secs(2));
+    simulation.faults().add(Rule::on("update", "persistentvolumeclaims", slow));
+    let busy = json!({"create_volume": [{"error": {"code": "UNAVAILABLE", "message": "busy"}}]});
+    simulation.driver.backend().amend(serde_json::from_value(busy).unwrap());
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    assert!(is_marked(&simulation), "{}", simulation.trace());
+}
+
+/// One failed write of the record costs a turn no second one.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_refused_is_written_once_a_turn() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("update", "persistentvolumeclaims", usize::MAX);
+    let busy = json!({"create_volume": [{"error": {"code": "UNAVAILABLE", "message": "busy"}}]});
+    simulation.driver.backend().amend(serde_json::from_value(busy).unwrap());
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("it is asked for again", |s| s.calls("CreateVolume") == 4).await;
+    let writes = simulation.api_requests("update", "persistentvolumeclaims");
+    assert!(writes <= 4, "{writes} writes in four turns");
+}
+
 /// Without the right to update claims `always` makes no call, and says why; `auto` goes on.
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_mark_stops_always_and_nothing_else() {

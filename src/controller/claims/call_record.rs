@@ -153,7 +153,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ///
     /// # Errors
     /// The call must not be made: with `always`, no call is made without a record.
-    pub(super) async fn before_call(
+    pub(super) async fn protect_before_call(
         &self,
         held: &ClaimGuard,
         request: &ProvisionRequest,
@@ -211,8 +211,20 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Writes or removes the record as needed. Returns false if that must be tried again.
+    /// Writes or removes the record as needed. Returns false if that must be tried again, which is in another
+    /// turn.
     pub(super) async fn reconcile_record(&self, held: &ClaimGuard) -> bool {
+        if held.has_failed_to_record() {
+            return false;
+        }
+        let is_reconciled = self.try_to_reconcile(held).await;
+        if !is_reconciled {
+            held.failed_to_record();
+        }
+        is_reconciled
+    }
+
+    async fn try_to_reconcile(&self, held: &ClaimGuard) -> bool {
         let Some(known) = held.known() else { return true };
         let current = self.is_current(&known);
         match due(self.records.mode, &known, self.is_overdue(&known), current) {

@@ -91,8 +91,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Blocked { why, is_failure } => self.wait(held, &known, &why, is_failure),
             Plan::Provision(request) => {
-                let provisioned = self.provision(held, &known, *request).await;
-                provisioned.unwrap_or_else(|instead| instead)
+                let (Ok(action) | Err(action)) = self.provision(held, &known, *request).await;
+                action
             }
             Plan::Discard(request, unusable) => {
                 self.count_resync(&known);
@@ -232,7 +232,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<(), Action> {
-        match self.before_call(held, request).await {
+        match self.protect_before_call(held, request).await {
             Ok(()) => Ok(()),
             Err(NotProtected::Unwanted) => Err(Action::Retry),
             Err(error) => {

@@ -1,4 +1,6 @@
-//! The parts of the worker of claims.
+//! The parts of the worker of claims. What it does with them is in [`sync`](super::sync), which leads a turn,
+//! [`save`](super::save), [`call_record`](super::call_record), `verification`, `discard`, `others_records`, `node`
+//! and `reporting`.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},

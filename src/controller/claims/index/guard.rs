@@ -3,6 +3,8 @@
 //! Promises that no other worker works for the claim's volume meanwhile (safety rule 5). Events of watches go
 //! on changing what is known of the claim.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::{ClaimIndex, Entry, KnownClaim, Topic};
 use crate::{controller::item::Key, workqueue::Held};
 
@@ -10,6 +12,8 @@ use crate::{controller::item::Key, workqueue::Held};
 pub struct ClaimGuard {
     index: ClaimIndex,
     uid: Key,
+    /// Whether the record on the claim could not be brought up to date in this turn: the next one tries again.
+    record_failed: AtomicBool,
     _held: Held,
 }
 
@@ -21,7 +25,8 @@ impl ClaimIndex {
     pub async fn hold(&self, uid: &Key) -> ClaimGuard {
         let name = self.0.volume_name(uid);
         let held = self.0.volume_keys.hold(name.as_deref().unwrap_or(uid)).await;
-        ClaimGuard { index: self.clone(), uid: uid.clone(), _held: held }
+        let record_failed = AtomicBool::default();
+        ClaimGuard { index: self.clone(), uid: uid.clone(), record_failed, _held: held }
     }
 }
 
@@ -44,6 +49,16 @@ impl ClaimGuard {
     /// Applies what the worker has learned or done. `None`: the claim is not in the index.
     pub fn update<T>(&self, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.index.update(&self.uid, change)
+    }
+
+    /// Whether the record could not be written in this turn.
+    pub fn has_failed_to_record(&self) -> bool {
+        self.record_failed.load(Ordering::Relaxed)
+    }
+
+    /// The record could not be written.
+    pub fn failed_to_record(&self) {
+        self.record_failed.store(true, Ordering::Relaxed);
     }
 
     /// Whether to report this about the claim now. Assumes that it is reported then.
