@@ -13,16 +13,15 @@ use testkit::{
     driver::{Host, Script, Scripted},
     ports::free_port,
 };
-use tokio::time::Instant;
 
-/// A plugin for credentials that takes its time, and says when it began.
+/// A plugin for credentials that takes longer than a test waits, and says when it began.
 fn kubeconfig(began: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
          contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
          clusters: [{{name: k, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n\
          users:\n- name: u\n  user:\n    exec:\n      apiVersion: client.authentication.k8s.io/v1\n      \
-         command: /bin/sh\n      args: [-c, 'echo > {began}; exec /bin/sleep 5']\n      interactiveMode: Never\n"
+         command: /bin/sh\n      args: [-c, 'echo > {began}; exec /bin/sleep 90']\n      interactiveMode: Never\n"
     )
 }
 
@@ -38,9 +37,7 @@ async fn a_signal_is_heard_before_there_is_a_way_to_the_api_server() {
         directory.0.join("log"),
     );
     provisioner.until("the plugin runs", async |_| began.exists()).await;
-    let stopped = Instant::now();
     assert_eq!(provisioner.stop().await.code(), Some(0), "{}", provisioner.log());
-    assert!(stopped.elapsed() < Duration::from_secs(4), "it waited for the plugin");
 }
 
 /// An API server with a claim of a class, and a driver that takes its time to make a volume.
@@ -125,11 +122,9 @@ async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
     cluster.served.stop().await;
     let unsaved = async |this: &mut Provisioner| this.log().contains("is not saved yet");
     provisioner.until("the volume could not be saved", unsaved).await;
-    let stopped = Instant::now();
     let ended = provisioner.stop().await;
-    let (took, log) = (stopped.elapsed(), provisioner.log());
+    let log = provisioner.log();
     assert!(ended.success(), "{log}");
-    assert!(took < Duration::from_secs(12), "{took:?}, of at most 7 s and what the machine takes");
     let handle = cluster.driver.backend().volumes().into_iter().next().unwrap();
     let last = log.lines().find(|line| line.contains("A volume has no PersistentVolume yet"));
     let last = last.unwrap_or_else(|| panic!("{log}"));

@@ -27,7 +27,7 @@ use super::{
     run::{self, Beside, Explained},
     scenario::Scenario,
     shadowed::SHADOW,
-    verdict::differences,
+    verdict::Expected,
 };
 use crate::{
     apiserver::serve::layout::{ADMIN_TOKEN, kubeconfig},
@@ -173,15 +173,15 @@ async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Playe
     let ruled = Rulings::load(&options.conformance)?.on(file)?.filter(|_| !options.recorded);
     let Options { binary, conformance, shadow, .. } = options;
     let beside = shadow.as_deref().map_or(Beside::Nothing, Beside::Shadow);
-    let ended = run::play(&scenario, cluster, binary, conformance, beside).await?;
-    let outcome = ended.outcome;
-    let tries = process::tries_within(began.elapsed(), &scenario);
-    let differences = |expected, is_ruled| differences(expected, &outcome, is_ruled, tries);
-    let mut found = match &ruled {
-        None => differences(&scenario.expect, false),
-        Some(Ruled { or: Some(or), .. }) if differences(or, true).is_empty() => Vec::new(),
-        Some(Ruled { expect, .. }) => differences(expect, true),
+    let outcomes = match &ruled {
+        None => vec![&scenario.expect],
+        Some(Ruled { expect, or, .. }) => std::iter::once(expect).chain(or).collect(),
     };
+    let expected = Expected { outcomes, is_ruled: ruled.is_some() };
+    let ended = run::play(&scenario, cluster, binary, conformance, beside, &expected).await?;
+    let outcome = ended.outcome;
+    let mut found =
+        expected.differences(&outcome, process::tries_within(began.elapsed(), &scenario));
     if !ended.shadow.faults.is_empty() {
         found.push(serde_json::json!([SHADOW, "values", ended.shadow.faults]));
     }
@@ -207,7 +207,9 @@ pub async fn play_and_explain(
     conformance: &Path,
 ) -> Result<Vec<Explained>, PlayError> {
     let scenario = Scenario::load(file)?;
-    Ok(run::play(&scenario, cluster, binary, conformance, Beside::Explain(cli)).await?.explained)
+    let any = Expected { outcomes: Vec::new(), is_ruled: false };
+    let beside = Beside::Explain(cli);
+    Ok(run::play(&scenario, cluster, binary, conformance, beside, &any).await?.explained)
 }
 
 /// Plays all `files`, each on a cluster that `cluster` makes, and reports each as it ends. Clusters that can be played

@@ -22,14 +22,36 @@ const STABLE: [&str; 10] = [
     "notes",
 ];
 
-/// Compares as the reference player does; `ruled`: the expectation is one by ruling; `tries`: how often something can
-/// have been tried in the time that the run took.
-pub(super) fn differences(
-    expected: &Outcome,
-    got: &Outcome,
-    ruled: bool,
-    tries: u32,
-) -> Vec<Value> {
+/// What a run is expected to come to.
+pub(super) struct Expected<'a> {
+    /// The outcomes that are right; what is different is told of the first. Without any, all are.
+    pub(super) outcomes: Vec<&'a Outcome>,
+    /// Whether they are by ruling.
+    pub(super) is_ruled: bool,
+}
+
+impl Expected<'_> {
+    /// In what `got` differs; `tries`: how often something can have been tried in the time that the run took.
+    pub(super) fn differences(&self, got: &Outcome, tries: u32) -> Vec<Value> {
+        let mut found = Vec::new();
+        for expected in self.outcomes.iter().rev() {
+            found = differences(expected, got, self.is_ruled, tries);
+            if found.is_empty() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether a run may have this problem.
+    pub(super) fn allows(&self, problem: &str) -> bool {
+        let mut problems = self.outcomes.iter().flat_map(|it| entries(it.get("problems")));
+        self.outcomes.is_empty() || problems.any(|known| known == problem)
+    }
+}
+
+/// Compares as the reference player does.
+fn differences(expected: &Outcome, got: &Outcome, ruled: bool, tries: u32) -> Vec<Value> {
     let unstable = expected.get("unstable").and_then(Value::as_array);
     let is_unstable = |part| unstable.is_some_and(|parts| parts.iter().any(|p| p == part));
     let parts = STABLE.iter().filter_map(|&part| {

@@ -54,6 +54,17 @@ impl Provisioner {
         self.process.id()
     }
 
+    /// The processor time that it has taken so far.
+    pub fn processor_time(&self) -> Duration {
+        /// `USER_HZ` on every architecture that this program is built for.
+        const TICKS_PER_SECOND: u64 = 100;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
+        // The program's name, which ends in a parenthesis, may hold anything. 14 and 15 are user and system time.
+        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).map(|it| it.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    }
+
     /// Its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()

@@ -45,6 +45,7 @@ use super::{
     refuse,
     resources::ServerVersion,
 };
+use crate::ports::free_port;
 
 /// How many changes of each kind watches can go back: a served API may run for days, and clients
 /// that fall further behind get an error, as from a real server after some minutes.
@@ -246,10 +247,11 @@ fn tokens() -> Tokens {
 // === Connections ===
 
 async fn listen(port: u16) -> Result<(TcpListener, String), crate::Error> {
+    // While the server is away, no connection of a client gets such a port by chance.
+    let port = if port == 0 { free_port()? } else { port };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let failed = |error| format!("can't listen on {address}: {error} (port 0 takes a free one)");
     let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let port = listener.local_addr().map_err(failed)?.port();
     Ok((listener, format!("https://127.0.0.1:{port}")))
 }
 
