@@ -10,13 +10,6 @@ pub fn escaped(text: &str) -> impl Display {
     Escaped(text)
 }
 
-/// Escapes odd characters as [`escaped`] does, and those that have a meaning in HTML as Go's `htmlEscape`
-/// does: no element and no attribute comes from the text.
-pub fn in_html(text: &str) -> String {
-    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")];
-    escapes.iter().fold(escaped(text).to_string(), |text, (c, escape)| text.replace(*c, escape))
-}
-
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {

@@ -42,6 +42,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// For how long at least something is waited for that is expected to come.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// What is meant where no object is.
+const NOBODY: &str = "none";
 /// How much of what the last process printed is reported.
 const LAST_LINES: usize = 8;
 
@@ -200,7 +202,7 @@ impl Run<'_> {
                 self.api.delete(address, it.maybe).await?;
             }
             Step { patch: Some(it), .. } => {
-                let name = self.named(&it.name).await;
+                let name = self.named_by_now(&it.name).await;
                 let mut patch = self.names.fill(&it.merge);
                 leak::salt(&it.kind, &mut patch);
                 let address = address(&it.kind, it.namespace.as_deref(), &name);
@@ -396,7 +398,19 @@ impl Run<'_> {
         let Some(claim) = name.strip_prefix("pv-of:") else { return name.to_owned() };
         let volumes = self.api.list("PersistentVolume").await.unwrap_or_default();
         let bound = volumes.iter().find(|volume| text(volume, "/spec/claimRef/name") == claim);
-        bound.map_or("none", |volume| text(volume, "/metadata/name")).to_owned()
+        bound.map_or(NOBODY, |volume| text(volume, "/metadata/name")).to_owned()
+    }
+
+    /// [`Run::named`] of an object that must exist, which may be a little late.
+    async fn named_by_now(&self, name: &str) -> String {
+        let last = Instant::now() + LONGEST_WAIT;
+        loop {
+            let named = self.named(name).await;
+            if named != NOBODY || Instant::now() > last {
+                return named;
+            }
+            sleep(POLL_INTERVAL).await;
+        }
     }
 
     /// An object, or the server's word on it.

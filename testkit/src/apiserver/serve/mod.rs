@@ -23,6 +23,7 @@ use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -56,6 +57,9 @@ const BACKLOG: u32 = 1024;
 
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// For how long a process that is being started may hold what this one has open.
+const STARTING: Duration = Duration::from_secs(30);
 
 /// How a server is to be served.
 #[derive(Debug, Clone)]
@@ -135,7 +139,14 @@ impl Served {
         let socket = TcpSocket::new_v4()?;
         // Connections of before are not quite gone yet.
         socket.set_reuseaddr(true)?;
-        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        let began = Instant::now();
+        // A process that is being started, by another test perhaps, holds the listener until it runs its program.
+        while let Err(error) = socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
+            if error.kind() != io::ErrorKind::AddrInUse || began.elapsed() > STARTING {
+                return Err(error);
+            }
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
         self.away = Some(socket);
         Ok(())
     }
