@@ -82,7 +82,6 @@ fn chosen(conformance: &Path) -> Vec<PathBuf> {
 
 /// What came of it, and in what the failed scenarios differ.
 fn play(files: &[PathBuf], options: &Options) -> (Summary, Vec<String>) {
-    // On one thread calls that come together are noted in the order in which they came.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut failed = Vec::new();
     let report = |played: &Played| {

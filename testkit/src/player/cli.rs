@@ -1,11 +1,6 @@
 //! `testkit play`: plays scenarios from the command line.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
@@ -49,7 +44,7 @@ pub async fn run(command: Play) -> Result<ExitCode, PlayError> {
     let jobs = if dir.is_some() { 1 } else { jobs };
     let options = Options { binary: bin, recorded: false, conformance, jobs, shadow: None };
     let mut outcomes = BTreeMap::new();
-    let cluster = || make(dir.as_deref(), port);
+    let cluster = move || make(dir.clone(), port);
     let summary = play_all(&files, &options, cluster, |played| {
         println!("{played}");
         if let Some(outcome) = &played.outcome {
@@ -77,9 +72,9 @@ fn chosen(command: &Play) -> Result<Vec<PathBuf>, PlayError> {
     Ok(files)
 }
 
-async fn make(directory: Option<&Path>, port: u16) -> Result<Cluster, PlayError> {
+async fn make(directory: Option<PathBuf>, port: u16) -> Result<Cluster, PlayError> {
     match directory {
-        Some(directory) => Cluster::at(directory, &format!("https://127.0.0.1:{port}")).await,
+        Some(directory) => Cluster::at(&directory, &format!("https://127.0.0.1:{port}")).await,
         None => Cluster::of_environment().await,
     }
 }

@@ -2,20 +2,24 @@
 
 use std::{
     any::Any,
+    collections::VecDeque,
     fmt, fs,
     future::Future,
     io,
     path::{Path, PathBuf},
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
-use futures::{StreamExt as _, stream};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
+    runtime,
     signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinSet,
     time::Instant,
 };
 
@@ -217,42 +221,24 @@ pub async fn play_and_explain(
 pub async fn play_all<F>(
     files: &[PathBuf],
     options: &Options,
-    cluster: impl Fn() -> F,
+    cluster: impl Fn() -> F + Clone + Send + 'static,
     mut report: impl FnMut(&Played),
 ) -> Summary
 where
-    F: Future<Output = Result<Cluster, PlayError>>,
+    F: Future<Output = Result<Cluster, PlayError>> + 'static,
 {
-    let (idle, cluster) = (&Mutex::new(Vec::<Cluster>::new()), &cluster);
-    let once = async |file: &Path| {
-        let waiting = idle.lock().pop();
-        let cluster = match waiting {
-            Some(cluster) => cluster,
-            None => cluster().await?,
-        };
-        let played = play(file, &cluster, options).await?;
-        if cluster.again {
-            idle.lock().push(cluster);
-        }
-        Ok(played)
-    };
-    let once = &once;
-    let plays = files.iter().map(|file| async move {
-        let mut played: Result<Played, PlayError> = once(file).await;
-        if played.as_ref().is_ok_and(|played| played.verdict.lost_its_port()) {
-            played = once(file).await;
-        }
-        played.unwrap_or_else(|error| Played {
-            name: name_of(file),
-            verdict: Verdict::Broken(error),
-            outcome: None,
-            shadow: Vec::new(),
-            took: Duration::ZERO,
-        })
-    });
+    let files = Arc::new(Mutex::new(VecDeque::from(files.to_vec())));
+    let (sender, mut played) = mpsc::unbounded_channel();
+    let (go_on, asked) = watch::channel(());
+    let mut jobs = JoinSet::new();
+    for _ in 0..options.jobs.max(1) {
+        let (files, played, asked) = (Arc::clone(&files), sender.clone(), asked.clone());
+        let mut job = Job { options: options.clone(), cluster: cluster.clone(), idle: None };
+        jobs.spawn_blocking(move || job.run(&files, &played, asked));
+    }
+    drop(sender);
     let mut summary = Summary::default();
     let mut ended = pin!(asked_to_end());
-    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1));
     loop {
         tokio::select! {
             biased;
@@ -261,18 +247,89 @@ where
                 summary.failed += 1;
                 break;
             }
-            played = plays.next() => {
+            played = played.recv() => {
                 let Some(played) = played else { break };
-                match played.verdict {
-                    Verdict::Same => summary.same += 1,
-                    Verdict::Ruled(_) => summary.ruled += 1,
-                    Verdict::Differs { .. } | Verdict::Broken(_) => summary.failed += 1,
-                }
+                summary.count(&played);
                 report(&played);
             }
         }
     }
+    drop(go_on);
+    while let Some(job) = jobs.join_next().await {
+        // It says on its own why it did not play to the end.
+        summary.failed += usize::from(!matches!(job, Ok(Ok(()))));
+    }
     summary
+}
+
+/// Plays one scenario after another, on a thread of its own: a busy machine gives each its share. On one thread calls
+/// that come together are noted in the order in which they came.
+struct Job<C> {
+    options: Options,
+    cluster: C,
+    /// A cluster that may be played on again.
+    idle: Option<Cluster>,
+}
+
+impl<C: Fn() -> F, F: Future<Output = Result<Cluster, PlayError>>> Job<C> {
+    /// Plays what is left of `files`, until `asked` is closed.
+    fn run(
+        &mut self,
+        files: &Mutex<VecDeque<PathBuf>>,
+        played: &mpsc::UnboundedSender<Played>,
+        mut asked: watch::Receiver<()>,
+    ) -> io::Result<()> {
+        let all = async {
+            loop {
+                let Some(file) = files.lock().pop_front() else { return };
+                // Who does not listen any more has asked to end.
+                let _ = played.send(self.play(&file).await);
+            }
+        };
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = asked.changed() => {}
+                () = all => {}
+            }
+        });
+        Ok(())
+    }
+
+    async fn play(&mut self, file: &Path) -> Played {
+        let mut played = self.play_once(file).await;
+        if played.as_ref().is_ok_and(|played| played.verdict.lost_its_port()) {
+            played = self.play_once(file).await;
+        }
+        played.unwrap_or_else(|error| Played {
+            name: name_of(file),
+            verdict: Verdict::Broken(error),
+            outcome: None,
+            shadow: Vec::new(),
+            took: Duration::ZERO,
+        })
+    }
+
+    async fn play_once(&mut self, file: &Path) -> Result<Played, PlayError> {
+        let cluster = match self.idle.take() {
+            Some(cluster) => cluster,
+            None => (self.cluster)().await?,
+        };
+        let played = play(file, &cluster, &self.options).await?;
+        self.idle = Some(cluster).filter(|cluster| cluster.again);
+        Ok(played)
+    }
+}
+
+impl Summary {
+    fn count(&mut self, played: &Played) {
+        match played.verdict {
+            Verdict::Same => self.same += 1,
+            Verdict::Ruled(_) => self.ruled += 1,
+            Verdict::Differs { .. } | Verdict::Broken(_) => self.failed += 1,
+        }
+    }
 }
 
 /// Waits for a signal to end; for ever where signals cannot be listened to.
