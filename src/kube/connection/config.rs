@@ -172,8 +172,9 @@ fn check_token_file(credentials: &AuthInfo) -> Result<(), ConfigError> {
 
 /// The files as one. Those that do not exist are skipped, unless none does.
 fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
-    let is_any_there = paths.iter().any(|path| path.exists());
-    let there = paths.iter().filter(|path| !is_any_there || path.exists());
+    let is_there = |path: &&PathBuf| path.try_exists().unwrap_or(true);
+    let is_any_there = paths.iter().any(|path| is_there(&path));
+    let there = paths.iter().filter(|path| !is_any_there || is_there(path));
     there.map(Kubeconfig::read_from).try_fold(Kubeconfig::default(), |merged, next| {
         let mut next = next?;
         // kubectl writes an empty one where none is set.
@@ -184,7 +185,7 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
 
 async fn from_files(paths: &[PathBuf], master: Option<&str>) -> Result<kube::Config, ConfigError> {
     let unusable = |error: KubeconfigError| ConfigError::Kubeconfig {
-        path: env::join_paths(paths).unwrap_or_default().into(),
+        path: paths.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(":").into(),
         fault: error.into(),
     };
     let mut kubeconfig = merged(paths).map_err(unusable)?;
