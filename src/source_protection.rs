@@ -50,7 +50,7 @@ pub use self::{
     writer::Unprotected,
 };
 use crate::{
-    kube::{Client, InformerEvent, events::Source as EventSource, objects::Claim},
+    kube::{Client, CoalescedReads, InformerEvent, events::Source as EventSource, objects::Claim},
     metrics::{Metrics, Panicked},
     runtime::{Backoff, Clock, Random, Tasks},
     workqueue,
@@ -113,6 +113,7 @@ pub struct Protection(Arc<Shared>);
 
 struct Shared {
     client: Client,
+    grants: CoalescedReads<Grants>,
     writer: Writer,
     holders: Mutex<Holders>,
     reference_lists: Mutex<ReferenceLists>,
@@ -146,6 +147,7 @@ impl Protection {
         };
         Self(Arc::new(Shared {
             writer: Writer::new(client.clone()),
+            grants: CoalescedReads::new(client.clone(), tasks.clone()),
             client,
             holders: Mutex::new(Holders::new(settings.peers)),
             reference_lists: Mutex::default(),

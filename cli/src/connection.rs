@@ -61,9 +61,10 @@ fn resolve(
     let mut source = ConfigSource::resolve(master, kubeconfig, |name| {
         environment(name).filter(|_| name != "KUBECONFIG" || !is_given)
     });
-    if source.kubeconfig.is_none() && source.master.is_none() && source.in_cluster.host.is_empty() {
-        let home = environment("HOME").map(PathBuf::from);
-        source.kubeconfig = home.map(|home| home.join(".kube/config")).filter(|path| path.exists());
+    if source.kubeconfig.is_empty() && source.master.is_none() && source.in_cluster.host.is_empty()
+    {
+        let home = environment("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+        source.kubeconfig.extend(home.filter(|path| path.exists()));
     }
     source
 }
@@ -108,20 +109,21 @@ mod tests {
         std::fs::write(&config, "").unwrap();
         let pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1".to_owned());
         let of_home = ("HOME", home.to_string_lossy().into_owned());
-        let variable = ("KUBECONFIG", "/env".to_owned());
+        let variable = ("KUBECONFIG", "/env:/more".to_owned());
         for (flag, variables, expected) in [
-            (Some("/flag"), &[variable.clone(), of_home.clone()][..], Some("/flag")),
-            (None, &[variable, of_home.clone()], Some("/env")),
-            (None, std::slice::from_ref(&of_home), config.to_str()),
-            (None, &[of_home.clone(), pod], None),
-            (None, &[], None),
+            (Some("/flag"), &[variable.clone(), of_home.clone()][..], &["/flag"][..]),
+            (None, &[variable, of_home.clone()], &["/env", "/more"]),
+            (None, std::slice::from_ref(&of_home), &[config.to_str().unwrap()]),
+            (None, &[of_home.clone(), pod], &[]),
+            (None, &[], &[]),
         ] {
             let environment = |name: &str| {
                 let found = variables.iter().find(|(variable, _)| *variable == name);
                 found.map(|(_, value)| value.into())
             };
             let source = resolve(None, flag.map(Path::new), environment);
-            assert_eq!(source.kubeconfig.as_deref(), expected.map(Path::new), "{flag:?}");
+            let paths: Vec<_> = source.kubeconfig.iter().filter_map(|it| it.to_str()).collect();
+            assert_eq!(paths, expected, "{flag:?}");
         }
         std::fs::remove_dir_all(home).unwrap();
     }

@@ -32,7 +32,6 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
 
 use super::{
     error::{ApiError, fault},
@@ -40,7 +39,8 @@ use super::{
         ApiService, Request,
         gate::SentAt,
         pace::paced,
-        whole_answers::{Held, MAX_ANSWER, MaxAnswer},
+        pages::{MAX_PAGE, PageSize, paged},
+        whole_answers::Held,
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
 };
@@ -95,14 +95,11 @@ impl Client {
         Self { kube, service, random }
     }
 
-    /// A client of kube-rs for one watcher, on this lane. It reads at most `max_answer` bytes of an answer
-    /// that is no watch, and opens a watch no more than once a second.
-    pub(crate) fn for_watcher(&self, max_answer: usize) -> kube::Client {
-        let limited = move |mut request: Request| {
-            request.extensions_mut().insert(MaxAnswer(max_answer));
-            request
-        };
-        kube::Client::new(paced(self.service.clone()).map_request(limited), NO_NAMESPACE)
+    /// A client of kube-rs for one watcher, on this lane. It lists in pages of so many objects, or fewer that
+    /// fit, and opens a watch no more than once a second.
+    pub(crate) fn for_watcher(&self, page_size: u32) -> kube::Client {
+        let pages = PageSize::new(page_size, MAX_PAGE);
+        kube::Client::new(paged(pages, paced(self.service.clone())), NO_NAMESPACE)
     }
 
     /// Reads one object.
@@ -121,8 +118,7 @@ impl Client {
     /// Reads one object. Also returns when the request was sent, after all waits, by
     /// [`Clock::boot`](crate::runtime::Clock::boot).
     pub async fn get_dated<V: View>(&self, name: Name<'_>) -> Result<(V, Duration), ApiError> {
-        let (object, answer) =
-            self.send(request(Method::GET, path::<V>(name)?)?, MAX_ANSWER).await?;
+        let (object, answer) = self.send(request(Method::GET, path::<V>(name)?)?).await?;
         Ok((object, answer.sent))
     }
 
@@ -133,8 +129,7 @@ impl Client {
 
     /// Like [`Self::get_raw`]; also returns the permits of a large object, which are kept as long as that.
     async fn get_raw_held(&self, kind: &Kind, name: Name<'_>) -> Result<(Value, Held), ApiError> {
-        let (object, answer) =
-            self.send(request(Method::GET, kind.object(name))?, MAX_ANSWER).await?;
+        let (object, answer) = self.send(request(Method::GET, kind.object(name))?).await?;
         Ok((object, answer.held))
     }
 
@@ -158,7 +153,7 @@ impl Client {
         namespace: Option<&str>,
         body: &(impl Serialize + Sync),
     ) -> Result<(), ApiError> {
-        self.exchange(creation::<V>(namespace, body)?, MAX_ANSWER).await.map(drop)
+        self.exchange(creation::<V>(namespace, body)?).await.map(drop)
     }
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
@@ -186,7 +181,7 @@ impl Client {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        let answer = self.exchange(request, MAX_ANSWER).await?;
+        let answer = self.exchange(request).await?;
         Ok(remaining_finalizers::<V>(&answer))
     }
 
@@ -196,48 +191,31 @@ impl Client {
         path: String,
         review: &Value,
     ) -> Result<T, ApiError> {
-        Ok(self.send(request_with_body(Method::POST, path, JSON, review)?, MAX_ANSWER).await?.0)
+        Ok(self.send(request_with_body(Method::POST, path, JSON, review)?).await?.0)
     }
 
     /// Sends a GET and parses the answer.
     pub(super) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
-        self.read_at_most(url, MAX_ANSWER).await
-    }
-
-    /// Sends a GET and parses the answer, of which it reads at most `max` bytes.
-    ///
-    /// # Errors
-    /// [`ApiError::TooLarge`] if the answer is longer.
-    pub(super) async fn read_at_most<T: DeserializeOwned>(
-        &self,
-        url: String,
-        max: usize,
-    ) -> Result<T, ApiError> {
-        Ok(self.send(request(Method::GET, url)?, max).await?.0)
+        Ok(self.send(request(Method::GET, url)?).await?.0)
     }
 
     /// Sends a write and reads the object in the answer.
     async fn write<V: View>(&self, request: Request) -> Result<V, ApiError> {
-        Ok(self.send(request, MAX_ANSWER).await?.0)
+        Ok(self.send(request).await?.0)
     }
 
-    /// Sends a request and parses the JSON of the answer, at most `max` bytes; returns both.
-    async fn send<T: DeserializeOwned>(
-        &self,
-        request: Request,
-        max: usize,
-    ) -> Result<(T, Answer), ApiError> {
-        let answer = self.exchange(request, max).await?;
+    /// Sends a request and parses the JSON of the answer; returns both.
+    async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<(T, Answer), ApiError> {
+        let answer = self.exchange(request).await?;
         let object = serde_json::from_slice(&answer.body).map_err(|error| {
             ApiError::Unreadable { about: answer.about.clone(), fault: fault(&error) }
         })?;
         Ok((object, answer))
     }
 
-    /// Sends a request and reads the body of a successful answer, at most `max` bytes.
-    async fn exchange(&self, mut request: Request, max: usize) -> Result<Answer, ApiError> {
+    /// Sends a request and reads the body of a successful answer.
+    async fn exchange(&self, request: Request) -> Result<Answer, ApiError> {
         let about = Target::of(&request).about();
-        request.extensions_mut().insert(MaxAnswer(max));
         let read = async {
             let (head, body) = self.kube.send(request).await?.into_parts();
             Ok((head.extensions, body.collect().await?.to_bytes()))

@@ -134,8 +134,8 @@ impl<V: View> Informer<V> {
     }
 
     fn list_watch(&self) -> ListWatch<V> {
-        let (client, scope) = (self.client.clone(), self.scope.clone());
+        let (scope, random) = (self.scope.clone(), Arc::clone(&self.random));
         let reporter = Reporter::new::<V>(&self.metrics);
-        ListWatch::new(client, scope, self.page_size, Arc::clone(&self.random), reporter)
+        ListWatch::new(&self.client, scope, self.page_size, random, reporter)
     }
 }

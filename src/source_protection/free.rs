@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::ControlFlow,
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,14 +15,13 @@ use tokio::time::Instant;
 
 use super::{
     Protection,
-    grants::Grants,
     holders::{Due, NamedBy},
     source::{NamedSource, SourceKind},
     writer::Removal,
 };
 use crate::{
     kube::{
-        ApiError, ReadBy as _, Scope,
+        ApiError, Scope,
         objects::{Claim, View as _},
     },
     workqueue::Action,
@@ -65,7 +65,7 @@ impl Protection {
         })
     }
 
-    async fn free_if_due(&self, source: &NamedSource) -> Result<Action, ApiError> {
+    async fn free_if_due(&self, source: &NamedSource) -> Result<Action, Arc<ApiError>> {
         let due = self.0.holders.lock().due(source);
         match due {
             Due::Nothing | Due::Keep => Ok(Action::Done),
@@ -80,7 +80,11 @@ impl Protection {
         }
     }
 
-    async fn free_unless_named(&self, source: &NamedSource, uid: &str) -> Result<Action, ApiError> {
+    async fn free_unless_named(
+        &self,
+        source: &NamedSource,
+        uid: &str,
+    ) -> Result<Action, Arc<ApiError>> {
         let namespaces = match self.references_of(source).await? {
             Shared::Of(namespaces) => namespaces,
             Shared::Later(wait) => return Ok(Action::RequeueAfter(wait)),
@@ -102,7 +106,7 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
         from: &BTreeSet<String>,
-    ) -> Result<Action, ApiError> {
+    ) -> Result<Action, Arc<ApiError>> {
         if self.is_held_by_others(source, uid, from).await? {
             // No event announces the end of a grant.
             return Ok(Action::Retry);
@@ -122,21 +126,22 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
         from: &BTreeSet<String>,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<bool, Arc<ApiError>> {
         Ok(self.is_granted(source, from).await? || self.is_of_another_driver(source, uid).await?)
     }
 
-    /// Without the feature gate no claim is provisioned from another namespace.
+    /// Without the feature gate no claim is provisioned from another namespace. All sources of a namespace
+    /// that are asked for within a second share one list of its grants.
     async fn is_granted(
         &self,
         source: &NamedSource,
         from: &BTreeSet<String>,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<bool, Arc<ApiError>> {
         if !self.0.settings.cross_namespace_sources {
             return Ok(false);
         }
         let is_from = |namespace: &str| from.contains(namespace);
-        let grants = Grants::read(&self.0.client, Some(&source.namespace), "").await?;
+        let grants = self.0.grants.get(Some(&source.namespace), "").await?;
         Ok(grants.allow(is_from, &source.target()))
     }
 
@@ -146,7 +151,7 @@ impl Protection {
         &self,
         source: &NamedSource,
         uid: &str,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<bool, Arc<ApiError>> {
         self.remove_finalizer(source, uid, || self.0.holders.lock().due(source).is_action()).await
     }
 
@@ -157,7 +162,7 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
         still: impl Fn() -> bool,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<bool, Arc<ApiError>> {
         // The write may succeed and its response be lost: a call that begins before the next try
         // reads the source again.
         self.0.holders.lock().removing_finalizer(source);

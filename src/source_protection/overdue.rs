@@ -4,7 +4,7 @@
 //! Each process first observes the source for a while itself ([`MIN_OBSERVED`]), because the wall
 //! clock can be wrong. A source is kept as long as a call of this process is open for it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
@@ -103,7 +103,7 @@ impl Protection {
         &self,
         source: &NamedSource,
         uid: &str,
-    ) -> Result<Action, ApiError> {
+    ) -> Result<Action, Arc<ApiError>> {
         if self.is_of_another_driver(source, uid).await? {
             return Ok(Action::Retry);
         }

@@ -14,7 +14,10 @@
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -58,7 +61,7 @@ impl Protection {
     }
 
     /// Frees whatever can be freed; returns the first of several errors.
-    pub(super) async fn sweep_once(&self, observed: &mut Observed) -> Result<(), ApiError> {
+    pub(super) async fn sweep_once(&self, observed: &mut Observed) -> Result<(), Arc<ApiError>> {
         let Candidates { orphans, terminating } = self.list_candidates().await?;
         self.find_overdue(SourceKind::Snapshot, observed, Some(&terminating));
         if orphans.is_empty() {
@@ -103,7 +106,7 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
         named: NamedBy,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), Arc<ApiError>> {
         let _lock = self.0.locks.hold(&source.to_string()).await;
         let is_orphan = || self.0.holders.lock().is_orphan(source);
         let is_held = match named {

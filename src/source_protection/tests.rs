@@ -270,6 +270,32 @@ async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_gran
     ended.cancel();
 }
 
+/// Anybody can make many claims that name what he has deleted in his namespace.
+#[tokio::test(start_paused = true)]
+async fn sources_that_are_freed_at_once_cost_one_list_of_their_namespaces_grants() {
+    let server = origin_server(DRIVER, 0);
+    let protection = protection(&server, SETTINGS);
+    for number in 0..20 {
+        let (origin, clone) = (format!("origin-{number}"), format!("clone-{number}"));
+        let mut deleted = deleted_origin();
+        deleted["metadata"]["name"] = json!(origin);
+        deleted["metadata"]["uid"] = json!(origin);
+        let reference = json!({"kind": "PersistentVolumeClaim", "name": origin, "namespace": "ns"});
+        let pending = json!({"metadata": {"namespace": "x", "name": clone, "uid": clone},
+                             "spec": {"dataSourceRef": reference}});
+        for claim in [deleted, pending] {
+            protection.on_event(&InformerEvent::Apply(serde_json::from_value(claim).unwrap()));
+        }
+    }
+    let ended = at_work(&protection);
+    sleep(Duration::from_millis(500)).await;
+    for number in 0..20 {
+        assert!(counted(&server, "GET", &format!("persistentvolumeclaims/origin-{number}")) > 0);
+    }
+    assert_eq!(counted(&server, "GET", "referencegrants"), 1);
+    ended.cancel();
+}
+
 /// The other provisioner shares the finalizer, and only it knows its calls.
 #[tokio::test(start_paused = true)]
 async fn a_source_of_another_driver_is_left_to_that_drivers_provisioner() {

@@ -9,9 +9,12 @@ use kube::{
     api::{ListParams, PostParams},
 };
 use serde_json::{Value, json};
-use support::process::{Directory, Provisioner};
+use support::process::{Directory, MOST_PEAK, Provisioner};
 use testkit::{
-    apiserver::serve::manifests,
+    apiserver::{
+        faults::{self, Effect, StreamFault},
+        serve::manifests,
+    },
     control_plane::ControlPlane,
     driver::{Failure, Host, Match, Rule, Script, Scripted, VolumeSpec},
 };
@@ -38,10 +41,6 @@ const MOST_LOG: u64 = 2 << 20;
 
 /// The bytes of a source's name, which the API server keeps twice, each of them as six in JSON.
 const FAT: usize = 690_000;
-
-/// The most memory that the program may take with what is large beside its own file, in KiB: 64 MiB less
-/// the shipped file.
-const MOST_PEAK: usize = 54 << 10;
 
 /// How much of its processor time the program may take until the claim of another is served meanwhile. That does not
 /// depend on how busy the machine is. JSON is read twenty times as fast in the shipped file.
@@ -120,7 +119,7 @@ struct Cluster {
     program: Provisioner,
     log: PathBuf,
     _driver: Host<Scripted>,
-    _control: ControlPlane,
+    control: ControlPlane,
     _directory: Directory,
 }
 
@@ -162,7 +161,7 @@ impl Cluster {
         before(&admin).await;
         let program =
             Provisioner::start(env!("CARGO_BIN_EXE_csi-provisioner"), &arguments, log.clone());
-        Self { admin, program, log, _driver: driver, _control: control, _directory: directory }
+        Self { admin, program, log, _driver: driver, control, _directory: directory }
     }
 
     fn claims(&self) -> Api<PersistentVolumeClaim> {
@@ -181,25 +180,13 @@ impl Cluster {
         }
         self.program.processor_time().saturating_sub(before)
     }
-
-    /// The most memory that the program has taken so far beside its own file, in KiB. That file is larger
-    /// than the shipped one.
-    fn peak(&self) -> usize {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.program.id())).unwrap();
-        let value = |name: &str| -> usize {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.split_whitespace().next().unwrap().parse().unwrap()
-        };
-        value("VmHWM:") - value("RssFile:")
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
     let cluster = Cluster::start().await;
     cluster.is_served("first").await;
-    let before = cluster.peak();
+    let before = cluster.program.peak();
     for class in LARGE {
         let large = claim(class, &json!({"spec": {"storageClassName": class}}));
         cluster.claims().create(&PostParams::default(), &large).await.unwrap();
@@ -209,7 +196,7 @@ async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
     assert!(took < MOST_WORK, "{took:?}");
     sleep(Duration::from_secs(10)).await;
 
-    let more = cluster.peak() - before;
+    let more = cluster.program.peak() - before;
     println!("large answers: {more} KiB more than {before} KiB");
     assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
     assert!(std::fs::metadata(&cluster.log).unwrap().len() <= MOST_LOG);
@@ -231,7 +218,7 @@ async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
 async fn huge_claims_take_little_and_hinder_nobody() {
     let cluster = Cluster::start().await;
     cluster.is_served("first").await;
-    let before = cluster.peak();
+    let before = cluster.program.peak();
     let changes = fields();
     for number in 0..CLAIMS {
         let huge = claim(&format!("huge-{number}"), &changes[number % changes.len()]);
@@ -246,7 +233,7 @@ async fn huge_claims_take_little_and_hinder_nobody() {
     let took = cluster.is_served("afterwards").await;
     assert!(took < MOST_WORK, "{took:?}");
 
-    let more = cluster.peak() - before;
+    let more = cluster.program.peak() - before;
     println!("{CLAIMS} huge claims: {more} KiB more than {before} KiB");
     assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
     let logged = std::fs::metadata(&cluster.log).unwrap().len();
@@ -261,7 +248,7 @@ async fn huge_claims_take_little_and_hinder_nobody() {
 
 /// A claim of another class, which is 8 MB of JSON where it is 1.4 MB in the server's store. A real server takes no
 /// more than 3 MiB of JSON, and so an attacker sends protobuf; there the claim is as large as JSON can be.
-fn fat(name: &str, class: &str) -> PersistentVolumeClaim {
+pub(crate) fn fat(name: &str, class: &str) -> PersistentVolumeClaim {
     let is_real =
         ["KUBEBUILDER_ASSETS", "KUBECONFIG_E2E"].iter().any(|it| env::var_os(it).is_some());
     let length = if is_real { FAT / 3 * 2 } else { FAT };
@@ -279,7 +266,7 @@ impl Cluster {
             longest = longest.max(self.is_served(&format!("meanwhile-{number}")).await);
             sleep(Duration::from_millis(200)).await;
         }
-        let peak = self.peak();
+        let peak = self.program.peak();
         println!(
             "{attack}: {peak} KiB at most, {number} other claims waited for {longest:?} of work at most"
         );
@@ -351,4 +338,20 @@ async fn huge_grants_take_little_and_hinder_nobody() {
         claims.create(&PostParams::default(), &copy).await.unwrap();
     }
     cluster.holds("grants", Duration::from_secs(20)).await;
+}
+
+/// No server does that, but whoever pretends to be one can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_whose_line_has_no_end_takes_little_and_is_given_up() {
+    let cluster = Cluster::start().await;
+    let Some(served) = cluster.control.embedded() else { return };
+    cluster.is_served("first").await;
+    let endless = Effect::Stream(StreamFault::Endless { after: 0 });
+    let rule = faults::Rule::on("watch", "persistentvolumeclaims", endless);
+    served.api().faults().add(rule.times(1));
+    served.api().watches().cut(Some("persistentvolumeclaims"));
+    cluster.is_served("afterwards").await;
+    let peak = cluster.program.peak();
+    println!("an endless line: {peak} KiB at most");
+    assert!(peak <= MOST_PEAK, "{peak} KiB");
 }

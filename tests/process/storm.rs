@@ -1,6 +1,7 @@
 //! The real binary is killed (SIGKILL) again and again at random moments, while claims are created, cloned
 //! and deleted, with `--claim-protection=always`. At the end each claim that stays has one volume, no volume
-//! was ever made twice, none is left without a PersistentVolume, and with the claims all of them go.
+//! was ever made twice, none is left without a PersistentVolume, and with the claims all of them go. Nor is any
+//! left of claims that are deleted while it does not run.
 //!
 //! It plays on the API server that the environment offers, kube-apiserver with kube-controller-manager where
 //! `KUBEBUILDER_ASSETS` has them. `STORM_KILLS`, `STORM_CLAIMS` and `STORM_SEED` set its size and its
@@ -17,7 +18,7 @@ use driver::{DRIVER, Persistent};
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
-use support::process::{Directory, Provisioner};
+use support::process::{Directory, MOST_PEAK, Provisioner};
 use testkit::{
     apiserver::serve::manifests,
     binder,
@@ -34,6 +35,9 @@ const LIFE: std::ops::RangeInclusive<u64> = 100..=2000;
 
 /// How long it may take until nothing is left to do: kube-controller-manager makes 20 changes a second.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How many claims are made from one source at once.
+const CLONES: usize = 60;
 
 /// A number that the environment may set.
 fn variable(name: &str, usual: u64) -> u64 {
@@ -223,4 +227,39 @@ async fn kills_at_random_moments_leak_nothing_and_double_nothing() {
         f64::from(before) / raged.as_secs_f64(),
         storm.calls()
     );
+}
+
+/// All calls are under way when the process is killed, and the driver carries them out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_calls_of_claims_that_are_deleted_after_a_kill_leave_nothing() {
+    let mut storm = Storm::start(0).await;
+    storm.users.create_large("large", DRIVER).await;
+    let mut done = Done::default();
+    for number in 0..CLONES {
+        let name = format!("clone-{number}");
+        done.volumes.insert(storm.users.create(&name, Some("large")).await);
+    }
+    storm.driver.backend().held.send_replace(true);
+    let mut program = storm.run();
+    let begun = async || {
+        let begun = storm.driver.backend().disks.lock().begun.len();
+        (begun < CLONES).then(|| format!("{begun} calls"))
+    };
+    wait(&mut program, "all calls are under way", begun).await;
+    let first = program.peak();
+    drop(program); // kills it
+
+    storm.users.delete_all().await;
+    storm.driver.backend().held.send_replace(false);
+    while storm.driver.backend().disks.lock().there.len() < CLONES {
+        sleep(Duration::from_millis(50)).await;
+    }
+    let mut program = storm.run();
+    storm.clear(&mut program).await;
+    assert_eq!(storm.check_made(&done), CLONES);
+    let peaks = [first, program.peak()];
+    println!("{CLONES} calls were open; {}; {peaks:?} KiB at most", storm.calls());
+    assert!(peaks.iter().all(|peak| *peak <= MOST_PEAK), "{peaks:?} KiB");
+    let log = program.log();
+    assert!(!log.contains("suspected leak") && !log.contains("panicked"), "{log}");
 }

@@ -39,7 +39,7 @@ They are external-provisioner's, but for what [differences.md](differences.md#st
 
 | variable | meaning |
 |---|---|
-| `KUBECONFIG` | overrides `--kubeconfig` |
+| `KUBECONFIG` | overrides `--kubeconfig`; several paths with `:` between them are merged as by kubectl |
 | `NODE_NAME` | the node's name, with `--node-deployment` |
 | `NAMESPACE` | namespace of CSIStorageCapacity objects and of this pod, with `--enable-capacity` |
 | `POD_NAME` | this pod's name, with `--enable-capacity` unless `--capacity-ownerref-level` is negative |

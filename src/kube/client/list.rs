@@ -6,14 +6,17 @@
 //! memory at a time. An object that cannot be parsed fails the list, since a caller that looks for
 //! "none of them" must not miss one. Lists that a watch follows are in [`crate::kube::informer`].
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::Arc};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::Client;
 use crate::kube::{
     error::ApiError,
-    layers::whole_answers::MAX_ANSWER,
+    layers::{
+        ApiService,
+        pages::{MAX_PAGE, PageSize, paged},
+    },
     objects::{View, kind::Kind},
     scope::Scope,
     url::query,
@@ -22,15 +25,8 @@ use crate::kube::{
 /// Objects in a page.
 const PAGE: u32 = 500;
 
-/// The most that is read of a page of several objects, in bytes. A larger page is requested again with
-/// fewer objects, so that no list fails for its size: any user can create claims of more than a megabyte.
-const MAX_PAGE: usize = 8 << 20;
-
-/// The same for a namespace, all of which its user may have written.
+/// The most that is read of a page of a namespace, all of which its user may have written, in bytes.
 const MAX_NAMESPACE_PAGE: usize = 1 << 20;
-
-/// The limit of a page that was too large is divided by this.
-const SHRINK_FACTOR: u32 = 8;
 
 /// One page of a list.
 #[derive(Deserialize)]
@@ -67,21 +63,13 @@ impl Client {
         mut visit: impl FnMut(V) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
         let collection = kind.collection(scope.namespace.as_deref());
-        let (mut limit, mut next) = (PAGE, String::new());
+        let max = if scope.namespace.is_some() { MAX_NAMESPACE_PAGE } else { MAX_PAGE };
+        let service = paged(PageSize::new(PAGE, max), self.service.clone());
+        let pages = Self::new(ApiService::new(service), Arc::clone(&self.random));
+        let mut next = String::new();
         loop {
-            let url = format!("{collection}?limit={limit}{}{next}", scope.query());
-            let max = match &scope.namespace {
-                _ if limit == 1 => MAX_ANSWER,
-                Some(_) => MAX_NAMESPACE_PAGE,
-                None => MAX_PAGE,
-            };
-            let page: Page<V> = match self.read_at_most(url, max).await {
-                Err(ApiError::TooLarge { .. }) if limit > 1 => {
-                    limit = (limit / SHRINK_FACTOR).max(1);
-                    continue;
-                }
-                page => page?,
-            };
+            let url = format!("{collection}?limit={PAGE}{}{next}", scope.query());
+            let page: Page<V> = pages.read(url).await?;
             if page.items.into_iter().try_for_each(&mut visit).is_break()
                 || page.metadata.next.is_empty()
             {
@@ -137,8 +125,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_that_is_too_large_is_requested_again_with_fewer_objects() {
-        let names: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
+    async fn large_objects_are_requested_in_small_pages_and_those_after_them_in_larger_ones() {
+        let names: Vec<String> = (0..2020).map(|number| format!("c{number}")).collect();
         let all = names.clone();
         let server = Server::new(move |_, request| {
             let parameter = |name: &str| {
@@ -147,11 +135,11 @@ mod tests {
             };
             let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
             let end = (from + limit).min(all.len());
-            let large = "x".repeat(1_800_000);
-            let items: Vec<Value> = all[from..end]
-                .iter()
-                .map(|name| json!({"metadata": {"name": name, "annotations": {"a": large}}}))
-                .collect();
+            let items = (from..end).map(|number| {
+                let large = "x".repeat(if number < 20 { 1_800_000 } else { 100 });
+                json!({"metadata": {"name": all[number], "annotations": {"a": large}}})
+            });
+            let items: Vec<Value> = items.collect();
             let next = if end < all.len() { end.to_string() } else { String::new() };
             Answer::json(200, &json!({"metadata": {"continue": next}, "items": items}))
         });
@@ -162,6 +150,8 @@ mod tests {
         };
         client(&server).list(&Scope::all(), note).await.unwrap();
         assert_eq!(visited, names);
+        let requests = server.requests().len();
+        assert!(requests < 40, "{requests}");
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! The watch of one object, and the errors of kube-rs's client.
 //!
 //! What the server refuses is an [`ApiError`] within kube-rs's error, with the text that users know from
-//! client-go; [`ApiError::of_kube`] takes it out again. kube-rs reads the line of a watch however long it
-//! is. It logs answers that it cannot read, which [`crate::logging`] never prints.
+//! client-go; [`ApiError::of_kube`] takes it out again. It logs answers that it cannot read, which
+//! [`crate::logging`] never prints.
 
 use std::io;
 
@@ -86,6 +86,7 @@ mod tests {
 
     use super::*;
     use crate::kube::{
+        layers::whole_answers::MAX_ANSWER,
         objects::Volume,
         testing::{Answer, Server, client, logged_down_to},
     };
@@ -96,9 +97,9 @@ mod tests {
         Request::get(url).body(Vec::new()).unwrap()
     }
 
-    async fn read(answer: Answer, max: usize) -> Result<Value, ApiError> {
+    async fn read(answer: Answer) -> Result<Value, ApiError> {
         let server = Server::new(move |_, _| answer.clone());
-        let read = client(&server).for_watcher(max).request(get(VOLUMES)).await;
+        let read = client(&server).for_watcher(2).request(get(VOLUMES)).await;
         read.map_err(|error| ApiError::of_kube(error, "persistentvolumes"))
     }
 
@@ -112,8 +113,8 @@ mod tests {
             ),
             (Answer::none(), "no answer from the API server: connection reset by peer"),
             (
-                Answer::status(200).chunk(0, "[").chunk(0, "]]"),
-                "the API server's answer about persistentvolumes is larger than 0 MiB",
+                Answer::status(200).chunk(0, vec![b' '; MAX_ANSWER + 1]),
+                "the API server's answer about persistentvolumes is larger than 32 MiB",
             ),
             (
                 Answer::status(200).chunk(0, "?"),
@@ -125,12 +126,9 @@ mod tests {
             ),
         ];
         for (answer, text) in texts {
-            assert_eq!(read(answer, 2).await.unwrap_err().to_string(), text);
+            assert_eq!(read(answer).await.unwrap_err().to_string(), text);
         }
-        assert_eq!(
-            read(Answer::status(200).chunk(0, "{}"), 2).await.unwrap(),
-            serde_json::json!({})
-        );
+        assert_eq!(read(Answer::status(200).chunk(0, "{}")).await.unwrap(), serde_json::json!({}));
     }
 
     #[tokio::test(start_paused = true)]
@@ -149,7 +147,7 @@ mod tests {
     async fn no_answer_that_cannot_be_read_reaches_the_log() {
         let (log, _guard) = logged_down_to(Level::TRACE);
         let answer = Answer::status(200).chunk(0, r#"{"kind": "Secret", "data": "hunter2"#);
-        assert!(read(answer.clone(), 100).await.unwrap_err().is_unclear());
+        assert!(read(answer.clone()).await.unwrap_err().is_unclear());
         let server = Server::new(move |_, _| answer.clone());
         let kube = client(&server).for_watcher(2);
         let watch = kube.request_events::<Volume>(get("/api/v1/persistentvolumes?watch=true"));

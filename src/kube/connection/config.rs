@@ -1,9 +1,11 @@
 //! Loads the configuration of the connection to the API server.
 //!
 //! As in external-provisioner: a kubeconfig (`KUBECONFIG` in the environment wins over the flag) or
-//! `--master`, otherwise the pod's service account. kube's own retries are off, and the User-Agent is set.
+//! `--master`, otherwise the pod's service account. Several files in `KUBECONFIG` are merged, as by kubectl.
+//! kube's own retries are off, and the User-Agent is set.
 
 use std::{
+    env,
     ffi::OsString,
     path::{Path, PathBuf},
     time::Duration,
@@ -80,8 +82,8 @@ impl From<kube::Error> for ConfigError {
 pub struct ConfigSource {
     /// The server's URL; overrides the kubeconfig's.
     pub master: Option<String>,
-    /// A kubeconfig file.
-    pub kubeconfig: Option<PathBuf>,
+    /// The kubeconfig files; what an earlier one says counts.
+    pub kubeconfig: Vec<PathBuf>,
     /// The pod's environment, used when neither is given.
     pub in_cluster: InCluster,
 }
@@ -115,10 +117,12 @@ impl ConfigSource {
         let text = |name| {
             variable(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
         };
-        let flag = kubeconfig.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned);
+        let is_given = |path: &PathBuf| !path.as_os_str().is_empty();
+        let named = variable("KUBECONFIG").map(|paths| env::split_paths(&paths).collect());
+        let flag = || kubeconfig.map(Path::to_owned).into_iter().collect::<Vec<_>>();
         Self {
             master: master.filter(|master| !master.is_empty()).map(str::to_owned),
-            kubeconfig: variable("KUBECONFIG").map(PathBuf::from).or(flag),
+            kubeconfig: named.unwrap_or_else(flag).into_iter().filter(is_given).collect(),
             in_cluster: InCluster {
                 host: text("KUBERNETES_SERVICE_HOST"),
                 port: text("KUBERNETES_SERVICE_PORT"),
@@ -144,10 +148,10 @@ impl ConfigSource {
 /// # Errors
 /// If it is missing, unreadable or invalid.
 pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
-    let mut config = match (&source.kubeconfig, &source.master) {
-        (Some(path), master) => from_file(path, master.as_deref()).await?,
-        (None, Some(master)) => kube::Config::new(address(master, false)?),
-        (None, None) => in_cluster(&source.in_cluster)?,
+    let mut config = match (&source.kubeconfig[..], &source.master) {
+        ([], Some(master)) => kube::Config::new(address(master, false)?),
+        ([], None) => in_cluster(&source.in_cluster)?,
+        (paths, master) => from_files(paths, master.as_deref()).await?,
     };
     check_token_file(&config.auth_info)?;
     config.default_retry = false;
@@ -166,12 +170,25 @@ fn check_token_file(credentials: &AuthInfo) -> Result<(), ConfigError> {
     if text.trim() == text { Ok(()) } else { Err(ConfigError::TokenFile { path: path.into() }) }
 }
 
-async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, ConfigError> {
+/// The files as one. Those that do not exist are skipped, unless none does.
+fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
+    let is_there = |path: &&PathBuf| path.try_exists().unwrap_or(true);
+    let is_any_there = paths.iter().any(|path| is_there(&path));
+    let there = paths.iter().filter(|path| !is_any_there || is_there(path));
+    there.map(Kubeconfig::read_from).try_fold(Kubeconfig::default(), |merged, next| {
+        let mut next = next?;
+        // kubectl writes an empty one where none is set.
+        next.current_context.take_if(|context| context.is_empty());
+        merged.merge(next)
+    })
+}
+
+async fn from_files(paths: &[PathBuf], master: Option<&str>) -> Result<kube::Config, ConfigError> {
     let unusable = |error: KubeconfigError| ConfigError::Kubeconfig {
-        path: path.to_owned(),
+        path: paths.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(":").into(),
         fault: error.into(),
     };
-    let mut kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
+    let mut kubeconfig = merged(paths).map_err(unusable)?;
     if let Some(master) = master {
         let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
         clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));

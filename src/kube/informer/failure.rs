@@ -43,18 +43,13 @@ impl Failure {
         matches!(self, Self::Watch(_)) && self.refusal().is_some()
     }
 
-    /// Whether no watch can go on at the version it had: the server has forgotten it (410 Gone), or an
-    /// event that cannot be read is lost, as kube-rs goes on with the next one.
+    /// Whether no watch can go on at the version it had: the server has forgotten it (410 Gone), its next
+    /// event is too large, or one that cannot be read is lost, as kube-rs goes on with the next one.
     pub(super) fn loses_version(&self) -> bool {
         match self {
             Self::Watch(ApiError::Refused(refusal)) => refusal.code == 410,
-            Self::Watch(ApiError::Unreadable { .. }) => true,
+            Self::Watch(ApiError::Unreadable { .. } | ApiError::TooLarge { .. }) => true,
             Self::Watch(_) | Self::List(_) | Self::NoVersion => false,
         }
-    }
-
-    /// Whether a page of the list was larger than what is read of it.
-    pub(super) fn is_large_page(&self) -> bool {
-        matches!(self, Self::List(ApiError::TooLarge { .. }))
     }
 }

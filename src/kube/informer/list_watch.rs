@@ -3,7 +3,7 @@
 //! [`watcher`] lists in pages, watches, opens a watch again where the last one ended, and lists again
 //! when the server has forgotten the version of an open watch. Added here: failures are reported and
 //! waited out; a version that the server refuses at the opening of a watch, or five times in a row, is
-//! given up; a page that is too large is requested again with fewer objects.
+//! given up.
 
 use std::sync::Arc;
 
@@ -25,7 +25,6 @@ use super::{
 use crate::{
     kube::{
         client::Client,
-        layers::whole_answers::MAX_ANSWER,
         objects::{self, Metadata, View, kind::Kind},
         scope::Scope,
         url::segment,
@@ -41,16 +40,8 @@ const WATCH_SECONDS: u32 = 240;
 /// that it has forgotten, or does not know yet, with other codes than 410.
 const MAX_REFUSALS: u32 = 5;
 
-/// The most that is read of a page of several objects, in bytes: kube-rs holds a page twice before it
-/// is read, and any user can create claims of more than a megabyte.
-const MAX_PAGE: usize = 8 << 20;
-
-/// A page that was too large is requested again with this part of its objects.
-const SHRINK_FACTOR: u32 = 4;
-
 /// Yields the objects of a kind, then their changes, for ever.
 pub(super) struct ListWatch<V: View> {
-    client: Client,
     scope: Scope,
     page_size: u32,
     api: Api<Tolerant<V>>,
@@ -67,16 +58,16 @@ type Events<V> = BoxStream<'static, watcher::Result<Event<Tolerant<V>>>>;
 impl<V: View> ListWatch<V> {
     /// Begins with a list of the objects in `scope`.
     pub(super) fn new(
-        client: Client,
+        client: &Client,
         scope: Scope,
         page_size: u32,
         random: Arc<dyn Random>,
         reporter: Reporter,
     ) -> Self {
-        let api = api(&client, &scope, page_size);
+        let api = api(client, &scope, page_size);
         let events = events(&api, &scope, page_size);
         let backoff = InformerBackoff::default();
-        Self { client, scope, page_size, api, events, refusals: 0, backoff, random, reporter }
+        Self { scope, page_size, api, events, refusals: 0, backoff, random, reporter }
     }
 
     /// Begins again with a list, whatever is under way.
@@ -150,11 +141,6 @@ impl<V: View> ListWatch<V> {
     /// Reports a failure and waits. The watcher begins its list again, or opens its watch at the version
     /// it had, unless that is given up here.
     async fn recover(&mut self, failure: &Failure) {
-        if failure.is_large_page() && self.page_size > 1 {
-            self.page_size = (self.page_size / SHRINK_FACTOR).max(1);
-            self.api = api(&self.client, &self.scope, self.page_size);
-            return self.relist();
-        }
         self.reporter.report_failure(failure);
         self.refusals += u32::from(failure.is_refused_watch());
         if failure.loses_version() || self.refusals >= MAX_REFUSALS {
@@ -166,7 +152,7 @@ impl<V: View> ListWatch<V> {
 
 /// Where the objects in `scope` are requested, in pages of so many objects.
 fn api<V: View>(client: &Client, scope: &Scope, page_size: u32) -> Api<Tolerant<V>> {
-    let client = client.for_watcher(if page_size > 1 { MAX_PAGE } else { MAX_ANSWER });
+    let client = client.for_watcher(page_size);
     match &scope.namespace {
         Some(namespace) => Api::namespaced_with(client, &segment(namespace), &()),
         None => Api::all(client),

@@ -213,6 +213,20 @@ async fn a_forgotten_version_costs_a_list() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_line_that_does_not_end_costs_a_list_before_it_fills_the_memory() {
+    let endless = (0..64).fold(Answer::watch(), |watch, _| watch.chunk(1, vec![b'x'; 1 << 20]));
+    let run = run(60, move |number, _| match number {
+        0 | 2 => page(&["a"], ""),
+        1 => endless.clone(),
+        _ => Answer::watch(),
+    })
+    .await;
+    assert_eq!(run.words(), [LISTED_A, LISTED_A].concat());
+    assert_eq!(run.requests(), ["page", "watch 20", "page", "watch 20"]);
+    assert!((33..36).contains(&run.server.times()[2]), "of a MiB a second 32 are read");
+}
+
 /// A server may refuse a version that it has forgotten with any code.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_refused_five_times_in_a_row_costs_a_list() {

@@ -4,12 +4,14 @@
 //! [`TIERS`] a body is read on only with one of that tier's few permits, which are kept as long as the body
 //! is, or longer if its reader does so ([`Held`]). Small bodies wait for nothing, nor do answers to writes:
 //! who writes what is large holds the permits of its read. Lists of the whole cluster have permits of their
-//! own, so that no user's objects hold them up. A watch has no end and is passed on.
+//! own, so that no user's objects hold them up. A watch has no end and is passed on, as long as its lines
+//! end: kube-rs keeps a line in memory until then.
 
 use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use futures::StreamExt as _;
+use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody};
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, service_fn};
@@ -68,7 +70,11 @@ pub(crate) fn whole_answers(budget: Budget, next: impl Next) -> impl Next {
 async fn send(budget: Budget, next: impl Next, request: Request) -> Outcome {
     let verb = Verb::of(&request);
     if verb == Verb::Watch {
-        return next.send(request).await;
+        let about = Target::of(&request).about();
+        return next
+            .send(request)
+            .await
+            .map(|watch| watch.map(|body| with_short_lines(body, about)));
     }
     let (method, url) = (request.method().clone(), request.uri().clone());
     let of_cluster = verb == Verb::List && !url.path().contains("/namespaces/");
@@ -89,6 +95,24 @@ async fn send(budget: Budget, next: impl Next, request: Request) -> Outcome {
         match never {}
     };
     Ok(Response::from_parts(parts, Full::new(body).map_err(keeping).boxed_unsync()))
+}
+
+/// The body of a watch, which fails when a line becomes longer than [`MAX_ANSWER`].
+fn with_short_lines(body: ResponseBody, about: String) -> ResponseBody {
+    let mut line = 0;
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame?;
+        let data = frame.data_ref().map_or(&[][..], |data| data);
+        line = match data.iter().rev().position(|byte| *byte == b'\n') {
+            Some(after) => after,
+            None => line + data.len(),
+        };
+        if line > MAX_ANSWER {
+            return Err(ApiError::TooLarge { about: about.clone(), max: MAX_ANSWER }.into());
+        }
+        Ok(frame)
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
 /// The whole body and its permits; none if it is longer than `max`. Each frame is dropped as soon as it is

@@ -48,6 +48,8 @@ pub enum StreamFault {
     Swallow { after: usize },
     /// It ends with an ERROR event that says 410 Expired.
     Expire { after: usize },
+    /// A line begins that has no end.
+    Endless { after: usize },
     /// Each event comes so much later than it could.
     Drag {
         after: usize,
@@ -65,6 +67,7 @@ impl StreamFault {
             | Self::Stall { after }
             | Self::Swallow { after }
             | Self::Expire { after }
+            | Self::Endless { after }
             | Self::Drag { after, .. } => after,
         }
     }

@@ -307,6 +307,10 @@ impl Watcher {
             StreamFault::Stall { .. } => self.handle.notify.notified().await,
             StreamFault::Swallow { .. } => self.swallowing = true,
             StreamFault::Expire { .. } => self.expire(self.revision + 1),
+            StreamFault::Endless { .. } => {
+                self.fault = Some(fault);
+                return Step::Line(vec![b'x'; 64 << 10].into());
+            }
             StreamFault::Drag { by, .. } => self.drag = by,
         }
         Step::Again

@@ -10,10 +10,14 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::{Value, json};
+use testkit::apiserver::serve::manifests;
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
+
+use super::is_bound;
+use crate::huge::fat;
 
 /// The namespace of all claims.
 pub(crate) const NAMESPACE: &str = "storm";
@@ -64,7 +68,7 @@ impl Users {
     }
 
     /// Makes a claim; the name of the volume that it must get.
-    async fn create(&self, name: &str, source: Option<&str>) -> String {
+    pub(crate) async fn create(&self, name: &str, source: Option<&str>) -> String {
         let mut claim = json!({
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {"storageClassName": CLASS, "accessModes": ["ReadWriteOnce"],
@@ -76,6 +80,28 @@ impl Users {
         let claim = serde_json::from_value(claim).unwrap();
         let made = self.claims().create(&PostParams::default(), &claim).await.unwrap();
         format!("pvc-{}", made.uid().unwrap())
+    }
+
+    /// Makes a claim as large as the server takes it, which is bound to a volume that is not of the class.
+    pub(crate) async fn create_large(&self, name: &str, driver: &str) {
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "by-hand",
+                "csi": {"driver": driver, "volumeHandle": name},
+            },
+        });
+        manifests::apply(&self.client, &[volume]).await.unwrap();
+        let mut claim = fat(name, "by-hand");
+        claim.metadata.namespace = Some(NAMESPACE.into());
+        if let Some(spec) = &mut claim.spec {
+            spec.volume_name = Some(name.into());
+        }
+        self.claims().create(&PostParams::default(), &claim).await.unwrap();
+        while !is_bound(&self.claims().get(name).await.unwrap()) {
+            sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Makes the claims that stay and are cloned.

@@ -1,7 +1,8 @@
 //! A driver that finishes what it has begun, also when its caller was killed meanwhile.
 //!
 //! Promises that a volume's creation takes its time and goes on without its caller, that a second call for
-//! it is refused with Aborted until then, and a count of how often each volume was made.
+//! it is refused with Aborted until then, and a count of how often each volume was made. While creations are
+//! held, none ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +17,7 @@ use testkit::driver::{
     Answer, Around, Backend as _, Call, Scripted, Status,
     proto::{CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse},
 };
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
 /// The driver's name.
 pub(crate) const DRIVER: &str = "disk.example.com";
@@ -28,7 +29,7 @@ const LONGEST: u64 = 400;
 #[derive(Default)]
 pub(crate) struct Disks {
     /// The volumes that are being made, by name.
-    begun: BTreeSet<String>,
+    pub(crate) begun: BTreeSet<String>,
     /// The handles of all volumes there are.
     pub(crate) there: BTreeSet<String>,
     /// How often each was made, by name.
@@ -39,6 +40,8 @@ pub(crate) struct Disks {
 pub(crate) struct Persistent {
     answers: Scripted,
     dice: Mutex<Rng>,
+    /// Whether creations are held.
+    pub(crate) held: watch::Sender<bool>,
     pub(crate) disks: Arc<Mutex<Disks>>,
 }
 
@@ -51,7 +54,8 @@ impl Persistent {
     pub(crate) fn new(seed: u64) -> Self {
         let script = serde_json::from_value(json!({"name": DRIVER})).unwrap();
         let dice = Mutex::new(Rng::with_seed(seed));
-        Self { answers: Scripted::new(script), dice, disks: Arc::default() }
+        let held = watch::Sender::default();
+        Self { answers: Scripted::new(script), dice, held, disks: Arc::default() }
     }
 
     fn pause(&self) -> Duration {
@@ -69,8 +73,11 @@ impl Persistent {
             return Err(Status::aborted("an operation with this volume name is under way"));
         }
         let (all, name, pause) = (Arc::clone(&self.disks), name.to_owned(), self.pause());
+        let mut held = self.held.subscribe();
         Ok(Some(tokio::spawn(async move {
             sleep(pause).await;
+            // The driver outlives it.
+            let _ = held.wait_for(|held| !held).await;
             let mut disks = all.lock();
             disks.begun.remove(&name);
             disks.there.insert(handle(&name));

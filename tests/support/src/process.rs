@@ -14,6 +14,10 @@ use tokio::time::{Instant, sleep};
 /// How long any wait may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The most memory that the program may take with what is large beside its own file, in KiB: 64 MiB less
+/// the shipped file.
+pub const MOST_PEAK: usize = 54 << 10;
+
 /// The program as a process; it is killed when dropped.
 pub struct Provisioner {
     process: Child,
@@ -63,6 +67,17 @@ impl Provisioner {
         let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).map(|it| it.parse::<u64>().unwrap()).sum();
         Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    }
+
+    /// The most memory that it has taken so far beside its own file, in KiB. That file is larger than the
+    /// shipped one.
+    pub fn peak(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let value = |name: &str| -> usize {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        value("VmHWM:") - value("RssFile:")
     }
 
     /// Its log so far.

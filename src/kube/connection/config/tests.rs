@@ -56,9 +56,10 @@ fn resolve(master: &str, kubeconfig: &str, environment: &[(&str, &str)]) -> Conf
 #[test]
 fn the_environments_kubeconfig_wins_over_the_flag() {
     let chosen = |flag, variable| resolve("", flag, &[("KUBECONFIG", variable)]).kubeconfig;
-    assert_eq!(chosen("/flag", "/variable"), Some("/variable".into()));
-    assert_eq!(chosen("/flag", ""), Some("/flag".into()));
-    assert_eq!(chosen("", ""), None);
+    assert_eq!(chosen("/flag", "/variable"), [Path::new("/variable")]);
+    assert_eq!(chosen("/flag", "/a::/b"), [Path::new("/a"), Path::new("/b")]);
+    assert_eq!(chosen("/flag:1", ""), [Path::new("/flag:1")]);
+    assert!(chosen("", "").is_empty());
     assert_eq!(resolve("", "", &[]), ConfigSource::default());
     assert_eq!(resolve("http://m", "", &[]).master.as_deref(), Some("http://m"));
 }
@@ -161,6 +162,27 @@ async fn an_unusable_kubeconfig_is_an_error() {
     assert!(text(directory.0.join("missing")).await.contains("missing"));
     assert!(text(directory.file("broken", "{")).await.contains("parse"));
     assert!(text(directory.file("empty", "")).await.contains("context"));
+}
+
+#[tokio::test]
+async fn several_kubeconfigs_are_merged_and_the_first_to_say_something_counts() {
+    let directory = Directory::new();
+    let other = kubeconfig_text("server: 'https://other'").replace("current-context: c", "");
+    let other = directory.file("other", &other);
+    let empty = directory.file("empty", "apiVersion: v1\nkind: Config\ncurrent-context: ''\n");
+    let config = directory.file("config", &kubeconfig_text("server: 'https://config'"));
+    let context = directory.file("context", "current-context: c\n");
+    let missing = directory.0.join("missing");
+    let loaded = async |paths: &[&Path]| {
+        let paths = env::join_paths(paths).unwrap();
+        load(&resolve("", "", &[("KUBECONFIG", paths.to_str().unwrap())])).await
+    };
+    let server = async |paths: &[&Path]| loaded(paths).await.unwrap().cluster_url.to_string();
+    assert_eq!(server(&[&config, &other]).await, "https://config/");
+    assert_eq!(server(&[&other, &config]).await, "https://other/");
+    assert_eq!(server(&[&missing, &empty, &other, &context]).await, "https://other/");
+    let error = loaded(&[&missing, &directory.0.join("too")]).await.unwrap_err().to_string();
+    assert!(error.contains("missing") && error.contains("too"), "{error}");
 }
 
 #[tokio::test]

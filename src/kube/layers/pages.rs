@@ -1,0 +1,158 @@
+//! Requests each page of a list with as many objects as fit in memory.
+//!
+//! Any user can create claims of more than a megabyte, and kube-rs holds a page twice before it is read. So
+//! no list fails for its size, nor do a few large objects make all of it slow: a page that is too large is
+//! requested again with fewer objects, and pages that fit well make the next ones larger again.
+
+use std::sync::Arc;
+
+use http::{Uri, uri::InvalidUri};
+use http_body::Body as _;
+use parking_lot::Mutex;
+use tower::service_fn;
+
+use super::{
+    Next, Outcome, Request, again,
+    whole_answers::{MAX_ANSWER, MaxAnswer},
+};
+use crate::kube::{
+    error::ApiError,
+    target::{Target, Verb},
+};
+
+/// The most that is read of a page of several objects, in bytes.
+pub(crate) const MAX_PAGE: usize = 8 << 20;
+
+/// A page that is too large is requested again with this part of its objects.
+const SHRINK_FACTOR: u32 = 8;
+
+/// A page that takes no more than this part of what is read of one is followed by one of twice as many.
+const GROWS_BELOW: usize = 4;
+
+/// How many objects the next page has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageSize {
+    usual: u32,
+    objects: u32,
+    /// The most that is read of several objects, in bytes.
+    max: usize,
+}
+
+impl PageSize {
+    /// So many objects, unless they take more than `max` bytes.
+    pub(crate) fn new(usual: u32, max: usize) -> Self {
+        Self { usual, objects: usual, max }
+    }
+
+    /// The most that is read of the page, in bytes.
+    fn max(self) -> usize {
+        if self.objects > 1 { self.max } else { MAX_ANSWER }
+    }
+
+    /// What follows a page of so many bytes.
+    fn after(self, bytes: u64) -> Self {
+        let fits_well = bytes <= (self.max / GROWS_BELOW) as u64;
+        let more = self.objects.saturating_mul(2).min(self.usual);
+        Self { objects: if fits_well { more } else { self.objects }, ..self }
+    }
+
+    /// What is requested instead of a page that was too large; `None` if that was a single object.
+    fn smaller(self) -> Option<Self> {
+        let objects = (self.objects / SHRINK_FACTOR).max(1);
+        (objects < self.objects).then_some(Self { objects, ..self })
+    }
+}
+
+/// Requests the pages of lists in the sizes that follow from `size`.
+pub(crate) fn paged(size: PageSize, next: impl Next) -> impl Next {
+    let size = Arc::new(Mutex::new(size));
+    service_fn(move |request| send(Arc::clone(&size), next.clone(), request))
+}
+
+async fn send(size: Arc<Mutex<PageSize>>, next: impl Next, request: Request) -> Outcome {
+    if Target::of(&request).verb != Verb::List {
+        return next.send(request).await;
+    }
+    loop {
+        let now = *size.lock();
+        let mut page = again(&request);
+        *page.uri_mut() = with_limit(request.uri(), now.objects)?;
+        page.extensions_mut().insert(MaxAnswer(now.max()));
+        let outcome = next.send(page).await;
+        let follows = match &outcome {
+            Ok(response) => response.size_hint().exact().map(|bytes| now.after(bytes)),
+            Err(error) => match error.downcast_ref() {
+                Some(ApiError::TooLarge { .. }) => now.smaller(),
+                _ => None,
+            },
+        };
+        if let Some(follows) = follows {
+            *size.lock() = follows;
+        }
+        if outcome.is_ok() || follows.is_none() {
+            return outcome;
+        }
+    }
+}
+
+/// The URL with another limit, where it has one.
+fn with_limit(url: &Uri, objects: u32) -> Result<Uri, InvalidUri> {
+    let parameters = url.query().unwrap_or_default().split('&');
+    let parameters = parameters.map(|parameter| match parameter.split_once('=') {
+        Some(("limit", _)) => format!("limit={objects}"),
+        _ => parameter.to_owned(),
+    });
+    format!("{}?{}", url.path(), parameters.collect::<Vec<_>>().join("&")).parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_shrinks_when_it_is_too_large_and_grows_back_while_it_fits_well() {
+        let mut size = PageSize::new(500, 8 << 20);
+        // The MiB of each page, if it is not too large, and the objects of the next one.
+        for (page, objects) in [
+            (Some(2), 500),
+            (Some(8), 500),
+            (None, 62),
+            (None, 7),
+            (None, 1),
+            (Some(30), 1),
+            (Some(3), 1),
+            (Some(2), 2),
+            (Some(3), 2),
+            (Some(1), 4),
+            (None, 1),
+            (Some(0), 2),
+            (Some(0), 4),
+            (Some(0), 8),
+            (Some(0), 16),
+            (Some(0), 32),
+            (Some(0), 64),
+            (Some(0), 128),
+            (Some(0), 256),
+            (Some(0), 500),
+        ] {
+            size = match page {
+                Some(mebibytes) => size.after(mebibytes << 20),
+                None => size.smaller().unwrap(),
+            };
+            assert_eq!(size.objects, objects, "after {page:?}");
+            assert_eq!(size.max(), if objects == 1 { MAX_ANSWER } else { 8 << 20 });
+        }
+        assert!(PageSize::new(1, 8 << 20).smaller().is_none());
+    }
+
+    #[test]
+    fn only_the_limit_of_a_url_is_replaced() {
+        for (url, expected) in [
+            ("/p?limit=500&continue=limit%3D5", "/p?limit=7&continue=limit%3D5"),
+            ("/p?&fieldSelector=a%3Db&limit=2", "/p?&fieldSelector=a%3Db&limit=7"),
+            ("/p?x=1", "/p?x=1"),
+        ] {
+            assert_eq!(with_limit(&url.parse().unwrap(), 7).unwrap(), *expected);
+        }
+    }
+}
