@@ -22,7 +22,7 @@ mod latest;
 pub mod object;
 mod parameters;
 mod patch;
-pub(crate) mod quantity;
+mod quantity;
 mod representation;
 pub mod request_info;
 pub mod resources;

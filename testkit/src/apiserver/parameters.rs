@@ -42,7 +42,7 @@ impl Query {
             Some(text) => text.parse().map(Some).map_err(|_| {
                 Status::bad_request(format!(
                     "strconv.ParseInt: parsing {}: invalid syntax",
-                    super::status::quoted(text)
+                    go_fmt::quote(text)
                 ))
             }),
         }
@@ -118,8 +118,7 @@ fn since(version: Option<&str>) -> Result<Since, Status> {
 /// Reads a resourceVersion.
 fn parse_version(text: &str) -> Result<u64, Status> {
     text.parse().map_err(|_| {
-        let detail =
-            format!("strconv.ParseUint: parsing {}: invalid syntax", super::status::quoted(text));
+        let detail = format!("strconv.ParseUint: parsing {}: invalid syntax", go_fmt::quote(text));
         let error = FieldError::invalid("resourceVersion", &text.into(), &detail);
         Status::bad_request(format!(
             "resourceVersion: {}",
