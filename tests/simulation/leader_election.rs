@@ -114,18 +114,6 @@ async fn a_volume_that_the_leader_before_has_saved_is_found_whatever_its_name() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_may_not_watch_takes_over_at_its_next_look() {
-    let simulation = Simulation::new(1);
-    simulation.refuse("watch", "leases", 100);
-    let (first, _second) = two(&simulation).await;
-    sleep(Duration::from_secs(60)).await;
-    assert_eq!(simulation.api_requests("watch", "leases"), 1, "the right is not asked for again");
-    first.stop();
-    let took = until_held_by(&simulation, "b").await;
-    assert!(took < Duration::from_secs(11), "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_standby_watches_its_lease_and_asks_for_nothing() {
     let simulation = Simulation::new(1);
     let (_first, _second) = two(&simulation).await;
@@ -145,20 +133,6 @@ async fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
     assert_eq!(second.outcome(), Some(Ok(())));
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(simulation.lease_holder().as_deref(), Some("a"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restarted_driver_pod_does_not_wait_for_its_own_lease() {
-    let simulation = Simulation::new(1);
-    let first = simulation.start_elected("a");
-    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
-    first.kill();
-    simulation.start_elected("a");
-    simulation.create_claim("data");
-    let start = Instant::now();
-    simulation.until("it works", |s| s.volumes().len() == 1).await;
-    // A bare host name: two retry periods of stillness.
-    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
 }
 
 /// A volume that can't be saved is kept for as long as `--shutdown-timeout` allows; nothing is in
