@@ -31,13 +31,13 @@ pub(crate) mod testing;
 mod tests;
 pub(crate) mod url;
 
-pub use crate::quantity;
 pub use client::{
     Client, CoalescedReads, Edit, Edited, EventLane, LaneSettings, Lanes, Patch, RateLimit, ReadBy,
     Served, WriteBy, access, finalizers,
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::{ApiError, Refusal};
+pub use go_fmt::quantity;
 pub use informer::{
     Cache, Change, EventHandler, Extent, FirstList, Informer, InformerEvent, cache,
 };

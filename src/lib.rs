@@ -23,13 +23,12 @@
 //! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
 //! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
-//! | [`quantity`] | Kubernetes' quantities |
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
 //! Outside this crate: `crates/csi-translation` translates classes and volumes of in-tree plugins, and
-//! `crates/go-fmt` reads and writes texts as Go does; neither knows of this one. `proto/csi.proto` is the CSI
+//! `crates/go-fmt` reads and writes texts as Go does, quantities too; neither knows of this one. `proto/csi.proto` is the CSI
 //! specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`), and
 //! shadow mode. `testkit/` (never shipped) contains an in-memory API server, test drivers and the scenario
 //! player. `tests/` contains integration tests and simulations; what they share is in `tests/support/`.
@@ -79,7 +78,6 @@ pub mod metrics;
 pub mod nodes;
 pub mod plain_text;
 pub mod preflight;
-pub mod quantity;
 pub mod runtime;
 pub mod source_protection;
 pub mod status;

@@ -83,4 +83,6 @@ pub(crate) fn listen_for_ever() {
 pub(crate) use self::verbosity::is_silent;
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -218,4 +218,6 @@ pub async fn spawn_blocking<T: Send + 'static>(
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

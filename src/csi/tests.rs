@@ -21,27 +21,16 @@ use super::{
     *,
 };
 use crate::{
+    logging::testing::{logged, logged_by},
     metrics::Metrics,
-    runtime::{Clock, Gate},
+    runtime::{Gate, testing::paused_clock},
 };
-
-/// A clock whose boot time follows tokio's paused clock.
-struct Paused(Instant);
-
-impl Clock for Paused {
-    fn wall(&self) -> jiff::Timestamp {
-        jiff::Timestamp::UNIX_EPOCH
-    }
-    fn boot(&self) -> Duration {
-        Duration::from_secs(100) + self.0.elapsed()
-    }
-}
 
 /// A driver that took over from an in-tree plugin.
 const MIGRATED: &str = "ebs.csi.aws.com";
 
 fn gate() -> Gate {
-    Gate::open(Arc::new(Paused(Instant::now())))
+    Gate::open(paused_clock())
 }
 
 fn settings(fake: &Fake) -> DriverSettings {
@@ -334,42 +323,10 @@ async fn calls_and_watch_can_go_into_tasks() {
     sendable(create(&driver)).await.unwrap();
 }
 
-/// Everything that is logged, by whatever crate.
-#[derive(Clone, Default)]
-struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// Captures this thread's log until the guard is dropped.
-    fn start(level: tracing::Level) -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        crate::logging::listen_for_ever();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().clone()).unwrap()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn calls_are_logged_without_their_secrets() {
-    let (log, guard) = Log::start(tracing::Level::TRACE);
+    // By whatever crate.
+    let (log, guard) = logged_by(tracing::Level::TRACE, |_| true);
     let fake = Fake::new();
     fake.play(CREATE, Play::answer(&volume()));
     let driver = connect(&fake).await.unwrap();

@@ -19,7 +19,7 @@ use super::{
         local_address, optional, optional_duration, quantity, uint, vmodule,
     },
 };
-use crate::quantity::Quantity;
+use go_fmt::quantity::Quantity;
 use go_fmt::{parse_bool, parse_decimal, parse_duration, parse_float, parse_int};
 
 /// `None` for an empty text, or for zero. An alias, because a flag of the type `Option` has no default in clap.

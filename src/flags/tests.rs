@@ -28,6 +28,14 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
+/// The rows of a table, each arguments and what is said of them after `=>`.
+fn rows(table: &str) -> impl Iterator<Item = (Vec<&str>, &str)> {
+    table.lines().skip(1).map(|row| {
+        let (args, text) = row.split_once(" =>").unwrap_or_else(|| panic!("no => in {row}"));
+        (args.split(' ').collect(), text.trim_start())
+    })
+}
+
 #[test]
 fn defaults_are_the_originals() {
     let on =
@@ -177,85 +185,42 @@ fn of_repeated_flags_the_last_wins_and_lists_add_up() {
 
 #[test]
 fn what_cannot_be_parsed_ends_with_2_and_pflags_text_in_the_last_line() {
-    for (args, text) in [
-        (&["--nosuch"][..], "unknown flag: --nosuch"),
-        (&["--timeout"], "flag needs an argument: --timeout"),
-        (
-            &["--timeout=5"],
-            r#"invalid argument "5" for "--timeout" flag: time: missing unit in duration "5""#,
-        ),
-        (
-            &["--leader-election-retry-period=5"],
-            r#"invalid argument "5" for "--leader-election-retry-period" flag: parse error"#,
-        ),
-        (
-            &["--feature-gates=Foo"],
-            r#"invalid argument "Foo" for "--feature-gates" flag: malformed pair, expect string=bool"#,
-        ),
-        (
-            &["--leader-election-labels=a"],
-            r#"invalid argument "a" for "--leader-election-labels" flag: malformed item in list of labels: a"#,
-        ),
-        (
-            &["--leader-election-labels=a:b:c"],
-            r#"invalid argument "a:b:c" for "--leader-election-labels" flag: malformed item in list of labels: a:b:c"#,
-        ),
-        (
-            &["--leader-election-labels="],
-            r#"invalid argument "" for "--leader-election-labels" flag: malformed item in list of labels: "#,
-        ),
-        (
-            &["--worker-threads=-1"],
-            r#"invalid argument "-1" for "--worker-threads" flag: strconv.ParseUint: parsing "-1": invalid syntax"#,
-        ),
-        (
-            &["--strict-topology=maybe"],
-            r#"invalid argument "maybe" for "--strict-topology" flag: strconv.ParseBool: parsing "maybe": invalid syntax"#,
-        ),
-        (
-            &["--leader-election=maybe"],
-            r#"invalid argument "maybe" for "--leader-election" flag: parse error"#,
-        ),
-        (
-            &["--automaxprocs=maybe"],
-            r#"invalid argument "maybe" for "--automaxprocs" flag: strconv.ParseBool: parsing "maybe": invalid syntax"#,
-        ),
-        (
-            &["-v", "x"],
-            r#"invalid argument "x" for "-v, --v" flag: strconv.ParseUint: parsing "x": invalid syntax"#,
-        ),
-        (
-            &["--log-text-info-buffer-size=lots"],
-            r#"invalid argument "lots" for "--log-text-info-buffer-size" flag: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"#,
-        ),
-        (
-            &["--kube-api-burst=9223372036854775808"],
-            r#"invalid argument "9223372036854775808" for "--kube-api-burst" flag: value out of range"#,
-        ),
-        (
-            &["--vmodule=a"],
-            r#"invalid argument "a" for "--vmodule" flag: "a" does not have the pattern=N format"#,
-        ),
-        (&["-csi-address=x"], "unknown shorthand flag: 'c' in -csi-address=x"),
-        (
-            &["--timeout=x", "--nosuch"],
-            r#"invalid argument "x" for "--timeout" flag: time: invalid duration "x""#,
-        ),
-        (&["--nosuch", "--timeout=x"], "unknown flag: --nosuch"),
-        (&["--version=false", "--no-such-flag"], "unknown flag: --no-such-flag"),
-        (
-            &["--enable-capacity=local"],
-            r#"invalid argument "local" for "--enable-capacity" flag: strconv.ParseBool: parsing "local": invalid syntax"#,
-        ),
-        (
-            &["--claim-protection=no"],
-            r#"invalid argument "no" for "--claim-protection" flag: must be auto, always or off"#,
-        ),
-    ] {
-        assert_eq!(refusal(args), (2, text.to_owned()), "{args:?}");
-        let refused = parse(args).unwrap_err();
+    let table = r#"
+--nosuch => unknown flag: --nosuch
+--timeout => flag needs an argument: --timeout
+-csi-address=x => unknown shorthand flag: 'c' in -csi-address=x
+--nosuch --timeout=x => unknown flag: --nosuch
+--version=false --no-such-flag => unknown flag: --no-such-flag
+-v x => invalid argument "x" for "-v, --v" flag: strconv.ParseUint: parsing "x": invalid syntax
+--timeout=x --nosuch => invalid argument "x" for "--timeout" flag: time: invalid duration "x""#;
+    // Of a value that one flag does not take only the reason differs.
+    let values = r#"
+--timeout=5 => time: missing unit in duration "5"
+--leader-election-retry-period=5 => parse error
+--feature-gates=Foo => malformed pair, expect string=bool
+--leader-election-labels=a => malformed item in list of labels: a
+--leader-election-labels=a:b:c => malformed item in list of labels: a:b:c
+--leader-election-labels= => malformed item in list of labels:
+--worker-threads=-1 => strconv.ParseUint: parsing "-1": invalid syntax
+--strict-topology=maybe => strconv.ParseBool: parsing "maybe": invalid syntax
+--leader-election=maybe => parse error
+--automaxprocs=maybe => strconv.ParseBool: parsing "maybe": invalid syntax
+--log-text-info-buffer-size=lots => quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'
+--kube-api-burst=9223372036854775808 => value out of range
+--vmodule=a => "a" does not have the pattern=N format
+--enable-capacity=local => strconv.ParseBool: parsing "local": invalid syntax
+--claim-protection=no => must be auto, always or off"#;
+    let of_values = rows(values).map(|(args, why)| {
+        let (flag, value) = args[0].split_once('=').unwrap();
+        (args, format!(r#"invalid argument "{value}" for "{flag}" flag: {why}"#))
+    });
+    for (args, text) in rows(table).map(|(args, text)| (args, text.to_owned())).chain(of_values) {
+        let (code, last) = refusal(&args);
+        assert_eq!((code, last.trim_end()), (2, text.trim_end()), "{args:?}");
+        let refused = parse(&args).unwrap_err();
         assert!(refused.text.starts_with("Usage of /csi-provisioner:\n"));
     }
+    assert!(refusal(&["--leader-election-labels="]).1.ends_with("in list of labels: "));
 }
 
 #[test]
@@ -279,99 +244,36 @@ fn the_version_is_printed_after_gates_and_node_name_but_before_addresses() {
 
 #[test]
 fn settings_that_contradict_end_with_the_originals_codes() {
-    for (args, code, text) in [
-        (
-            &["--metrics-address=:1", "--http-endpoint=:2"][..],
-            1,
-            "only one of `--metrics-address` and `--http-endpoint` can be set.",
-        ),
-        (
-            &["--node-deployment"],
-            255,
-            "The NODE_NAME environment variable must be set when using --enable-node-deployment.",
-        ),
-        (
-            &["--logging-format=xml"],
-            1,
-            r#"err="format: Invalid value: \"xml\": Unsupported log format""#,
-        ),
-        (
-            &["--log-flush-frequency=0s"],
-            1,
-            r#"flushFrequency: Invalid value: \"0s\": Must be greater than zero"#,
-        ),
-        (
-            &["--vmodule=a=1", "--logging-format=json"],
-            1,
-            "vmodule: Forbidden: Only supported for text log format",
-        ),
-        (
-            &["--vmodule=", "--vmodule=a=1", "--logging-format=json"],
-            1,
-            "vmodule: Forbidden: Only supported for text log format",
-        ),
-        (
-            &["--log-text-split-stream"],
-            1,
-            "options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
-        ),
-        (&["--log-json-info-buffer-size=1Ki"], 1, "options.json.infoBufferSize: Forbidden"),
-        (&["--log-text-info-buffer-size=0.5"], 1, "options.text.infoBufferSize: Forbidden"),
-        (&["--feature-gates=BtreeWatchCache=false"], 255, "feature is locked to true"),
-        (
-            &[
-                "--leader-election",
-                "--leader-election-lease-duration=1s",
-                "--leader-election-renew-deadline=2s",
-            ],
-            2,
-            "leaseDuration must be greater than renewDeadline",
-        ),
-        (
-            &["--leader-election", "--leader-election-retry-period=10s"],
-            2,
-            "renewDeadline must be greater than retryPeriod*JitterFactor",
-        ),
-        (
-            &["--leader-election", "--leader-election-renew-deadline=6s"],
-            2,
-            "renewDeadline must be greater than retryPeriod*JitterFactor",
-        ),
-        (
-            &["--leader-election", "--leader-election-lease-duration=10s"],
-            2,
-            "leaseDuration must be greater than renewDeadline",
-        ),
-        (
-            &["--leader-election", "--leader-election-lease-duration=0s"],
-            2,
-            "leaseDuration must be greater than renewDeadline",
-        ),
-        (
-            &["--leader-election", "--leader-election-retry-period=0s"],
-            2,
-            "retryPeriod must be greater than zero",
-        ),
-        (&["--http-endpoint=:1", "--metrics-path="], 2, "it must start with /"),
-        (
-            &["--http-endpoint=:1", "--leader-election", "--metrics-path=/healthz/leader-election"],
-            2,
-            "health check",
-        ),
-        (
-            &["--http-endpoint=:1", "--enable-pprof", "--metrics-path=/debug/pprof/profile"],
-            2,
-            "the path of a profile",
-        ),
-        (&["--http-endpoint=:1", "--metrics-path=/{a}"], 2, "a pattern"),
-        (&["--volume-name-uuid-length=33"], 2, "use 0 to 32"),
-        (&["--volume-name-uuid-length=-2"], 2, "use 0 to 32"),
-        (&["--worker-threads=0"], 2, "use at least 1"),
-        (&["--leader-election-type=configmaps"], 1, "`endpoints` or `leases`"),
-        (&["--capacity-controller-deployment-mode=local"], 2, "`central` or empty"),
-    ] {
-        let (got, last) = refusal(args);
-        assert_eq!(got, code, "{args:?}");
+    let table = r#"
+--metrics-address=:1 --http-endpoint=:2 => 1 only one of `--metrics-address` and `--http-endpoint` can be set.
+--node-deployment => 255 The NODE_NAME environment variable must be set when using --enable-node-deployment.
+--logging-format=xml => 1 err="format: Invalid value: \"xml\": Unsupported log format"
+--log-flush-frequency=0s => 1 flushFrequency: Invalid value: \"0s\": Must be greater than zero
+--vmodule=a=1 --logging-format=json => 1 vmodule: Forbidden: Only supported for text log format
+--vmodule= --vmodule=a=1 --logging-format=json => 1 vmodule: Forbidden: Only supported for text log format
+--log-text-split-stream => 1 options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled
+--log-json-info-buffer-size=1Ki => 1 options.json.infoBufferSize: Forbidden
+--log-text-info-buffer-size=0.5 => 1 options.text.infoBufferSize: Forbidden
+--feature-gates=BtreeWatchCache=false => 255 feature is locked to true
+--leader-election --leader-election-lease-duration=1s --leader-election-renew-deadline=2s => 2 leaseDuration must be greater than renewDeadline
+--leader-election --leader-election-retry-period=10s => 2 renewDeadline must be greater than retryPeriod*JitterFactor
+--leader-election --leader-election-renew-deadline=6s => 2 renewDeadline must be greater than retryPeriod*JitterFactor
+--leader-election --leader-election-lease-duration=10s => 2 leaseDuration must be greater than renewDeadline
+--leader-election --leader-election-lease-duration=0s => 2 leaseDuration must be greater than renewDeadline
+--leader-election --leader-election-retry-period=0s => 2 retryPeriod must be greater than zero
+--http-endpoint=:1 --metrics-path= => 2 it must start with /
+--http-endpoint=:1 --leader-election --metrics-path=/healthz/leader-election => 2 health check
+--http-endpoint=:1 --enable-pprof --metrics-path=/debug/pprof/profile => 2 the path of a profile
+--http-endpoint=:1 --metrics-path=/{a} => 2 a pattern
+--volume-name-uuid-length=33 => 2 use 0 to 32
+--volume-name-uuid-length=-2 => 2 use 0 to 32
+--worker-threads=0 => 2 use at least 1
+--leader-election-type=configmaps => 1 `endpoints` or `leases`
+--capacity-controller-deployment-mode=local => 2 `central` or empty"#;
+    for (args, expected) in rows(table) {
+        let (code, text) = expected.split_once(' ').unwrap();
+        let (got, last) = refusal(&args);
+        assert_eq!(got.to_string(), code, "{args:?}");
         assert!(last.contains(text), "{args:?}: {last}");
     }
 }
@@ -379,15 +281,15 @@ fn settings_that_contradict_end_with_the_originals_codes() {
 #[test]
 fn the_same_settings_are_fine_where_they_do_not_matter() {
     for args in [
-        &["--leader-election-lease-duration=0s"][..],
-        &["--leader-election", "--leader-election-renew-deadline=6001ms"],
-        &["--metrics-path="],
-        &["--http-endpoint=:1", "--metrics-path=/healthz/leader-election"],
-        &["--volume-name-uuid-length=0"],
-        &["--volume-name-uuid-length=32"],
-        &["--logging-format=json"],
+        "--leader-election-lease-duration=0s",
+        "--leader-election --leader-election-renew-deadline=6001ms",
+        "--metrics-path=",
+        "--http-endpoint=:1 --metrics-path=/healthz/leader-election",
+        "--volume-name-uuid-length=0",
+        "--volume-name-uuid-length=32",
+        "--logging-format=json",
     ] {
-        assert!(parse(args).is_ok(), "{args:?}");
+        assert!(parse(&args.split(' ').collect::<Vec<_>>()).is_ok(), "{args}");
     }
 }
 
@@ -411,34 +313,15 @@ fn an_empty_node_name_is_none() {
 
 #[test]
 fn retired_flags_are_accepted_with_one_warning_each() {
-    for arg in [
-        "--provisioner=disk.csi.example.com",
-        "--enable-leader-election",
-        "--enable-leader-election=true",
-        "--leader-election-type=leases",
-        "--leader-election-type=endpoints",
-        "--connection-timeout=15s",
-        "--connection-timeout=whatever",
-        "--capacity-controller-deployment-mode=central",
-        "--enable-capacity=central",
-        "--feature-gates=HonorPVReclaimPolicy=true",
-        "--feature-gates=CSINodeInfo=true",
-        "--feature-gates=PreventVolumeModeConversion=true",
-        "--feature-gates=HonorPVReclaimPolicy=false",
-        "--feature-gates=StructuredAuthorizationConfiguration=true",
-        "--logtostderr",
-        "--logtostderr=true",
-        "--alsologtostderr",
-        "--stderrthreshold=0",
-        "--log_dir=/tmp",
-        "--log_file=/tmp/x",
-        "--log_file_max_size=1",
-        "--log_backtrace_at=a:1",
-        "--add_dir_header",
-        "--skip_headers",
-        "--skip_log_headers",
-        "--one_output",
-    ] {
+    let retired = "--provisioner=disk.csi.example.com --enable-leader-election --enable-leader-election=true \
+        --leader-election-type=leases --leader-election-type=endpoints --connection-timeout=15s \
+        --connection-timeout=whatever --capacity-controller-deployment-mode=central --enable-capacity=central \
+        --feature-gates=HonorPVReclaimPolicy=true --feature-gates=CSINodeInfo=true \
+        --feature-gates=PreventVolumeModeConversion=true --feature-gates=HonorPVReclaimPolicy=false \
+        --feature-gates=StructuredAuthorizationConfiguration=true --logtostderr --logtostderr=true \
+        --alsologtostderr --stderrthreshold=0 --log_dir=/tmp --log_file=/tmp/x --log_file_max_size=1 \
+        --log_backtrace_at=a:1 --add_dir_header --skip_headers --skip_log_headers --one_output";
+    for arg in retired.split(' ') {
         let parsed = parse(&[arg]).unwrap();
         assert_eq!(parsed.warnings.len(), 1, "{arg}: {:?}", parsed.warnings);
         assert!(parsed.warnings[0].contains("retired"), "{arg}: {:?}", parsed.warnings);

@@ -4,9 +4,10 @@
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use super::ClaimProtection;
-use crate::quantity::{Quantity, QuantityError};
 use go_fmt::{
-    DurationError, Fault, NumError, parse_bool, parse_decimal, parse_duration, parse_uint, quote,
+    DurationError, Fault, NumError, parse_bool, parse_decimal, parse_duration, parse_uint,
+    quantity::{Quantity, QuantityError},
+    quote,
 };
 
 /// Why a value is refused.

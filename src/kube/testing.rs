@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, service_fn};
-use tracing_subscriber::{filter::filter_fn, fmt, layer::SubscriberExt as _};
 
 use super::{
     client::{Client, EventLane},
@@ -26,7 +25,11 @@ use super::{
         whole_answers::{Budget, whole_answers},
     },
 };
-use crate::runtime::{Clock, Generator, Random};
+use crate::runtime::{Generator, Random};
+pub(crate) use crate::{
+    logging::testing::{logged, logged_down_to},
+    runtime::testing::paused_clock,
+};
 
 /// A recorded request.
 #[derive(Debug, Clone)]
@@ -236,24 +239,6 @@ pub(crate) async fn read(response: Response) -> Result<Bytes, BoxError> {
     Ok(response.into_body().collect().await?.to_bytes())
 }
 
-/// A clock whose boot time follows tokio's paused time, starting at 100 s.
-struct PausedClock(Instant);
-
-/// A clock that starts now.
-pub(crate) fn paused_clock() -> Arc<dyn Clock> {
-    Arc::new(PausedClock(Instant::now()))
-}
-
-impl Clock for PausedClock {
-    fn wall(&self) -> jiff::Timestamp {
-        jiff::Timestamp::UNIX_EPOCH
-    }
-
-    fn boot(&self) -> Duration {
-        Duration::from_secs(100) + self.0.elapsed()
-    }
-}
-
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
     let service = whole_answers(Budget::default(), refusals(None, server.service.clone()));
@@ -263,44 +248,4 @@ pub(crate) fn client(server: &Server) -> Client {
 /// A lane of events to `server`, beside which no objects are written.
 pub(crate) fn event_lane(server: &Server) -> EventLane {
     EventLane { client: client(server), object_writes: WriteLoad::default() }
-}
-
-/// The log of this thread.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Collects what this thread logs at INFO and above while the guard lives.
-pub(crate) fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
-    logged_down_to(tracing::Level::INFO)
-}
-
-/// Collects what this thread logs at `level` and above while the guard lives, without what is never
-/// logged.
-pub(crate) fn logged_down_to(level: tracing::Level) -> (Log, tracing::subscriber::DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let lines = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-    let is_logged = filter_fn(move |event| {
-        *event.level() <= level && !crate::logging::is_silent(event.target())
-    });
-    let subscriber = tracing_subscriber::registry().with(is_logged).with(lines);
-    crate::logging::listen_for_ever();
-    (log, tracing::subscriber::set_default(subscriber))
 }

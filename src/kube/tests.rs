@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use testkit::apiserver::{
     ApiServer, Options, User,
     faults::{Effect, Rule, StreamFault},
-    resources::ServerVersion,
     status::Status,
 };
 use tokio::time::sleep;
@@ -79,9 +78,8 @@ struct Fixture {
     metrics: Metrics,
 }
 
-fn fixture(minor: u8) -> Fixture {
-    let server =
-        ApiServer::new(Options { version: ServerVersion::minor(minor), ..Options::default() });
+fn fixture() -> Fixture {
+    let server = ApiServer::new(Options::default());
     let connections = Connections::to(server.service(User::new("provisioner")));
     let metrics = Metrics::new();
     let gate = Gate::open(paused_clock());
@@ -163,8 +161,8 @@ fn inject_fault(server: &ApiServer, chance: &Generator) {
 /// 30 s, and waits after errors are up to a minute.
 const RECOVERY: Duration = Duration::from_secs(600);
 
-async fn follow_through_faults(seed: u64, minor: u8) {
-    let fixture = fixture(minor);
+async fn follow_through_faults(seed: u64) {
+    let fixture = fixture();
     let chance = Generator::from_seed(seed);
     (0..6).for_each(|_| change_class(&fixture.server, &chance));
     let script = async |follower: &Mutex<Follower>| {
@@ -174,8 +172,8 @@ async fn follow_through_faults(seed: u64, minor: u8) {
             sleep(RECOVERY).await;
             let follower = follower.lock();
             let cached: Versions = follower.cache.iter().map(|(_, item)| item.clone()).collect();
-            assert_eq!(cached, fixture.expected(), "seed {seed} minor {minor} round {round}");
-            assert_eq!(follower.copy, cached, "seed {seed} minor {minor} round {round}");
+            assert_eq!(cached, fixture.expected(), "seed {seed} round {round}");
+            assert_eq!(follower.copy, cached, "seed {seed} round {round}");
         }
     };
     fixture.follow(script).await;
@@ -194,16 +192,14 @@ async fn changes_and_faults(server: &ApiServer, chance: &Generator) {
 
 #[tokio::test(start_paused = true)]
 async fn the_cache_follows_the_server_through_faults() {
-    for seed in 0..8 {
-        for minor in [20, 30, 36] {
-            follow_through_faults(seed, minor).await;
-        }
+    for seed in 0..24 {
+        follow_through_faults(seed).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_list_reports_changes_that_a_watch_missed() {
-    let fixture = fixture(36);
+    let fixture = fixture();
     let class = |name: &str| json!({"kind": "StorageClass", "metadata": {"name": name, "annotations": {"kept": "yes"}}, "provisioner": "p"});
     fixture.server.create(&class("old")).unwrap();
     fixture.server.faults().add(
@@ -229,18 +225,16 @@ async fn the_next_list_reports_changes_that_a_watch_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_day_without_faults_takes_one_list() {
-    for minor in [20, 30, 36] {
-        let script = async |follower: &Mutex<Follower>| {
-            sleep(Duration::from_secs(24 * 3600)).await;
-            assert_eq!(follower.lock().lists, 1, "minor {minor}");
-        };
-        fixture(minor).follow(script).await;
-    }
+    let script = async |follower: &Mutex<Follower>| {
+        sleep(Duration::from_secs(24 * 3600)).await;
+        assert_eq!(follower.lock().lists, 1);
+    };
+    fixture().follow(script).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_succeeds_despite_concurrent_edits() {
-    let fixture = fixture(36);
+    let fixture = fixture();
     let class = json!({"kind": "StorageClass", "metadata": {"name": "c"}, "provisioner": "p"});
     let uid =
         fixture.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -267,7 +261,7 @@ async fn an_edit_succeeds_despite_concurrent_edits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delete_with_another_uid_is_refused() {
-    let fixture = fixture(36);
+    let fixture = fixture();
     let class = json!({"kind": "StorageClass", "metadata": {"name": "c"}, "provisioner": "p"});
     let uid =
         fixture.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();

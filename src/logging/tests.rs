@@ -1,9 +1,8 @@
 //! Which events are logged, and in what format.
 
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
@@ -19,32 +18,17 @@ impl Clock for Fixed {
     }
 }
 
-/// A writer whose text can be read.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn settings(verbosity: u32) -> Logging {
     Logging { verbosity, vmodule: vec![], format: "text".into() }
 }
 
 fn logged(settings: &Logging, log: impl FnOnce()) -> String {
-    let written = Written::default();
+    let written = testing::Log::default();
     let writer = written.clone();
     let subscriber = subscriber(settings, Arc::new(Fixed), 12, move || writer.clone());
     super::listen_for_ever();
     tracing::subscriber::with_default(subscriber, log);
-    let bytes = written.0.lock().clone();
-    String::from_utf8(bytes).unwrap()
+    written.text()
 }
 
 /// The line without the number of its source line.

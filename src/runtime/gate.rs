@@ -169,29 +169,10 @@ impl Drop for InFlight<'_> {
 mod tests {
     use std::future::pending;
 
-    use parking_lot::Mutex;
     use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
-
-    /// A clock whose boot time follows tokio's paused clock, plus the time suspended.
-    struct Paused {
-        start: Instant,
-        suspended: Mutex<Duration>,
-    }
-
-    impl Clock for Paused {
-        fn wall(&self) -> jiff::Timestamp {
-            jiff::Timestamp::UNIX_EPOCH
-        }
-        fn boot(&self) -> Duration {
-            Duration::from_secs(100) + self.start.elapsed() + *self.suspended.lock()
-        }
-    }
-
-    fn paused() -> Arc<Paused> {
-        Arc::new(Paused { start: Instant::now(), suspended: Mutex::default() })
-    }
+    use crate::runtime::testing::paused;
 
     const fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

@@ -11,12 +11,12 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use serde_json::Value;
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
+    control_plane::TemporaryDirectory,
     kubectl,
 };
 
@@ -47,31 +47,20 @@ fn run(command: &mut Command) -> String {
 }
 
 /// A directory of its own, removed at the end.
-struct Directory(PathBuf);
+struct Directory(TemporaryDirectory);
 
 impl Directory {
     fn new() -> Self {
-        // The tests run side by side in one process.
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("kustomize-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(TemporaryDirectory::new().unwrap())
     }
 
     fn write(&self, file: &str, text: &str) {
-        fs::write(self.0.join(file), text).unwrap();
+        fs::write(self.0.path().join(file), text).unwrap();
     }
 
     /// What `kubectl kustomize` prints for it.
     fn built(&self, kubectl: &Path) -> String {
-        run(Command::new(kubectl).arg("kustomize").arg(&self.0))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        run(Command::new(kubectl).arg("kustomize").arg(self.0.path()))
     }
 }
 
@@ -150,7 +139,7 @@ fn an_overlay_takes_the_namespace_of_the_installation() {
 fn installation(edit: impl Fn(&str) -> String, kubectl: &Path) -> Vec<Value> {
     let directory = Directory::new();
     for file in ["rbac.yaml", "deployment.yaml", "poddisruptionbudget.yaml"] {
-        fs::copy(here("deploy/kubernetes").join(file), directory.0.join(file)).unwrap();
+        fs::copy(here("deploy/kubernetes").join(file), directory.0.path().join(file)).unwrap();
     }
     let kustomization = fs::read_to_string(here("deploy/kubernetes/kustomization.yaml")).unwrap();
     directory.write("kustomization.yaml", &edit(&kustomization));
@@ -217,12 +206,12 @@ fn another_namespace_and_prefix_are_followed_by_all_references() {
 async fn the_installation_is_applied_whole_and_again_without_a_change() {
     for kubectl in kubectl::named() {
         let directory = Directory::new();
-        let settings = Settings { port: 0, ..Settings::new(&directory.0) };
+        let settings = Settings { port: 0, ..Settings::new(directory.0.path()) };
         let served = Served::start(settings).await.unwrap();
         let apply = || {
             let mut command = Command::new(&kubectl);
             let kubeconfig = served.layout().kubeconfig("admin");
-            command.env("HOME", &directory.0).arg("--kubeconfig").arg(kubeconfig);
+            command.env("HOME", directory.0.path()).arg("--kubeconfig").arg(kubeconfig);
             run(command.args(["apply", "-k"]).arg(here("deploy/kubernetes")))
         };
         let (first, second) = (apply(), apply());

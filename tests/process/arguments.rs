@@ -7,12 +7,9 @@ use std::path::Path;
 use csi_provisioner::flags::Flags;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
-use support::process::{Directory, Provisioner, client};
-use testkit::{
-    apiserver::serve::{Served, Settings},
-    driver::{Host, Script, Scripted},
-    ports::free_port,
-};
+use serde_json::json;
+use support::process::{Provisioner, Surroundings};
+use testkit::{control_plane::client_of, ports::free_port};
 
 const DRIVER: &str = "rbd.csi.ceph.com";
 
@@ -155,34 +152,25 @@ const FIELD: [Manifest; 16] = [
 
 /// A cluster and a driver without topology.
 struct Setup {
-    directory: Directory,
-    served: Served,
-    driver: Host<Scripted>,
+    around: Surroundings,
     client: Client,
 }
 
 impl Setup {
     async fn new() -> Self {
-        let directory = Directory::new();
-        let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
-        let served = Served::start(settings).await.unwrap();
-        served.api().namespace("rook-ceph");
-        let script = Script { name: Some(DRIVER.into()), ..Script::default() };
-        let driver = Host::new(Scripted::new(script));
-        driver.listen(&directory.0.join("csi.sock")).unwrap();
-        let kubeconfig = served.layout().kubeconfig("admin");
-        let client = client(kubeconfig).await;
-        Self { directory, served, driver, client }
+        let around = Surroundings::start(json!({"name": DRIVER})).await;
+        around.served.api().namespace("rook-ceph");
+        let client = client_of(&around.served.layout().kubeconfig("admin")).await.unwrap();
+        Self { around, client }
     }
 
     /// What a kubelet makes of a manifest's arguments, and where the API server is.
     fn arguments(&self, manifest: &Manifest) -> Vec<String> {
-        let socket = self.directory.0.join("csi.sock");
-        let address = format!("unix://{}", socket.display());
+        let address = format!("unix://{}", self.around.file("csi.sock").display());
         let endpoint = format!("127.0.0.1:{}", free_port().unwrap());
         let filled =
             |word: &str| word.replace("$(ADDRESS)", &address).replace("$(POD_IP):8090", &endpoint);
-        let kubeconfig = self.served.layout().kubeconfig("admin");
+        let kubeconfig = self.around.served.layout().kubeconfig("admin");
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         manifest.arguments.split_whitespace().map(filled).chain([kubeconfig]).collect()
     }
@@ -213,9 +201,9 @@ impl Setup {
 
 #[tokio::test]
 async fn manifests_in_the_field_start_it_and_hear_of_what_is_retired() {
-    let around = Setup::new().await;
+    let setup = Setup::new().await;
     for manifest in &FIELD {
-        let log = around.live(manifest, &around.directory.0.join("provisioner.log")).await;
+        let log = setup.live(manifest, &setup.around.file("provisioner.log")).await;
         let warnings: Vec<_> = log.lines().filter(|line| line.contains(" is retired")).collect();
         assert_eq!(warnings.len(), manifest.retired.len(), "{}: {warnings:#?}", manifest.of);
         for retired in manifest.retired {
@@ -223,8 +211,7 @@ async fn manifests_in_the_field_start_it_and_hear_of_what_is_retired() {
             assert!(warned, "{}: nothing about {retired} in {warnings:#?}", manifest.of);
         }
     }
-    around.driver.stop();
-    around.served.stop().await;
+    setup.around.stop().await;
 }
 
 /// Whether the line is about this flag or gate, and not one whose name only begins like it.

@@ -17,10 +17,12 @@ use std::{
 };
 
 use kube::Client;
-use support::process::{Directory, Provisioner, client};
+use serde_json::json;
+use support::process::{Provisioner, Surroundings};
 use testkit::{
-    apiserver::serve::{Served, Settings, manifests},
+    apiserver::serve::{Served, manifests},
     binder,
+    control_plane::client_of,
     driver::{Host, Rule, Script, Scripted, VolumeSpec},
 };
 use tokio::{
@@ -196,14 +198,11 @@ fn through(relay: SocketAddr, kubeconfig: &Path) -> String {
 }
 
 /// The program in its namespace.
-fn start(network: &Network, directory: &Path) -> Provisioner {
+fn start(network: &Network, around: &Surroundings) -> Provisioner {
     let mut program = network.program.command(env!("CARGO_BIN_EXE_csi-provisioner"));
     program.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
-    program
-        .arg(format!("--kubeconfig={}", directory.join("relayed.kubeconfig").display()))
-        .arg(format!("--csi-address={}", directory.join("csi.sock").display()))
-        .args(["--leader-election", "-v=10"]);
-    Provisioner::run(&mut program, directory.join("log"))
+    program.args(around.flags(&around.file("relayed.kubeconfig"), &["--leader-election", "-v=10"]));
+    Provisioner::run(&mut program, around.file("log"))
 }
 
 /// The example's class and claim, under another name.
@@ -255,18 +254,16 @@ async fn in_a_network_of_its_own() {
     if env::var_os(INSIDE).is_none() {
         return;
     }
-    let (directory, network) = (Directory::new(), Network::new());
-    let served = Served::start(Settings::new(directory.0.join("cluster"))).await.unwrap();
-    let script = Script { name: Some("disk.example.com".into()), ..Script::default() };
-    let driver = Host::new(Scripted::new(script));
-    driver.listen(&directory.0.join("csi.sock")).unwrap();
+    let network = Network::new();
+    let around = Surroundings::start(json!({"name": "disk.example.com"})).await;
+    let (served, driver) = (&around.served, &around.driver);
     let relay = relay(served.url().trim_start_matches("https://").parse().unwrap()).await;
     let admin = served.layout().kubeconfig("admin");
-    fs::write(directory.0.join("relayed.kubeconfig"), through(relay, &admin)).unwrap();
-    let user = client(admin).await;
+    fs::write(around.file("relayed.kubeconfig"), through(relay, &admin)).unwrap();
+    let user = client_of(&admin).await.unwrap();
     let mut tasks = JoinSet::new();
     tasks.spawn(binder::run(user.clone(), binder::Settings::default()));
-    let mut provisioner = start(&network, &directory.0);
+    let mut provisioner = start(&network, &around);
     let volumes = || served.api().list("PersistentVolume", "").len();
 
     manifests::apply(&user, &claim("before")).await.unwrap();
@@ -275,7 +272,7 @@ async fn in_a_network_of_its_own() {
     provisioner.until("it watches", async |it| watches(it) >= 3).await;
     // So that there are idle connections as well, which a request may be sent on.
     sleep(Duration::from_secs(1)).await;
-    make_large(&driver);
+    make_large(driver);
     manifests::apply(&user, &claim("large")).await.unwrap();
     let asked = async |_: &mut Provisioner| driver.journal().count("CreateVolume") == 2;
     provisioner.until("the driver makes a large volume", asked).await;
@@ -288,12 +285,11 @@ async fn in_a_network_of_its_own() {
         "{} dead connections noticed after {noticed:?}, claims served after {served_again:?}, the large \
          request after {:?}",
         dead.len(),
-        second_save(&served)
+        second_save(served)
     );
     assert!(served_again < CLIENT_GO, "{noticed:?}, {served_again:?}");
 
     assert!(!provisioner.log().contains("Stopped leading"), "{}", provisioner.log());
     assert!(provisioner.stop().await.success());
-    driver.stop();
-    served.stop().await;
+    around.stop().await;
 }

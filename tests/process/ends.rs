@@ -6,13 +6,12 @@ use std::{fs, process::Command, time::Duration};
 use serde_json::json;
 use support::{
     http::body,
-    process::{Directory, Provisioner, beside},
+    process::{Provisioner, Surroundings, beside},
+    simulation::{DRIVER, claim, class},
 };
-use testkit::{
-    apiserver::serve::{Served, Settings},
-    driver::{Host, Script, Scripted},
-    ports::free_port,
-};
+use testkit::{control_plane::TemporaryDirectory, ports::free_port};
+
+const SIDECAR: &str = env!("CARGO_BIN_EXE_csi-provisioner");
 
 /// A plugin for credentials that takes longer than a test waits, and says when it began.
 fn kubeconfig(began: &str) -> String {
@@ -27,65 +26,35 @@ fn kubeconfig(began: &str) -> String {
 
 #[tokio::test]
 async fn a_signal_is_heard_before_there_is_a_way_to_the_api_server() {
-    let directory = Directory::new();
-    let (file, began) = (directory.0.join("kubeconfig"), directory.0.join("began"));
+    let directory = TemporaryDirectory::new().unwrap();
+    let directory = directory.path();
+    let (file, began) = (directory.join("kubeconfig"), directory.join("began"));
     fs::write(&file, kubeconfig(began.to_str().unwrap())).unwrap();
     let argument = format!("--kubeconfig={}", file.display());
-    let mut provisioner = Provisioner::start(
-        env!("CARGO_BIN_EXE_csi-provisioner"),
-        &[argument],
-        directory.0.join("log"),
-    );
+    let mut provisioner = Provisioner::start(SIDECAR, &[argument], directory.join("log"));
     provisioner.until("the plugin runs", async |_| began.exists()).await;
     assert_eq!(provisioner.stop().await.code(), Some(0), "{}", provisioner.log());
 }
 
 /// An API server with a claim of a class, and a driver that takes its time to make a volume.
-struct Cluster {
-    directory: Directory,
-    served: Served,
-    driver: Host<Scripted>,
-}
+struct Cluster(Surroundings);
 
 impl Cluster {
     async fn start() -> Self {
-        let directory = Directory::new();
-        let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
-        let served = Served::start(settings).await.unwrap();
-        let script = json!({"name": "disk.example.com", "create_volume": [{"delay_ms": 1500}]});
-        let driver = Host::new(Scripted::new(serde_json::from_value::<Script>(script).unwrap()));
-        driver.listen(&directory.0.join("csi.sock")).unwrap();
-        let class = json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-            "provisioner": "disk.example.com",
-        });
-        served.api().create(&class).unwrap();
-        let driver_annotation =
-            json!({"volume.kubernetes.io/storage-provisioner": "disk.example.com"});
-        let claim = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "data", "namespace": "default", "annotations": driver_annotation},
-            "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
-                     "resources": {"requests": {"storage": "1Gi"}}},
-        });
-        served.api().create(&claim).unwrap();
-        Self { directory, served, driver }
+        let script = json!({"name": DRIVER, "create_volume": [{"delay_ms": 1500}]});
+        let around = Surroundings::start(script).await;
+        around.served.api().create(&class("fast", &json!({}))).unwrap();
+        let mut claim = claim("data");
+        claim["metadata"]["namespace"] = json!("default");
+        around.served.api().create(&claim).unwrap();
+        Self(around)
     }
 
     /// Starts the program with leader election, and waits until it asks the driver for the volume.
     async fn provisioner(&self, flags: &[&str]) -> Provisioner {
-        let mut arguments = vec![
-            format!("--kubeconfig={}", self.served.layout().kubeconfig("admin").display()),
-            format!("--csi-address={}", self.directory.0.join("csi.sock").display()),
-            "--leader-election".to_owned(),
-        ];
-        arguments.extend(flags.iter().map(ToString::to_string));
-        let mut provisioner = Provisioner::start(
-            env!("CARGO_BIN_EXE_csi-provisioner"),
-            &arguments,
-            self.directory.0.join("log"),
-        );
-        let asked = async |_: &mut Provisioner| self.driver.journal().count("CreateVolume") == 1;
+        let mut provisioner =
+            self.0.provisioner(SIDECAR, &[&["--leader-election"], flags].concat());
+        let asked = async |_: &mut Provisioner| self.0.driver.journal().count("CreateVolume") == 1;
         provisioner.until("a call runs", asked).await;
         provisioner
     }
@@ -108,34 +77,33 @@ async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
     assert!(ended.success());
     assert_eq!(check, "ok");
     assert!(metrics.contains(runs), "{metrics}");
-    let volumes = cluster.served.api().list("PersistentVolume", "");
+    let volumes = cluster.0.served.api().list("PersistentVolume", "");
     assert_eq!(volumes.len(), 1, "the call ran to its end");
-    cluster.driver.stop();
-    cluster.served.stop().await;
+    cluster.0.stop().await;
 }
 
 /// A volume that nothing in the cluster names is in the last lines of the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
-    let cluster = Cluster::start().await;
+    let mut cluster = Cluster::start().await;
     let mut provisioner = cluster.provisioner(&["--shutdown-timeout=2s"]).await;
-    cluster.served.stop().await;
+    cluster.0.served.go_away().await.unwrap();
     let unsaved = async |this: &mut Provisioner| this.log().contains("is not saved yet");
     provisioner.until("the volume could not be saved", unsaved).await;
     let ended = provisioner.stop().await;
     let log = provisioner.log();
     assert!(ended.success(), "{log}");
-    let handle = cluster.driver.backend().volumes().into_iter().next().unwrap();
+    let handle = cluster.0.driver.backend().volumes().into_iter().next().unwrap();
     let last = log.lines().find(|line| line.contains("A volume has no PersistentVolume yet"));
     let last = last.unwrap_or_else(|| panic!("{log}"));
     assert!(last.contains("claim=\"default/data\""), "{last}");
     assert!(last.contains(&format!("handle=\"{handle}\"")), "{last}");
-    cluster.driver.stop();
+    cluster.0.driver.stop();
 }
 
 #[test]
 fn a_command_whose_runtime_does_not_start_says_so() {
-    let cli = beside(env!("CARGO_BIN_EXE_csi-provisioner"), "kubectl-csi_provisioner");
+    let cli = beside(SIDECAR, "kubectl-csi_provisioner");
     let commands: [(&[&str], i32); 5] = [
         (&["check", "-f", "x"], 3),
         (&["explain", "pvc", "x"], 3),

@@ -9,13 +9,13 @@ use kube::{
     api::{ListParams, PostParams},
 };
 use serde_json::{Value, json};
-use support::process::{Directory, MOST_PEAK, Provisioner};
+use support::process::{MOST_PEAK, Provisioner};
 use testkit::{
     apiserver::{
         faults::{self, Effect, StreamFault},
         serve::manifests,
     },
-    control_plane::ControlPlane,
+    control_plane::{ControlPlane, TemporaryDirectory},
     driver::{Failure, Host, Match, Rule, Script, Scripted, VolumeSpec},
 };
 use tokio::time::{Instant, sleep};
@@ -120,7 +120,7 @@ struct Cluster {
     log: PathBuf,
     _driver: Host<Scripted>,
     control: ControlPlane,
-    _directory: Directory,
+    _directory: TemporaryDirectory,
 }
 
 impl Cluster {
@@ -130,7 +130,7 @@ impl Cluster {
 
     /// Starts the program, with these flags, once `before` has made its objects.
     async fn start_after(before: impl AsyncFnOnce(&Client), flags: &[&str]) -> Self {
-        let directory = Directory::new();
+        let directory = TemporaryDirectory::new().unwrap();
         let control = ControlPlane::start().await.unwrap();
         let admin = control.client("admin").await.unwrap();
         let objects = [
@@ -149,10 +149,10 @@ impl Cluster {
             ..Script::default()
         };
         let driver = Host::new(Scripted::new(script));
-        let socket = directory.0.join("csi.sock");
+        let socket = directory.path().join("csi.sock");
         driver.listen(&socket).unwrap();
         let kubeconfig = control.layout().kubeconfig("admin");
-        let log = directory.0.join("log");
+        let log = directory.path().join("log");
         let mut arguments = vec![
             format!("--csi-address={}", socket.display()),
             format!("--kubeconfig={}", kubeconfig.display()),

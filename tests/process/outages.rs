@@ -42,10 +42,10 @@ fn report(what: &str, took: Duration, bound: Duration) {
 async fn take_away(cluster: &mut Cluster, time: Duration) -> Duration {
     cluster.create("before");
     cluster.is_asked_for("before").await;
-    cluster.served.go_away().await.unwrap();
+    cluster.around.served.go_away().await.unwrap();
     cluster.create("during");
     cluster.keep_running_for(time).await;
-    cluster.served.come_back().unwrap();
+    cluster.around.served.come_back().unwrap();
     cluster.are_served("claims of the outage").await
 }
 
@@ -88,10 +88,10 @@ async fn a_rotated_authority_and_token_are_read_from_their_files() {
     let mut cluster = Cluster::start(&[]).await;
     cluster.create("before");
     cluster.is_asked_for("before").await;
-    cluster.served.go_away().await.unwrap();
+    cluster.around.served.go_away().await.unwrap();
     cluster.rotate_credentials();
     cluster.create("during");
-    cluster.served.come_back().unwrap();
+    cluster.around.served.come_back().unwrap();
     let took = cluster.are_served("claims of the rotation").await;
     report("authority and token rotated, claims served after", took, AFTER_LONG);
     assert!(cluster.has_run_throughout(), "{}", cluster.logs());
@@ -211,7 +211,7 @@ async fn a_restart_of_the_driver_costs_no_restart_of_the_program() {
     let mut cluster = Cluster::start(&["--leader-election"]).await;
     cluster.create("before");
     cluster.is_asked_for("before").await;
-    cluster.driver.stop();
+    cluster.around.driver.stop();
     cluster.create("during");
     sleep(BRIEF).await;
     cluster.listen();
@@ -224,8 +224,8 @@ async fn a_restart_of_the_driver_costs_no_restart_of_the_program() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_driver_that_comes_back_as_another_gets_no_call_and_ends_the_program() {
     let mut cluster = Cluster::start(&[]).await;
-    let calls = cluster.driver.journal().count("CreateVolume");
-    cluster.driver.stop();
+    let calls = cluster.around.driver.journal().count("CreateVolume");
+    cluster.around.driver.stop();
     cluster.create("during");
     sleep(Duration::from_secs(1)).await;
     cluster.script(json!({"name": "other.example.com"}));
@@ -236,9 +236,9 @@ async fn a_driver_that_comes_back_as_another_gets_no_call_and_ends_the_program()
     assert_eq!(ended.code(), Some(1), "{log}");
     let message = format!("has another name: other.example.com instead of {DRIVER}");
     assert!(log.lines().last().is_some_and(|line| line.contains(&message)), "{log}");
-    assert_eq!(cluster.driver.journal().count("CreateVolume"), calls);
+    assert_eq!(cluster.around.driver.journal().count("CreateVolume"), calls);
     // The driver as it was: a new process serves the claim.
-    cluster.driver.stop();
+    cluster.around.driver.stop();
     cluster.script(json!({"name": DRIVER}));
     cluster.listen();
     let took = cluster.are_served("the claim of the other driver's time").await;

@@ -4,15 +4,14 @@
 use std::{fs, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
-use support::process::{Directory, Provisioner};
-use testkit::{
-    apiserver::serve::{Served, Settings},
-    driver::{Host, Script, Scripted},
-};
+use serde_json::json;
+use support::process::{Provisioner, Surroundings};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
     net::{TcpListener, TcpStream},
 };
+
+const SIDECAR: &str = env!("CARGO_BIN_EXE_csi-provisioner");
 
 /// A proxy that lets tunnels through and keeps what was asked of it.
 struct Proxy {
@@ -55,30 +54,16 @@ async fn tunnel(mut client: TcpStream, asked: Arc<Mutex<Vec<String>>>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_goes_through_the_proxys_tunnel() {
-    let directory = Directory::new();
-    let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
-    let served = Served::start(settings).await.unwrap();
-    let script = Script { name: Some("disk.example.com".into()), ..Script::default() };
-    let driver = Host::new(Scripted::new(script));
-    driver.listen(&directory.0.join("csi.sock")).unwrap();
+    let around = Surroundings::start(json!({"name": "disk.example.com"})).await;
     let proxy = Proxy::start().await;
 
-    let original = fs::read_to_string(served.layout().kubeconfig("admin")).unwrap();
+    let original = fs::read_to_string(around.served.layout().kubeconfig("admin")).unwrap();
     let url = format!("proxy-url: http://user:hush@{}", proxy.address);
     let named = original.replacen("server:", &format!("{url}\n    server:"), 1);
-    let kubeconfig = directory.0.join("behind-proxy.kubeconfig");
+    let kubeconfig = around.file("behind-proxy.kubeconfig");
     fs::write(&kubeconfig, named).unwrap();
-    let arguments = [
-        format!("--kubeconfig={}", kubeconfig.display()),
-        format!("--csi-address={}", directory.0.join("csi.sock").display()),
-        "--leader-election".to_owned(),
-        "-v=10".to_owned(),
-    ];
-    let mut provisioner = Provisioner::start(
-        env!("CARGO_BIN_EXE_csi-provisioner"),
-        &arguments,
-        directory.0.join("log"),
-    );
+    let flags = around.flags(&kubeconfig, &["--leader-election", "-v=10"]);
+    let mut provisioner = Provisioner::start(SIDECAR, &flags, around.file("log"));
     let leads = |log: &str| log.contains("Successfully acquired lease");
     provisioner.until("it leads through the proxy", async |it| leads(&it.log())).await;
     let watches = |it: &Provisioner| it.log().matches("watch=true").count();
@@ -87,43 +72,32 @@ async fn tls_goes_through_the_proxys_tunnel() {
 
     assert!(!provisioner.log().contains("hush"), "the proxy's password is logged");
     let asked = proxy.asked.lock().clone();
-    let expected = served.url().trim_start_matches("https://");
+    let expected = around.served.url().trim_start_matches("https://");
     assert!(!asked.is_empty());
     for head in asked {
         assert!(head.starts_with(&format!("CONNECT {expected} HTTP/1.1\r\n")), "{head}");
         assert!(head.contains("\r\nProxy-Authorization: Basic dXNlcjpodXNo\r\n"), "{head}");
     }
-    driver.stop();
-    served.stop().await;
+    around.stop().await;
 }
 
 /// Whether the program leads with these variables in its environment, and what the proxy was asked for.
 async fn led_with(variables: &[(&str, &str)]) -> usize {
-    let directory = Directory::new();
-    let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
-    let served = Served::start(settings).await.unwrap();
-    let driver = Host::new(Scripted::new(Script::default()));
-    driver.listen(&directory.0.join("csi.sock")).unwrap();
+    let around = Surroundings::start(json!({})).await;
     let proxy = Proxy::start().await;
     let address = format!("http://user:hush@{}", proxy.address);
     let filled: Vec<(&str, &str)> = variables
         .iter()
         .map(|(name, value)| (*name, if *value == "PROXY" { address.as_str() } else { *value }))
         .collect();
-    let arguments = [
-        format!("--kubeconfig={}", served.layout().kubeconfig("admin").display()),
-        format!("--csi-address={}", directory.0.join("csi.sock").display()),
-        "--leader-election".to_owned(),
-    ];
-    let log = directory.0.join("log");
-    let mut provisioner =
-        Provisioner::start_in(env!("CARGO_BIN_EXE_csi-provisioner"), &filled, &arguments, log);
+    let kubeconfig = around.served.layout().kubeconfig("admin");
+    let flags = around.flags(&kubeconfig, &["--leader-election"]);
+    let mut provisioner = Provisioner::start_in(SIDECAR, &filled, &flags, around.file("log"));
     let leads = |log: &str| log.contains("Successfully acquired lease");
     provisioner.until("it leads", async |it| leads(&it.log())).await;
     assert!(provisioner.stop().await.success());
     assert!(!provisioner.log().contains("hush"), "{}", provisioner.log());
-    driver.stop();
-    served.stop().await;
+    around.stop().await;
     let asked = proxy.asked.lock();
     assert!(asked.iter().all(|head| head.contains("Proxy-Authorization: Basic dXNlcjpodXNo")));
     asked.len()

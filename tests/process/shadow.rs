@@ -16,13 +16,13 @@ use kube::{
 };
 use serde_json::{Value, json};
 use support::{
-    process::{Directory, Provisioner, beside},
+    process::{Provisioner, beside},
     simulation::{DRIVER, class},
 };
 use testkit::{
     apiserver::serve::manifests,
     binder,
-    control_plane::{ControlPlane, Controllers},
+    control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::{Host, Script, Scripted},
     ports::free_port,
 };
@@ -135,12 +135,13 @@ struct Cluster {
     _driver: Host<Scripted>,
     _controllers: Controllers,
     _binder: JoinSet<()>,
-    _directory: Directory,
+    _directory: TemporaryDirectory,
 }
 
 impl Cluster {
     async fn start() -> Self {
-        let (directory, control) = (Directory::new(), ControlPlane::start().await.unwrap());
+        let (directory, control) =
+            (TemporaryDirectory::new().unwrap(), ControlPlane::start().await.unwrap());
         let client = control.client("admin").await.unwrap();
         let role = manifests::parse(MANIFEST).unwrap();
         let role = role.into_iter().filter(|it| it["apiVersion"] != "apps/v1");
@@ -153,7 +154,7 @@ impl Cluster {
             binder.spawn(binder::run(client.clone(), settings));
         }
         let driver = Host::new(Scripted::new(script()));
-        let socket = directory.0.join("csi.sock");
+        let socket = directory.path().join("csi.sock");
         driver.listen(&socket).unwrap();
 
         // Its kubeconfig is written with the account.
@@ -170,7 +171,7 @@ impl Cluster {
         ];
         let mut program = Command::new(cli());
         program.args(shadow).args(flags("default.csi-provisioner-shadow")).env_clear();
-        let mut shadow = Provisioner::run(&mut program, directory.0.join("shadow.log"));
+        let mut shadow = Provisioner::run(&mut program, directory.path().join("shadow.log"));
         shadow.until("shadow mode is ready", async |_| report(&status).is_some()).await;
         let address = format!("--csi-address={}", socket.display());
         let rate = ["--kube-api-qps=500", "--kube-api-burst=1000"].map(str::to_owned);
@@ -178,7 +179,7 @@ impl Cluster {
         let program = env::var_os("EXTERNAL_PROVISIONER").unwrap_or_else(|| SIDECAR.into());
         let mut program = Command::new(program);
         program.args(flags).env_clear();
-        let provisioner = Provisioner::run(&mut program, directory.0.join("provisioner.log"));
+        let provisioner = Provisioner::run(&mut program, directory.path().join("provisioner.log"));
         Self {
             client,
             provisioner,

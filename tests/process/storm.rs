@@ -18,11 +18,11 @@ use driver::{DRIVER, Persistent};
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt as _;
-use support::process::{Directory, MOST_PEAK, Provisioner};
+use support::process::{MOST_PEAK, Provisioner};
 use testkit::{
     apiserver::serve::manifests,
     binder,
-    control_plane::{ControlPlane, Controllers},
+    control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::Host,
 };
 use tokio::{
@@ -51,7 +51,7 @@ struct Storm {
     arguments: Vec<String>,
     /// How often the program was started.
     lives: usize,
-    directory: Directory,
+    directory: TemporaryDirectory,
     _controllers: Controllers,
     _binder: JoinSet<()>,
     _control: ControlPlane,
@@ -59,7 +59,8 @@ struct Storm {
 
 impl Storm {
     async fn start(seed: u64) -> Self {
-        let (directory, control) = (Directory::new(), ControlPlane::start().await.unwrap());
+        let (directory, control) =
+            (TemporaryDirectory::new().unwrap(), ControlPlane::start().await.unwrap());
         let client = control.client("admin").await.unwrap();
         manifests::apply(&client, &claims::objects(DRIVER)).await.unwrap();
         let controllers = control.controllers().unwrap();
@@ -69,10 +70,10 @@ impl Storm {
             binder.spawn(binder::run(client.clone(), settings));
         }
         let driver = Host::new(Persistent::new(seed));
-        driver.listen(&directory.0.join("csi.sock")).unwrap();
+        driver.listen(&directory.path().join("csi.sock")).unwrap();
         let arguments = vec![
             format!("--kubeconfig={}", control.layout().kubeconfig("sa").display()),
-            format!("--csi-address={}", directory.0.join("csi.sock").display()),
+            format!("--csi-address={}", directory.path().join("csi.sock").display()),
             "--claim-protection=always".to_owned(),
             "--retry-interval-start=100ms".to_owned(),
             "--retry-interval-max=1s".to_owned(),
@@ -92,7 +93,7 @@ impl Storm {
 
     fn run(&mut self) -> Provisioner {
         self.lives += 1;
-        let log = self.directory.0.join(format!("log-{}", self.lives));
+        let log = self.directory.path().join(format!("log-{}", self.lives));
         Provisioner::start(env!("CARGO_BIN_EXE_csi-provisioner"), &self.arguments, log)
     }
 

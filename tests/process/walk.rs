@@ -12,10 +12,11 @@ use csi_provisioner::leader::lease_name;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, Client};
 use serde_json::json;
-use support::process::{Directory, Provisioner, client};
+use support::process::Provisioner;
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
+    control_plane::{TemporaryDirectory, client_of},
     driver::{Host, disk},
 };
 use tokio::task::JoinSet;
@@ -61,7 +62,7 @@ impl Setup {
         let host = Host::new(disk::DiskDriver::open(settings).unwrap());
         host.listen(Path::new(&value(&driver, "--socket"))).unwrap();
         let binder = arguments("target/debug/testkit binder", directory);
-        let client = client(&value(&binder, "--kubeconfig")).await;
+        let client = client_of(Path::new(&value(&binder, "--kubeconfig"))).await.unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(binder::run(client.clone(), binder::Settings::default()));
         Self { served, driver: host, client, root, _tasks: tasks }
@@ -98,16 +99,16 @@ impl Setup {
 
 #[tokio::test]
 async fn the_walk_of_the_readme_ends_with_nothing_left() {
-    let directory = Directory::new();
-    let setup = Setup::start(&directory.0).await;
-    let flags = arguments("target/debug/csi-provisioner", &directory.0);
+    let directory = TemporaryDirectory::new().unwrap();
+    let setup = Setup::start(directory.path()).await;
+    let flags = arguments("target/debug/csi-provisioner", directory.path());
     let mut provisioner = Provisioner::start(
         env!("CARGO_BIN_EXE_csi-provisioner"),
         &flags,
-        directory.0.join("provisioner.log"),
+        directory.path().join("provisioner.log"),
     );
 
-    setup.apply_example(&directory.0).await;
+    setup.apply_example(directory.path()).await;
     let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(setup.client.clone());
     provisioner
         .until("the claim is bound", async |_| {

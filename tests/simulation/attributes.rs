@@ -62,7 +62,7 @@ async fn a_driver_that_cannot_modify_volumes_is_not_asked() {
     simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
     simulation.start();
     simulation.create_claim_of("data", "gold");
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     assert_eq!(
         simulation.event_messages("data", "ProvisioningFailed"),
         [

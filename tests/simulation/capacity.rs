@@ -209,9 +209,7 @@ mod volumes {
         assert_eq!(sizes_of(&simulation, "slow"), ["1Gi", "1Gi"], "the next poll's");
         // One that is accessible from everywhere: it is unknown where there is more capacity now.
         set_capacity(&simulation, 3);
-        simulation.delete_claim("data");
-        simulation.release(&uid);
-        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        simulation.until_gone(&uid).await;
         sleep(Duration::from_secs(1)).await;
         assert_eq!(sizes_of(&simulation, "fast"), ["0", "0"]);
     }

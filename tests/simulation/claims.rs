@@ -12,16 +12,13 @@ use tokio::time::sleep;
 async fn a_claim_becomes_a_volume_and_goes_again() {
     let simulation = Simulation::new(1);
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the claim's volume is saved", |s| s.volumes().len() == 1).await;
+    let uid = simulation.served().await;
     let volume = simulation.volumes().remove(0);
     assert_eq!(volume["metadata"]["name"], format!("pvc-{uid}"));
     assert_eq!(volume["spec"]["claimRef"]["uid"], uid);
     simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
 
-    simulation.delete_claim("data");
-    simulation.release(&uid);
-    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    simulation.until_gone(&uid).await;
     assert_eq!(simulation.calls("CreateVolume"), 1);
     assert_eq!(simulation.calls("DeleteVolume"), 1);
     assert!(simulation.left_at_driver().is_empty());
@@ -37,8 +34,7 @@ async fn killed_before_the_volume_is_saved_a_restart_saves_it() {
         // The PersistentVolume's POST hangs: the driver has answered, nothing is saved.
         simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Hang));
         let process = simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+        let uid = simulation.asked().await;
         simulation.until("the POST is under way", |s| s.left_at_driver().len() == 1).await;
         sleep(Duration::from_secs(1)).await;
         process.kill();
@@ -68,8 +64,7 @@ async fn killed_while_the_volume_is_being_saved_a_restart_does_not_ask_again() {
     let simulation = Simulation::new(1);
     simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter));
     let process = simulation.start();
-    simulation.create_claim("data");
-    simulation.until("the POST is carried out", |s| s.volumes().len() == 1).await;
+    simulation.served().await;
     process.kill();
     simulation.faults().clear();
     simulation.start();
@@ -101,9 +96,7 @@ async fn a_refused_save_is_reported_and_tried_again() {
     simulation.refuse("create", "persistentvolumes", 5);
     simulation.start();
     simulation.create_claim("data");
-    simulation
-        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
-        .await;
+    simulation.until_failed("data").await;
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
@@ -111,11 +104,9 @@ async fn a_refused_save_is_reported_and_tried_again() {
 /// A claim deleted while its first call runs gets its PersistentVolume, for the ordinary release.
 #[tokio::test(start_paused = true)]
 async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 2000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 2000}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     simulation.delete_claim("data");
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
     simulation.release(&uid);
@@ -129,8 +120,7 @@ async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
 async fn a_claim_that_outlives_its_volume_gets_another_in_time() {
     let simulation = Simulation::new(1);
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let uid = simulation.served().await;
     simulation.release(&uid);
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
     sleep(Duration::from_secs(60)).await;
@@ -142,11 +132,10 @@ async fn a_claim_that_outlives_its_volume_gets_another_in_time() {
 /// A driver that goes away in mid-call and comes back is asked again.
 #[tokio::test(start_paused = true)]
 async fn a_driver_restart_costs_a_moment() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
+    let simulation =
+        Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
     simulation.start();
-    simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.asked().await;
     simulation.driver.stop();
     sleep(Duration::from_secs(30)).await;
     simulation.driver.start();
@@ -173,11 +162,9 @@ async fn a_standby_takes_over_from_a_dead_leader() {
 /// SIGTERM: the running call ends, its volume is saved, the Lease is given back.
 #[tokio::test(start_paused = true)]
 async fn a_stop_in_order_ends_what_is_in_hand() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 8000}]}));
     let process = simulation.start_elected("a");
-    simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.asked().await;
     process.stop();
     simulation.until("the process ended", |s| !s.is_running()).await;
     assert_eq!(process.outcome(), Some(Ok(())));
@@ -220,13 +207,11 @@ async fn the_look_up_before_a_first_call_is_made() {
 /// A volume is not deleted while it is attached, and is once it is not.
 #[tokio::test(start_paused = true)]
 async fn an_attached_volume_is_not_deleted() {
-    let simulation = Simulation::new(1);
-    simulation.script(
+    let simulation = Simulation::scripted(
         json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
     );
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let uid = simulation.served().await;
     let attachment = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
         "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": format!("pvc-{uid}")}},
@@ -248,12 +233,10 @@ async fn an_attached_volume_is_not_deleted() {
 /// What was made is saved before the process ends in order, though the first attempts fail.
 #[tokio::test(start_paused = true)]
 async fn a_stop_in_order_waits_until_what_was_made_is_saved() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000}]}));
     simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutBefore).times(3));
     let process = simulation.start_elected("a");
-    simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.asked().await;
     process.stop();
     simulation.until("the process ended", |s| !s.is_running()).await;
     assert_eq!(simulation.volumes().len(), 1);
@@ -271,8 +254,7 @@ async fn a_volume_that_came_and_went_is_not_saved_again() {
     simulation.start();
     // The claim was created after the list and needs no look-up: the first GET is that of saving.
     sleep(Duration::from_secs(1)).await;
-    let uid = simulation.create_claim("data");
-    simulation.until("the POST is carried out", |s| s.volumes().len() == 1).await;
+    let uid = simulation.served().await;
     simulation.delete_claim("data");
     simulation.release(&uid);
     simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
@@ -297,8 +279,7 @@ async fn a_volume_found_being_deleted_is_asked_for_anew_once_it_is_gone() {
         // The last that the watch shows for a while.
         simulation.api.create(&foreign_volume("passer-by", "nobody", "passer-by")).unwrap();
         sleep(Duration::from_secs(1)).await;
-        let uid = simulation.create_claim("data");
-        simulation.until("the POST is carried out", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
         let messages = |s: &Simulation| {
             let messages = s.event_messages("data", "ProvisioningFailed");
@@ -321,13 +302,11 @@ async fn a_volume_found_being_deleted_is_asked_for_anew_once_it_is_gone() {
 /// Another client's PersistentVolume has the claim's name: it is reported; ours is saved once it is gone.
 #[tokio::test(start_paused = true)]
 async fn a_strangers_volume_under_our_name_is_waited_for() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     simulation.api.create(&foreign_volume(&uid, "other-uid", "strange")).unwrap();
-    simulation.until("the wait is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     sleep(Duration::from_secs(3600)).await;
@@ -337,15 +316,11 @@ async fn a_strangers_volume_under_our_name_is_waited_for() {
 /// The claim got another volume during the call: that one stays; ours is a suspected leak, reported and kept.
 #[tokio::test(start_paused = true)]
 async fn a_second_volume_for_a_claim_is_a_suspect_and_never_deleted() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
-    simulation
-        .until("the suspect is reported", |s| s.has_event("data", "ProvisioningFailed"))
-        .await;
+    simulation.until_failed("data").await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (1, 0));
     assert_eq!((simulation.volumes().len(), simulation.left_at_driver().len()), (1, 1));
@@ -354,11 +329,11 @@ async fn a_second_volume_for_a_claim_is_a_suspect_and_never_deleted() {
 /// Another's PersistentVolume for the claim ends an open call.
 #[tokio::test(start_paused = true)]
 async fn a_volume_seen_in_mid_call_ends_the_asking() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "error": {"code": "ABORTED"}}]}));
+    let simulation = Simulation::scripted(
+        json!({"create_volume": [{"delay_ms": 5000, "error": {"code": "ABORTED"}}]}),
+    );
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(simulation.calls("CreateVolume"), 1);
@@ -368,12 +343,10 @@ async fn a_volume_seen_in_mid_call_ends_the_asking() {
 /// the same once nobody wants it any more.
 #[tokio::test(start_paused = true)]
 async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [
+    let simulation = Simulation::scripted(json!({"create_volume": [
         {"delay_ms": 5000, "error": {"code": "ABORTED"}, "creates": true, "times": 1}, {}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     simulation.api.create(&foreign_volume(&uid, &uid, "another")).unwrap();
     sleep(Duration::from_secs(1)).await;
     simulation.force_delete_volume(&uid);
@@ -387,13 +360,11 @@ async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
 async fn every_unknown_end_is_followed_although_the_claim_is_deleted() {
     for code in ["ABORTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"] {
         for then in ["INTERNAL", "INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND"] {
-            let simulation = Simulation::new(1);
-            simulation.script(json!({"create_volume": [
+            let simulation = Simulation::scripted(json!({"create_volume": [
                 {"error": {"code": code}, "creates": true, "times": 1},
                 {"error": {"code": then}, "times": 2}, {}]}));
             simulation.start();
-            simulation.create_claim("data");
-            simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+            simulation.asked().await;
             simulation.delete_claim("data");
             simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
             assert_eq!(simulation.left_at_driver().len(), 1, "{code} then {then}");
@@ -405,13 +376,11 @@ async fn every_unknown_end_is_followed_although_the_claim_is_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_claim_that_is_deleted_is_not_asked_for_again() {
     for code in ["INTERNAL", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "OUT_OF_RANGE", "UNKNOWN"] {
-        let simulation = Simulation::new(1);
-        simulation.script(json!({"create_volume": [{"error": {"code": code}}]}));
+        let simulation =
+            Simulation::scripted(json!({"create_volume": [{"error": {"code": code}}]}));
         simulation.start();
         simulation.create_claim("data");
-        simulation
-            .until("the refusal is reported", |s| s.has_event("data", "ProvisioningFailed"))
-            .await;
+        simulation.until_failed("data").await;
         simulation.delete_claim("data");
         let asked = simulation.calls("CreateVolume");
         sleep(Duration::from_secs(3600)).await;
@@ -424,8 +393,7 @@ async fn a_refused_claim_that_is_deleted_is_not_asked_for_again() {
 async fn a_volume_whose_end_the_watch_lost_is_missed_by_the_next_list() {
     let simulation = Simulation::new(1);
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    let uid = simulation.served().await;
     sleep(Duration::from_secs(5)).await;
     simulation.unwatched(|s| s.force_delete_volume(&uid));
     sleep(Duration::from_secs(30 * 60)).await;
@@ -439,12 +407,9 @@ async fn without_the_right_to_remove_a_volume_its_driver_is_asked_once() {
     for verb in ["delete", "patch"] {
         let simulation = Simulation::new(1);
         simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         simulation.refuse(verb, "persistentvolumes", 6);
-        simulation.delete_claim("data");
-        simulation.release(&uid);
-        simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+        simulation.until_gone(&uid).await;
         assert_eq!(simulation.calls("DeleteVolume"), 1, "{verb}");
         assert!(
             simulation.has_cluster_event(&format!("pvc-{uid}"), "VolumeFailedDelete"),
@@ -477,11 +442,9 @@ async fn finalizers_of_others_are_left_alone() {
 /// Another leader's time: calls in hand are cut, and nothing is written any more.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_ends_the_process_and_its_writes() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 8000}]}));
     let process = simulation.start_elected("a");
-    simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.asked().await;
     simulation.overwrite_lease_holder("b");
     simulation.until("the process ended", |s| !s.is_running()).await;
     assert!(matches!(process.outcome(), Some(Err(why)) if why.contains("Stopped leading")));
@@ -494,8 +457,7 @@ async fn a_lost_lease_ends_the_process_and_its_writes() {
 async fn a_restart_in_mid_deletion_ends_it() {
     let simulation = Simulation::new(1);
     let process = simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    let uid = simulation.served().await;
     simulation.faults().add(Rule::on("delete", "persistentvolumes", Effect::Hang));
     simulation.delete_claim("data");
     simulation.release(&uid);

@@ -80,8 +80,7 @@ mod handles {
     /// Both were there at the start: a list shows them as a watch does.
     #[tokio::test(start_paused = true)]
     async fn those_that_are_all_due_go_together() {
-        let simulation = Simulation::new(1);
-        simulation.script(json!({"delete_volume": [{"delay_ms": 3000}]}));
+        let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": 3000}]}));
         for name in ["one", "two", "three"] {
             simulation.api.create(&volume(name, "shared")).unwrap();
             simulation.phase(name, "Released");
@@ -172,8 +171,9 @@ mod handles {
     /// Nobody takes a volume from a node that still has it under another PersistentVolume's name.
     #[tokio::test(start_paused = true)]
     async fn one_that_is_attached_keeps_the_volume() {
-        let simulation = Simulation::new(1);
-        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+        let simulation = Simulation::scripted(
+            json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
+        );
         for name in ["one", "two"] {
             simulation.api.create(&volume(name, "shared")).unwrap();
             simulation.phase(name, "Released");
@@ -226,8 +226,9 @@ mod detach {
     }
 
     fn attaching() -> Simulation {
-        let simulation = Simulation::new(1);
-        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+        let simulation = Simulation::scripted(
+            json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
+        );
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
         simulation.api.create(&secret).unwrap();
         let mut volume = volume("pv", "h");
@@ -307,8 +308,7 @@ mod costs {
 
     /// The same with a driver that takes so many milliseconds.
     async fn of_driver(takes: u64, count: usize, pause: Duration) -> [usize; 4] {
-        let simulation = Simulation::new(1);
-        simulation.script(json!({"delete_volume": [{"delay_ms": takes}]}));
+        let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": takes}]}));
         let name = |number: usize| format!("pv-{number}");
         for number in 0..count {
             simulation.api.create(&volume(&name(number), &name(number))).unwrap();
@@ -345,8 +345,7 @@ mod unbound {
     async fn its_claim_gets_another_persistent_volume_of_the_same_volume() {
         let simulation = Simulation::new(1);
         simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         let first = simulation.volumes().remove(0);
         let name = format!("pvc-{uid}");
         simulation.api.delete("PersistentVolume", "", &name).unwrap();
@@ -365,8 +364,7 @@ mod unbound {
     async fn without_its_claim_it_waits_to_be_released() {
         let simulation = Simulation::new(1);
         simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         simulation.delete_claim("data");
         simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
         sleep(Duration::from_secs(60)).await;
@@ -382,15 +380,12 @@ mod unbound {
     async fn released_before_it_is_let_go_it_is_deleted() {
         let simulation = Simulation::new(1);
         simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         let late = Effect::Delay(Duration::from_secs(5));
         simulation.faults().add(Rule::on("patch", "persistentvolumes", late).times(1));
         simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
         sleep(Duration::from_secs(1)).await; // the patch is on its way
-        simulation.delete_claim("data");
-        simulation.release(&uid);
-        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        simulation.until_gone(&uid).await;
         assert_eq!(simulation.calls("DeleteVolume"), 1);
         assert!(simulation.left_at_driver().is_empty());
     }
@@ -400,8 +395,7 @@ mod unbound {
     async fn a_start_finds_it() {
         let simulation = Simulation::new(1);
         let process = simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         let before = simulation.volumes()[0]["metadata"]["uid"].clone();
         process.kill();
         simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();

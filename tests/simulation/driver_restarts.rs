@@ -52,8 +52,8 @@ async fn an_idle_restart_is_noticed_and_the_driver_identified_anew() {
 #[tokio::test(start_paused = true)]
 async fn calls_in_flight_are_made_again_once_the_driver_is_back() {
     for away in [1, 30] {
-        let simulation = Simulation::new(1);
-        simulation.script(json!({"create_volume": [{"delay_ms": 5000, "times": 3}, {}]}));
+        let simulation =
+            Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000, "times": 3}, {}]}));
         simulation.start();
         for name in ["a", "b", "c"] {
             simulation.create_claim(name);
@@ -70,11 +70,10 @@ async fn calls_in_flight_are_made_again_once_the_driver_is_back() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_in_flight_is_made_again_once_the_driver_is_back() {
     for away in [1, 30] {
-        let simulation = Simulation::new(1);
-        simulation.script(json!({"delete_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
+        let simulation =
+            Simulation::scripted(json!({"delete_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
         simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         simulation.delete_claim("data");
         simulation.release(&uid);
         simulation.until("the driver was asked", |s| s.calls("DeleteVolume") == 1).await;

@@ -43,8 +43,7 @@ impl InHand {
                 simulation.faults().add(cut);
             }
         }
-        simulation.create_claim("data");
-        simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+        simulation.asked().await;
     }
 }
 

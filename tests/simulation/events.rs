@@ -98,7 +98,7 @@ async fn a_class_of_another_provisioner_is_reported_and_waited_for() {
     simulation.api.create(&class_of("other.example.com")).unwrap();
     simulation.start();
     let uid = simulation.create_claim("data");
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     remove_class(&simulation);
     simulation.api.create(&class_of(DRIVER)).unwrap();
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
@@ -142,7 +142,7 @@ async fn a_look_up_that_is_refused_is_reported() {
     simulation.create_claim("data");
     simulation.refuse("get", "persistentvolumes", 6);
     simulation.start();
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     let (text, _) = warnings(&simulation).remove(0);
     assert!(text.starts_with("cannot tell whether the claim has a PersistentVolume: "), "{text}");
     assert_eq!(simulation.calls("CreateVolume"), 0);
@@ -230,12 +230,11 @@ async fn a_refused_volume_is_reported_in_the_api_servers_words_within_two_second
 /// A claim that failed so often that its events are no longer counted one by one.
 #[tokio::test(start_paused = true)]
 async fn success_is_reported_after_any_number_of_failures() {
-    let simulation = Simulation::new(1);
-    simulation
-        .script(json!({"create_volume": [{"error": {"code": "INTERNAL"}, "times": 100}, {}]}));
+    let simulation = Simulation::scripted(
+        json!({"create_volume": [{"error": {"code": "INTERNAL"}, "times": 100}, {}]}),
+    );
     simulation.start_with(&["--retry-interval-max=2s"]);
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.served().await;
     assert_eq!(simulation.calls("CreateVolume"), 101);
     sleep(Duration::from_secs(2)).await;
     assert!(simulation.has_event("data", "ProvisioningSucceeded"));
@@ -249,8 +248,7 @@ async fn each_kind_of_unknown_end_is_warned_of_once() {
     simulation.script(json!({"create_volume": [
         busy("UNAVAILABLE", 3), busy("DEADLINE_EXCEEDED", 3), busy("UNAVAILABLE", 3), busy("ABORTED", 3), {}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("it is served", |s| s.is_saved(&uid)).await;
+    simulation.served().await;
     let warning = |code| (format!("rpc error: code = {code} desc = busy"), 1);
     let mut warned = warnings(&simulation);
     warned.sort();

@@ -26,11 +26,9 @@ fn calls(simulation: &Simulation) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_too_small_volume_is_removed_and_its_claim_asked_for_again() {
-    let simulation = Simulation::new(1);
-    simulation.script(too_small(Some(2)));
+    let simulation = Simulation::scripted(too_small(Some(2)));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.served().await;
     let pair = ["CreateVolume", "DeleteVolume"];
     assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
     assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [TOO_SMALL]);
@@ -39,8 +37,7 @@ async fn a_too_small_volume_is_removed_and_its_claim_asked_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn once_nobody_wants_it_any_more_nothing_is_made_and_nothing_is_left() {
-    let simulation = Simulation::new(1);
-    simulation.script(too_small(None));
+    let simulation = Simulation::scripted(too_small(None));
     simulation.start();
     simulation.create_claim("data");
     simulation.until("it was tried", |s| s.calls("DeleteVolume") == 2).await;
@@ -55,12 +52,11 @@ async fn once_nobody_wants_it_any_more_nothing_is_made_and_nothing_is_left() {
 /// Deleted in mid-call: the answer's volume is removed, and that is the end of it.
 #[tokio::test(start_paused = true)]
 async fn a_claim_deleted_before_the_too_small_answer_leaves_no_volume() {
-    let simulation = Simulation::new(1);
-    simulation
-        .script(json!({"create_volume": [{"volume": {"capacity_bytes": 1}, "delay_ms": 3000}]}));
+    let simulation = Simulation::scripted(
+        json!({"create_volume": [{"volume": {"capacity_bytes": 1}, "delay_ms": 3000}]}),
+    );
     simulation.start();
-    simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.asked().await;
     simulation.delete_claim("data");
     simulation.until("the volume is removed", |s| s.calls("DeleteVolume") == 1).await;
     sleep(Duration::from_secs(3600)).await;
@@ -75,8 +71,7 @@ async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
     script["delete_volume"] = json!([{"error": {"code": "FAILED_PRECONDITION", "message": "still in use"}, "times": 12}, {}]);
     simulation.script(script);
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
+    let uid = simulation.served().await;
     // Five tries at a time, and the third time the thirteenth succeeds.
     let mut expected = vec!["CreateVolume"];
     expected.extend(["DeleteVolume"; 13]);
@@ -107,9 +102,7 @@ async fn a_driver_that_fails_slowly_is_asked_again_after_another_look() {
     let simulation = fails_slowly(1500, 2);
     simulation.create_claim("data");
     let start = Instant::now();
-    simulation
-        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
-        .await;
+    simulation.until_failed("data").await;
     assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume", "DeleteVolume"]);
     assert!((3000..4000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
 }
@@ -122,9 +115,7 @@ async fn after_a_slow_look_the_next_try_follows_another() {
     let slow = Effect::DelayAfter(Duration::from_millis(1500));
     simulation.faults().add(Rule::on("list", "persistentvolumes", slow).times(1));
     simulation.create_claim("data");
-    simulation
-        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
-        .await;
+    simulation.until_failed("data").await;
     assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
 }
 
@@ -137,9 +128,7 @@ async fn a_driver_that_hangs_is_waited_for_once() {
     simulation.start();
     let uid = simulation.create_claim("data");
     let start = Instant::now();
-    simulation
-        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
-        .await;
+    simulation.until_failed("data").await;
     assert!((10..12).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     let messages = format!(
         "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
@@ -194,8 +183,7 @@ async fn what_gets_its_name_during_the_look_stays() {
     sleep(Duration::from_secs(5)).await;
     let slow = Effect::DelayAfter(Duration::from_secs(5));
     simulation.faults().add(Rule::on("list", "persistentvolumes", slow));
-    let uid = simulation.create_claim("data");
-    simulation.until("its volume is made", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     sleep(Duration::from_secs(1)).await;
     simulation.api.create(&foreign_volume(&uid, "nobody", "other")).unwrap();
     sleep(Duration::from_secs(3600)).await;
@@ -232,15 +220,14 @@ async fn with_the_secrets_of_the_create() {
 /// Another client's PersistentVolume has this volume: it stays, is reported, and is not asked for again.
 #[tokio::test(start_paused = true)]
 async fn what_may_be_somebodys_is_never_removed() {
-    let simulation = Simulation::new(1);
-    simulation.script(
+    let simulation = Simulation::scripted(
         json!({"create_volume": [{"volume": {"capacity_bytes": 1, "volume_id": "taken"}}]}),
     );
     simulation.api.create(&foreign_volume("elsewhere", "nobody", "taken")).unwrap();
     simulation.phase("pvc-elsewhere", "Available");
     simulation.start();
     simulation.create_claim("data");
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
     let messages = [
@@ -261,8 +248,7 @@ async fn what_cannot_be_looked_up_waits() {
         ("get", "persistentvolumeclaims"),
         ("list", "persistentvolumes"),
     ] {
-        let simulation = Simulation::new(1);
-        simulation.script(too_small(Some(1)));
+        let simulation = Simulation::scripted(too_small(Some(1)));
         simulation.start();
         sleep(Duration::from_secs(5)).await;
         simulation.faults().add(Rule::on(verb, kind, Effect::CutBefore));
@@ -306,7 +292,7 @@ async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
     huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
     simulation.start();
     simulation.api.create(&huge).unwrap();
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(calls(&simulation), ["CreateVolume"]);
     assert!(
@@ -322,13 +308,14 @@ async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
 /// The same where the driver says how little it made.
 #[tokio::test(start_paused = true)]
 async fn no_volume_is_large_enough_for_what_no_request_can_say() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"volume": {"capacity_bytes": 1_073_741_824}}]}));
+    let simulation = Simulation::scripted(
+        json!({"create_volume": [{"volume": {"capacity_bytes": 1_073_741_824}}]}),
+    );
     let mut huge = claim("data");
     huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
     simulation.start();
     simulation.api.create(&huge).unwrap();
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     assert_eq!(
         simulation.event_messages("data", "ProvisioningFailed"),
         ["created volume capacity 1073741824 less than requested capacity 20E"]
@@ -378,11 +365,9 @@ async fn a_refused_volume_of_a_claim_bound_elsewhere_is_a_suspect() {
 /// the name stands, the volume is never deleted.
 #[tokio::test(start_paused = true)]
 async fn a_volume_whose_name_a_stranger_has_waits_and_stays_as_a_suspect() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 3000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 3000}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     simulation.api.create(&foreign_volume(&uid, "nobody", "other-handle")).unwrap();
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.left_at_driver().len(), 1);
@@ -398,14 +383,12 @@ async fn a_volume_whose_name_a_stranger_has_waits_and_stays_as_a_suspect() {
 /// gone nothing is left to do.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 3000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 3000}]}));
     let process = simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     let handle = format!("vol-pvc-{uid}");
     simulation.api.create(&foreign_volume(&uid, "nobody", &handle)).unwrap();
-    simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     simulation.delete_claim("data");
     sleep(Duration::from_secs(60)).await;
     let looks = simulation.api_requests("get", "persistentvolumes");
@@ -424,15 +407,13 @@ async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
 /// anew would show: when the claim goes before that, it is reported.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_may_have_gone_with_a_strangers_is_reported_when_nobody_waits() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 3000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 3000}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     let name = format!("pvc-{uid}");
     simulation.api.create(&foreign_volume(&uid, "nobody", &format!("vol-{name}"))).unwrap();
     simulation.refuse("get", "persistentvolumes", 1);
-    simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     // One read finds it gone, and the next ones fail.
     let forbidden = Effect::Answer(Status::new(403, "Forbidden", "no"));
     simulation.faults().add(Rule::on("get", "persistentvolumes", forbidden).skip(1).times(5));

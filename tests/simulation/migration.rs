@@ -13,8 +13,7 @@ const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// A cluster with this driver and a class of the plugin it took over from.
 fn simulation(driver: &str, plugin: &str, parameters: &Value) -> Simulation {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"name": driver}));
+    let simulation = Simulation::scripted(json!({"name": driver}));
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "tree"},
                        "provisioner": plugin, "reclaimPolicy": "Delete", "parameters": parameters});
     simulation.api.create(&class).unwrap();
@@ -104,9 +103,7 @@ async fn an_in_tree_class_gives_in_tree_volumes_from_claim_to_deletion() {
         made["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"],
         "kubernetes.io/aws-ebs"
     );
-    simulation.delete_claim("data");
-    simulation.release(&uid);
-    simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+    simulation.until_gone(&uid).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!(deleted(&simulation), [format!("vol-pvc-{uid}")]);
     assert!(simulation.left_at_driver().is_empty());
@@ -171,7 +168,7 @@ async fn a_refused_in_tree_volume_is_removed_under_the_drivers_own_id() {
     let simulation = simulation(VSPHERE, "kubernetes.io/vsphere-volume", &json!({}));
     simulation.start();
     let uid = claim(&simulation, VSPHERE);
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     let text = simulation.event_messages("data", "ProvisioningFailed").remove(0);
     assert!(text.contains("spec.vsphereVolume.volumePath: Required value"), "{text}");
     assert_eq!(simulation.calls("DeleteVolume"), 0, "the claim still wants it");
@@ -353,9 +350,7 @@ mod ceph {
         assert_eq!(asked["secrets"], json!({"key": "k"}));
         let made = simulation.volumes().remove(0);
         assert_eq!(made["spec"]["rbd"]["image"], "csi-vol-u");
-        simulation.delete_claim("data");
-        simulation.release(&uid);
-        simulation.until("the new one is gone", |s| s.volumes().is_empty()).await;
+        simulation.until_gone(&uid).await;
         // The plugin's image by the hash of its monitors, its name, and its pool in hexadecimal digits.
         let old = "mig_mons-6d34dafc1f01fb9c42fd3dc84e3422de_image-i_6b756265";
         assert_eq!(deleted(&simulation), [old, "0001-u"]);

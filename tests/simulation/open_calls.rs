@@ -103,8 +103,8 @@ async fn auto_a_call_that_was_aborted_outlives_a_rollout() {
 /// The driver is still at work when `--shutdown-timeout` ends.
 #[tokio::test(start_paused = true)]
 async fn auto_a_call_that_does_not_end_in_time_is_recorded_before_it_is_cut() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
+    let simulation =
+        Simulation::scripted(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
     let process = simulation.start_with(&["--timeout=2m", "--shutdown-timeout=5s"]);
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls_under_way("CreateVolume") == 1).await;
@@ -119,8 +119,8 @@ async fn auto_a_call_that_does_not_end_in_time_is_recorded_before_it_is_cut() {
 /// Nobody comes back to the claim before the process ends.
 #[tokio::test(start_paused = true)]
 async fn auto_the_record_of_a_call_that_is_about_to_be_cut_is_tried_again() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
+    let simulation =
+        Simulation::scripted(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
     let process = simulation.start_with(&["--timeout=2m", "--shutdown-timeout=5s"]);
     let uid = simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls_under_way("CreateVolume") == 1).await;
@@ -193,8 +193,7 @@ async fn a_recorded_call_whose_volume_was_bound_and_is_gone_is_not_asked_for_aga
     let simulation = Simulation::new(1);
     let always = ["--claim-protection=always"];
     let first = simulation.start_with(&always);
-    let uid = simulation.create_claim("data");
-    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    let uid = simulation.served().await;
     first.kill();
     assert!(is_marked(&simulation));
     let held = Effect::Stream(StreamFault::Stall { after: 0 });
@@ -219,8 +218,7 @@ async fn writes_to_claims(flags: &[&str]) -> (usize, usize) {
     simulation.start_with(flags);
     // One that stood would be looked at first.
     sleep(Duration::from_secs(1)).await;
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    let uid = simulation.served().await;
     sleep(HOUR).await;
     bind(&simulation, &uid);
     sleep(HOUR).await;
@@ -245,11 +243,9 @@ async fn the_ordinary_way_costs_nothing_in_auto_and_two_writes_in_always() {
 
 #[tokio::test(start_paused = true)]
 async fn always_the_claim_is_protected_before_the_call_and_until_it_is_bound() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000}]}));
     simulation.start_with(&["--claim-protection=always"]);
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     assert!(is_marked(&simulation));
     let written = record(&simulation);
     assert_eq!(written["volume"], format!("pvc-{uid}"));
@@ -271,7 +267,7 @@ async fn a_call_of_unknown_outcome_is_recorded_before_an_event_tells_of_it() {
     simulation.driver.backend().amend(serde_json::from_value(busy).unwrap());
     simulation.start();
     simulation.create_claim("data");
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     assert!(is_marked(&simulation), "{}", simulation.trace());
 }
 
@@ -296,9 +292,7 @@ async fn a_forbidden_mark_stops_always_and_nothing_else() {
     simulation.refuse("update", "persistentvolumeclaims", 1_000_000);
     simulation.start_with(&["--claim-protection=always"]);
     let uid = simulation.create_claim("data");
-    simulation
-        .until("the failure is reported", |s| s.has_event("data", "ProvisioningFailed"))
-        .await;
+    simulation.until_failed("data").await;
     let messages = simulation.event_messages("data", "ProvisioningFailed");
     assert!(messages[0].starts_with("cannot put the finalizer"), "{messages:?}");
     assert_eq!(simulation.calls("CreateVolume"), 0);
@@ -310,8 +304,7 @@ async fn a_forbidden_mark_stops_always_and_nothing_else() {
     let aborted = json!({"times": 5, "error": {"code": "ABORTED", "message": "busy"}});
     simulation.script(json!({"create_volume": [aborted, {}]}));
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.served().await;
 }
 
 /// A protected claim that is deleted, with a driver that never says how its call ended.

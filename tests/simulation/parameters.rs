@@ -41,7 +41,7 @@ async fn a_secret_that_is_no_text_is_reported_and_not_sent() {
     secret(&simulation, "/w==");
     simulation.start();
     let uid = simulation.create_claim("data");
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), [NOT_TEXT]);
     assert_eq!(simulation.calls("CreateVolume"), 0);
@@ -58,8 +58,7 @@ async fn a_volume_is_not_deleted_with_a_secret_that_is_no_text() {
     replace_class(&simulation, &with_secret());
     secret(&simulation, "dGV4dA==");
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    let uid = simulation.served().await;
     // What was read for the first call serves others for a second.
     sleep(Duration::from_secs(1)).await;
     simulation.api.delete("Secret", "sc", "key").unwrap();
@@ -80,7 +79,7 @@ async fn without_a_prefix_no_claim_gets_a_volume_and_all_are_reported() {
     let simulation = Simulation::new(1);
     simulation.start_with(&["--volume-name-prefix="]);
     simulation.create_claim("data");
-    simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until_failed("data").await;
     assert_eq!(
         simulation.event_messages("data", "ProvisioningFailed"),
         ["volume name prefix cannot be of length 0"]
@@ -178,8 +177,7 @@ async fn a_volume_that_is_only_read_is_published_so() {
 /// The secret of an attached volume is not read; once it is detached, a secret that cannot be used is reported.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({
+    let simulation = Simulation::scripted(json!({
         "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
     replace_class(
         &simulation,
@@ -289,8 +287,7 @@ mod ceph_rbd {
     async fn a_volume_is_deleted_with_the_secret_for_that() {
         let simulation = rbd(&with_remover());
         simulation.start_with(&[GATE]);
-        let uid = simulation.create_claim("data");
-        simulation.until("it is saved", |s| s.is_saved(&uid)).await;
+        let uid = simulation.served().await;
         let made = &simulation.requests("CreateVolume")[0];
         assert_eq!(made["parameters"], json!({"pool": "rbd"}));
         assert_eq!(made["secrets"], json!({"id": "make"}));
@@ -307,16 +304,13 @@ mod ceph_rbd {
         for (class, secret) in [(with_remover(), "data-remove"), (json!({}), "make")] {
             let simulation = rbd(&class);
             simulation.start_with(&[GATE]);
-            let uid = simulation.create_claim("data");
-            simulation.until("it is saved", |s| s.is_saved(&uid)).await;
+            let uid = simulation.served().await;
             let bare = json!({"metadata": {"annotations": {
                 "volume.kubernetes.io/provisioner-deletion-secret-name": null,
                 "volume.kubernetes.io/provisioner-deletion-secret-namespace": null,
             }}});
             simulation.api.merge("PersistentVolume", "", &format!("pvc-{uid}"), &bare).unwrap();
-            simulation.delete_claim("data");
-            simulation.release(&uid);
-            simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+            simulation.until_gone(&uid).await;
             assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"], json!({"id": secret}));
         }
     }
@@ -326,7 +320,7 @@ mod ceph_rbd {
         let simulation = rbd(&with_remover());
         simulation.start();
         simulation.create_claim("data");
-        simulation.until("it is reported", |s| s.has_event("data", "ProvisioningFailed")).await;
+        simulation.until_failed("data").await;
         let messages = simulation.event_messages("data", "ProvisioningFailed").remove(0);
         assert!(messages.contains("csi.storage.k8s.io/delete-secret-name"), "{messages}");
         assert_eq!(simulation.calls("CreateVolume"), 0);

@@ -1,9 +1,8 @@
-//! What volumes are made from, in simulated time: guarded exactly while somebody needs it, whatever
-//! users, the API server and kills do meanwhile.
+//! What volumes are made from, in simulated time: guarded exactly while somebody needs it. What users, an ill API
+//! server and kills do meanwhile by chance is in `tests/seeds/copiers.rs`.
 
 mod checking_driver;
 mod limits;
-mod seeds;
 
 use std::{sync::Arc, time::Duration};
 

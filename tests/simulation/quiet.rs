@@ -47,8 +47,7 @@ async fn settled(minor: u8) -> Simulation {
     let api = ApiServer::new(Options { version, ..Options::default() });
     let simulation = Simulation::with_api_server(api, 1, User::new("provisioner"));
     simulation.start_elected("leader");
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let uid = simulation.served().await;
     let merge = |kind, namespace, name: &str, patch| {
         simulation.api.merge(kind, namespace, name, &patch).expect("the object is there");
     };

@@ -16,8 +16,7 @@ type Counts = BTreeMap<String, usize>;
 /// A cluster whose driver takes a tenth of a second for each call, and whose class `secret` names
 /// a secret.
 fn cluster() -> Simulation {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({
+    let simulation = Simulation::scripted(json!({
         "create_volume": [{"delay_ms": 100}],
         "delete_volume": [{"delay_ms": 100}],
     }));

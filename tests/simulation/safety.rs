@@ -26,8 +26,9 @@ fn secret(value: &str) -> Value {
 /// Rule 4: all is asked for as it was but the secrets, which an admin may have had to put right.
 #[tokio::test(start_paused = true)]
 async fn an_open_call_is_repeated_with_the_secrets_as_they_are_by_then() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}, "times": 1}, {}]}));
+    let simulation = Simulation::scripted(
+        json!({"create_volume": [{"error": {"code": "ABORTED"}, "times": 1}, {}]}),
+    );
     simulation.api.delete("StorageClass", "", "fast").unwrap();
     let parameters = json!({
         "pool": "a",
@@ -39,8 +40,7 @@ async fn an_open_call_is_repeated_with_the_secrets_as_they_are_by_then() {
     simulation.api.create(&class).unwrap();
     simulation.api.create(&secret("first")).unwrap();
     simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let uid = simulation.asked().await;
     simulation.api.delete("Secret", "sc", "key").unwrap();
     simulation.api.create(&secret("second")).unwrap();
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
@@ -54,8 +54,7 @@ async fn an_open_call_is_repeated_with_the_secrets_as_they_are_by_then() {
 /// else holds the claim back that will get a volume of the same name.
 #[tokio::test(start_paused = true)]
 async fn while_a_volume_is_being_deleted_none_of_its_name_is_made() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"delete_volume": [{"delay_ms": 8000}]}));
+    let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": 8000}]}));
     let uid = simulation.create_claim("data");
     released(&simulation, &uid);
     simulation.start();
@@ -86,8 +85,7 @@ async fn a_volume_of_any_name_is_recognised_by_its_claim() {
 /// Rule 10: what is removed is the PersistentVolume whose volume was deleted, not its name.
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_took_the_name_of_a_deleted_one_stays() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"delete_volume": [{"delay_ms": 5000}]}));
+    let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": 5000}]}));
     released(&simulation, "old");
     simulation.start();
     simulation.until("the deletion runs", |s| s.calls("DeleteVolume") == 1).await;
@@ -105,8 +103,7 @@ async fn a_volume_that_took_the_name_of_a_deleted_one_stays() {
 /// By another replica, or by this process on a view that was out of date.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_came_while_its_volume_was_deleted_goes_as_well() {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"delete_volume": [{"delay_ms": 5000}]}));
+    let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": 5000}]}));
     released(&simulation, "late");
     simulation.api.merge("PersistentVolume", "", "pvc-late", &finalizers(&[])).unwrap();
     simulation.start();

@@ -125,8 +125,7 @@ async fn every_kind_is_listed_once_on_every_server() {
         let api = ApiServer::new(Options { version, seed, ..Options::default() });
         let simulation = Simulation::with_api_server(api, seed, User::new("provisioner"));
         simulation.start();
-        simulation.create_claim("data");
-        simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+        simulation.served().await;
         let requests = simulation.api.requests().all();
         assert!(requests.iter().all(|request| !request.info.uri.contains("sendInitialEvents")));
         let listed: Vec<&str> = requests

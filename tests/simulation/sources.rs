@@ -83,7 +83,7 @@ async fn a_snapshot_that_goes_under_a_restore_is_reported_like_any_that_is_missi
     sources::create_restore(&simulation, "restored", "snap");
     sleep(Duration::from_secs(1)).await;
     force_snapshot_away(&simulation, "snap");
-    simulation.until("it is reported", |s| s.has_event("restored", "ProvisioningFailed")).await;
+    simulation.until_failed("restored").await;
     let messages = simulation.api.list("Event", sources::NAMESPACE);
     let missing = "error getting handle for DataSource Type VolumeSnapshot by Name snap: error \
                    getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io \

@@ -51,7 +51,7 @@ mod secrets {
             let simulation = with_secret();
             simulation.start();
             let uids = ["one", "two"].map(|name| simulation.create_claim(name));
-            simulation.until("it is reported", |s| s.has_event("one", "ProvisioningFailed")).await;
+            simulation.until_failed("one").await;
             sleep(Duration::from_secs(waits)).await;
             simulation.api.create(&secret("s", "k")).unwrap();
             let start = Instant::now();
@@ -167,8 +167,7 @@ mod infeasible {
         simulation.api.create(&secret("s", "wrong")).unwrap();
         simulation.script(json!({"create_volume": [refusal(0), {}]}));
         simulation.start_with(flags);
-        let uid = simulation.create_claim("data");
-        simulation.until("it is refused", |s| s.calls("CreateVolume") == 1).await;
+        let uid = simulation.asked().await;
         sleep(Duration::from_secs(100)).await;
         assert_eq!(simulation.calls("CreateVolume"), 1, "it rests");
         (simulation, uid)

@@ -1,48 +1,22 @@
 //! `kubectl csi-provisioner check`, the real binary: manifests as operators and charts make them, first by
 //! themselves, then with a cluster that has them.
 
-use std::{
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use serde_json::{Value, json};
 use testkit::{apiserver::serve::manifests, control_plane::ControlPlane};
 
+use crate::ran::{self, Ran};
+
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/check").join(name)
 }
 
-/// What a run of the subcommand came to.
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
 /// Runs `kubectl csi-provisioner check` with this on stdin.
 fn run(arguments: &[&str], stdin: &str) -> Ran {
-    let mut process = Command::new(env!("CARGO_BIN_EXE_kubectl-csi_provisioner"))
-        .arg("check")
-        .args(arguments)
-        // A KUBECONFIG in the environment would win.
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    process.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
-    let output = process.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
+    ran::run(&[&["check"], arguments].concat(), stdin)
 }
 
 /// Runs the check of a fixture, with the other arguments.

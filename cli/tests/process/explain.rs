@@ -2,38 +2,35 @@
 //! while and after it is served, and what only the leader knows. Where `KUBEBUILDER_ASSETS` is set, on a
 //! real kube-apiserver.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PostParams},
 };
 use serde_json::{Value, json};
 use support::{
     http::body,
-    process::{Directory, Provisioner, beside},
+    process::{Provisioner, beside},
 };
 use testkit::{
-    control_plane::ControlPlane,
+    control_plane::{ControlPlane, TemporaryDirectory},
     driver::{Host, Script, Scripted},
     ports::free_port,
 };
 
+use crate::ran::{Ran, run};
+
 const DRIVER: &str = "disk.example.com";
 const NAMESPACE: &str = "default";
-
-/// What a run of the subcommand came to.
-struct Ran {
-    code: i32,
-    stdout: String,
-}
 
 impl Ran {
     /// Checks the exit code, and that all of `parts` were printed.
     fn says(&self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, code, "{}", self.stdout);
+        let printed = [&*self.stdout, &self.stderr].concat();
+        assert_eq!(self.code, code, "{printed}");
         for part in parts {
-            assert!(self.stdout.contains(part), "{part:?} is missing in {}", self.stdout);
+            assert!(printed.contains(part), "{part:?} is missing in {printed}");
         }
     }
 }
@@ -49,7 +46,7 @@ struct Cluster {
     plane: ControlPlane,
     admin: Client,
     driver: Host<Scripted>,
-    directory: Directory,
+    directory: TemporaryDirectory,
     /// The port of the status.
     status: u16,
 }
@@ -59,10 +56,10 @@ impl Cluster {
     async fn start(create: Value) -> Self {
         let plane = ControlPlane::start().await.unwrap();
         let admin = plane.client("admin").await.unwrap();
-        let directory = Directory::new();
+        let directory = TemporaryDirectory::new().unwrap();
         let script = json!({"name": DRIVER, "create_volume": create});
         let driver = Host::new(Scripted::new(serde_json::from_value::<Script>(script).unwrap()));
-        driver.listen(&directory.0.join("csi.sock")).unwrap();
+        driver.listen(&directory.path().join("csi.sock")).unwrap();
         Self { plane, admin, driver, directory, status: free_port().unwrap() }
     }
 
@@ -73,12 +70,10 @@ impl Cluster {
 
     /// Runs a command as this user.
     async fn run(&self, user: &str, arguments: &[&str]) -> Ran {
-        let kubeconfig = self.plane.layout().kubeconfig(user);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-csi_provisioner"));
-        command.args(arguments).arg("--kubeconfig").arg(kubeconfig).env_clear();
-        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
-        let printed = [output.stdout, output.stderr].concat();
-        Ran { code: output.status.code().unwrap(), stdout: String::from_utf8(printed).unwrap() }
+        let kubeconfig = format!("--kubeconfig={}", self.plane.layout().kubeconfig(user).display());
+        let all: Vec<String> =
+            arguments.iter().map(ToString::to_string).chain([kubeconfig]).collect();
+        tokio::task::spawn_blocking(move || run(&all, "")).await.unwrap()
     }
 
     async fn explain_claim(&self) -> Ran {
@@ -87,7 +82,7 @@ impl Cluster {
 
     /// Starts the provisioner with a status.
     fn provisioner(&self) -> Provisioner {
-        let file = |name: &str| self.directory.0.join(name);
+        let file = |name: &str| self.directory.path().join(name);
         let arguments = [
             format!("--kubeconfig={}", self.plane.layout().kubeconfig("sa").display()),
             format!("--csi-address={}", file("csi.sock").display()),
@@ -160,20 +155,8 @@ impl Cluster {
 }
 
 fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
-    let (group, version, plural) = match kind {
-        "PersistentVolumeClaim" => ("", "v1", "persistentvolumeclaims"),
-        "PersistentVolume" => ("", "v1", "persistentvolumes"),
-        "StorageClass" => ("storage.k8s.io", "v1", "storageclasses"),
-        other => panic!("{other}"),
-    };
-    let api_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
-    let resource = ApiResource {
-        group: group.into(),
-        version: version.into(),
-        api_version,
-        kind: kind.into(),
-        plural: plural.into(),
-    };
+    let group = if kind == "StorageClass" { "storage.k8s.io" } else { "" };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
     if kind == "PersistentVolumeClaim" {
         Api::namespaced_with(client.clone(), NAMESPACE, &resource)
     } else {

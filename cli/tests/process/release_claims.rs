@@ -4,11 +4,14 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf, process::Command};
 
 use serde_json::{Value, json};
-use support::process::{Directory, Provisioner, beside};
+use support::process::{Provisioner, beside};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
+    control_plane::TemporaryDirectory,
     driver::{Host, Script, Scripted},
 };
+
+use crate::ran::{self, Ran};
 
 const DRIVER: &str = "disk.example.com";
 const OTHER_DRIVER: &str = "other.example.com";
@@ -18,40 +21,22 @@ const HEADINGS: &str = "NAMESPACE  CLAIM";
 /// Where the Leases are: outside a pod nothing else says so.
 const LEASES: &str = "--leader-election-namespace=default";
 
-/// What a run of the subcommand came to.
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
 /// Runs `kubectl csi-provisioner release-claims`.
 fn run(arguments: &[impl AsRef<OsStr>]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_kubectl-csi_provisioner"))
-        .arg("release-claims")
-        .args(arguments)
-        // As for `Provisioner`: a KUBECONFIG in the environment would win.
-        .env_clear()
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
+    let arguments = arguments.iter().map(AsRef::as_ref);
+    ran::run(&[OsStr::new("release-claims")].into_iter().chain(arguments).collect::<Vec<_>>(), "")
 }
 
 /// A served API server.
 struct Cluster {
     served: Served,
-    directory: Directory,
+    directory: TemporaryDirectory,
 }
 
 impl Cluster {
     async fn start() -> Self {
-        let directory = Directory::new();
-        let served = Served::start(Settings::new(directory.0.join("cluster"))).await.unwrap();
+        let directory = TemporaryDirectory::new().unwrap();
+        let served = Served::start(Settings::new(directory.path().join("cluster"))).await.unwrap();
         Self { served, directory }
     }
 
@@ -299,7 +284,7 @@ async fn a_claim_whose_driver_nothing_names_is_released_by_force_alone() {
 fn busy_driver(cluster: &Cluster) -> Host<Scripted> {
     let script = json!({"name": DRIVER, "create_volume": [{"error": {"code": "ABORTED"}}]});
     let driver = Host::new(Scripted::new(serde_json::from_value::<Script>(script).unwrap()));
-    driver.listen(&cluster.directory.0.join("csi.sock")).unwrap();
+    driver.listen(&cluster.directory.path().join("csi.sock")).unwrap();
     cluster.create(&json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER,
     }));
@@ -315,11 +300,11 @@ fn sidecar() -> PathBuf {
 fn start(cluster: &Cluster, log: &str) -> Provisioner {
     let arguments = [
         cluster.kubeconfig("sa"),
-        format!("--csi-address={}", cluster.directory.0.join("csi.sock").display()),
+        format!("--csi-address={}", cluster.directory.path().join("csi.sock").display()),
         "--leader-election".to_owned(),
         "--retry-interval-max=2s".to_owned(),
     ];
-    Provisioner::start(sidecar().to_str().unwrap(), &arguments, cluster.directory.0.join(log))
+    Provisioner::start(sidecar().to_str().unwrap(), &arguments, cluster.directory.path().join(log))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -377,8 +362,7 @@ fn each_option_is_explained_and_others_are_refused() {
         let explanation = lines.next().unwrap_or_default();
         assert!(found && explanation.split_whitespace().count() >= 3, "{option}: {explanation:?}");
     }
-    let mut program = Command::new(env!("CARGO_BIN_EXE_kubectl-csi_provisioner"));
-    let usage = String::from_utf8(program.arg("--help").output().unwrap().stdout).unwrap();
+    let usage = ran::run(&["--help"], "").stdout;
     assert!(usage.contains("\n  release-claims  Lists the claims"), "{usage}");
     let wrong = run(&["--relaese"]);
     assert_eq!((wrong.code, wrong.stdout.as_str()), (2, ""));

@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods)] // servers of the test's own
 
-use std::{convert::Infallible, process::Command};
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
@@ -20,6 +20,8 @@ use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
 };
+
+use crate::ran::run;
 
 const DRIVER: &str = "disk.example.com";
 const PORT: u16 = 8090;
@@ -132,19 +134,12 @@ async fn the_leaders_status_is_read_through_a_port_forward() {
         ),
         ("json", ["\"isConnected\": true", "\"shop/cache\""]),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-csi_provisioner"));
-        command.args([
-            "status",
-            "--driver",
-            DRIVER,
-            "--leader-election-namespace=csi",
-            "-o",
-            output,
-        ]);
-        command.arg(&master).env_clear();
-        let ran = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
-        let printed = String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap();
-        assert!(ran.status.success(), "{printed}");
+        let namespace = "--leader-election-namespace=csi";
+        let arguments = ["status", "--driver", DRIVER, namespace, "-o", output, &master];
+        let arguments = arguments.map(str::to_owned);
+        let ran = tokio::task::spawn_blocking(move || run(&arguments, "")).await.unwrap();
+        let printed = [ran.stdout, ran.stderr].concat();
+        assert_eq!(ran.code, 0, "{printed}");
         assert!(parts.iter().all(|part| printed.contains(part)), "{printed}");
     }
 }

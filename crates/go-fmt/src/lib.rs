@@ -1,7 +1,11 @@
 //! Texts as Go reads and writes them, for flags and messages that users know from external-provisioner:
-//! `%q`, the numbers and booleans of `strconv`, and durations.
+//! `%q`, the numbers and booleans of `strconv`, durations, and Kubernetes' quantities.
 
 mod duration;
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../fuzz/bodies/fuzzing.rs"]
+mod fuzzing;
+pub mod quantity;
 mod strconv;
 
 use std::fmt::Write as _;

@@ -72,7 +72,7 @@ async fn a_late_socket_is_picked_up_within_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_the_socket_is_logged_every_10_seconds() {
-    let (log, guard) = Log::start(tracing::Level::INFO);
+    let (log, guard) = logged();
     let fake = Fake::new();
     fake.refuse(true);
     connect(&fake).await.err().unwrap();
@@ -82,7 +82,7 @@ async fn waiting_for_the_socket_is_logged_every_10_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_driver_that_is_not_ready_is_logged_every_10_seconds() {
-    let (log, guard) = Log::start(tracing::Level::INFO);
+    let (log, guard) = logged();
     let fake = Fake::new();
     fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
     assert!(timeout(Duration::from_secs(99), connect(&fake)).await.is_err());
@@ -93,7 +93,7 @@ async fn waiting_for_a_driver_that_is_not_ready_is_logged_every_10_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_stays_broken_is_logged_every_10_seconds() {
-    let (log, guard) = Log::start(tracing::Level::INFO);
+    let (log, guard) = logged();
     let fake = Fake::new();
     let driver = connect(&fake).await.unwrap();
     fake.play(INFO, Play::status(13, "broken"));

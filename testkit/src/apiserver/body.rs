@@ -1,14 +1,10 @@
 //! The bodies of requests, and what the real server can't even decode into an object of the kind: that is a 400,
 //! where validation's refusals are 422. Only the members that clients get wrong are looked at.
 
+use go_fmt::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::{
-    quantity::{Quantity, quantities},
-    resources::Kind,
-    status::Status,
-    tree,
-};
+use super::{quantity::quantities, resources::Kind, status::Status, tree};
 
 /// Reads a JSON document.
 pub(crate) fn from_json(bytes: &[u8]) -> Result<Value, String> {
@@ -90,5 +86,5 @@ fn type_of(value: &Value) -> &'static str {
 fn check_quantities(kind: &Kind, body: &Value) -> Result<(), Status> {
     let mut texts = quantities(kind, body).filter_map(Value::as_str);
     let wrong = texts.find_map(|text| Quantity::parse(text.trim()).err());
-    wrong.map_or(Ok(()), |why| Err(undecodable(kind, &kind.kind, why)))
+    wrong.map_or(Ok(()), |why| Err(undecodable(kind, &kind.kind, &why.to_string())))
 }

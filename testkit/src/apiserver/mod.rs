@@ -1,6 +1,6 @@
 //! An in-memory Kubernetes API server.
 //!
-//! It has what clients of the storage APIs rely on: optimistic concurrency, lists in pages and as streams, watches
+//! It has what clients of the storage APIs rely on: optimistic concurrency, lists in pages, watches
 //! with bookmarks and expiry, merge patches, finalizers, status subresources, selectors, defaults, validation, and
 //! the words of refusals. It is deterministic: time is tokio's and the clock given, chance is the seed's. A request
 //! goes from [`serve`] (sockets, identities) to `service` (rights, [`faults`], the record), `verbs` and [`watch`],
@@ -8,7 +8,7 @@
 //!
 //! What a real server has and this one lacks: controllers (nothing binds, schedules or collects garbage), admission
 //! plugins but that of namespaces, schemas (unknown fields are kept), protobuf, dry runs, JSON patches and
-//! server-side apply (which are refused), and conversion (the versions of a kind differ only in name).
+//! server-side apply (which are refused), streaming lists (refused too), and conversion (the versions of a kind differ only in name).
 
 pub mod access;
 pub mod audit;
@@ -22,7 +22,7 @@ mod latest;
 pub mod object;
 mod parameters;
 mod patch;
-pub(crate) mod quantity;
+mod quantity;
 mod representation;
 pub mod request_info;
 pub mod resources;

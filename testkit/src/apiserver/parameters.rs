@@ -5,7 +5,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 
 use super::{
-    resources::{Kind, ServerVersion, StreamingLists},
+    resources::Kind,
     selectors::Selection,
     status::{FieldError, Status},
 };
@@ -42,7 +42,7 @@ impl Query {
             Some(text) => text.parse().map(Some).map_err(|_| {
                 Status::bad_request(format!(
                     "strconv.ParseInt: parsing {}: invalid syntax",
-                    super::status::quoted(text)
+                    go_fmt::quote(text)
                 ))
             }),
         }
@@ -62,8 +62,6 @@ pub(crate) enum Since {
     Any,
     /// Not older than this.
     NotOlderThan(u64),
-    /// Just this.
-    Exact(u64),
 }
 
 /// The options of a list, a watch or a deletecollection.
@@ -75,115 +73,52 @@ pub(crate) struct ListOptions {
     pub(crate) continue_token: Option<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) bookmarks: bool,
-    pub(crate) initial_events: Option<bool>,
 }
 
 impl ListOptions {
     /// Reads and checks a query for `kind`.
-    pub(crate) fn parse(
-        query: &Query,
-        kind: &Kind,
-        version: ServerVersion,
-        watch: bool,
-    ) -> Result<Self, Status> {
-        let streaming = streaming(query, version, watch)?;
-        let matching = query.get("resourceVersionMatch").filter(|value| !value.is_empty());
-        match (streaming, watch && version.streaming_lists == StreamingLists::Ignored) {
-            (Some(_), _) => check_match(matching, query, true)?,
-            // Without the parameter it belongs to, an old server overlooks this one too.
-            (None, true) => {}
-            (None, false) => check_match(matching, query, false)?,
+    pub(crate) fn parse(query: &Query, kind: &Kind) -> Result<Self, Status> {
+        // The newest clients fall back to lists where streaming ones are refused so.
+        for (name, why) in [
+            (
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+            ),
+            ("resourceVersionMatch", "this server matches no version but by resourceVersion"),
+        ] {
+            if query.get(name).is_some_and(|value| !value.is_empty()) {
+                let error = FieldError::forbidden(name, why);
+                return Err(Status::invalid_kind("meta.k8s.io", "ListOptions", "", &[error]));
+            }
         }
+        let (labels, fields) = (query.get("labelSelector"), query.get("fieldSelector"));
+        let token = query.get("continue").filter(|token| !token.is_empty());
+        let seconds = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
         Ok(Self {
-            selection: Selection::parse(
-                query.get("labelSelector"),
-                query.get("fieldSelector"),
-                kind,
-            )?,
-            since: since(query.get("resourceVersion"), matching, watch)?,
+            selection: Selection::parse(labels, fields, kind)?,
+            since: since(query.get("resourceVersion"))?,
             limit: usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(usize::MAX),
-            continue_token: query
-                .get("continue")
-                .filter(|token| !token.is_empty())
-                .map(str::to_owned),
-            timeout: query
-                .number("timeoutSeconds")?
-                .filter(|seconds| *seconds > 0)
-                .map(Duration::from_secs),
+            continue_token: token.map(str::to_owned),
+            timeout: seconds.map(Duration::from_secs),
             bookmarks: query.flag("allowWatchBookmarks"),
-            initial_events: streaming.map(|value| !matches!(value, "false" | "0")),
         })
     }
 }
 
-/// `sendInitialEvents`, where the server knows and takes it.
-fn streaming(query: &Query, version: ServerVersion, watch: bool) -> Result<Option<&str>, Status> {
-    let given = query.get("sendInitialEvents").filter(|value| watch && !value.is_empty());
-    match version.streaming_lists {
-        StreamingLists::Ignored => Ok(None),
-        StreamingLists::Refused if given.is_some() => Err(streaming_refused()),
-        _ => Ok(given),
-    }
-}
-
-fn streaming_refused() -> Status {
-    let why =
-        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
-    options_invalid(FieldError::forbidden("sendInitialEvents", why))
-}
-
-fn options_invalid(error: FieldError) -> Status {
-    Status::invalid_kind("meta.k8s.io", "ListOptions", "", &[error])
-}
-
-/// What may stand beside the other parameters of a list or a watch.
-fn check_match(matching: Option<&str>, query: &Query, streaming: bool) -> Result<(), Status> {
-    const FIELD: &str = "resourceVersionMatch";
-    let given = |name| query.get(name).unwrap_or_default();
-    let version = given("resourceVersion");
-    let why = match (streaming, matching) {
-        (true, None) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        (false, Some(_)) if query.flag("watch") => "resourceVersionMatch is forbidden for watch",
-        (false, Some(_)) if version.is_empty() => {
-            "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        }
-        (false, Some(_)) if !given("continue").is_empty() => {
-            "resourceVersionMatch is forbidden when continue is provided"
-        }
-        (false, Some("Exact")) if version == "0" => {
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
-        }
-        (false, None | Some("Exact")) | (_, Some("NotOlderThan")) => return Ok(()),
-        (_, Some(other)) => {
-            let supported: &[&str] =
-                if streaming { &["NotOlderThan"] } else { &["Exact", "NotOlderThan", ""] };
-            return Err(options_invalid(FieldError::not_supported(
-                FIELD,
-                &other.into(),
-                supported,
-            )));
-        }
-    };
-    Err(options_invalid(FieldError::forbidden(FIELD, why)))
-}
-
-fn since(version: Option<&str>, matching: Option<&str>, watch: bool) -> Result<Since, Status> {
-    let version = match version {
-        None | Some("") => return Ok(Since::Latest),
-        Some(text) => parse_version(text)?,
-    };
-    Ok(match matching {
-        _ if version == 0 => Since::Any,
-        Some("Exact") if !watch => Since::Exact(version),
-        _ => Since::NotOlderThan(version),
+fn since(version: Option<&str>) -> Result<Since, Status> {
+    Ok(match version {
+        None | Some("") => Since::Latest,
+        Some(text) => match parse_version(text)? {
+            0 => Since::Any,
+            version => Since::NotOlderThan(version),
+        },
     })
 }
 
 /// Reads a resourceVersion.
-pub(crate) fn parse_version(text: &str) -> Result<u64, Status> {
+fn parse_version(text: &str) -> Result<u64, Status> {
     text.parse().map_err(|_| {
-        let detail =
-            format!("strconv.ParseUint: parsing {}: invalid syntax", super::status::quoted(text));
+        let detail = format!("strconv.ParseUint: parsing {}: invalid syntax", go_fmt::quote(text));
         let error = FieldError::invalid("resourceVersion", &text.into(), &detail);
         Status::bad_request(format!(
             "resourceVersion: {}",

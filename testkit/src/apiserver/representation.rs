@@ -92,17 +92,9 @@ impl Writer {
         event("ERROR", status.body.to_string().as_bytes())
     }
 
-    /// A bookmark; the one that ends a streaming list's initial events says so.
-    pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
-        let mut metadata =
-            json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
-        if initial_events_end {
-            tree::set(
-                &mut metadata,
-                &["annotations"],
-                json!({"k8s.io/initial-events-end": "true"}),
-            );
-        }
+    /// A bookmark.
+    pub(crate) fn bookmark(&self, revision: u64) -> Bytes {
+        let metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
         let (kind, version) = match self.representation {
             Representation::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
             Representation::Whole => (self.kind.kind.as_str(), self.kind.api_version()),

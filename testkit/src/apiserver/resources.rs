@@ -115,38 +115,17 @@ pub fn qualified(name: &str, group: &str) -> String {
 
 // === Versions ===
 
-/// What a server does with `sendInitialEvents`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamingLists {
-    /// Serves streaming lists.
-    Served,
-    /// Knows the parameter and refuses it with 422: its gate is off.
-    Refused,
-    /// Does not know the parameter and overlooks it.
-    Ignored,
-    /// Takes the parameter, but its storage can't report its progress (etcd before 3.5.8 or so):
-    /// the stream brings an ERROR of code 500.
-    Failing,
-}
-
 /// The release of Kubernetes the server behaves like, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerVersion {
     /// The minor number of 1.x.
     pub minor: u8,
-    /// What becomes of streaming lists.
-    pub streaming_lists: StreamingLists,
 }
 
 impl ServerVersion {
     /// Kubernetes 1.`minor` as released, with its default gates.
     pub fn minor(minor: u8) -> Self {
-        let streaming_lists = match minor {
-            0..=26 => StreamingLists::Ignored,
-            27..=31 | 33 => StreamingLists::Refused,
-            _ => StreamingLists::Served,
-        };
-        Self { minor, streaming_lists }
+        Self { minor }
     }
 
     /// The versions `CSIStorageCapacity` is served in, the preferred first.

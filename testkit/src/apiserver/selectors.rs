@@ -170,7 +170,7 @@ fn parse_field(text: &str, term: &str, kind: &Kind) -> Result<FieldRequirement, 
 }
 
 fn unsupported(kind: &Kind, field: &str) -> Status {
-    let quoted = super::status::quoted(field);
+    let quoted = go_fmt::quote(field);
     Status::bad_request(if kind.custom || kind.group.is_empty() {
         format!("field label not supported: {field}")
     } else {

@@ -301,8 +301,8 @@ impl<'a> Call<'a> {
         Ok(Self { server, target, status: info.subresource == "status", query, request, writer })
     }
 
-    fn options(&self, watch: bool) -> Result<ListOptions, Status> {
-        ListOptions::parse(&self.query, &self.target.kind, self.server.version(), watch)
+    fn options(&self) -> Result<ListOptions, Status> {
+        ListOptions::parse(&self.query, &self.target.kind)
     }
 
     /// The body of a request.
@@ -339,17 +339,16 @@ impl<'a> Call<'a> {
     }
 
     async fn list(&self) -> Result<Response<Body>, Status> {
-        let options = self.options(false)?;
+        let options = self.options()?;
         let page = self.server.state().lock().list(&self.target, &options)?;
         Ok(respond(200, self.writer.list(&page.objects, &page.metadata()).await))
     }
 
     fn watch(self, fault: Option<StreamFault>) -> Result<Response<Body>, Status> {
-        let options = self.options(true)?;
+        let options = self.options()?;
         let setting = Setting {
             state: self.server.state(),
             watches: self.server.watches(),
-            version: self.server.version(),
             target: self.target,
             writer: self.writer,
             fault,
@@ -399,7 +398,7 @@ impl<'a> Call<'a> {
     }
 
     async fn delete_collection(&self) -> Result<Response<Body>, Status> {
-        let options = self.options(false)?;
+        let options = self.options()?;
         let delete = DeleteOptions::parse(&self.body()?)?;
         let (deleted, revision) = {
             let mut state = self.server.state().lock();

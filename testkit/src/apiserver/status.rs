@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use go_fmt::quote;
 use serde_json::{Value, json};
 
 use super::{resources::Kind, tree};
@@ -76,7 +77,7 @@ impl Status {
 
     /// 404 for an object that is not there.
     pub fn not_found(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} {} not found", kind.qualified_resource(), quoted(name));
+        let message = format!("{} {} not found", kind.qualified_resource(), quote(name));
         Self::new(404, "NotFound", message).about_object(kind, name)
     }
 
@@ -88,7 +89,7 @@ impl Status {
 
     /// 409 for a create of what exists.
     pub fn already_exists(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} {} already exists", kind.qualified_resource(), quoted(name));
+        let message = format!("{} {} already exists", kind.qualified_resource(), quote(name));
         Self::new(409, "AlreadyExists", message).about_object(kind, name)
     }
 
@@ -97,7 +98,7 @@ impl Status {
         let message = format!(
             "Operation cannot be fulfilled on {} {}: {why}",
             kind.qualified_resource(),
-            quoted(name)
+            quote(name)
         );
         Self::new(409, "Conflict", message).about_object(kind, name)
     }
@@ -122,7 +123,7 @@ impl Status {
         let message = match (resource, name) {
             ("", _) => format!("forbidden: {why}"),
             (_, "") => format!("{qualified} is forbidden: {why}"),
-            _ => format!("{qualified} {} is forbidden: {why}", quoted(name)),
+            _ => format!("{qualified} {} is forbidden: {why}", quote(name)),
         };
         Self::new(403, "Forbidden", message).about(group, resource, name)
     }
@@ -136,7 +137,7 @@ impl Status {
     pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
         let qualified = super::resources::qualified(kind, group);
-        let message = format!("{qualified} {} is invalid: {}", quoted(name), aggregate(errors));
+        let message = format!("{qualified} {} is invalid: {}", quote(name), aggregate(errors));
         let mut status = Self::new(422, "Invalid", message).about(group, kind, name);
         tree::set(&mut status.body, &["details", "causes"], Value::Array(causes));
         status
@@ -206,25 +207,6 @@ impl Status {
     }
 }
 
-/// A string as Go's `%q` writes it, for what can stand in a message here.
-pub fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            c if c.is_ascii_control() => quoted.extend(["\\x", &format!("{:02x}", u32::from(c))]),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 // === FieldError ===
 
 /// What is wrong with one field.
@@ -266,7 +248,7 @@ impl FieldError {
 
     /// The value is none of those there are.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let list: Vec<String> = supported.iter().map(|s| quoted(s)).collect();
+        let list: Vec<String> = supported.iter().map(|s| quote(s)).collect();
         let body =
             format!("Unsupported value: {}: supported values: {}", shown(value), list.join(", "));
         Self::new("FieldValueNotSupported", field, body)
@@ -298,7 +280,7 @@ fn with_detail(body: String, detail: &str) -> String {
 /// A value as field errors show it: strings quoted, all else as JSON.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => quoted(text),
+        Value::String(text) => quote(text),
         other => other.to_string(),
     }
 }

@@ -24,7 +24,6 @@ use super::{
     object::Object,
     parameters::{ListOptions, Since},
     representation::Writer,
-    resources::{ServerVersion, StreamingLists},
     selectors::Selection,
     status::Status,
     store::{Change, Compacted},
@@ -120,8 +119,6 @@ pub(super) struct Watcher {
     latest: Follower,
     bookmarks: Option<Instant>,
     end: Instant,
-    /// A streaming list marks the end of its initial events.
-    streaming: bool,
     fault: Option<StreamFault>,
     swallowing: bool,
     drag: Duration,
@@ -133,7 +130,6 @@ pub(super) struct Watcher {
 pub(super) struct Setting<'a> {
     pub(super) state: &'a Arc<Mutex<State>>,
     pub(super) watches: &'a Watches,
-    pub(super) version: ServerVersion,
     pub(super) target: Target,
     pub(super) writer: Writer,
     pub(super) fault: Option<StreamFault>,
@@ -142,15 +138,11 @@ pub(super) struct Setting<'a> {
 impl Watcher {
     /// Starts a watch.
     pub(super) fn start(setting: Setting<'_>, options: &ListOptions) -> Self {
-        let Setting { state, watches, version, target, writer, fault } = setting;
+        let Setting { state, watches, target, writer, fault } = setting;
         let now = Instant::now();
         let mut locked = state.lock();
         let latest = locked.store.subscribe(&target.kind.group_resource());
-        let streaming = options.initial_events == Some(true);
         let (phase, revision, first) = match beginning(&locked, &target, options) {
-            _ if streaming && version.streaming_lists == StreamingLists::Failing => {
-                (Phase::Ended, 0, Some(Writer::error(&no_progress())))
-            }
             Ok((initial, revision)) => {
                 (initial.map_or(Phase::Changes, Phase::Initial), revision, None)
             }
@@ -167,7 +159,6 @@ impl Watcher {
             latest,
             bookmarks: options.bookmarks.then(|| now + BOOKMARK_EVERY),
             end: now + options.timeout.unwrap_or(DEFAULT_TIMEOUT),
-            streaming,
             fault,
             swallowing: false,
             drag: Duration::ZERO,
@@ -208,7 +199,7 @@ impl Watcher {
             Phase::Ended => return Step::End,
             Phase::Initial(objects) => match objects.pop_front() {
                 Some(object) => return Step::Line(self.deliver("ADDED", &object)),
-                None => self.end_initial(),
+                None => self.phase = Phase::Changes,
             },
             Phase::Changes if due => self.mark_time(),
             Phase::Changes => self.read_changes(),
@@ -222,13 +213,6 @@ impl Watcher {
     fn deliver(&mut self, name: &str, object: &Arc<Object>) -> Bytes {
         self.delivered += 1;
         self.writer.event(name, object)
-    }
-
-    fn end_initial(&mut self) {
-        if self.streaming {
-            self.pending.push_back(self.writer.bookmark(self.revision, true));
-        }
-        self.phase = Phase::Changes;
     }
 
     /// Reads what the history has next.
@@ -337,7 +321,7 @@ impl Watcher {
         let now = Instant::now();
         if self.bookmarks.is_some() {
             self.revision = self.progress();
-            self.pending.push_back(self.writer.bookmark(self.revision, false));
+            self.pending.push_back(self.writer.bookmark(self.revision));
             self.bookmarks = Some(now + BOOKMARK_EVERY);
         }
         if now >= self.end {
@@ -356,11 +340,6 @@ impl Watcher {
     }
 }
 
-/// What a streaming list brings from a server whose storage is too old for it.
-fn no_progress() -> Status {
-    Status::internal("required storage feature RequestWatchProgress is disabled")
-}
-
 fn expired(since: u64, oldest: u64) -> Status {
     Status::expired(format!("too old resource version: {since} ({oldest})"))
 }
@@ -375,14 +354,7 @@ fn beginning(
     options: &ListOptions,
 ) -> Result<(Initial, u64), Status> {
     let resource = target.kind.group_resource();
-    let resume = match (options.initial_events, options.since) {
-        (Some(false), Since::Latest | Since::Any) => Some(state.store.revision()),
-        (Some(false) | None, Since::NotOlderThan(revision) | Since::Exact(revision)) => {
-            Some(revision)
-        }
-        (Some(true), _) | (None, Since::Latest | Since::Any) => None,
-    };
-    if let Some(revision) = resume {
+    if let Since::NotOlderThan(revision) = options.since {
         let reached = state.store.reaches(&resource, revision);
         return reached
             .map(|()| (None, revision))

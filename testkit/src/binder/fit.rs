@@ -1,14 +1,13 @@
 //! Whether a volume is for a claim, and whether it suits it: the checks of the PersistentVolume controller.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::collections::BTreeMap;
 
+use go_fmt::quantity::Quantity;
 use k8s_openapi::{
     api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim},
     apimachinery::pkg::api::resource::Quantity as Written,
 };
 use kube::ResourceExt as _;
-
-use crate::apiserver::quantity::Quantity;
 
 /// The class of a claim or a volume under its older name, which wins over the field.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -80,8 +79,8 @@ fn is_large_enough(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> 
     let resources = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref());
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     match (storage(capacity), storage(requests)) {
-        (Some(has), Some(wants)) => has.compare(wants).is_ge(),
-        (None, Some(wants)) => wants.sign() != Ordering::Greater,
+        (Some(has), Some(wants)) => has >= wants,
+        (None, Some(wants)) => wants <= Quantity::from_bytes(0),
         (_, None) => true,
     }
 }

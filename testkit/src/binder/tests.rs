@@ -6,10 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::{Settings, run};
-use crate::apiserver::{
-    ApiServer, Options, User,
-    faults::{Effect, Rule, StreamFault},
-};
+use crate::apiserver::{ApiServer, Options, User};
 
 const CLAIM: &str = "PersistentVolumeClaim";
 const VOLUME: &str = "PersistentVolume";
@@ -72,34 +69,6 @@ async fn reaches(server: &ApiServer, kind: &str, phase: &str) {
         "{kind} {phase}: {:?}",
         last()
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_is_provisioned_for_bound_and_its_volume_released_through_cut_watches() {
-    let server = server();
-    for kind in ["persistentvolumes", "persistentvolumeclaims"] {
-        let cut = Effect::Stream(StreamFault::Cut { after: 1 });
-        server.faults().add(Rule::on("watch", kind, cut).times(3));
-    }
-    bound(&server, Settings::default(), async {
-        server.create(&claim(&json!({}))).unwrap();
-        let called = || {
-            let claim = server.get(CLAIM, "default", "a").unwrap();
-            let called =
-                claim["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"]
-                    .clone();
-            (called == "d.example.com").then_some(claim)
-        };
-        while called().is_none() {
-            sleep(Duration::from_millis(100)).await;
-        }
-        server.create(&volume(called().as_ref(), &json!({}))).unwrap();
-        reaches(&server, CLAIM, "Bound").await;
-        reaches(&server, VOLUME, "Bound").await;
-        server.delete(CLAIM, "default", "a").unwrap();
-        reaches(&server, VOLUME, "Released").await;
-    })
-    .await;
 }
 
 /// What a user may do to a claim of his own: ask for a volume by its name, and hold a deleted claim.

@@ -3,7 +3,6 @@
 //! An API server, a driver and the measured program are started; two first claims show that all of it works; then
 //! all claims are made, and all deleted. `pairs` does so for two programs in turn.
 
-mod driver;
 pub mod objects;
 pub mod options;
 pub mod pairs;
@@ -11,12 +10,12 @@ mod program;
 mod progress;
 mod report;
 mod requests;
-pub mod residents;
+mod residents;
 mod server;
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
-use futures::{StreamExt as _, TryStreamExt as _, future, stream};
+use futures::{TryStreamExt as _, future, stream};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{
     Api,
@@ -26,12 +25,11 @@ use serde_json::{Value, json};
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use self::{
-    driver::Slow,
-    objects::{Family, NAMESPACE},
+    objects::{DRIVER, Family, NAMESPACE},
     options::Options,
     program::{Cpu, Program},
     progress::{Milestone, Shared},
@@ -39,7 +37,10 @@ use self::{
     requests::Requests,
     server::Server,
 };
-use crate::{binder, driver::Host};
+use crate::{
+    binder,
+    driver::{Host, Script, Scripted},
+};
 
 /// Why a run came to nothing.
 pub type LoadError = crate::Error;
@@ -55,9 +56,10 @@ const HEAD_START: Duration = Duration::from_secs(1);
 pub async fn run(options: Options) -> Result<Value, LoadError> {
     let server = Server::open(&options).await?;
     residents::create(&server, Family::of_run("").storage_class(0)).await?;
-    options.residents.settle(&server).await?;
+    residents::settle(&server, options.bound).await?;
     let socket = server.directory.path().join("csi.sock");
-    let driver = Slow::serve(&options, &socket)?;
+    let driver = driver();
+    driver.listen(&socket)?;
     let progress = Shared::default();
     let mut helpers = JoinSet::new();
     let (listed, mut lists) = mpsc::channel(2);
@@ -71,7 +73,7 @@ pub async fn run(options: Options) -> Result<Value, LoadError> {
     let binding = binder::Settings { selector, ..binder::Settings::default() };
     helpers.spawn(binder::run(server.client.clone(), binding));
 
-    let (first, new) = (traffic(&options, "first", 1), traffic(&options, "new", 1));
+    let (first, new) = (Traffic::of("first", 1), Traffic::of("new", 1));
     let claims = Api::namespaced(server.client.clone(), NAMESPACE);
     first.create(&claims, &progress).await?;
     let (started, log) = (Instant::now(), server.directory.path().join("provisioner.log"));
@@ -83,11 +85,20 @@ pub async fn run(options: Options) -> Result<Value, LoadError> {
     report
 }
 
+/// A driver that answers at once.
+fn driver() -> Host<Scripted> {
+    Host::new(Scripted::new(Script {
+        name: Some(DRIVER.to_owned()),
+        controller_capabilities: Some(vec!["CREATE_DELETE_VOLUME".to_owned()]),
+        ..Script::default()
+    }))
+}
+
 /// Everything that takes part in a run.
 struct Bench {
     options: Options,
     server: Server,
-    driver: Host<Slow>,
+    driver: Host<Scripted>,
     program: Program,
     claims: Api<PersistentVolumeClaim>,
     progress: Shared,
@@ -128,7 +139,7 @@ impl Bench {
         *self.progress.lock() = progress::Progress::default();
 
         let idle = self.program.memory()?;
-        let traffic = traffic(&self.options, "claim", self.options.claims);
+        let traffic = Traffic::of("claim", self.options.claims());
         let cost =
             self.half(traffic.create(&self.claims, &self.progress), Milestone::Bound).await?;
         let provision = report::provision(&self.progress.lock(), cost);
@@ -156,7 +167,7 @@ impl Bench {
         end: Milestone,
     ) -> Result<Value, LoadError> {
         let before = self.reading()?;
-        future::try_join(requests, self.reached(end, self.options.claims)).await?;
+        future::try_join(requests, self.reached(end, self.options.claims())).await?;
         sleep(self.options.settle()).await;
         let Reading { cpu, requests, mut driver_calls } = self.reading()?;
         for (method, calls) in &mut driver_calls {
@@ -204,26 +215,23 @@ impl Bench {
 
 // === Traffic ===
 
-/// Claims, and the pace at which they come and go.
+/// Claims that come and go.
 struct Traffic {
     family: Family,
     count: usize,
-    rate: Option<f64>,
-    concurrency: usize,
-}
-
-fn traffic(options: &Options, what: &str, count: usize) -> Traffic {
-    let Options { rate, concurrency, .. } = *options;
-    Traffic { family: Family::of_run(what), count, rate, concurrency }
 }
 
 impl Traffic {
+    fn of(what: &str, count: usize) -> Self {
+        Self { family: Family::of_run(what), count }
+    }
+
     async fn create(
         &self,
         claims: &Api<PersistentVolumeClaim>,
         progress: &Shared,
     ) -> Result<(), LoadError> {
-        self.paced(|number| async move {
+        self.each(|number| async move {
             let claim = serde_json::from_value(self.family.new_claim(number))?;
             progress.lock().asked(&self.family.claim_name(number));
             claims.create(&PostParams::default(), &claim).await?;
@@ -237,7 +245,7 @@ impl Traffic {
         claims: &Api<PersistentVolumeClaim>,
         progress: &Shared,
     ) -> Result<(), LoadError> {
-        self.paced(|number| async move {
+        self.each(|number| async move {
             let name = self.family.claim_name(number);
             progress.lock().reached(&name, Milestone::Dropped);
             claims.delete(&name, &DeleteParams::default()).await?;
@@ -246,20 +254,12 @@ impl Traffic {
         .await
     }
 
-    /// Does something for each claim when its turn has come.
-    async fn paced<F>(&self, request: impl Fn(usize) -> F) -> Result<(), LoadError>
+    /// Does something for each claim.
+    async fn each<F>(&self, request: impl Fn(usize) -> F) -> Result<(), LoadError>
     where
         F: Future<Output = Result<(), LoadError>>,
     {
-        let (start, rate) = (Instant::now(), self.rate);
-        let due = |number: usize| {
-            let number = f64::from(u32::try_from(number).unwrap_or(u32::MAX));
-            start + rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(number / rate))
-        };
-        let numbers = stream::iter(0..self.count).then(move |number| async move {
-            sleep_until(due(number)).await;
-            Ok(number)
-        });
-        numbers.try_for_each_concurrent(self.concurrency, request).await
+        let numbers = stream::iter((0..self.count).map(Ok));
+        numbers.try_for_each_concurrent(residents::AT_ONCE, request).await
     }
 }

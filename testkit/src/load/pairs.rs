@@ -88,13 +88,9 @@ pub fn markdown(pairs: &Value) -> String {
         let path = text(&format!("/rounds/0/{side}/setting/program"));
         Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned()
     };
-    let rate = match text("/rounds/0/0/setting/rate").as_str() {
-        "null" => "at once".to_owned(),
-        rate => format!("{rate} a second"),
-    };
     let rounds = pairs.get("rounds").and_then(Value::as_array).map_or(0, Vec::len);
     let (claims, server) = (text("/rounds/0/0/setting/claims"), text("/rounds/0/0/setting/server"));
-    let title = format!("{claims} claims {rate}, rounds: {rounds}, server: {server}");
+    let title = format!("{claims} claims at once, rounds: {rounds}, server: {server}");
     let mut table = format!("| {title} | {} | {} | ratio |\n|---|---|---|---|\n", name(0), name(1));
     for (figure, what, unit, ..) in FIGURES {
         let cell = |side: &str, unit: &str| {

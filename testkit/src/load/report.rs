@@ -13,18 +13,10 @@ use super::{
 
 /// What was asked for, of `program` on a server.
 pub(super) fn setting(options: &Options, server: &str, program: &str) -> Value {
-    let mut setting = json!({
-        "server": server,
-        "program": program,
-        "arguments": options.arguments,
-        "claims": options.claims,
-        "rate": options.rate,
-        "concurrency": options.concurrency,
-        "driver_latency_ms": options.driver_latency,
-        "driver_slots": options.driver_slots,
-    });
-    extend(&mut setting, json!(options.residents));
-    setting
+    json!({
+        "server": server, "program": program, "arguments": options.arguments,
+        "claims": options.claims, "bound": options.bound,
+    })
 }
 
 /// From claims to volumes: until the last claim was observed bound, until the last PersistentVolume was (the

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use testkit::{
     apiserver::serve::manifests,
     binder,
-    control_plane::{ControlPlane, Controllers},
+    control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::{Host, Script, Scripted},
     ports::free_port,
 };
@@ -35,7 +35,7 @@ use tokio::{
 
 use support::{
     http,
-    process::{Directory, Provisioner, beside},
+    process::{Provisioner, beside},
 };
 
 /// The program's finalizer on a claim whose CreateVolume may still run.
@@ -70,7 +70,7 @@ struct Plane {
     id: String,
     control: ControlPlane,
     admin: Client,
-    directory: Directory,
+    directory: TemporaryDirectory,
     _controllers: Controllers,
     _binder: JoinSet<()>,
 }
@@ -88,7 +88,7 @@ impl Plane {
             let settings = binder::Settings { protection: true, ..binder::Settings::default() };
             binder.spawn(binder::run(admin.clone(), settings));
         }
-        let directory = Directory::new();
+        let directory = TemporaryDirectory::new().unwrap();
         Self { id, control, admin, directory, _controllers: controllers, _binder: binder }
     }
 
@@ -152,7 +152,7 @@ impl<'a> Tenant<'a> {
         let name = format!("disk-{mode}-{}.example.com", plane.id);
         let script = Script { name: Some(name), ..Script::default() };
         let driver = Host::new(Scripted::new(script));
-        driver.listen(&plane.directory.0.join(format!("{mode}.sock"))).unwrap();
+        driver.listen(&plane.directory.path().join(format!("{mode}.sock"))).unwrap();
         let port = free_port().unwrap();
         let (program, sentinels, claims) = (None, Vec::new(), RefCell::default());
         let tenant = Self { plane, mode, driver, user, port, program, sentinels, claims };
@@ -356,7 +356,7 @@ impl<'a> Tenant<'a> {
     }
 
     fn file(&self, extension: &str) -> PathBuf {
-        self.plane.directory.0.join(format!("{}.{extension}", self.mode))
+        self.plane.directory.path().join(format!("{}.{extension}", self.mode))
     }
 
     /// What the program that was started last has logged.

@@ -18,10 +18,9 @@ use testkit::{
         ApiServer,
         access::auth,
         faults::{Effect, Match, Rule},
-        serve::{Served, Settings, layout::CLIENTS},
+        serve::layout::CLIENTS,
     },
     binder,
-    driver::{Host, Script, Scripted},
     ports::free_port,
 };
 use tokio::{
@@ -29,7 +28,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use support::process::{Directory, Provisioner};
+use support::process::{Provisioner, Surroundings};
 
 /// The driver's name.
 pub(crate) const DRIVER: &str = "disk.example.com";
@@ -48,15 +47,13 @@ const ROTATED: &str = "rotatedtoken";
 
 /// A cluster with the program in it.
 pub(crate) struct Cluster {
-    pub(crate) served: Served,
-    pub(crate) driver: Host<Scripted>,
+    pub(crate) around: Surroundings,
     arguments: Vec<String>,
     program: Provisioner,
     /// How often the program was started.
     starts: u32,
     /// The names of the volumes that the claims must have, by claim.
     claims: BTreeMap<String, String>,
-    directory: Directory,
     _binder: JoinSet<()>,
 }
 
@@ -64,41 +61,29 @@ impl Cluster {
     /// Starts all of it, and serves a first claim. Each volume takes the driver half a second, so that a
     /// claim which is created right before an outage is in the making when it comes.
     pub(crate) async fn start(flags: &[&str]) -> Self {
-        let directory = Directory::new();
         // One that the kernel gives to nobody while the server is away.
         let port = free_port().unwrap();
-        let settings = Settings { port, ..Settings::new(directory.0.join("cluster")) };
-        let served = Served::start(settings).await.unwrap();
-        let driver = Host::new(Scripted::new(Script::default()));
         let script = json!({"name": DRIVER, "create_volume": [{"delay_ms": 500}]});
-        driver.backend().amend(serde_json::from_value(script).unwrap());
-        driver.listen(&directory.0.join("csi.sock")).unwrap();
+        let around = Surroundings::start_at(port, script).await;
         let mut binder = JoinSet::new();
-        let controllers = served.api().client(auth::admin());
+        let controllers = around.served.api().client(auth::admin());
         binder.spawn(binder::run(controllers, binder::Settings::default()));
-        create_class(served.api(), "disk", &json!({}));
-        let kubeconfig = with_files(&served, &directory);
-        let mut arguments = vec![
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--csi-address={}", directory.0.join("csi.sock").display()),
-            "-v=5".to_owned(),
-        ];
-        arguments.extend(flags.iter().map(ToString::to_string));
+        create_class(around.served.api(), "disk", &json!({}));
+        let arguments = around.flags(&with_files(&around), &[&["-v=5"], flags].concat());
         let program = Provisioner::start(
             env!("CARGO_BIN_EXE_csi-provisioner"),
             &arguments,
-            directory.0.join("log-1"),
+            around.file("log-1"),
         );
         let (starts, claims) = (1, BTreeMap::new());
-        let mut cluster =
-            Self { served, driver, arguments, program, starts, claims, directory, _binder: binder };
+        let mut cluster = Self { around, arguments, program, starts, claims, _binder: binder };
         cluster.create("first");
         cluster.are_served("the first claim").await;
         cluster
     }
 
     pub(crate) fn api(&self) -> &ApiServer {
-        self.served.api()
+        self.around.served.api()
     }
 
     // === Claims ===
@@ -146,7 +131,7 @@ impl Cluster {
 
     /// The names of the volumes that the driver was asked for.
     pub(crate) fn asked(&self) -> BTreeSet<String> {
-        self.driver.journal().counts_by("CreateVolume", Some("name")).into_keys().collect()
+        self.around.driver.journal().counts_by("CreateVolume", Some("name")).into_keys().collect()
     }
 
     // === Program ===
@@ -155,7 +140,7 @@ impl Cluster {
     fn keep_running(&mut self) {
         if self.program.has_ended().is_some() {
             self.starts += 1;
-            let log = self.directory.0.join(format!("log-{}", self.starts));
+            let log = self.around.file(&format!("log-{}", self.starts));
             self.program =
                 Provisioner::start(env!("CARGO_BIN_EXE_csi-provisioner"), &self.arguments, log);
         }
@@ -178,7 +163,7 @@ impl Cluster {
 
     /// Everything that has been logged since the program was first started.
     pub(crate) fn logs(&self) -> String {
-        let log = |number| self.directory.0.join(format!("log-{number}"));
+        let log = |number| self.around.file(&format!("log-{number}"));
         (1..=self.starts).map(|number| fs::read_to_string(log(number)).unwrap()).collect()
     }
 
@@ -199,12 +184,12 @@ impl Cluster {
 
     /// The driver's rules from now on.
     pub(crate) fn script(&self, script: Value) {
-        self.driver.backend().amend(serde_json::from_value(script).unwrap());
+        self.around.driver.backend().amend(serde_json::from_value(script).unwrap());
     }
 
     /// Lets the driver serve on its socket again.
     pub(crate) fn listen(&self) {
-        self.driver.listen(&self.directory.0.join("csi.sock")).unwrap();
+        self.around.driver.listen(&self.around.file("csi.sock")).unwrap();
     }
 
     /// This befalls all requests of the program.
@@ -216,10 +201,10 @@ impl Cluster {
     /// The API server gets a certificate of another authority and knows the program by another token; the
     /// files of both are exchanged.
     pub(crate) fn rotate_credentials(&mut self) {
-        self.served.rotate_authority().unwrap();
+        self.around.served.rotate_authority().unwrap();
         let account = CLIENTS.iter().find(|client| client.kubeconfig == "sa").unwrap();
-        self.served.rotate_token(account, ROTATED);
-        fs::write(self.directory.0.join("token"), ROTATED).unwrap();
+        self.around.served.rotate_token(account, ROTATED);
+        fs::write(self.around.file("token"), ROTATED).unwrap();
     }
 
     // === The end ===
@@ -248,7 +233,7 @@ impl Cluster {
         assert_eq!(names, expected.iter().cloned().collect::<Vec<_>>());
         assert_eq!(self.asked(), expected);
         let handles = expected.iter().map(|name| format!("vol-{name}")).collect();
-        assert_eq!(self.driver.backend().volumes(), handles);
+        assert_eq!(self.around.driver.backend().volumes(), handles);
 
         for claim in self.claims.keys() {
             self.api().delete("PersistentVolumeClaim", "default", claim).unwrap();
@@ -259,7 +244,7 @@ impl Cluster {
                 .all(|kind| it.api().count(kind) == 0)
         };
         self.until("claims and volumes are gone", are_gone).await;
-        assert_eq!(self.driver.backend().volumes(), BTreeSet::new());
+        assert_eq!(self.around.driver.backend().volumes(), BTreeSet::new());
         assert!(self.program.stop().await.success(), "{}", self.logs());
     }
 }
@@ -274,17 +259,17 @@ pub(crate) fn create_class(api: &ApiServer, name: &str, parameters: &Value) {
 }
 
 /// A kubeconfig that names the files of authority and token, as a pod has them.
-fn with_files(served: &Served, directory: &Directory) -> PathBuf {
+fn with_files(around: &Surroundings) -> PathBuf {
     let token = CLIENTS.iter().find(|client| client.kubeconfig == "sa").unwrap().token;
-    fs::write(directory.0.join("token"), token).unwrap();
+    fs::write(around.file("token"), token).unwrap();
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "pod",
         "clusters": [{"name": "pod", "cluster": {
-            "server": served.url(), "certificate-authority": served.layout().authority()}}],
-        "users": [{"name": "pod", "user": {"tokenFile": directory.0.join("token")}}],
+            "server": around.served.url(), "certificate-authority": around.served.layout().authority()}}],
+        "users": [{"name": "pod", "user": {"tokenFile": around.file("token")}}],
         "contexts": [{"name": "pod", "context": {"cluster": "pod", "user": "pod"}}],
     });
-    let path = directory.0.join("kubeconfig");
+    let path = around.file("kubeconfig");
     fs::write(&path, kubeconfig.to_string()).unwrap();
     path
 }

@@ -69,8 +69,7 @@ async fn a_look_is_as_old_as_its_request_whatever_that_waited_for() {
 /// one of them is answered late. In what order the driver is to delete them, and when (in
 /// milliseconds after the first was released).
 async fn deleted(pauses: [u64; 3], slow: &str, by: u64) -> Vec<(String, u128)> {
-    let simulation = Simulation::new(1);
-    simulation.script(json!({"delete_volume": [{"delay_ms": 100}]}));
+    let simulation = Simulation::scripted(json!({"delete_volume": [{"delay_ms": 100}]}));
     let names = ["pv-0", "pv-1", "pv-2"];
     for name in names {
         simulation.api.create(&volume(name, name)).unwrap();

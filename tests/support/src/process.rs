@@ -1,14 +1,18 @@
-//! The real binary as a process, and the directory and client that its tests need.
+//! The real binary as a process, and what it needs around it.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-use kube::{Client, Config, config::Kubeconfig};
+use serde_json::Value;
+use testkit::{
+    apiserver::serve::{Served, Settings},
+    control_plane::TemporaryDirectory,
+    driver::{Host, Scripted},
+};
 use tokio::time::{Instant, sleep};
 
 /// How long any wait may take.
@@ -133,30 +137,54 @@ pub fn beside(built: &str, name: &str) -> PathBuf {
     other
 }
 
-/// A temporary directory, removed when dropped. Its path is short enough for sockets.
-pub struct Directory(pub PathBuf);
-
-impl Directory {
-    /// Creates one.
-    #[allow(clippy::new_without_default)] // each is another directory
-    pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = env::temp_dir().join(format!("walk-{}-{number}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        Self(directory)
-    }
+/// What the program needs: an API server in memory over HTTPS and a driver on a unix socket, with a directory for both.
+pub struct Surroundings {
+    /// The API server.
+    pub served: Served,
+    /// The driver.
+    pub driver: Host<Scripted>,
+    directory: TemporaryDirectory,
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+impl Surroundings {
+    /// Starts both; the driver answers by this script.
+    pub async fn start(script: Value) -> Self {
+        Self::start_at(0, script).await
     }
-}
 
-/// A client configured by a kubeconfig file.
-pub async fn client(kubeconfig: impl AsRef<Path>) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &<_>::default()).await.unwrap();
-    Client::try_from(config).unwrap()
+    /// Like [`Self::start`], with the server on this port.
+    pub async fn start_at(port: u16, script: Value) -> Self {
+        let directory = TemporaryDirectory::new().unwrap();
+        let settings = Settings { port, ..Settings::new(directory.path().join("cluster")) };
+        let served = Served::start(settings).await.unwrap();
+        let driver = Host::new(Scripted::new(serde_json::from_value(script).unwrap()));
+        driver.listen(&directory.path().join("csi.sock")).unwrap();
+        Self { served, driver, directory }
+    }
+
+    /// A file of the directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The flags with which the program finds both, as the user of this kubeconfig, and others.
+    pub fn flags(&self, kubeconfig: &Path, others: &[&str]) -> Vec<String> {
+        let found = [
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--csi-address={}", self.file("csi.sock").display()),
+        ];
+        found.into_iter().chain(others.iter().map(ToString::to_string)).collect()
+    }
+
+    /// Starts the binary `built` as the admin, with these flags and the log in the file `log`.
+    pub fn provisioner(&self, built: &str, flags: &[&str]) -> Provisioner {
+        let flags = self.flags(&self.served.layout().kubeconfig("admin"), flags);
+        Provisioner::start(built, &flags, self.file("log"))
+    }
+
+    /// Ends both.
+    pub async fn stop(self) {
+        self.driver.stop();
+        self.served.stop().await;
+    }
 }

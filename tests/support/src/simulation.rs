@@ -74,6 +74,13 @@ impl Simulation {
         Self::with_options(Options { seed, ..Options::default() })
     }
 
+    /// A cluster whose driver answers by this script.
+    pub fn scripted(script: Value) -> Self {
+        let simulation = Self::new(1);
+        simulation.script(script);
+        simulation
+    }
+
     /// A cluster of the Kubernetes release 1.`minor`.
     pub fn of_release(minor: u8) -> Self {
         Self::with_options(Options { version: ServerVersion::minor(minor), ..Options::default() })

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use http_body_util::BodyExt as _;
-use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{server, volume, volumes};
+use super::{server, volume};
 use crate::apiserver::{
-    ApiServer, Options, User,
+    ApiServer, User,
     faults::{Effect, Rule, StreamFault},
-    resources::ServerVersion,
     status::Status,
 };
 
@@ -32,14 +30,11 @@ async fn watch(
     (code, Box::pin(events))
 }
 
-/// `TYPE name`, `BOOKMARK version`, `ERROR code`.
+/// `TYPE name`, `BOOKMARK`, `ERROR code`.
 fn short(event: &Value) -> String {
     let object = &event["object"];
     let what = match event["type"].as_str().unwrap() {
-        "BOOKMARK" => object["metadata"]["annotations"]["k8s.io/initial-events-end"]
-            .as_str()
-            .unwrap_or("")
-            .to_owned(),
+        "BOOKMARK" => String::new(),
         "ERROR" => object["code"].to_string(),
         _ => object["metadata"]["name"].as_str().unwrap().to_owned(),
     };
@@ -63,19 +58,6 @@ fn label(server: &ApiServer, name: &str, value: &Value) {
     server
         .merge("PersistentVolume", "", name, &json!({"metadata": {"labels": {"l": value}}}))
         .unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_tells_what_happened_since_its_version() {
-    let server = server();
-    let since = server.revision();
-    server.create(&volume("a")).unwrap();
-    label(&server, "a", &json!("1"));
-    server.delete("PersistentVolume", "", "a").unwrap();
-    let (_, mut events) = watch(&server, &format!("resourceVersion={since}")).await;
-    assert_eq!(take(&mut events, 3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
-    server.create(&volume("b")).unwrap();
-    assert_eq!(take(&mut events, 1).await, ["ADDED b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,24 +103,6 @@ async fn a_watch_from_before_the_history_expires_in_its_stream() {
     assert_eq!(watch(&server, "resourceVersion=1").await.0, 410);
 }
 
-fn of_version(version: ServerVersion) -> ApiServer {
-    let server = ApiServer::new(Options { version, ..Options::default() });
-    server.create(&volume("a")).unwrap();
-    server
-}
-
-const STREAMING: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0&allowWatchBookmarks=true";
-
-#[tokio::test(start_paused = true)]
-async fn a_streaming_list_says_where_its_initial_events_end() {
-    let server = of_version(ServerVersion::minor(36));
-    let (_, mut events) = watch(&server, STREAMING).await;
-    assert_eq!(take(&mut events, 2).await, ["ADDED a", "BOOKMARK true"]);
-    server.create(&volume("b")).unwrap();
-    assert_eq!(take(&mut events, 1).await, ["ADDED b"]);
-    assert_eq!(watch(&server, "sendInitialEvents=true").await.0, 422);
-}
-
 #[tokio::test(start_paused = true)]
 async fn stream_faults_strike_after_the_events_they_let_pass() {
     let minutes = |count: u64| Duration::from_secs(60 * count);
@@ -179,34 +143,4 @@ async fn stream_faults_strike_after_the_events_they_let_pass() {
         }
         assert_eq!(received.join(", "), expected, "{fault:?}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn cut_watches_are_resumed_by_a_client_without_a_gap() {
-    let server = server();
-    server.create(&volume("a")).unwrap();
-    let mut events =
-        watcher(volumes(&server), watcher::Config::default()).default_backoff().boxed();
-    let mut names = Vec::new();
-    let mut listed = false;
-    while !listed {
-        listed = matches!(events.next().await, Some(Ok(watcher::Event::InitDone)));
-    }
-    for name in ["b", "c"] {
-        assert!(
-            timeout(Duration::from_millis(1), events.next()).await.is_err(),
-            "the watch is open"
-        );
-        server.watches().cut(Some("persistentvolumes"));
-        server.create(&volume(name)).unwrap();
-        loop {
-            if let Some(Ok(watcher::Event::Apply(volume))) = events.next().await {
-                names.push(volume.metadata.name.unwrap());
-                break;
-            }
-        }
-    }
-    assert_eq!(names, ["b", "c"]);
-    assert_eq!(server.watches().count("persistentvolumes"), 1);
-    assert_eq!(server.requests().count("list", "persistentvolumes"), 1);
 }

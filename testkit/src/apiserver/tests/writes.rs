@@ -7,25 +7,6 @@ use super::{claim, claims, refusal, send, server, typed, volume, volumes};
 use crate::apiserver::status::Status;
 
 #[tokio::test(start_paused = true)]
-async fn a_created_object_has_what_the_server_gives_it() {
-    let server = server();
-    let created = claims(&server).create(&PostParams::default(), &typed(claim("c"))).await.unwrap();
-    assert_eq!(created.metadata.namespace.as_deref(), Some("sc"));
-    assert_eq!(created.metadata.uid.as_deref().map(str::len), Some(36));
-    assert!(
-        created.metadata.creation_timestamp.is_some()
-            && created.metadata.resource_version.is_some()
-    );
-    assert_eq!(created.status.unwrap().phase.as_deref(), Some("Pending"));
-    assert_eq!(created.spec.unwrap().volume_mode.as_deref(), Some("Filesystem"));
-    let again =
-        claims(&server).create(&PostParams::default(), &typed(claim("c"))).await.unwrap_err();
-    assert_eq!(refusal(again), (409, "persistentvolumeclaims \"c\" already exists".to_owned()));
-    let missing = claims(&server).get("x").await.unwrap_err();
-    assert_eq!(refusal(missing), (404, "persistentvolumeclaims \"x\" not found".to_owned()));
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_outdated_update_conflicts_and_one_that_changes_nothing_is_none() {
     let server = server();
     let api = claims(&server);

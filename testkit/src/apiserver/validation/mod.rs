@@ -8,10 +8,10 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod storage;
 
+use go_fmt::quantity::Quantity;
 use serde_json::Value;
 
 use super::{
-    quantity::Quantity,
     resources::Kind,
     status::{FieldError, Status},
     tree,
@@ -133,10 +133,15 @@ fn quantity(value: &Value, field: &str, errors: &mut Errors) -> Option<Quantity>
     match Quantity::parse(value.as_str().unwrap_or_default()) {
         Ok(quantity) => Some(quantity),
         Err(why) => {
-            errors.push(FieldError::invalid(field, value, why));
+            errors.push(FieldError::invalid(field, value, &why.to_string()));
             None
         }
     }
+}
+
+/// How an amount compares to none.
+fn sign(amount: &Quantity) -> std::cmp::Ordering {
+    amount.cmp(&Quantity::from_bytes(0))
 }
 
 /// The access modes of a volume or a claim.

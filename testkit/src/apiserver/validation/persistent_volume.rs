@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Errors, access_modes, class_name, names, quantity, same, volume_mode};
+use super::{Errors, access_modes, class_name, names, quantity, same, sign, volume_mode};
 use crate::apiserver::{status::FieldError, tree};
 
 /// The sources a volume can have; it has just one.
@@ -36,7 +36,7 @@ fn capacity(spec: &Value, errors: &mut Errors) {
     for (name, value) in tree::members(capacity, &[]) {
         let field = format!("{FIELD}[{name}]");
         let Some(amount) = quantity(value, &field, errors) else { continue };
-        if amount.sign().is_lt() {
+        if sign(&amount).is_lt() {
             let whole = value.as_str().and_then(|text| text.parse::<i64>().ok());
             errors.push(FieldError::invalid(
                 &field,
@@ -44,7 +44,7 @@ fn capacity(spec: &Value, errors: &mut Errors) {
                 "must be a valid resource quantity",
             ));
         }
-        if amount.sign().is_le() {
+        if sign(&amount).is_le() {
             errors.push(FieldError::invalid(field, value, "must be greater than zero"));
         }
     }

@@ -1,9 +1,10 @@
 //! `PersistentVolumeClaims`.
 
+use go_fmt::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::{Errors, access_modes, class_name, names, quantity, same, volume_mode};
-use crate::apiserver::{quantity::Quantity, status::FieldError, tree};
+use super::{Errors, access_modes, class_name, names, quantity, same, sign, volume_mode};
+use crate::apiserver::{status::FieldError, tree};
 
 const SIZE: [&str; 4] = ["spec", "resources", "requests", "storage"];
 
@@ -29,7 +30,7 @@ fn size(new: &Value, errors: &mut Errors) {
         errors.push(FieldError::required(FIELD, ""));
         return;
     }
-    if quantity(size, FIELD, errors).is_some_and(|size| size.sign().is_le()) {
+    if quantity(size, FIELD, errors).is_some_and(|size| sign(&size).is_le()) {
         errors.push(FieldError::invalid(FIELD, size, "must be greater than zero"));
     }
 }
@@ -125,7 +126,7 @@ fn shrinking(new: &Value, old: &Value, errors: &mut Errors) {
         return;
     };
     let kept = read(tree::at(old, &["status", "capacity", "storage"]));
-    if size.compare(before).is_lt() && kept.is_some_and(|kept| size.compare(kept).is_le()) {
+    if size < before && kept.is_some_and(|kept| size <= kept) {
         errors.push(FieldError::forbidden(
             "spec.resources.requests.storage",
             "field can not be less than status.capacity",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Errors, names, quantity};
+use super::{Errors, names, quantity, sign};
 use crate::apiserver::{status::FieldError, tree};
 
 pub(super) fn class(new: &Value, errors: &mut Errors) {
@@ -85,7 +85,7 @@ pub(super) fn capacity(new: &Value, errors: &mut Errors) {
     for member in ["capacity", "maximumVolumeSize"] {
         let value = tree::at(new, &[member]);
         if !value.is_null()
-            && quantity(value, member, errors).is_some_and(|size| size.sign().is_lt())
+            && quantity(value, member, errors).is_some_and(|size| sign(&size).is_lt())
         {
             errors.push(FieldError::invalid(member, value, "must be greater than or equal to 0"));
         }

@@ -78,16 +78,15 @@ impl State {
                 left,
             });
         }
-        let (revision, limit) = match options.since {
-            Since::Exact(asked) | Since::NotOlderThan(asked) if asked > current => {
+        let limit = match options.since {
+            Since::NotOlderThan(asked) if asked > current => {
                 return Err(Status::too_large_version(asked, current));
             }
-            Since::Exact(asked) => (Some(asked), self.in_a_page(options.limit)),
             // As the watch cache does: `0` is answered whole, whatever the limit.
-            Since::Any => (None, 0),
-            Since::Latest | Since::NotOlderThan(_) => (None, self.in_a_page(options.limit)),
+            Since::Any => 0,
+            Since::Latest | Since::NotOlderThan(_) => self.in_a_page(options.limit),
         };
-        Ok(Start { after: None, revision, limit, left: None })
+        Ok(Start { after: None, revision: None, limit, left: None })
     }
 
     /// How many objects a page holds of which `limit` are asked for.

@@ -30,6 +30,20 @@ impl Simulation {
         self.create(&claim(name))
     }
 
+    /// Creates the claim `data` and waits until the driver is asked for its volume; returns its UID.
+    pub async fn asked(&self) -> String {
+        let uid = self.create_claim("data");
+        self.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+        uid
+    }
+
+    /// Creates the claim `data` and waits until its volume is saved; returns its UID.
+    pub async fn served(&self) -> String {
+        let uid = self.create_claim("data");
+        self.until_saved(&uid).await;
+        uid
+    }
+
     /// Creates a claim that names a VolumeAttributesClass; returns its UID.
     pub fn create_claim_of(&self, name: &str, attributes_class: &str) -> String {
         let mut claim = claim(name);
@@ -47,6 +61,13 @@ impl Simulation {
     /// Deletes a claim.
     pub fn delete_claim(&self, name: &str) {
         self.api.delete("PersistentVolumeClaim", "sc", name).unwrap();
+    }
+
+    /// Deletes the claim `data`, releases its volume, and waits until no PersistentVolume is left.
+    pub async fn until_gone(&self, uid: &str) {
+        self.delete_claim("data");
+        self.release(uid);
+        self.until("the volume is gone", |s| s.volumes().is_empty()).await;
     }
 
     /// Sets the claim's PersistentVolume to Released, as the cluster does once the claim is gone.

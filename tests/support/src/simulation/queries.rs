@@ -32,6 +32,11 @@ impl Simulation {
         !self.events("sc", about, reason).is_empty()
     }
 
+    /// Waits until a failure is reported on the claim of this name.
+    pub async fn until_failed(&self, claim: &str) {
+        self.until("the failure is reported", |s| s.has_event(claim, "ProvisioningFailed")).await;
+    }
+
     /// Whether there is an event with this reason about the object of this name, which has no
     /// namespace.
     pub fn has_cluster_event(&self, about: &str, reason: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Tests with tables of apimachinery's behaviour, and property tests with a model.
+//! Tests with tables of apimachinery's behaviour, and of spellings; the fuzz target compares numbers with a model.
 
 use proptest::prelude::*;
 
@@ -262,65 +262,17 @@ fn quantities_compare_by_number() {
     }
 }
 
-/// Texts of quantities with their expected number of nanos, rounded away from zero.
-fn texts() -> impl Strategy<Value = (String, i128)> {
-    let suffixes = prop::sample::select(vec![
-        ("", 1_000_000_000_i128, 1_i128),
-        ("n", 1, 1),
-        ("u", 1_000, 1),
-        ("m", 1_000_000, 1),
-        ("k", 1_000_000_000_000, 1),
-        ("G", 1_000_000_000_000_000_000, 1),
-        ("Ki", 1_000_000_000, 1 << 10),
-        ("Mi", 1_000_000_000, 1 << 20),
-        ("Gi", 1_000_000_000, 1 << 30),
-        ("e2", 100_000_000_000, 1),
-        ("E-5", 10_000, 1),
-    ]);
-    (any::<bool>(), 0_u32..100_000, prop::option::of("[0-9]{0,11}"), suffixes).prop_map(
-        |(negative, whole, fraction, (suffix, nanos, factor))| {
-            let sign = if negative { "-" } else { "" };
-            let point = if fraction.is_some() { "." } else { "" };
-            let digits = fraction.unwrap_or_default();
-            let text = format!("{sign}{whole}{point}{digits}{suffix}");
-            let scale = 10_i128.pow(u32::try_from(digits.len()).unwrap());
-            let number = i128::from(whole) * scale + digits.parse::<i128>().unwrap_or(0);
-            let exact = number * nanos * factor;
-            let rounded = exact / scale + i128::from(exact % scale != 0);
-            (text, if negative { -rounded } else { rounded })
-        },
-    )
-}
-
-fn value_of(nanos: i128) -> i64 {
-    let whole = nanos / 1_000_000_000 + (nanos % 1_000_000_000).signum();
-    i64::try_from(whole).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
+/// Texts of quantities.
+fn texts() -> impl Strategy<Value = String> {
+    "-?[0-9]{1,5}(\\.[0-9]{0,11})?(n|u|m|k|G|Ki|Mi|Gi|e2|E-5)?"
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
-    #[test]
-    fn values_agree_with_the_model((text, nanos) in texts()) {
-        prop_assert_eq!(parse(&text).value(), value_of(nanos), "{}", text);
-    }
-
-    #[test]
-    fn order_agrees_with_the_model((one, a) in texts(), (other, b) in texts()) {
-        prop_assert_eq!(parse(&one).cmp(&parse(&other)), a.cmp(&b), "{} {}", one, other);
-    }
-
-    #[test]
-    fn a_formatted_quantity_parses_as_the_same_number((text, _) in texts()) {
-        let quantity = parse(&text);
-        let canonical = Quantity { verbatim: None, ..parse(&text) };
-        prop_assert_eq!(&parse(&canonical.to_string()), &quantity);
-        prop_assert_eq!(&parse(&quantity.to_string()), &quantity);
-    }
-
     /// A binary quantity that is formatted without a suffix is parsed as a decimal one.
     #[test]
-    fn formatting_is_idempotent((text, _) in texts()) {
+    fn formatting_is_idempotent(text in texts()) {
         let quantity = Quantity { verbatim: None, ..parse(&text) };
         let canonical = quantity.to_string();
         let read = parse(&canonical);
@@ -347,17 +299,10 @@ proptest! {
     }
 
     #[test]
-    fn a_value_is_the_checked_value_if_there_is_one((text, _) in texts()) {
+    fn a_value_is_the_checked_value_if_there_is_one(text in texts()) {
         let quantity = parse(&text);
         if let Some(value) = quantity.checked_value() {
             prop_assert_eq!(quantity.value(), value, "{}", text);
-        }
-    }
-
-    #[test]
-    fn no_text_panics(text in "[-+]?[0-9.]{0,45}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,12}") {
-        if let Ok(quantity) = Quantity::parse(&text) {
-            let _ = (quantity.value(), quantity.to_string().len(), quantity.cmp(&Quantity::from_bytes(1)));
         }
     }
 }

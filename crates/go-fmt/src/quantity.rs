@@ -9,7 +9,7 @@
 //! of more than 32 bits (Go wraps) and more than 38 digits, without trailing zeros, are errors.
 
 #[cfg(any(test, feature = "fuzzing"))]
-#[path = "../fuzz/bodies/quantity.rs"]
+#[path = "../../../fuzz/bodies/quantity.rs"]
 pub mod fuzz;
 
 use std::{cmp::Ordering, fmt};
