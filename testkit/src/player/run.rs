@@ -24,7 +24,7 @@ use super::{
     process::{self, Invocation, MAIN, Places, Processes, last_lines},
     rights,
     runner::Cluster,
-    scenario::{Launch, ProcessName, Rights, Scenario, Step, Subject, Trial, Until, Wait},
+    scenario::{Launch, Note, ProcessName, Rights, Scenario, Step, Subject, Trial, Until, Wait},
     shadowed::{self, Findings, SHADOW},
     verdict::Expected,
     web, yaml,
@@ -224,10 +224,7 @@ impl Run<'_> {
             Step { server: Some(_), .. } => self.driver.stop(),
             Step { rbac: Some(rights), .. } => self.limit(rights).await?,
             Step { r#try: Some(trial), .. } => self.attempt(trial).await?,
-            Step { note: Some(note), .. } => {
-                let got = self.look(&note.subject).await?;
-                self.notes.push(json!({"note": note.title, "got": got}));
-            }
+            Step { note: Some(note), .. } => self.note(note).await?,
             _ => return Err("a step does nothing".into()),
         }
         Ok(())
@@ -430,9 +427,34 @@ impl Run<'_> {
 
     // === Notes ===
 
-    /// Looks at what a note is about.
-    async fn look(&self, subject: &Subject) -> Result<Value, PlayError> {
-        let by = subject.by.as_deref().filter(|by| !by.is_empty());
+    /// Looks at what a note is about until it is as expected: that may be late on a busy machine.
+    async fn note(&mut self, note: &Note) -> Result<(), PlayError> {
+        let subject = &note.subject;
+        let before = subject.grew.as_ref().map(|method| self.calls_by(method, subject.by()));
+        let before = before.unwrap_or_default();
+        if subject.grew.is_some() {
+            sleep(seconds(subject.during.unwrap_or(1.0))).await;
+        }
+        let last = Instant::now() + PATIENCE;
+        loop {
+            let got = json!({"note": note.title, "got": self.look(subject, &before).await?});
+            // A file that is removed is looked at once.
+            let is_last = subject.remove || Instant::now() >= last;
+            if is_last || self.expected.allows_note(self.notes.len(), &self.names.norm(&got)) {
+                self.notes.push(got);
+                return Ok(());
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Looks at what a note is about; `before`: the calls of a method that may have been called since.
+    async fn look(
+        &self,
+        subject: &Subject,
+        before: &BTreeMap<String, usize>,
+    ) -> Result<Value, PlayError> {
+        let by = subject.by();
         let flight = |method: &str| self.driver.backend().flight(method);
         Ok(match subject {
             Subject { exit: Some(process), .. } => self.processes.exit(process).into(),
@@ -443,9 +465,7 @@ impl Run<'_> {
                 let found = body.as_ref().map(|body| found(body, &text)).unwrap_or_default();
                 std::iter::once(json!(status)).chain(found.into_iter().map(Value::from)).collect()
             }
-            Subject { grew: Some(method), during, .. } => {
-                let before = self.calls_by(method, by);
-                sleep(seconds(during.unwrap_or(1.0))).await;
+            Subject { grew: Some(method), .. } => {
                 let grew: BTreeMap<_, _> = self
                     .calls_by(method, by)
                     .into_iter()

@@ -274,7 +274,7 @@ pub(super) struct Subject {
     /// Whether calls still come within some seconds.
     pub(super) grew: Option<String>,
     pub(super) during: Option<f64>,
-    pub(super) by: Option<String>,
+    by: Option<String>,
     pub(super) count: Option<String>,
     pub(super) peak: Option<String>,
     /// Seconds that the first call's deadline left.
@@ -300,6 +300,13 @@ pub(super) struct Subject {
     pub(super) namespace: Option<String>,
     #[serde(default)]
     pub(super) path: Vec<String>,
+}
+
+impl Subject {
+    /// The field of a request by which its calls are counted.
+    pub(super) fn by(&self) -> Option<&str> {
+        self.by.as_deref().filter(|by| !by.is_empty())
+    }
 }
 
 impl<'de> Deserialize<'de> for Note {

@@ -48,6 +48,12 @@ impl Expected<'_> {
         let mut problems = self.outcomes.iter().flat_map(|it| entries(it.get("problems")));
         self.outcomes.is_empty() || problems.any(|known| known == problem)
     }
+
+    /// Whether a run may have this note as its `number`th.
+    pub(super) fn allows_note(&self, number: usize, note: &Value) -> bool {
+        let mut notes = self.outcomes.iter().map(|it| entries(it.get("notes")).get(number));
+        self.outcomes.is_empty() || notes.any(|known| known.is_none_or(|it| yaml::equal(it, note)))
+    }
 }
 
 /// Compares as the reference player does.
