@@ -106,7 +106,8 @@ async fn a_volume_that_the_leader_before_has_saved_is_found_whatever_its_name() 
     simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
     simulation.start_elected("b");
     sleep(Duration::from_secs(3)).await;
-    simulation.served().await;
+    simulation.create_claim("data");
+    simulation.until("its volume is saved", |s| s.volumes().len() == 1).await;
     first.stop();
     until_held_by(&simulation, "b").await;
     sleep(Duration::from_secs(60)).await;
