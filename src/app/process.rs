@@ -34,6 +34,7 @@ pub fn run<P>(
 where
     P: Future<Output = Result<(), AppError>>,
 {
+    trim::free_large_at_once();
     let parsed = match parsed {
         Ok(parsed) => parsed,
         Err(refusal) => return refuse(&refusal),

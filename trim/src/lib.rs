@@ -1,17 +1,27 @@
 //! Gives freed memory back to the system.
 //!
-//! Owns the one declaration of a foreign function in this project, and is a crate of its own so that
+//! Owns the declarations of foreign functions in this project, which are two, and is a crate of its own so that
 //! all others can forbid unsafe code. glibc keeps what a burst has freed: it only gives back what
 //! lies at the end of its heap, and one long-lived object there keeps all before it. `malloc_trim`
 //! also gives back whole free pages in between, but for those that glibc's own store of small pieces
 //! holds, which is why those are exchanged. Promises that nothing that is in use moves or
-//! changes. Leaves when to call it to others.
+//! changes. Leaves when to call them to others.
 
 /// Gives all whole pages that are free back to the system. Takes a millisecond or so, in which no
 /// thread can allocate. Does nothing where the C library is not glibc.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     glibc::trim();
+}
+
+/// From now on, memory of a mebibyte and more goes back to the system as soon as it is freed, and is in nobody's way
+/// until then. To be called at the start. Does nothing where the C library is not glibc.
+///
+/// By itself, glibc takes no such memory for special any more once as much of it was freed: answers of megabytes, which
+/// any user of the cluster can cause, then lie among what is small, and what they leave is kept.
+pub fn free_large_at_once() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    glibc::free_large_at_once();
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -35,6 +45,24 @@ mod glibc {
     // the allocator's locks itself (it is MT-safe), and touches only memory that nobody holds.
     unsafe extern "C" {
         safe fn malloc_trim(pad: usize) -> c_int;
+    }
+
+    /// `M_MMAP_THRESHOLD` of malloc.h: the least number of bytes that get pages of their own.
+    const MMAP_THRESHOLD: c_int = -3;
+
+    /// What is large, in bytes.
+    const LARGE: c_int = 1 << 20;
+
+    #[expect(unsafe_code, reason = "declares a foreign function; docs/architecture.md, Decisions")]
+    // SAFETY: the declaration is that of mallopt(3). The function takes the allocator's locks itself (it is MT-safe),
+    // and sets a number that only later allocations look at. It refuses numbers that it does not take.
+    unsafe extern "C" {
+        safe fn mallopt(parameter: c_int, value: c_int) -> c_int;
+    }
+
+    pub(crate) fn free_large_at_once() {
+        // Says whether the number was taken, as it is by every version.
+        let _ = mallopt(MMAP_THRESHOLD, LARGE);
     }
 
     pub(crate) fn trim() {
