@@ -9,7 +9,6 @@
 //! | [`informer`] | lists, watches and caches |
 //! | [`objects`] | slim views of objects |
 //! | [`events`] | recording of events |
-//! | [`quantity`] | quantities |
 //!
 //! No object's content is logged below `-v=8`, and no secret ever. Whatever a server answers, only
 //! that request fails. The lanes `objects` and `capacity` send no write while the gate is shut (safety
@@ -37,7 +36,6 @@ pub use client::{
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::{ApiError, Refusal};
-pub use go_fmt::quantity;
 pub use informer::{
     Cache, Change, EventHandler, Extent, FirstList, Informer, InformerEvent, cache,
 };

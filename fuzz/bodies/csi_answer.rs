@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use go_fmt::quantity::Quantity;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -18,7 +19,6 @@ use crate::{
         created_volume,
         proto::{CreateVolumeResponse, Volume},
     },
-    kube::quantity::Quantity,
 };
 
 /// Checks that every response ends as an open call, an unusable volume, or a PersistentVolume of

@@ -1,5 +1,5 @@
 #![no_main]
 
-use csi_provisioner::kube::quantity::fuzz::quantity;
+use go_fmt::quantity::fuzz::quantity;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| quantity(data));

@@ -5,6 +5,7 @@
 //! touches only sizes and owner references and keeps other owners. The API server accepts only one
 //! controller reference, so ours replaces another's.
 
+use go_fmt::quantity::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use serde_json::{Value, json};
 
@@ -14,10 +15,7 @@ use super::{
 };
 use crate::{
     csi::proto::GetCapacityResponse,
-    kube::{
-        objects::{LabelSelector, Metadata, StorageCapacity, StorageCapacityBeta},
-        quantity::Quantity,
-    },
+    kube::objects::{LabelSelector, Metadata, StorageCapacity, StorageCapacityBeta},
 };
 
 /// What is kept of an object of ours.

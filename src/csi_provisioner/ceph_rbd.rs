@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use go_fmt::quantity::Quantity;
+
 use super::{
     keys::SecretKind,
     secrets::{self, SecretReference, TemplateContext},
 };
-use crate::{controller::provisioner::Failure, kube::quantity::Quantity};
+use crate::controller::provisioner::Failure;
 
 /// A parameter of classes of RBD, optional in classes of `CephFS`.
 const POOL: &str = "pool";

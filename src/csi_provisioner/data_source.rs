@@ -12,6 +12,8 @@ mod clone;
 mod snapshot;
 mod status_text;
 
+use go_fmt::quantity::Quantity;
+
 use super::{ProvisionerSettings, reads::Reads};
 use crate::{
     controller::{
@@ -20,10 +22,7 @@ use crate::{
         provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::proto::{VolumeContentSource, volume_content_source as content},
-    kube::{
-        objects::{Claim, MAX_NAME, ReferenceGrant, View as _},
-        quantity::Quantity,
-    },
+    kube::objects::{Claim, MAX_NAME, ReferenceGrant, View as _},
     source_protection::{GrantTarget, SNAPSHOT_GROUP},
 };
 

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use go_fmt::quantity::Quantity;
+
 use super::request::Prepared;
 use crate::{
     controller::{
@@ -12,7 +14,6 @@ use crate::{
         provisioner::{Failure, VolumeHandle},
     },
     csi::proto::Volume,
-    kube::quantity::Quantity,
 };
 use csi_translation::Untranslatable;
 

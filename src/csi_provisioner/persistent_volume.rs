@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use go_fmt::quantity::Quantity;
 use k8s_openapi::{
     api::core::v1 as core,
     apimachinery::pkg::{api::resource, apis::meta::v1::ObjectMeta},
@@ -22,7 +23,6 @@ use super::{
 use crate::{
     controller::provisioner::ProvisionRequest,
     csi::proto::{CreateVolumeRequest, Volume, volume_capability::access_mode::Mode},
-    kube::quantity::Quantity,
 };
 
 /// The volume attribute with the identity of the process that provisioned the volume.

@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use go_fmt::quantity::Quantity;
 use k8s_openapi::api::core::v1::{
     NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, VolumeNodeAffinity,
 };
@@ -25,10 +26,7 @@ use crate::{
         provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::proto::{self, CreateVolumeRequest},
-    kube::{
-        objects::{self, Volume},
-        quantity::Quantity,
-    },
+    kube::objects::{self, Volume},
 };
 
 /// What this program would request for a claim.

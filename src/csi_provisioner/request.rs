@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use go_fmt::quantity::Quantity;
+
 use crate::{
     controller::{
         dependencies::Dependency,
@@ -16,7 +18,6 @@ use crate::{
     kube::{
         ApiError,
         objects::{Claim, StorageClass, View as _, VolumeAttributesClass},
-        quantity::Quantity,
     },
 };
 use csi_translation::Migration;

@@ -5,11 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use go_fmt::quantity::Quantity;
 use serde_json::Value;
 
-use csi_provisioner::{
-    controller::model::finalizer::PROTECTION, kube::quantity::Quantity, plain_text::cut,
-};
+use csi_provisioner::{controller::model::finalizer::PROTECTION, plain_text::cut};
 
 /// The most differences that are kept of one PersistentVolume.
 const MAX_DIFFERENCES: usize = 20;

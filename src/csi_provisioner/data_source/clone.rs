@@ -5,6 +5,8 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use go_fmt::quantity::Quantity;
+
 use super::{SourceQuery, bytes, status_text::ClaimStatusText};
 use crate::{
     controller::{
@@ -17,7 +19,6 @@ use crate::{
     kube::{
         ApiError, Client, Name,
         objects::{Claim, CloneSource, View as _, Volume},
-        quantity::Quantity,
     },
 };
 

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use go_fmt::quantity::Quantity;
+
 use super::{SourceQuery, bytes};
 use crate::{
     controller::{
@@ -16,7 +18,6 @@ use crate::{
     kube::{
         ApiError, Client, Name,
         objects::{Claim, View as _, VolumeSnapshot, VolumeSnapshotContent},
-        quantity::Quantity,
     },
 };
 use go_fmt::parse_bool;

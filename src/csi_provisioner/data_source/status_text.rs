@@ -5,12 +5,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use go_fmt::quantity::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::kube::{
-    objects::{ClaimCondition, CloneSourceStatus, ModifyVolumeStatus},
-    quantity::Quantity,
-};
+use crate::kube::objects::{ClaimCondition, CloneSourceStatus, ModifyVolumeStatus};
 
 /// Prints a status as Go does.
 pub(super) struct ClaimStatusText<'a>(pub(super) &'a CloneSourceStatus);

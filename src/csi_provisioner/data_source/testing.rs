@@ -1,5 +1,6 @@
 //! Test helpers of this module: a cluster of a few objects.
 
+use go_fmt::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::{Source, identify, resolve};
@@ -12,10 +13,7 @@ use crate::{
         ProvisionerSettings,
         testing::{DRIVER, reads, request, settings_with},
     },
-    kube::{
-        quantity::Quantity,
-        testing::{Answer, Server},
-    },
+    kube::testing::{Answer, Server},
 };
 
 /// A server that has these objects, each under its URL.
