@@ -1,7 +1,14 @@
 //! Runs the command that the first argument names: reads what it needs from files and environment, prints
 //! what it returns, and sets the exit code.
 
-use std::{env, ffi::OsString, fs, io, process::ExitCode, sync::Arc};
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write as _},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use cli::{
     check,
@@ -37,9 +44,10 @@ fn main() -> ExitCode {
 }
 
 fn print(output: &Output) -> ExitCode {
-    print!("{}", output.text);
+    // A pager that was left does not read it to the end.
+    let _ = write!(io::stdout(), "{}", output.text);
     for error in &output.errors {
-        eprintln!("{error}");
+        let _ = writeln!(io::stderr(), "{error}");
     }
     ExitCode::from(output.exit_code)
 }

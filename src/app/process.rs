@@ -1,7 +1,14 @@
 //! The process around a program of this library: logging, the async runtime, signals, free memory, the
 //! termination message and the exit code. `main` of the sidecar and of shadow mode are little more.
 
-use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -40,7 +47,7 @@ where
         Err(refusal) => return refuse(&refusal),
     };
     if let Err(error) = logging::init(&parsed.flags.logging, Arc::new(SystemClock)) {
-        eprintln!("{error}");
+        let _ = writeln!(io::stderr(), "{error}");
     }
     tracing::info!("Version: {VERSION}");
     for warning in parsed.warnings {
@@ -58,10 +65,11 @@ where
 
 /// Prints why the flags were refused, or the text that they asked for, such as `--help`.
 fn refuse(refusal: &Refusal) -> ExitCode {
+    // A pager that was left does not read it to the end.
     if refusal.exit_code == 0 {
-        println!("{}", refusal.text);
+        let _ = writeln!(io::stdout(), "{}", refusal.text);
     } else {
-        eprintln!("{}", refusal.text);
+        let _ = writeln!(io::stderr(), "{}", refusal.text);
         write_termination_message(refusal.text.lines().last().unwrap_or_default());
     }
     ExitCode::from(refusal.exit_code)

@@ -122,3 +122,14 @@ fn a_command_whose_runtime_does_not_start_says_so() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
     }
 }
+
+/// As `--help | head` does with both programs.
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    for program in [SIDECAR.into(), beside(SIDECAR, "kubectl-csi_provisioner")] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = Command::new(program).arg("--help").stdout(writer).output().unwrap();
+        assert_eq!((ended.status.code(), &*ended.stderr), (Some(0), &b""[..]));
+    }
+}
