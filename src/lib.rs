@@ -28,8 +28,8 @@
 //! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
 //! Outside this crate: `crates/csi-translation` translates classes and volumes of in-tree plugins, and
-//! `crates/go-fmt` reads and writes texts as Go does, quantities too; neither knows of this one. `proto/csi.proto` is the CSI
-//! specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`), and
+//! `crates/go-fmt` reads and writes texts as Go does, quantities too; neither knows of this one.
+//! `proto/csi.proto` is the CSI specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`), and
 //! shadow mode. `testkit/` (never shipped) contains an in-memory API server, test drivers and the scenario
 //! player. `tests/` contains integration tests and simulations; what they share is in `tests/support/`.
 //! `docs/` describes behaviour and decisions, above all `docs/safety.md`.

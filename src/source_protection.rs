@@ -113,6 +113,7 @@ pub struct Protection(Arc<Shared>);
 
 struct Shared {
     client: Client,
+    /// The grants of a namespace, for all its sources that are freed within a second.
     grants: CoalescedReads<Grants>,
     writer: Writer,
     holders: Mutex<Holders>,

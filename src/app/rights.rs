@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use csi_translation::Migration;
 use tokio::time::sleep;
 
 use super::{Program, election};
@@ -19,7 +20,6 @@ use crate::{
     preflight::{Feature, MissingRights, Preflight},
     status::MissingRightsNow,
 };
-use csi_translation::Migration;
 
 /// The maximum time in seconds for which the first check waits for the first lists.
 const LIST_WAIT_SECONDS: u32 = 10;

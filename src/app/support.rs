@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use csi_translation::Migration;
+
 use super::{AppError, Env};
 use crate::{
     csi::{
@@ -14,7 +16,6 @@ use crate::{
     nodes::Nodes,
     runtime::{Gate, Tasks},
 };
-use csi_translation::Migration;
 
 /// Whether topology is used: the feature gate is on and the driver supports it.
 pub fn has_topology(flags: &Flags, capabilities: &Capabilities) -> bool {

@@ -4,10 +4,10 @@
 //! used in a URL. The last step needs no RBAC permission, since the owner is named in the reference
 //! of the object that it controls.
 
+use go_fmt::quote;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::kube::{ApiError, Client, Name, Served, objects::Metadata};
-use go_fmt::quote;
 
 /// Why the owner cannot be found; texts are external-provisioner's.
 #[derive(Debug, thiserror::Error)]

@@ -150,7 +150,7 @@ mod tests {
             testing::{Answer, Server},
         },
         metrics::Metrics,
-        runtime::{Tasks, TokioSpawner},
+        runtime::{Tasks, TokioSpawner, testing::paused_clock},
     };
 
     /// The events that are written when `emit` follows 30 failures, more than the limit per object.
@@ -158,7 +158,7 @@ mod tests {
         let server = Server::new(|_, _| Answer::json(201, &json!({})));
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
         let metrics = Metrics::new();
-        let (lane, clock) = (testing::event_lane(&server), testing::paused_clock());
+        let (lane, clock) = (testing::event_lane(&server), paused_clock());
         let recorder = Recorder::start(lane, &tasks, clock, testing::random(), &metrics);
         let events = ClaimEvents::new(recorder.from("driver_host"));
         let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});

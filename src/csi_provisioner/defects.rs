@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use csi_translation::Untranslatable;
 use go_fmt::quantity::Quantity;
 
 use super::request::Prepared;
@@ -15,7 +16,6 @@ use crate::{
     },
     csi::proto::Volume,
 };
-use csi_translation::Untranslatable;
 
 /// What makes a volume unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use csi_translation::Migration;
 use go_fmt::quantity::Quantity;
 
 use crate::{
@@ -20,7 +21,6 @@ use crate::{
         objects::{Claim, StorageClass, View as _, VolumeAttributesClass},
     },
 };
-use csi_translation::Migration;
 
 use super::{
     ProvisionerSettings, access_modes, capabilities,

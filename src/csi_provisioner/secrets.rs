@@ -10,6 +10,8 @@ pub mod fuzz;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use go_fmt::{quote, quote_list};
+
 use super::{
     expand::expand,
     keys::{RESERVED_PREFIX, SecretKind},
@@ -24,7 +26,6 @@ use crate::{
         objects::{Claim, Secret, SecretValue, View as _},
     },
 };
-use go_fmt::{quote, quote_list};
 
 /// A Secret by name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use go_fmt::{format_duration, quote};
+
 use super::{
     Flags, LeaderElection, Refusal,
     command::Given,
@@ -14,7 +16,6 @@ use super::{
     },
     values::CENTRAL,
 };
-use go_fmt::{format_duration, quote};
 
 /// The path of external-provisioner's health check of leader election.
 pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";

@@ -9,12 +9,12 @@ use clap::{
     error::{ContextKind, ContextValue, Error, ErrorKind},
     parser::ValueSource,
 };
+use go_fmt::{parse_bool, quote};
 
 use super::{
     Flags,
     retired::{RETIRED, Takes},
 };
-use go_fmt::{parse_bool, quote};
 
 /// A flag on a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]

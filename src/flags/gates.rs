@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use super::values::Refused;
 use go_fmt::parse_bool;
+
+use super::values::Refused;
 
 /// The gates that have an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,6 +11,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
+use go_fmt::{
+    parse_bool, parse_decimal, parse_duration, parse_float, parse_int, quantity::Quantity,
+};
 
 use super::{
     gates,
@@ -19,8 +22,6 @@ use super::{
         local_address, optional, optional_duration, quantity, uint, vmodule,
     },
 };
-use go_fmt::quantity::Quantity;
-use go_fmt::{parse_bool, parse_decimal, parse_duration, parse_float, parse_int};
 
 /// `None` for an empty text, or for zero. An alias, because a flag of the type `Option` has no default in clap.
 type Maybe<T> = Option<T>;

@@ -3,12 +3,13 @@
 
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
-use super::ClaimProtection;
 use go_fmt::{
     DurationError, Fault, NumError, parse_bool, parse_decimal, parse_duration, parse_uint,
     quantity::{Quantity, QuantityError},
     quote,
 };
+
+use super::ClaimProtection;
 
 /// Why a value is refused.
 pub(super) type Refused = Box<dyn Error + Send + Sync>;

@@ -26,10 +26,6 @@ use super::{
     },
 };
 use crate::runtime::{Generator, Random};
-pub(crate) use crate::{
-    logging::testing::{logged, logged_down_to},
-    runtime::testing::paused_clock,
-};
 
 /// A recorded request.
 #[derive(Debug, Clone)]

@@ -14,13 +14,11 @@ use tokio::time::sleep;
 
 use super::{
     Cache, Change, Connections, Edit, Edited, Informer, InformerEvent, LaneSettings, Lanes, Name,
-    Scope, View,
-    objects::StorageClass,
-    testing::{paused_clock, random},
+    Scope, View, objects::StorageClass, testing::random,
 };
 use crate::{
     metrics::Metrics,
-    runtime::{Gate, Generator, Random},
+    runtime::{Gate, Generator, Random, testing::paused_clock},
 };
 
 /// Names and versions of classes.

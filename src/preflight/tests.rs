@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    kube::testing::{Answer, Server, client, logged},
+    kube::testing::{Answer, Server, client},
+    logging::testing::logged,
     metrics::Metrics,
 };
 

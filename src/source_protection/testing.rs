@@ -8,10 +8,10 @@ use super::{Protection, ProtectionDeps, ProtectionSettings};
 use crate::{
     kube::{
         events::Recorder,
-        testing::{Answer, Server, client, event_lane, paused_clock, random},
+        testing::{Answer, Server, client, event_lane, random},
     },
     metrics::Metrics,
-    runtime::{Backoff, Tasks, TokioSpawner},
+    runtime::{Backoff, Tasks, TokioSpawner, testing::paused_clock},
 };
 
 /// The driver whose calls are protected.

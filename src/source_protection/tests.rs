@@ -8,7 +8,10 @@ use super::{
     testing::{DRIVER, SETTINGS, protection},
     *,
 };
-use crate::kube::testing::{Answer, Server, logged};
+use crate::{
+    kube::testing::{Answer, Server},
+    logging::testing::logged,
+};
 
 fn source() -> NamedSource {
     NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: "s".into() }

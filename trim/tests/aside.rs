@@ -1,18 +1,10 @@
-//! What glibc sets aside for a thread is given back as well. A process of its own, for its memory is
-//! counted.
+//! What glibc sets aside for a thread is given back as well.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
-// A test fails by panicking.
-#![allow(clippy::unwrap_used)]
 
-use std::fs;
+mod memory;
 
-/// Anonymous memory of this process in KiB.
-fn anonymous() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
+use memory::anonymous;
 
 #[test]
 fn pieces_that_are_set_aside_hold_no_pages() {

@@ -1,18 +1,12 @@
-//! What is large goes back when it is freed, also after as much was freed before. A process of its own, for its memory
-//! is counted.
+//! What is large goes back when it is freed, also after as much was freed before.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
-// A test fails by panicking.
-#![allow(clippy::unwrap_used)]
 
-use std::{fs, hint::black_box};
+mod memory;
 
-/// Anonymous memory of this process in KiB.
-fn anonymous() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
+use std::hint::black_box;
+
+use memory::anonymous;
 
 #[test]
 fn what_is_large_goes_back_whatever_small_is_kept_after_it() {

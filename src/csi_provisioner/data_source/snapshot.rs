@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use go_fmt::quantity::Quantity;
+use go_fmt::{parse_bool, quantity::Quantity};
 
 use super::{SourceQuery, bytes};
 use crate::{
@@ -20,7 +20,6 @@ use crate::{
         objects::{Claim, View as _, VolumeSnapshot, VolumeSnapshotContent},
     },
 };
-use go_fmt::parse_bool;
 
 /// The finalizer of a snapshot that volumes are being made from.
 const PROTECTION: &str = SourceKind::Snapshot.finalizer();

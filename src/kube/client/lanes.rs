@@ -208,10 +208,10 @@ mod tests {
             error::ApiError,
             name::Name,
             objects::Volume,
-            testing::{Answer, Server, paused_clock, random},
+            testing::{Answer, Server, random},
         },
         metrics::Metrics,
-        runtime::GateShut,
+        runtime::{GateShut, testing::paused_clock},
     };
 
     struct Fixture {

@@ -85,10 +85,13 @@ mod tests {
     use tracing::Level;
 
     use super::*;
-    use crate::kube::{
-        layers::whole_answers::MAX_ANSWER,
-        objects::Volume,
-        testing::{Answer, Server, client, logged_down_to},
+    use crate::{
+        kube::{
+            layers::whole_answers::MAX_ANSWER,
+            objects::Volume,
+            testing::{Answer, Server, client},
+        },
+        logging::testing::logged_down_to,
     };
 
     const VOLUMES: &str = "/api/v1/persistentvolumes";

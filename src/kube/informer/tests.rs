@@ -14,8 +14,9 @@ use crate::{
         LaneSettings, Lanes,
         connection::Connections,
         objects::Claim,
-        testing::{Answer, End, RecordedRequest, Server, logged, random},
+        testing::{Answer, End, RecordedRequest, Server, random},
     },
+    logging::testing::logged,
     runtime::{Gate, SystemClock},
 };
 

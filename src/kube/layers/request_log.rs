@@ -43,7 +43,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kube::testing::{Answer, Server, logged, logged_down_to, request, send};
+    use crate::{
+        kube::testing::{Answer, Server, request, send},
+        logging::testing::{logged, logged_down_to},
+    };
 
     #[tokio::test(start_paused = true)]
     async fn a_request_is_logged_with_its_status_and_without_bodies() {

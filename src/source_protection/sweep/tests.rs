@@ -7,8 +7,9 @@ use crate::{
     kube::{
         InformerEvent,
         objects::Claim,
-        testing::{Answer, Server, logged},
+        testing::{Answer, Server},
     },
+    logging::testing::logged,
     source_protection::{
         ProtectionSettings,
         testing::{DRIVER, SETTINGS, protection},

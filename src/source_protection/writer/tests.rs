@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::kube::testing::{Answer, RecordedRequest, Server, client, logged};
+use crate::{
+    kube::testing::{Answer, RecordedRequest, Server, client},
+    logging::testing::logged,
+};
 
 fn source(kind: SourceKind) -> NamedSource {
     NamedSource { kind, namespace: "ns".into(), name: "s".into() }

@@ -8,7 +8,8 @@
 //!
 //! What a real server has and this one lacks: controllers (nothing binds, schedules or collects garbage), admission
 //! plugins but that of namespaces, schemas (unknown fields are kept), protobuf, dry runs, JSON patches and
-//! server-side apply (which are refused), streaming lists (refused too), and conversion (the versions of a kind differ only in name).
+//! server-side apply (which are refused), streaming lists (refused too), and conversion (the versions of a kind differ
+//! only in name).
 
 pub mod access;
 pub mod audit;

@@ -93,6 +93,8 @@ struct Run<'a> {
 /// What a scenario came to.
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
+    /// In what that is not as expected.
+    pub(super) found: Vec<Value>,
     /// The last lines that its last process printed.
     pub(super) said: String,
     /// What was said about claims without a PersistentVolume, if that was asked.
@@ -150,11 +152,13 @@ pub(super) async fn play(
         leak::search(process, &log)?;
         said = last_lines(&log, LAST_LINES);
     }
-    Ok(Ended { outcome: result?, said, explained: explained?, shadow: shadow? })
+    let (outcome, found) = result?;
+    Ok(Ended { outcome, found, said, explained: explained?, shadow: shadow? })
 }
 
 impl Run<'_> {
-    async fn all(&mut self) -> Result<Outcome, PlayError> {
+    /// Plays all; returns what it came to, and in what that is not as expected.
+    async fn all(&mut self) -> Result<(Outcome, Vec<Value>), PlayError> {
         let began = Instant::now();
         let scenario = self.scenario;
         for note in scenario.steps.iter().filter_map(|step| step.note.as_ref()) {
@@ -186,8 +190,10 @@ impl Run<'_> {
         loop {
             let outcome = self.outcome().await?;
             let tries = process::tries_within(began.elapsed(), scenario);
-            if Instant::now() >= last || self.expected.differences(&outcome, tries).is_empty() {
-                return Ok(outcome);
+            let found = self.expected.differences(&outcome, tries);
+            let is_last = Instant::now() >= last || self.expected.is_exceeded(&outcome, tries);
+            if is_last || found.is_empty() {
+                return Ok((outcome, found));
             }
             sleep(POLL_INTERVAL).await;
         }

@@ -26,7 +26,6 @@ use tokio::{
 use super::{
     PlayError,
     outcome::Outcome,
-    process,
     rulings::{Ruled, Rulings},
     run::{self, Beside, Explained},
     scenario::Scenario,
@@ -183,9 +182,7 @@ async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Playe
     };
     let expected = Expected { outcomes, is_ruled: ruled.is_some() };
     let ended = run::play(&scenario, cluster, binary, conformance, beside, &expected).await?;
-    let outcome = ended.outcome;
-    let mut found =
-        expected.differences(&outcome, process::tries_within(began.elapsed(), &scenario));
+    let (outcome, mut found) = (ended.outcome, ended.found);
     if !ended.shadow.faults.is_empty() {
         found.push(serde_json::json!([SHADOW, "values", ended.shadow.faults]));
     }

@@ -43,6 +43,18 @@ impl Expected<'_> {
         found
     }
 
+    /// Whether something failed oftener than it can have been tried: time does not mend that.
+    pub(super) fn is_exceeded(&self, got: &Outcome, tries: u32) -> bool {
+        let have = parsed(entries(got.get("metrics")));
+        self.outcomes.iter().all(|expected| {
+            let mut want = parsed(entries(expected.get("metrics"))).into_iter();
+            want.any(|(series, value)| {
+                have.get(series)
+                    .is_some_and(|found| is_too_often(series, found, value, self.is_ruled, tries))
+            })
+        })
+    }
+
     /// Whether a run may have this problem.
     pub(super) fn allows(&self, problem: &str) -> bool {
         let mut problems = self.outcomes.iter().flat_map(|it| entries(it.get("problems")));
@@ -152,17 +164,29 @@ fn parsed(lines: &[Value]) -> BTreeMap<&str, &str> {
 }
 
 /// Whether a series of tries that counts `found` is as good as one that counts `recorded`: there were
-/// any in both. An alert rests on failures: they must not come much oftener than the reference's or, where the run
-/// takes longer on a busy machine, than its back-off allows, unless a ruling says that they are tried otherwise.
+/// any in both, and failures do not come too often.
 fn is_as_good(series: &str, found: &str, recorded: &str, ruled: bool, tries: u32) -> bool {
-    let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
-    let (found, recorded) = (number(found), number(recorded));
-    let both_tried = (found > 0.0) == (recorded > 0.0);
+    let both_tried = (number(found) > 0.0) == (number(recorded) > 0.0);
     let is_call = series.starts_with("csi_sidecar_operations_seconds_count");
-    let is_failure = series.contains("_failed_total");
+    let as_often = !is_too_often(series, found, recorded, ruled, tries);
+    both_tried && (is_call || is_failure(series) && as_often)
+}
+
+/// Whether failures come much oftener than the reference's and, where the run takes longer on a busy machine, than its
+/// back-off allows, unless a ruling says that they are tried otherwise: an alert rests on them.
+fn is_too_often(series: &str, found: &str, recorded: &str, ruled: bool, tries: u32) -> bool {
+    let recorded = number(recorded);
     // Back-offs of the same length still end a try sooner or later.
-    let as_often = ruled || found <= (2.0 * recorded + 2.0).max(recorded * f64::from(tries));
-    both_tried && (is_call || is_failure && as_often)
+    let most = (2.0 * recorded + 2.0).max(recorded * f64::from(tries));
+    is_failure(series) && !ruled && number(found) > most
+}
+
+fn is_failure(series: &str) -> bool {
+    series.contains("_failed_total")
+}
+
+fn number(value: &str) -> f64 {
+    value.parse().unwrap_or(f64::INFINITY)
 }
 
 #[cfg(test)]
@@ -196,6 +220,11 @@ mod tests {
         );
         assert_eq!(found(true, 2), [Value::Null; 0]);
         assert_eq!(found(false, 3), [Value::Null; 0], "in the time for three tries each");
+        let recorded = metrics(&["b_failed_total 4"]);
+        let is_exceeded = |is_ruled, tries| {
+            Expected { outcomes: vec![&recorded], is_ruled }.is_exceeded(&risen, tries)
+        };
+        assert!(is_exceeded(false, 2) && !is_exceeded(false, 3) && !is_exceeded(true, 2));
         let other = metrics(&["a_total{x=\"1 2\"} 3", "b_failed_total 0", "c 0"]);
         assert_eq!(
             metric_differences(&expected, &other, false, 1),

@@ -13,6 +13,7 @@ use crate::{
         testing,
         testing::{Answer, Server},
     },
+    logging::testing::logged,
     runtime::{Generator, TokioSpawner},
 };
 
@@ -129,7 +130,7 @@ fn transient() -> Result<(), Failure> {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_is_logged_once_and_a_warning_as_an_error() {
-    let (log, _guard) = testing::logged();
+    let (log, _guard) = logged();
     let (recorder, _) = start(&Script::new([]));
     for severity in [Severity::Normal, Severity::Warning] {
         recorder.from("driver").event(claim("c"), severity, "Reason", "it failed");
