@@ -60,10 +60,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    claims::{index::ClaimIndex, save::UnsavedVolumes, worker::ClaimWorker},
+    claims::{index::ClaimIndex, worker::ClaimWorker},
     classes::Classes,
     dependencies::{Dependency, DependencyIndex},
     events::{ClaimEvents, VolumeEvents},
@@ -159,7 +160,6 @@ impl<P: Provisioner> Controller<P> {
         let queues = Queues::new(&settings, &metrics, index.clone(), volume_index.clone());
         let dependencies = DependencyIndex::default();
         let live = Live::new(Arc::clone(&clock));
-        let unsaved = UnsavedVolumes::default();
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
             index: volume_index,
@@ -167,7 +167,6 @@ impl<P: Provisioner> Controller<P> {
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             claims: index.clone(),
-            unsaved: unsaved.clone(),
             live: live.clone(),
             dependencies: dependencies.clone(),
             peers: peers.clone(),
@@ -180,7 +179,7 @@ impl<P: Provisioner> Controller<P> {
             index,
             queue: queues.claims.clone(),
             unsaved_queue: queues.unsaved.clone(),
-            unsaved,
+            save_attempted: Notify::new(),
             classes: classes.clone(),
             dependencies,
             client: client.clone(),
@@ -241,7 +240,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Logs the volumes that were created and have no PersistentVolume, before the process ends.
     pub fn log_unsaved(&self) {
-        self.claims.unsaved.log();
+        self.claims.index.log_unsaved();
     }
 
     /// Makes the workers record the calls that still run on their claims, because the calls are about to

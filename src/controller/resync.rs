@@ -57,7 +57,7 @@ impl<P: Provisioner> Controller<P> {
         for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
             self.metrics.controller.resync_found(ResyncQueue::Volumes);
         }
-        for _ in self.claims.unsaved.all().iter().filter(|uid| !unsaved.holds(uid)) {
+        for _ in self.unsaved().iter().filter(|uid| !unsaved.holds(uid)) {
             self.metrics.controller.resync_found(ResyncQueue::UnsavedVolumes);
         }
         self.queues.wake_claims(unqueued);
@@ -75,6 +75,11 @@ impl<P: Provisioner> Controller<P> {
     fn wake_others(&self) {
         self.queues.wake_volumes(self.volumes.index.all());
         self.queues.unprotected.notify_one();
-        self.queues.wake_unsaved(self.claims.unsaved.all());
+        self.queues.wake_unsaved(self.unsaved());
+    }
+
+    /// The claims whose volume waits to be saved.
+    fn unsaved(&self) -> Vec<Key> {
+        self.claims.index.uids(|known| known.unsaved().is_some())
     }
 }

@@ -101,7 +101,7 @@ impl<P: Provisioner> Controller<P> {
             let claims = index.on_event(event);
             queues.wake_items(waiting);
             // For a deleted claim no later event can clear what prevents the save, so it is decided now.
-            let is_given_up = |it: KnownClaim| it.is_saving() && it.is_gone_or_bound();
+            let is_given_up = |it: KnownClaim| it.unsaved().is_some() && it.is_gone_or_bound();
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
             queues.wake_unsaved(given_up.cloned().collect());
             for uid in claims {

@@ -32,7 +32,7 @@ struct Object {
 const OBJECTS: [Object; 3] = [
     Object {
         name: "class",
-        claims: 2_000,
+        claims: 400,
         reads: 2,
         soon: 5,
         begins: |_| {},
@@ -40,7 +40,7 @@ const OBJECTS: [Object; 3] = [
     },
     Object {
         name: "secret",
-        claims: 500,
+        claims: 100,
         reads: 13,
         soon: 301,
         begins: |simulation| {
@@ -58,7 +58,7 @@ const OBJECTS: [Object; 3] = [
     },
     Object {
         name: "label of the node",
-        claims: 500,
+        claims: 100,
         reads: 2,
         soon: 5,
         begins: |simulation| {

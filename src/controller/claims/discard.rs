@@ -85,7 +85,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Result<LiveReads, ApiError> {
         let began = self.live.now();
         let handle = &unusable.handle;
-        if self.unsaved.holds(handle) {
+        if self.index.any_unsaved(|unsaved| unsaved.handle == *handle) {
             let objection = Some("it is being saved for another claim".to_owned());
             return Ok(LiveReads { began, objection });
         }

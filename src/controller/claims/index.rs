@@ -40,7 +40,7 @@ pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     entry::Entry,
     guard::ClaimGuard,
-    known::{Existence, Interest, KnownClaim, RecordOrigin, Required, Verification},
+    known::{Interest, KnownClaim, RecordOrigin, Required, Verification},
     reports::Topic,
 };
 use super::{
@@ -49,7 +49,9 @@ use super::{
     state::ClaimState,
 };
 use crate::{
-    controller::{item::Key, listed_set::ListedSet, ownership::ProvisionerIdentity},
+    controller::{
+        item::Key, listed_set::ListedSet, model::unsaved::Unsaved, ownership::ProvisionerIdentity,
+    },
     kube::objects::{Claim, View as _},
     metrics::Census,
     workqueue::{Flow, KeyedMutex},
@@ -146,6 +148,19 @@ impl ClaimIndex {
         let inner = self.0.inner.lock();
         let claims = inner.entries.iter().filter(|(_, entry)| predicate(&entry.known));
         claims.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Whether `predicate`, which must not call the index, holds for a volume that waits to be saved.
+    pub fn any_unsaved(&self, predicate: impl Fn(&Unsaved) -> bool) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.values().filter_map(|entry| entry.known.unsaved()).any(predicate)
+    }
+
+    /// Changes each volume that waits to be saved.
+    pub fn update_unsaved(&self, change: impl Fn(&mut Unsaved)) {
+        for entry in self.0.inner.lock().entries.values_mut() {
+            entry.update_unsaved(&change);
+        }
     }
 
     /// Counts the claims by their states, for the metrics.

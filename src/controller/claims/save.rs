@@ -6,19 +6,16 @@
 //! volume whose PersistentVolume is invalid and whose claim is gone goes to
 //! `discard`.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
-use tokio::{
-    sync::watch,
-    time::{Duration, Instant},
-};
+use tokio::time::Duration;
 use tracing::Instrument as _;
 
 use super::{
-    index::{ClaimGuard, Entry, Existence, KnownClaim, Topic},
+    index::{ClaimGuard, ClaimIndex, Entry, KnownClaim, Topic},
     reporting::source_label,
-    state::Transition,
+    state::{ClaimState, Transition},
     worker::ClaimWorker,
 };
 use crate::{
@@ -27,10 +24,11 @@ use crate::{
         item::Key,
         model::{
             finalizer,
-            unusable_volume::{Credentials, UnusableVolume},
+            unsaved::{Seen, Setback, Unsaved},
+            unusable_volume::UnusableVolume,
         },
         ownership::{PROVISIONED_BY, class_of_claim},
-        provisioner::{Failure, ProvisionRequest, ProvisionedVolume, Provisioner, VolumeHandle},
+        provisioner::{Failure, ProvisionRequest, Provisioner},
     },
     kube::{
         ApiError,
@@ -43,61 +41,32 @@ use crate::{
 /// The reclaim policy of volumes that are kept.
 const RETAIN: &str = "Retain";
 
-/// The unsaved volumes, by claim UID. Clones share them. Not in the index of claims: the entry of a claim
-/// may be gone before its volume is saved, and the end of the process waits until all are.
-#[derive(Clone, Default)]
-pub struct UnsavedVolumes(watch::Sender<BTreeMap<Key, Arc<Unsaved>>>);
-
-/// A volume that exists at the driver and has no PersistentVolume yet.
-#[derive(Debug, Clone)]
-pub struct Unsaved {
-    claim: Arc<Claim>,
-    /// Whether the claim still exists.
-    existence: Existence,
-    volume: PersistentVolume,
-    /// The driver's ID of the volume. An in-tree PersistentVolume does not contain it.
-    handle: VolumeHandle,
-    /// The credentials with which the volume was made.
-    credentials: Credentials,
-    /// When the attempt that made the volume started.
-    started: Instant,
-    /// How the attempts to save it have failed.
-    setback: Setback,
+/// A volume to save, as it was known when a worker took it.
+struct ToSave {
+    /// Of the call that made it.
+    request: Arc<ProvisionRequest>,
+    unsaved: Arc<Unsaved>,
 }
 
-/// What failed attempts to save have shown.
-#[derive(Debug, Clone, Copy, Default)]
-struct Setback {
-    /// Whether an earlier POST may have been carried out, so that the next attempt reads first.
-    unclear: bool,
-    /// Whether the API server refused the last attempt and will refuse the next one until somebody
-    /// acts.
-    refused: bool,
-    /// Whether a PersistentVolume of the name has, or may have, this very volume: when that
-    /// PersistentVolume is deleted, the volume may be deleted with it.
-    may_share_handle: bool,
-}
+impl ToSave {
+    /// Of a claim whose volume is not saved.
+    fn of(known: KnownClaim) -> Option<Self> {
+        match (known.state, known.request) {
+            (ClaimState::Saving(unsaved), Some(request)) => Some(Self { request, unsaved }),
+            _ => None,
+        }
+    }
 
-impl Unsaved {
-    /// Completes the PersistentVolume that the call with `request` brought, `provisioned`.
-    pub fn new(
-        request: ProvisionRequest,
-        provisioned: ProvisionedVolume,
-        started: Instant,
-        existence: Existence,
-    ) -> Self {
-        let ProvisionedVolume { volume, handle, credentials } = provisioned;
-        let volume = complete(volume, &request);
-        let setback = Setback::default();
-        Self { claim: request.claim, existence, volume, handle, credentials, started, setback }
+    fn claim(&self) -> &Claim {
+        &self.request.claim
     }
 
     /// The volume without its PersistentVolume, which the API server refuses for the reason `why`.
     fn unusable_volume(&self, why: &str) -> UnusableVolume {
-        let name = self.name();
+        let name = self.unsaved.name();
         UnusableVolume {
-            handle: self.handle.clone(),
-            credentials: self.credentials.clone(),
+            handle: self.unsaved.handle.clone(),
+            credentials: self.unsaved.credentials.clone(),
             defect: Failure::new(why),
             orphaned: Failure::new(format!(
                 "{why}. Cleanup of volume {name} failed, volume is orphaned"
@@ -105,17 +74,13 @@ impl Unsaved {
         }
     }
 
-    fn name(&self) -> &str {
-        self.volume.metadata.name.as_deref().unwrap_or_default()
-    }
-
     /// The label `source` of the metrics.
     fn source(&self) -> &'static str {
-        source_label(&self.claim)
+        source_label(self.claim())
     }
 
     fn class(&self) -> &str {
-        self.claim.spec.storage_class_name.as_deref().unwrap_or_default()
+        self.claim().spec.storage_class_name.as_deref().unwrap_or_default()
     }
 }
 
@@ -192,17 +157,17 @@ impl NotSaved {
 }
 
 /// Decides what a PersistentVolume of the name means for the one to save. `None`: there is none.
-fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
+fn judge(found: Option<&Volume>, of: &ToSave) -> Option<Attempt> {
     let found = found?;
-    let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == unsaved.claim.uid());
+    let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == of.claim().uid());
     let taken =
         || format!("PersistentVolume {:?} exists already and is not for this claim", found.name());
-    let same = found.source_id() == Volume::source_id_of(&unsaved.volume);
+    let same = found.source_id() == of.unsaved.source_id();
     Some(match (ours, same) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => Attempt::PvTerminating(Box::new(found.clone())),
         (true, false) => Attempt::Superseded(found.source_id().to_owned()),
-        (false, true) if is_of_same_driver(found, &unsaved.volume) && !is_going(found) => {
+        (false, true) if is_of_same_driver(found, &of.unsaved.volume) && !is_going(found) => {
             Attempt::NotSaved(NotSaved::HandleInUse, taken())
         }
         (false, true) => Attempt::NotSaved(NotSaved::HandleMaybeInUse { refused: false }, taken()),
@@ -222,89 +187,48 @@ fn is_of_same_driver(found: &Volume, volume: &PersistentVolume) -> bool {
     csi.is_some_and(|csi| found.spec.csi.as_ref().is_some_and(|it| it.driver == csi.driver))
 }
 
-impl UnsavedVolumes {
-    /// The UIDs of the claims whose PersistentVolume is not saved.
-    pub fn all(&self) -> Vec<Key> {
-        self.0.borrow().keys().cloned().collect()
-    }
-
+impl ClaimIndex {
     /// Logs the unsaved volumes, so that an admin can find them if their claims are deleted, too.
-    pub fn log(&self) {
-        for (uid, unsaved) in &*self.0.borrow() {
+    pub fn log_unsaved(&self) {
+        for uid in self.uids(|known| known.unsaved().is_some()) {
+            let Some(of) = self.known(&uid).and_then(ToSave::of) else { continue };
             tracing::warn!(
-                claim = %claim_key(&unsaved.claim),
-                uid = &**uid,
-                pv = unsaved.name(),
-                handle = unsaved.handle.id(),
+                claim = %claim_key(of.claim()),
+                uid = &*uid,
+                pv = of.unsaved.name(),
+                handle = of.unsaved.handle.id(),
                 "A volume has no PersistentVolume yet; the next leader asks the driver for it again"
             );
         }
     }
 
-    /// Whether the volume is not saved.
-    pub fn holds(&self, handle: &VolumeHandle) -> bool {
-        self.0.borrow().values().any(|unsaved| unsaved.handle == *handle)
-    }
-
-    /// Whether the volume is not saved and has another name than `name`.
-    pub fn holds_as_another(&self, handle: &VolumeHandle, name: &str) -> bool {
-        let same = |unsaved: &Arc<Unsaved>| unsaved.handle == *handle && unsaved.name() != name;
-        self.0.borrow().values().any(same)
-    }
-
     /// The driver deletes the volume of the PersistentVolume `name`. An unsaved volume of that name
     /// may be the same volume. The caller holds the lock of the volume.
     pub fn on_volume_deletion(&self, name: &str) {
-        self.0.send_if_modified(|all| {
-            for unsaved in all.values_mut().filter(|unsaved| unsaved.name() == name) {
-                let setback = &mut Arc::make_mut(unsaved).setback;
-                setback.unclear = true;
-                setback.may_share_handle = true;
+        self.update_unsaved(|unsaved| {
+            if unsaved.name() == name {
+                unsaved.setback.unclear = true;
+                unsaved.setback.may_share_handle = true;
             }
-            false
         });
-    }
-
-    fn get(&self, uid: &str) -> Option<Arc<Unsaved>> {
-        self.0.borrow().get(uid).cloned()
-    }
-
-    fn keep(&self, uid: &Key, unsaved: Arc<Unsaved>) {
-        self.0.send_modify(|all| drop(all.insert(uid.clone(), unsaved)));
-    }
-
-    fn remove(&self, uid: &Key) {
-        self.0.send_modify(|all| drop(all.remove(uid)));
     }
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Saves the PersistentVolume of the volume that the call with `request` brought, or keeps it for
-    /// [`ClaimWorker::sync_unsaved`].
-    pub(super) async fn save(
-        &self,
-        held: &ClaimGuard,
-        request: ProvisionRequest,
-        provisioned: ProvisionedVolume,
-        started: Instant,
-    ) {
-        let uid = held.uid();
-        let existence = held.known().unwrap_or_default().existence;
-        let unsaved = Arc::new(Unsaved::new(request, provisioned, started, existence));
-        // Kept first, so that the volume is not forgotten if the attempt is cancelled.
-        self.unsaved.keep(uid, Arc::clone(&unsaved));
-        if self.attempt_and_report(held, &unsaved).await == Action::Retry {
-            self.unsaved_queue.add_rate_limited(uid.clone());
+    /// Saves the PersistentVolume of the volume that a call has brought; after a failure, the queue does.
+    pub(super) async fn save(&self, held: &ClaimGuard) {
+        if self.attempt_and_report(held).await == Action::Retry {
+            self.unsaved_queue.add_rate_limited(held.uid().clone());
         }
     }
 
     /// Tries again to save the PersistentVolume of the claim with this UID.
     pub async fn sync_unsaved(&self, uid: &Key) -> Action {
         let held = self.index.hold(uid).await;
-        let Some(unsaved) = self.unsaved.get(uid) else { return Action::Done };
-        let claim = claim_key(&unsaved.claim);
-        let span = tracing::info_span!("save", %claim, uid = &**uid, pv = unsaved.name());
-        self.attempt_and_report(&held, &unsaved).instrument(span).await
+        let Some(known) = held.known() else { return Action::Done };
+        let claim = claim_key(&known.claim);
+        let span = tracing::info_span!("save", %claim, uid = &**uid, pv = known.key());
+        self.attempt_and_report(&held).instrument(span).await
     }
 
     /// The task that saved the PersistentVolume of the claim with this UID has panicked.
@@ -321,23 +245,24 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// left that the API server refuses and that the records on their claims lead the next process
     /// to.
     pub async fn save_before_exit(&self) {
-        self.unsaved.0.send_modify(|all| {
-            for unsaved in all.values_mut() {
-                Arc::make_mut(unsaved).setback.refused = false;
-            }
-        });
-        self.unsaved.all().into_iter().for_each(|uid| self.unsaved_queue.add(uid));
-        let left = |all: &BTreeMap<Key, Arc<Unsaved>>| {
-            all.iter().all(|(uid, unsaved)| {
-                unsaved.setback.refused && self.index.is(uid, KnownClaim::is_protected)
-            })
+        self.index.update_unsaved(|unsaved| unsaved.setback.refused = false);
+        let all = self.index.uids(|known| known.unsaved().is_some());
+        for uid in all {
+            self.unsaved_queue.add(uid);
+        }
+        let is_left = |known: &KnownClaim| {
+            let is_tried = |it: &Unsaved| !(it.setback.refused && known.is_protected());
+            known.unsaved().is_some_and(is_tried)
         };
-        // The sender lives as long as `self`.
-        let _ = self.unsaved.0.subscribe().wait_for(left).await;
+        while !self.index.uids(is_left).is_empty() {
+            self.save_attempted.notified().await;
+        }
     }
 
-    async fn attempt_and_report(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
-        let action = self.attempt_once(held, unsaved).await;
+    async fn attempt_and_report(&self, held: &ClaimGuard) -> Action {
+        let Some(of) = held.known().and_then(ToSave::of) else { return Action::Done };
+        let action = self.attempt_once(held, &of).await;
+        self.save_attempted.notify_one();
         // A turn of the claim follows: for its record, to discard or to ask again, or to give up the claim
         // after `--claim-protection-timeout`.
         if held.is(|known| known.state.is_open() || known.is_protected()) {
@@ -346,112 +271,85 @@ impl<P: Provisioner> ClaimWorker<P> {
         action
     }
 
-    async fn attempt_once(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
+    async fn attempt_once(&self, held: &ClaimGuard, of: &ToSave) -> Action {
         // Its PersistentVolume was seen, and may be deleted together with the volume by now.
-        if !held.is(KnownClaim::is_saving) {
-            return self.on_saved(held, unsaved);
+        if of.unsaved.seen != Seen::Nothing {
+            return self.on_saved(held, of);
         }
-        match self.try_to_save(unsaved).await {
-            Attempt::Saved => self.on_saved(held, unsaved),
-            Attempt::Superseded(volume) => self.on_superseded(held, unsaved, &volume),
-            Attempt::PvTerminating(volume) => self.on_pv_terminating(held, unsaved, &volume),
-            Attempt::PvGone => self.on_pv_gone(held, unsaved),
-            Attempt::NotSaved(NotSaved::Invalid | NotSaved::NameTaken, why)
-                if is_gone_or_bound(held) =>
-            {
-                self.discard_volume(held, unsaved, &why)
+        let attempt = self.try_to_save(of).await;
+        let is_wanted = !held.is(KnownClaim::is_gone_or_bound);
+        match attempt {
+            Attempt::Saved => self.on_saved(held, of),
+            Attempt::Superseded(volume) => self.on_superseded(held, of, &volume),
+            Attempt::PvTerminating(volume) => self.on_pv_terminating(held, of, &volume),
+            Attempt::PvGone => self.on_pv_gone(held, of),
+            Attempt::NotSaved(NotSaved::Invalid | NotSaved::NameTaken, why) if !is_wanted => {
+                // It can never be saved (safety rule 8).
+                let refused = Transition::PvRefused(Box::new(of.unusable_volume(&why)));
+                held.update(|it| it.advance(refused));
+                Action::Done
             }
-            Attempt::NotSaved(NotSaved::HandleInUse, _) if is_gone_or_bound(held) => {
-                self.on_not_needed(held)
-            }
-            Attempt::NotSaved(reason, why) => self.not_saved(held, unsaved, &why, reason.setback()),
+            Attempt::NotSaved(NotSaved::HandleInUse, _) if !is_wanted => on_not_needed(held),
+            Attempt::NotSaved(reason, why) => self.not_saved(held, of, &why, reason.setback()),
         }
     }
 
-    fn not_saved(
-        &self,
-        held: &ClaimGuard,
-        unsaved: &Unsaved,
-        why: &str,
-        setback: Setback,
-    ) -> Action {
-        tracing::warn!(
-            error = why,
-            handle = unsaved.handle.id(),
-            "the PersistentVolume is not saved yet"
-        );
+    fn not_saved(&self, held: &ClaimGuard, of: &ToSave, why: &str, setback: Setback) -> Action {
+        let handle = of.unsaved.handle.id();
+        tracing::warn!(error = why, handle, "the PersistentVolume is not saved yet");
         if held.report(Topic::Blocked(why, Duration::ZERO)) {
-            self.events.blocked(&unsaved.claim, why);
+            self.events.blocked(of.claim(), why);
         }
-        self.metrics.provision_failed(unsaved.class(), unsaved.source());
-        let unclear = setback.unclear || unsaved.setback.unclear;
-        let may_share_handle = setback.may_share_handle || unsaved.setback.may_share_handle;
-        let setback = Setback { unclear, may_share_handle, ..setback };
-        self.unsaved.keep(held.uid(), Arc::new(Unsaved { setback, ..unsaved.clone() }));
+        self.metrics.provision_failed(of.class(), of.source());
+        held.update(|it| it.update_unsaved(|unsaved| unsaved.setback.add(setback)));
         Action::Retry
     }
 
-    /// Gives the volume, which can never be saved, to `discard` (safety rule 8).
-    fn discard_volume(&self, held: &ClaimGuard, unsaved: &Unsaved, why: &str) -> Action {
-        held.update(|it| {
-            it.advance(Transition::PvRefused(Box::new(unsaved.unusable_volume(why))));
-        });
-        self.unsaved.remove(held.uid());
-        Action::Done
-    }
-
-    fn on_saved(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
+    fn on_saved(&self, held: &ClaimGuard, of: &ToSave) -> Action {
         tracing::info!("volume provisioned");
-        self.metrics.provisioned(unsaved.class(), unsaved.source(), unsaved.started.elapsed());
+        self.metrics.provisioned(of.class(), of.source(), of.unsaved.started.elapsed());
         if let Some(claim) = held.known() {
-            self.metrics.served(unsaved.class(), unsaved.source(), claim.age());
+            self.metrics.served(of.class(), of.source(), claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
-        if !unsaved.existence.is_over() {
-            self.events.provisioned(&unsaved.claim, unsaved.name());
+        if !held.is(|known| known.is_gone) {
+            self.events.provisioned(of.claim(), of.unsaved.name());
         }
-        self.forget(held)
+        forget(held)
     }
 
     /// The PersistentVolume was saved and is being deleted. It is never saved again, as the volume
     /// may be deleted with it. Once it is gone, a claim that still waits is provisioned again
     /// (safety rules 6 and 7).
-    fn on_pv_terminating(&self, held: &ClaimGuard, unsaved: &Unsaved, volume: &Volume) -> Action {
+    fn on_pv_terminating(&self, held: &ClaimGuard, of: &ToSave, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
-        self.metrics.provisioned(unsaved.class(), unsaved.source(), unsaved.started.elapsed());
-        self.events.blocked(&unsaved.claim, &why);
+        self.metrics.provisioned(of.class(), of.source(), of.unsaved.started.elapsed());
+        self.events.blocked(of.claim(), &why);
         held.update(|it| it.pv_terminating(volume, &self.identity));
-        self.forget(held)
+        forget(held)
     }
 
     /// The claim has another volume, so this one is a suspected leak (safety rule 14).
-    fn on_superseded(&self, held: &ClaimGuard, unsaved: &Unsaved, volume: &str) -> Action {
+    fn on_superseded(&self, held: &ClaimGuard, of: &ToSave, volume: &str) -> Action {
         let why = format!(
             "PersistentVolume {:?} has the volume {volume:?} already; the volume {:?} may be left at the driver",
-            unsaved.name(),
-            unsaved.handle
+            of.unsaved.name(),
+            of.unsaved.handle
         );
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        self.events.blocked(&unsaved.claim, &why);
-        self.forget(held)
-    }
-
-    /// Nobody waits for the volume any more, and another PersistentVolume has it: nothing is left
-    /// over.
-    fn on_not_needed(&self, held: &ClaimGuard) -> Action {
-        tracing::info!("not saved: its claim is gone, and another PersistentVolume has the volume");
-        self.forget(held)
+        self.events.blocked(of.claim(), &why);
+        forget(held)
     }
 
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
-    fn on_pv_gone(&self, held: &ClaimGuard, unsaved: &Unsaved) -> Action {
-        held.update(|it| it.pv_gone(unsaved.handle.id()));
-        self.unsaved.remove(held.uid());
-        if is_gone_or_bound(held) {
-            self.suspect_gone(held, &unsaved.claim, unsaved.handle.id());
+    fn on_pv_gone(&self, held: &ClaimGuard, of: &ToSave) -> Action {
+        let handle = of.unsaved.handle.id();
+        held.update(|it| it.pv_gone(handle));
+        if held.is(KnownClaim::is_gone_or_bound) {
+            self.suspect_gone(held, of.claim(), handle);
         }
         Action::Done
     }
@@ -464,55 +362,41 @@ impl<P: Provisioner> ClaimWorker<P> {
         );
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        if held.known().is_none_or(|known| !known.existence.is_over()) {
+        if !held.is(|known| known.is_gone) {
             self.events.blocked(claim, &why);
         }
         held.update(|it| it.advance(Transition::LeakSuspected));
     }
 
-    fn forget(&self, held: &ClaimGuard) -> Action {
-        self.unsaved.remove(held.uid());
-        held.update(Entry::saved);
-        Action::Done
-    }
-
-    async fn try_to_save(&self, unsaved: &Unsaved) -> Attempt {
-        let found =
-            if unsaved.setback.unclear { self.read_taken_name(unsaved).await } else { None };
+    async fn try_to_save(&self, of: &ToSave) -> Attempt {
+        let found = if of.unsaved.setback.unclear { self.read_taken_name(of).await } else { None };
         match found {
             Some(attempt) => attempt,
-            None if unsaved.setback.may_share_handle => Attempt::PvGone,
-            None => self.post(unsaved).await,
+            None if of.unsaved.setback.may_share_handle => Attempt::PvGone,
+            None => self.post(of).await,
         }
     }
 
     /// The PersistentVolume with the reclaim policy that its class has now (safety rule 9).
-    fn with_policy<'a>(&self, unsaved: &'a Unsaved) -> Cow<'a, PersistentVolume> {
-        let spec = unsaved.volume.spec.as_ref();
-        let then = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
-        let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
-        let class = class.and_then(|class| self.classes.get(class));
+    fn with_policy(&self, of: &ToSave) -> PersistentVolume {
+        let mut volume = complete(of.unsaved.volume.clone(), &of.request);
+        let spec = volume.spec.get_or_insert_default();
+        let class = spec.storage_class_name.as_deref().and_then(|class| self.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
-        let claim = self.index.known(unsaved.claim.uid());
+        let then = spec.persistent_volume_reclaim_policy.as_deref();
+        let claim = self.index.known(of.claim().uid());
         let is_live =
             claim.is_some_and(|it| !it.is_gone_or_terminating() && !it.is_gone_or_bound());
-        match policy(then, now, is_live) {
-            policy if policy == then => Cow::Borrowed(&unsaved.volume),
-            policy => {
-                let mut volume = unsaved.volume.clone();
-                volume.spec.get_or_insert_default().persistent_volume_reclaim_policy =
-                    policy.map(str::to_owned);
-                Cow::Owned(volume)
-            }
-        }
+        spec.persistent_volume_reclaim_policy = policy(then, now, is_live).map(str::to_owned);
+        volume
     }
 
-    async fn post(&self, unsaved: &Unsaved) -> Attempt {
-        let volume = self.with_policy(unsaved);
-        match self.client.create::<Volume>(None, &*volume).await {
+    async fn post(&self, of: &ToSave) -> Attempt {
+        let volume = self.with_policy(of);
+        match self.client.create::<Volume>(None, &volume).await {
             Ok(_) => Attempt::Saved,
             Err(taken) if taken.is_already_exists() => {
-                after_conflict(self.read_taken_name(unsaved).await, &taken)
+                after_conflict(self.read_taken_name(of).await, &taken)
             }
             Err(error) if error.is_invalid() => {
                 Attempt::NotSaved(NotSaved::Invalid, error.to_string())
@@ -522,17 +406,25 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Reads the PersistentVolume of the name and decides what it means.
-    async fn read_taken_name(&self, unsaved: &Unsaved) -> Option<Attempt> {
-        match self.read_volume(unsaved.name()).await {
-            Ok(found) => judge(found.as_ref(), unsaved),
+    async fn read_taken_name(&self, of: &ToSave) -> Option<Attempt> {
+        match self.read_volume(of.unsaved.name()).await {
+            Ok(found) => judge(found.as_ref(), of),
             Err(error) => Some(not_saved_yet(&error)),
         }
     }
 }
 
-/// Whether nobody is left who could change what the API server refuses.
-fn is_gone_or_bound(held: &ClaimGuard) -> bool {
-    held.known().is_none_or(|known| known.is_gone_or_bound())
+/// Nobody waits for the volume any more, and another PersistentVolume has it: nothing is left
+/// over.
+fn on_not_needed(held: &ClaimGuard) -> Action {
+    tracing::info!("not saved: its claim is gone, and another PersistentVolume has the volume");
+    forget(held)
+}
+
+/// There is nothing to save any more.
+fn forget(held: &ClaimGuard) -> Action {
+    held.update(Entry::saved);
+    Action::Done
 }
 
 /// The reclaim policy of a PersistentVolume (safety rule 9): that of its class `now`, or, without a

@@ -5,14 +5,17 @@
 //! (safety rules 2 to 4). The index keeps the states, and [`sync`](super::sync) and
 //! [`save`](super::save) act on them.
 
+use std::sync::Arc;
+
 use tokio::time::{Duration, Instant};
 
-use crate::{
-    controller::{
-        model::{overview::Stage, unusable_volume::UnusableVolume},
-        provisioner::{Failure, NotPrepared, Outcome},
+use crate::controller::{
+    model::{
+        overview::Stage,
+        unsaved::{Seen, Unsaved},
+        unusable_volume::UnusableVolume,
     },
-    kube::objects::Volume,
+    provisioner::{Failure, NotPrepared, Outcome},
 };
 
 /// How many terminal errors in a row show that an open call has left no volume.
@@ -38,9 +41,9 @@ pub enum ClaimState {
     },
     /// A CreateVolume call was sent, its outcome is unknown, and the driver may still work on it.
     Background(OpenCall),
-    /// The driver has made the volume, and its PersistentVolume is not saved yet. The string is the
-    /// volume's ID in the PersistentVolume.
-    Saving(String),
+    /// The driver has made the volume, and its PersistentVolume is not saved yet, or the worker that saves it
+    /// does not know.
+    Saving(Arc<Unsaved>),
     /// Another PersistentVolume that had, or may have had, the volume with this handle is gone, and
     /// perhaps the volume with it. While the claim is wanted, the driver is asked again after a
     /// live look-up.
@@ -74,8 +77,7 @@ pub enum Transition<'a> {
     FoundBound,
     /// The claim's PersistentVolume is gone. A live look-up comes before the next call.
     PvDeleted,
-    /// Saving the volume is finished. The PersistentVolume, or its deletion, may have been seen
-    /// before.
+    /// Saving the volume is finished.
     Saved,
     /// Another PersistentVolume, which may have had the volume with this handle, is gone, and
     /// perhaps the volume with it. A live look-up comes before the next call.
@@ -214,6 +216,7 @@ impl ClaimState {
             (Self::Recorded, T::RecordDropped)
             | (Self::Unusable(_), T::Discarded)
             | (Self::Done, T::PvDeleted) => Self::Waiting,
+            (Self::Saving(own), T::Saved) if own.seen == Seen::Gone => Self::Waiting,
             // A volume that this process can still save or remove is not given up.
             (state, T::GivenUp) if state.is_outcome_unknown() => Self::SuspectedLeak,
 
@@ -221,7 +224,12 @@ impl ClaimState {
             (Self::InFlight { earlier, .. }, T::PvFound(_)) => {
                 Self::InFlight { earlier, has_pv: true }
             }
-            (Self::Saving(own), T::PvFound(found)) if own != found => Self::Saving(own),
+            (Self::Saving(own), T::PvFound(found)) if own.source_id() != found => Self::Saving(own),
+            // The worker that saves it reports it.
+            (Self::Saving(own), T::PvFound(_)) => Self::saving(own, Seen::Exists),
+            (Self::Saving(own), T::PvDeleted) if own.seen == Seen::Exists => {
+                Self::saving(own, Seen::Gone)
+            }
             // Live reads decide whether it may be removed.
             (Self::Unusable(unusable), T::PvFound(_))
             | (Self::Saving(_), T::PvRefused(unusable)) => Self::Unusable(unusable),
@@ -242,6 +250,11 @@ impl ClaimState {
         Self::InFlight { earlier, has_pv: false }
     }
 
+    fn saving(mut own: Arc<Unsaved>, seen: Seen) -> Self {
+        Arc::make_mut(&mut own).seen = seen;
+        Self::Saving(own)
+    }
+
     /// The state after an attempt that ended with `outcome`, and what to do next. A call leads from `InFlight` to
     /// `Waiting | Background | Saving | Unusable | Done`; an attempt that ended before its call does not change
     /// the state.
@@ -256,7 +269,7 @@ impl ClaimState {
         match outcome {
             // Even if a PersistentVolume was seen: saving shows whether it is of this volume.
             Outcome::Provisioned(provisioned) => {
-                (Self::Saving(Volume::source_id_of(&provisioned.volume)), Next::Save)
+                (Self::Saving(Arc::new(Unsaved::new(provisioned, now))), Next::Save)
             }
             // Even if a PersistentVolume was seen: live reads decide whether the volume is removed.
             Outcome::Unusable(unusable) => (Self::Unusable(unusable.clone()), Next::Discard),

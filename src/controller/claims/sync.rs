@@ -277,7 +277,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Outcome::NotPrepared(why) = &outcome {
             self.give_up_unrepeatable(held, &request, why);
         }
-        let ended = held.update(|it| it.ended(&outcome, &self.identity));
+        let ended = held.update(|it| it.ended(&outcome, started, &self.identity));
         let (next, polls) = ended.unwrap_or((Next::Drop, 0));
         // Who reads of an open call may delete the claim: first the record, which keeps it.
         if held.is(|known| known.state.is_outcome_unknown()) {
@@ -287,8 +287,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.report(&request, &outcome, poll.is_some());
         tracing::debug!(?next, "the attempt has ended");
         match (next, outcome) {
-            (Next::Save, Outcome::Provisioned(volume)) => {
-                self.save(held, request, *volume, started).await;
+            (Next::Save, _) => {
+                self.save(held).await;
                 Action::Done
             }
             (Next::Discard, Outcome::Unusable(unusable)) => {
@@ -312,7 +312,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Action::RequeueAfter(poll_delay(polls, timed_out, unit, self.retry_max))
             }
             (Next::Rest, _) => Action::RequeueAfter(self.retry_max),
-            (Next::Drop | Next::Save | Next::Discard, _) => Action::Done,
+            (Next::Drop | Next::Discard, _) => Action::Done,
         }
     }
 

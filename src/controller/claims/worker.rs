@@ -7,9 +7,10 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{call_record::RecordSettings, index::ClaimIndex, save::UnsavedVolumes};
+use super::{call_record::RecordSettings, index::ClaimIndex};
 use crate::{
     controller::{
         classes::Classes, dependencies::DependencyIndex, events::ClaimEvents, item::Key,
@@ -38,8 +39,8 @@ pub struct ClaimWorker<P> {
     pub queue: Queue<Key>,
     /// The claims whose PersistentVolume must be saved again.
     pub unsaved_queue: Queue<Key>,
-    /// The volumes that are not saved.
-    pub unsaved: UnsavedVolumes,
+    /// Notified after each attempt to save a PersistentVolume.
+    pub save_attempted: Notify,
     /// The storage classes.
     pub classes: Classes,
     /// The objects that claims wait for.

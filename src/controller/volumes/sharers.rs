@@ -11,8 +11,13 @@ use tokio::time::Duration;
 
 use super::{index::Deletion, sync::VolumeWorker};
 use crate::{
-    controller::model::finalizer::{Due, due},
-    controller::provisioner::{Deleter, Failure, NotDeleted, VolumeHandle},
+    controller::{
+        model::{
+            finalizer::{Due, due},
+            unsaved::Unsaved,
+        },
+        provisioner::{Deleter, Failure, NotDeleted, VolumeHandle},
+    },
     kube::{
         Scope,
         objects::{View as _, Volume},
@@ -130,7 +135,8 @@ impl<P: Deleter> VolumeWorker<P> {
     /// Fails if a PersistentVolume of another name is being saved for the volume.
     fn check_unsaved(&self, volume: &Volume, held: &HeldHandle) -> Result<(), NotDeleted> {
         let Some(handle) = &held.handle else { return Ok(()) };
-        if self.unsaved.holds_as_another(handle, volume.name()) {
+        let is_another = |it: &Unsaved| it.handle == *handle && it.name() != volume.name();
+        if self.claims.any_unsaved(is_another) {
             return Err(stands_for_it_too(handle, "a PersistentVolume that is being saved"));
         }
         Ok(())

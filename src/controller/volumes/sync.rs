@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     controller::{
-        claims::{index::ClaimIndex, save::UnsavedVolumes},
+        claims::index::ClaimIndex,
         dependencies::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
@@ -62,8 +62,6 @@ pub struct VolumeWorker<P> {
     /// What is known of the claims. Its lock admits one worker per volume at a time, including that of the
     /// claim (safety rule 5).
     pub claims: ClaimIndex,
-    /// The volumes that are not saved.
-    pub unsaved: UnsavedVolumes,
     /// Measures the age of live reads.
     pub live: Live,
     /// The objects that volumes wait for.
@@ -190,7 +188,7 @@ impl<P: Deleter> VolumeWorker<P> {
         volume: &Volume,
         removal: P::Removal,
     ) -> Result<(), NotDeleted> {
-        self.unsaved.on_volume_deletion(volume.name());
+        self.claims.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
         self.provisioner.delete(volume, removal).await?;
         self.index.set_deletion(volume, Deletion::DeletedAtDriver);

@@ -1,12 +1,18 @@
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::*;
 use crate::controller::{
     claims::{
         index::Interest,
         state::{Demand, OpenCall},
     },
-    model::source::{NamedSource, Source, SourceKind},
+    model::{
+        source::{NamedSource, Source, SourceKind},
+        unsaved::Unsaved,
+    },
+    provisioner::ProvisionedVolume,
 };
 use Demand::{Wanted, Withdrawn};
 
@@ -128,6 +134,7 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
         NamedSource { kind: SourceKind::Claim, namespace: "ns".into(), name: "source".into() };
     let source = Source { named, uid: "u".into(), handle: "h".into() };
     let request = ProvisionRequest { source: Some(source), ..request() };
+    let saving = Arc::new(Unsaved::new(&ProvisionedVolume::default(), Instant::now()));
     for (open, unknown, overdue, expected) in [
         (true, true, true, Due::GiveUp),
         (true, true, false, Due::Nothing),
@@ -139,7 +146,7 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
             request: Some(Arc::new(request.clone())),
             state: match (open, unknown) {
                 (true, true) => ClaimState::Background(OpenCall::default()),
-                (true, false) => ClaimState::Saving("h".into()),
+                (true, false) => ClaimState::Saving(saving.clone()),
                 (false, _) => ClaimState::Done,
             },
             ..view(open, None, Withdrawn)

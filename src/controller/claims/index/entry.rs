@@ -15,6 +15,7 @@ use crate::{
             record_status::RecordStatus,
             state::{ClaimState, Transition},
         },
+        model::unsaved::{Seen, Unsaved},
         ownership::{PROVISIONED_BY, ProvisionerIdentity},
     },
     kube::objects::{View as _, Volume},
@@ -167,6 +168,22 @@ impl Entry {
     pub(super) fn supersede(&mut self, is_outcome_unknown: bool) {
         if is_outcome_unknown && self.known.state == ClaimState::Done {
             self.known.superseded = self.known.request.take();
+        }
+    }
+
+    /// Whether the claim's PersistentVolume was there when it was last seen.
+    pub(super) fn has_pv(&self) -> bool {
+        let is_seen = |it: &Unsaved| it.seen == Seen::Exists;
+        self.known.state == ClaimState::Done || self.known.unsaved().is_some_and(is_seen)
+    }
+
+    /// Changes the volume that waits to be saved, if there is one.
+    pub(in crate::controller::claims) fn update_unsaved(
+        &mut self,
+        change: impl FnOnce(&mut Unsaved),
+    ) {
+        if let ClaimState::Saving(unsaved) = &mut self.known.state {
+            change(Arc::make_mut(unsaved));
         }
     }
 

@@ -3,10 +3,7 @@
 //! The index keeps a [`KnownClaim`] of each claim, and gives workers copies of it, which are cheap: a plan is made
 //! of one, while events go on changing the index.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use tokio::time::{Duration, Instant};
 
@@ -16,7 +13,7 @@ use crate::{
             record_status::RecordStatus,
             state::{ClaimState, Demand, Next, Transition},
         },
-        model::{record::Record, unusable_volume::UnusableVolume},
+        model::{record::Record, unsaved::Unsaved, unusable_volume::UnusableVolume},
         ownership::PROVISIONED_BY,
         provisioner::{Outcome, ProvisionRequest},
     },
@@ -29,8 +26,8 @@ use crate::{
 pub struct KnownClaim {
     /// The newest version of the claim. It is kept after the claim is gone while a call is open.
     pub claim: Arc<Claim>,
-    /// Whether the claim still exists.
-    pub existence: Existence,
+    /// Whether the claim is gone. One that only our own finalizer keeps counts as gone.
+    pub is_gone: bool,
     /// Why the claim is kept.
     pub interest: Interest,
     /// The name of the claim's PersistentVolume. `None`: no name can be made of its UID.
@@ -58,22 +55,6 @@ pub struct KnownClaim {
     pub known_since: Option<Instant>,
     /// Whether only the resync has queued the claim.
     pub is_resynced: bool,
-}
-
-/// Whether a claim still exists. A claim that only our own finalizer keeps counts as gone. The
-/// handle stays valid after the claim has left the index.
-#[derive(Debug, Clone, Default)]
-pub struct Existence(Arc<AtomicBool>);
-
-impl Existence {
-    /// Whether the claim is gone.
-    pub fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn end(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Why a claim that exists is kept in the index.
@@ -189,12 +170,12 @@ impl KnownClaim {
 
     /// Whether the claim is being deleted or gone, so that nobody can use its volume.
     pub fn is_gone_or_terminating(&self) -> bool {
-        self.existence.is_over() || self.claim.is_terminating()
+        self.is_gone || self.claim.is_terminating()
     }
 
     /// Whether the claim is deleted or bound.
     pub fn is_gone_or_bound(&self) -> bool {
-        self.existence.is_over() || !self.claim.is_unbound()
+        self.is_gone || !self.claim.is_unbound()
     }
 
     /// What must be read live before the next call. A name that holds only a part of the UID may be
@@ -326,9 +307,12 @@ impl KnownClaim {
         }
     }
 
-    /// Whether the claim's volume waits to be saved.
-    pub fn is_saving(&self) -> bool {
-        matches!(self.state, ClaimState::Saving(_))
+    /// The volume that waits to be saved.
+    pub fn unsaved(&self) -> Option<&Unsaved> {
+        match &self.state {
+            ClaimState::Saving(unsaved) => Some(unsaved),
+            _ => None,
+        }
     }
 
     /// For how long this process has seen the claim being deleted.
@@ -344,7 +328,7 @@ impl KnownClaim {
     /// Whether the claim has waited too long for its volume. A claim that is being deleted waits for
     /// none.
     pub(super) fn is_overdue(&self) -> bool {
-        let is_ending = self.existence.is_over() || self.terminating_since.is_some();
+        let is_ending = self.is_gone || self.terminating_since.is_some();
         !is_ending && self.age() > Census::OVERDUE_AFTER
     }
 

@@ -170,7 +170,7 @@ impl Entry {
             known.terminating_since.get_or_insert_with(Instant::now);
         }
         if record_status::is_held_only_by_record(&claim) {
-            known.existence.end();
+            known.is_gone = true;
         }
         let is_elsewhere =
             |status: Option<&RecordStatus>| matches!(status, Some(RecordStatus::Elsewhere(_)));
@@ -214,7 +214,7 @@ impl Inner {
     /// The claim does not exist any more. Returns its UID if it must be followed all the same.
     fn on_deleted(&mut self, uid: &str) -> Option<Key> {
         self.drop_interest(uid, |entry| {
-            entry.known.existence.end();
+            entry.known.is_gone = true;
             entry.known.terminating_since.get_or_insert_with(Instant::now);
         })
     }

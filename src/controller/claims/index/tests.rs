@@ -7,7 +7,7 @@ mod sources;
 use self::records::with_record;
 use serde_json::{Value, json};
 
-use tokio::time::Duration;
+use tokio::time::{Duration, Instant};
 
 use super::*;
 use crate::{
@@ -78,7 +78,7 @@ impl ClaimIndex {
     }
 
     fn on_outcome(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
-        let ended = self.update(uid, |it| it.ended(outcome, self.identity()));
+        let ended = self.update(uid, |it| it.ended(outcome, Instant::now(), self.identity()));
         ended.unwrap_or((Next::Drop, 0))
     }
 }
@@ -226,7 +226,7 @@ async fn a_bound_claim_is_removed_from_the_index() {
     let index = with_claim();
     assert!(index.start_call("u", &request("u")));
     index.on_outcome("u", &Outcome::Provisioned(Box::default()));
-    assert!(index.known("u").unwrap().is_saving());
+    assert!(index.known("u").unwrap().unsaved().is_some());
     index.update("u", Entry::saved);
     assert!(!index.known("u").unwrap().state.may_call());
     assert!(index.on_event(InformerEvent::Apply(bound("u"))).is_empty());

@@ -5,7 +5,7 @@
 
 use super::{ClaimIndex, entry::Entry, known::Verification};
 use crate::{
-    controller::{claims::state::ClaimState, item::Key},
+    controller::item::Key,
     kube::objects::{View as _, Volume},
 };
 
@@ -20,7 +20,7 @@ impl ClaimIndex {
             let was_open = entry.known.state.is_open();
             entry.volume_found(volume, &self.0.identity);
             let is_due = entry.known.is_protected() || entry.known.superseded.is_some();
-            was_open && !entry.known.state.is_open() && is_due
+            was_open && (entry.has_pv() || !entry.known.state.is_open()) && is_due
         };
         let closed = inner.change(for_uid, take_in);
         // Another claim's PersistentVolume has the name: the live look-up reports that to the user.
@@ -64,7 +64,7 @@ impl ClaimIndex {
     pub fn on_volume_list_done(&self) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
-            let missing = !entry.pv.is_listed && entry.known.state == ClaimState::Done;
+            let missing = !entry.pv.is_listed && entry.has_pv();
             (missing && entry.pv_deleted()).then(|| uid.clone())
         });
         looked_at.collect()

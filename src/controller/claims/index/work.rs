@@ -18,6 +18,7 @@ use crate::{
             record_status::{RecordStatus, ThisProcess},
             state::{ClaimState, Next, Transition},
         },
+        model::unsaved::Seen,
         ownership::ProvisionerIdentity,
         provisioner::{Outcome, ProvisionRequest},
     },
@@ -108,13 +109,20 @@ impl Entry {
         may_start
     }
 
-    /// An attempt ended. Returns what to do next, and how often in a row the open call was repeated.
-    pub fn ended(&mut self, outcome: &Outcome, identity: &ProvisionerIdentity) -> (Next, u32) {
+    /// An attempt that began at `started` has ended. Returns what to do next, and how often in a row the open
+    /// call was repeated.
+    pub fn ended(
+        &mut self,
+        outcome: &Outcome,
+        started: Instant,
+        identity: &ProvisionerIdentity,
+    ) -> (Next, u32) {
         self.attempts.ended(outcome.failure());
         let accepted_changes = self.known.state.accepts_changes();
         let is_unknown = self.may_be_of_another_call(identity)
             && self.known.state.is_outcome_unknown_after(outcome);
         let next = self.known.after(outcome);
+        self.update_unsaved(|unsaved| unsaved.started = started);
         if let Outcome::NotPrepared(why) = outcome {
             // If the obstacle is the same, its report is not due again.
             let lasts = why.lasts() && next == Next::Retry;
@@ -165,7 +173,7 @@ impl Entry {
     /// A live read found the PersistentVolume that was to be saved, and that it is being deleted: the claim is
     /// queued once it is gone. If its deletion was seen meanwhile, nothing changes.
     pub fn pv_terminating(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {
-        if self.known.is_saving() {
+        if self.known.unsaved().is_some_and(|it| it.seen != Seen::Gone) {
             self.volume_found(volume, identity);
             self.pv.on_gone = OnPvGone::Requeue;
         }

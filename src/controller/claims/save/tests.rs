@@ -3,7 +3,10 @@ use std::collections::BTreeMap as Map;
 use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolumeSpec};
 use serde_json::{Value, json};
 
+use tokio::time::Instant;
+
 use super::*;
+use crate::controller::provisioner::ProvisionedVolume;
 
 fn request() -> ProvisionRequest {
     let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"},
@@ -51,12 +54,9 @@ fn a_saved_volume_has_claim_class_provisioner_and_finalizer() {
 /// What a PersistentVolume found under the name means: saved, superseded, or the message for the
 /// user.
 fn judged(found: Option<Value>) -> String {
-    let unsaved = Unsaved::new(
-        request(),
-        ProvisionedVolume { volume: provisioned(), ..ProvisionedVolume::default() },
-        Instant::now(),
-        Existence::default(),
-    );
+    let made = ProvisionedVolume { volume: provisioned(), ..ProvisionedVolume::default() };
+    let unsaved = Arc::new(Unsaved::new(&made, Instant::now()));
+    let unsaved = ToSave { request: Arc::new(request()), unsaved };
     let found: Option<Volume> = found.map(|found| serde_json::from_value(found).unwrap());
     match judge(found.as_ref(), &unsaved) {
         None => "post".into(),

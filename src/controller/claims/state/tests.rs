@@ -97,12 +97,7 @@ fn an_attempt_that_fails_before_its_call_is_repeated_while_it_is_needed() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_saved_even_if_its_claim_is_withdrawn() {
     for demand in [Wanted, Withdrawn] {
-        let volume = serde_json::json!({"spec": {"csi": {"driver": "d", "volumeHandle": "h"}}});
-        let volume = serde_json::from_value(volume).unwrap();
-        let provisioned = Outcome::Provisioned(Box::new(ProvisionedVolume {
-            volume,
-            ..ProvisionedVolume::default()
-        }));
+        let provisioned = Outcome::Provisioned(Box::new(provisioned("h")));
         let (state, next) =
             ClaimState::Waiting.on(CallStarted).after(&provisioned, demand, Instant::now());
         assert_eq!((state, next), (saving("h"), Next::Save));
@@ -282,13 +277,20 @@ async fn a_record_opens_a_waiting_claim_and_giving_up_ends_an_unknown_call() {
     assert_eq!(counted.clone().on(RecordFound), counted, "its errors still count");
 }
 
-fn saving(handle: &str) -> ClaimState {
-    ClaimState::Saving(handle.to_owned())
+fn provisioned(handle: &str) -> ProvisionedVolume {
+    let volume = serde_json::json!({"spec": {"csi": {"driver": "d", "volumeHandle": handle}}});
+    let volume = serde_json::from_value(volume).unwrap();
+    ProvisionedVolume { volume, ..ProvisionedVolume::default() }
 }
 
-#[test]
-fn only_its_own_persistent_volume_saves_a_volume() {
-    assert_eq!(saving("h").on(PvFound("h")), ClaimState::Done);
+/// In paused time all states of this handle are equal.
+fn saving(handle: &str) -> ClaimState {
+    ClaimState::Saving(Arc::new(Unsaved::new(&provisioned(handle), Instant::now())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_its_own_persistent_volume_saves_a_volume() {
+    assert_eq!(saving("h").on(PvFound("h")).on(Saved), ClaimState::Done);
     assert_eq!(saving("h").on(PvFound("other")), saving("h"));
     assert_eq!(saving("h").on(Interrupted), saving("h"));
     assert_eq!(saving("h").on(Saved), ClaimState::Done);

@@ -16,10 +16,8 @@ impl Simulation {
 
     /// Whether the claim's PersistentVolume exists and is for it.
     pub fn is_saved(&self, uid: &str) -> bool {
-        self.volumes().iter().any(|volume| {
-            volume["metadata"]["name"] == format!("pvc-{uid}")
-                && volume["spec"]["claimRef"]["uid"] == uid
-        })
+        let volume = self.api.get("PersistentVolume", "", &format!("pvc-{uid}"));
+        volume.is_some_and(|volume| volume["spec"]["claimRef"]["uid"] == uid)
     }
 
     /// How many requests the API server received.
@@ -50,9 +48,12 @@ impl Simulation {
     }
 
     fn events(&self, namespace: &str, about: &str, reason: &str) -> Vec<Value> {
-        let mut events = self.api.list("Event", namespace);
-        events.retain(|it| it["involvedObject"]["name"] == about && it["reason"] == reason);
-        events
+        // There may be many, and this is asked again and again.
+        let all = self.api.objects("Event");
+        let all = all.iter().filter(|it| it.meta("namespace") == namespace).map(|it| it.value());
+        let is_asked_for =
+            |it: &&Value| it["involvedObject"]["name"] == about && it["reason"] == reason;
+        all.filter(is_asked_for).cloned().collect()
     }
 
     /// The holder of the Lease.
