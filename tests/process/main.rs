@@ -11,6 +11,7 @@ mod csi_wire;
 mod dead_link;
 mod demo;
 mod ends;
+mod explained;
 mod huge;
 mod load;
 mod outages;

@@ -5,7 +5,6 @@
 
 mod check;
 mod explain;
-mod explained;
 mod ran;
 mod release_claims;
 mod status;

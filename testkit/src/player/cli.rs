@@ -1,6 +1,11 @@
 //! `testkit play`: plays scenarios from the command line.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::Args;
 
@@ -42,7 +47,14 @@ pub async fn run(command: Play) -> Result<ExitCode, PlayError> {
     let files = chosen(&command)?;
     let Play { bin, dir, port, jobs, json, conformance, .. } = command;
     let jobs = if dir.is_some() { 1 } else { jobs };
-    let options = Options { binary: bin, recorded: false, conformance, jobs, shadow: None };
+    let options = Options {
+        binary: bin,
+        recorded: false,
+        conformance,
+        jobs,
+        cli: None,
+        explained: BTreeSet::new(),
+    };
     let mut outcomes = BTreeMap::new();
     let cluster = move || make(dir.clone(), port);
     let summary = play_all(&files, &options, cluster, |played| {

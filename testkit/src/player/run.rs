@@ -47,15 +47,13 @@ const NOBODY: &str = "none";
 /// How much of what the last process printed is reported.
 const LAST_LINES: usize = 8;
 
-/// What a scenario is played with beside the provisioner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside<'a> {
-    /// Nothing.
-    Nothing,
-    /// Claims without a PersistentVolume are explained at its end, by this CLI.
-    Explain(&'a Path),
-    /// A process of this program in shadow mode compares.
-    Shadow(&'a Path),
+/// What is played beside the provisioner: the CLI.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside<'a> {
+    /// Its file. A process of it in shadow mode compares.
+    pub(super) cli: &'a Path,
+    /// Whether it explains the claims that have no PersistentVolume at the end.
+    pub(super) explains: bool,
 }
 
 /// What was said about a claim.
@@ -84,7 +82,7 @@ struct Run<'a> {
     /// Of the service account with less rights, once there is one.
     kubeconfig: Option<PathBuf>,
     scratch: TemporaryDirectory,
-    beside: Beside<'a>,
+    beside: Option<Beside<'a>>,
     expected: &'a Expected<'a>,
     /// The port of the process in shadow mode, once it runs.
     shadow: Option<u16>,
@@ -108,7 +106,7 @@ pub(super) async fn play(
     cluster: &Cluster,
     binary: &Path,
     conformance: &Path,
-    beside: Beside<'_>,
+    beside: Option<Beside<'_>>,
     expected: &Expected<'_>,
 ) -> Result<Ended, PlayError> {
     let scratch = TemporaryDirectory::new()?;
@@ -132,7 +130,7 @@ pub(super) async fn play(
     };
     let result = run.all().await;
     let explained = match beside {
-        Beside::Explain(cli) => {
+        Some(Beside { cli, explains: true }) => {
             // What is explained must not change meanwhile.
             run.processes.suspend(true);
             let explained = run.explain(cli).await;
@@ -267,8 +265,8 @@ impl Run<'_> {
         let places = Places { socket: &self.names.socket, http: self.cluster.http, kubeconfig };
         let invocation = Invocation::new(self.scenario, launch, places);
         let name = launch.process.as_deref().unwrap_or(MAIN);
-        if let (true, Beside::Shadow(program)) = (name == MAIN, self.beside) {
-            self.start_shadow(program, &invocation).await?;
+        if let (true, Some(Beside { cli, .. })) = (name == MAIN, self.beside) {
+            self.start_shadow(cli, &invocation).await?;
         }
         self.processes.start(name, self.binary, &invocation, self.scratch.path()).await
     }
@@ -311,7 +309,7 @@ impl Run<'_> {
             hostname: trial.hostname.clone(),
             http: trial.http,
         };
-        let beside = std::mem::replace(&mut self.beside, Beside::Nothing);
+        let beside = self.beside.take();
         self.start(&launch).await?;
         self.beside = beside;
         let name = ProcessName::Named(process.to_owned());

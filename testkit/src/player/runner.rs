@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     fmt, fs,
     future::Future,
     io,
@@ -108,8 +108,10 @@ pub struct Options {
     pub conformance: PathBuf,
     /// How many scenarios are played at once, each on a cluster of its own.
     pub jobs: usize,
-    /// The program with the command `shadow`, which runs beside each provisioner, and must find nothing.
-    pub shadow: Option<PathBuf>,
+    /// The CLI, whose shadow mode runs beside each provisioner, and must find nothing.
+    pub cli: Option<PathBuf>,
+    /// The scenarios at whose end the CLI explains the claims that have no PersistentVolume.
+    pub explained: BTreeSet<String>,
 }
 
 /// What came of a scenario.
@@ -123,6 +125,8 @@ pub struct Played {
     pub outcome: Option<Outcome>,
     /// The results of shadow mode beside it other than `same`.
     pub shadow: Vec<Value>,
+    /// What the CLI said about claims, if that was asked.
+    pub explained: Vec<Explained>,
     /// How long it took.
     pub took: Duration,
 }
@@ -174,8 +178,10 @@ async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Playe
     let began = Instant::now();
     let scenario = Scenario::load(file)?;
     let ruled = Rulings::load(&options.conformance)?.on(file)?.filter(|_| !options.recorded);
-    let Options { binary, conformance, shadow, .. } = options;
-    let beside = shadow.as_deref().map_or(Beside::Nothing, Beside::Shadow);
+    let Options { binary, conformance, cli, explained, .. } = options;
+    let name = name_of(file);
+    let explains = explained.contains(&name);
+    let beside = cli.as_deref().map(|cli| Beside { cli, explains });
     let outcomes = match &ruled {
         None => vec![&scenario.expect],
         Some(Ruled { expect, or, .. }) => std::iter::once(expect).chain(or).collect(),
@@ -191,26 +197,12 @@ async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Playe
         (true, Some(ruled)) => Verdict::Ruled(ruled.rows),
         (true, None) => Verdict::Same,
     };
-    let (name, shadow) = (name_of(file), ended.shadow.rows);
-    Ok(Played { name, verdict, outcome: Some(outcome), shadow, took: began.elapsed() })
+    let (shadow, explained) = (ended.shadow.rows, ended.explained);
+    Ok(Played { name, verdict, outcome: Some(outcome), shadow, explained, took: began.elapsed() })
 }
 
 fn name_of(file: &Path) -> String {
     file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Plays a scenario with the sidecar `binary`, and asks `cli` about each claim that has no PersistentVolume at its end.
-pub async fn play_and_explain(
-    file: &Path,
-    cluster: &Cluster,
-    binary: &Path,
-    cli: &Path,
-    conformance: &Path,
-) -> Result<Vec<Explained>, PlayError> {
-    let scenario = Scenario::load(file)?;
-    let any = Expected { outcomes: Vec::new(), is_ruled: false };
-    let beside = Beside::Explain(cli);
-    Ok(run::play(&scenario, cluster, binary, conformance, beside, &any).await?.explained)
 }
 
 /// Plays all `files`, each on a cluster that `cluster` makes, and reports each as it ends. Clusters that can be played
@@ -304,6 +296,7 @@ impl<C: Fn() -> F, F: Future<Output = Result<Cluster, PlayError>>> Job<C> {
             verdict: Verdict::Broken(error),
             outcome: None,
             shadow: Vec::new(),
+            explained: Vec::new(),
             took: Duration::ZERO,
         })
     }
