@@ -30,37 +30,6 @@ fn found(namespace: &str, name: &str) -> Result<Option<(String, String)>, String
 }
 
 #[test]
-fn a_class_names_secrets_by_pair_default_or_older_keys() {
-    let old = [("csiProvisionerSecretName", "old"), ("csiProvisionerSecretNamespace", "ns")];
-    let default =
-        [("csi.storage.k8s.io/secret-name", "any"), ("csi.storage.k8s.io/secret-namespace", "ns")];
-    assert_eq!(resolve(&[]), Ok(None));
-    assert_eq!(resolve(&[(NAME, "s"), (NAMESPACE, "ns")]), found("ns", "s"));
-    assert_eq!(resolve(&old), found("ns", "old"));
-    assert_eq!(resolve(&default), found("ns", "any"));
-    assert_eq!(
-        resolve(&[default[0], default[1], (NAME, "s"), (NAMESPACE, "ns")]),
-        found("ns", "s")
-    );
-    assert_eq!(resolve(&[old[0], (NAMESPACE, "ns")]), found("ns", "old"));
-}
-
-#[test]
-fn pairs_must_be_whole() {
-    let prefix = "failed to get name and namespace template from params: ";
-    let table: [(&[(&str, &str)], String); 5] = [
-        (&[(NAME, "s")], format!("{prefix}either name and namespace for Provisioner secrets specified, Both must be specified")),
-        (&[(NAME, ""), (NAMESPACE, "ns")], format!("{prefix}Provisioner secrets specified in parameters but value of either namespace or name is empty")),
-        (&[(NAME, "s"), (NAMESPACE, "")], format!("{prefix}Provisioner secrets specified in parameters but value of either namespace or name is empty")),
-        (&[(NAME, "s"), ("csiProvisionerSecretName", "s"), (NAMESPACE, "ns")], format!("{prefix}Provisioner secrets specified in parameters with both \"csi\" and \"csi.storage.k8s.io/\" keys")),
-        (&[("csi.storage.k8s.io/secret-name", "s")], "failed to get default name and namespace template from params: either name and namespace for Default secrets specified, Both must be specified".into()),
-    ];
-    for (parameters, expected) in table {
-        assert_eq!(resolve(parameters), Err(expected), "{parameters:?}");
-    }
-}
-
-#[test]
 fn templates_speak_of_volume_claim_and_annotations() {
     let table = [
         ("${pvc.namespace}", "${pv.name}", found("shop", "pvc-1")),
