@@ -172,19 +172,6 @@ async fn a_refused_volume_is_reported_in_the_api_servers_words_within_two_second
     }
 }
 
-/// A claim that failed so often that its events are no longer counted one by one.
-#[tokio::test(start_paused = true)]
-async fn success_is_reported_after_any_number_of_failures() {
-    let simulation = Simulation::scripted(
-        json!({"create_volume": [{"error": {"code": "INTERNAL"}, "times": 100}, {}]}),
-    );
-    simulation.start_with(&["--retry-interval-max=2s"]);
-    simulation.served().await;
-    assert_eq!(simulation.calls("CreateVolume"), 101);
-    sleep(Duration::from_secs(2)).await;
-    assert!(simulation.has_event("data", "ProvisioningSucceeded"));
-}
-
 /// For an open call each code is reported once: the driver's next failure is a new event.
 #[tokio::test(start_paused = true)]
 async fn each_kind_of_unknown_end_is_warned_of_once() {

@@ -201,18 +201,6 @@ mod ceph_rbd {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn it_is_not_without_the_gate_or_for_cephfs() {
-        let cephfs = json!({"fsName": "fs", "csi.storage.k8s.io/fstype": "xfs"});
-        let xfs = json!({"csi.storage.k8s.io/fstype": "xfs"});
-        for (class, flags) in [(&cephfs, &[GATE][..]), (&xfs, &[])] {
-            let simulation = rbd(class);
-            simulation.start_with(flags);
-            let uid = small_claim(&simulation);
-            simulation.until("it is saved", |s| s.is_saved(&uid)).await;
-        }
-    }
-
     fn with_remover() -> Value {
         json!({
             "csi.storage.k8s.io/delete-secret-name": "${pvc.name}-remove",
@@ -250,17 +238,6 @@ mod ceph_rbd {
             simulation.until_gone(&uid).await;
             assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"], json!({"id": secret}));
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn its_parameters_mean_nothing_without_the_gate() {
-        let simulation = rbd(&with_remover());
-        simulation.start();
-        simulation.create_claim("data");
-        simulation.until_failed("data").await;
-        let messages = simulation.event_messages("data", "ProvisioningFailed").remove(0);
-        assert!(messages.contains("csi.storage.k8s.io/delete-secret-name"), "{messages}");
-        assert_eq!(simulation.calls("CreateVolume"), 0);
     }
 }
 
