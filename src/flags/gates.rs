@@ -336,14 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn malformed_values_are_refused_in_the_originals_words() {
-        assert_eq!(parse("Foo").unwrap_err().to_string(), "malformed pair, expect string=bool");
-        let error =
-            "invalid value of A: maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax";
-        assert_eq!(parse("A=maybe").unwrap_err().to_string(), error);
-    }
-
-    #[test]
     fn the_usage_lists_what_can_still_change() {
         assert!(
             usage().contains("CrossNamespaceVolumeDataSource=true|false (ALPHA - default=false)")

@@ -73,16 +73,3 @@ pub(super) fn warning(retired: &Retired, more: &str) -> String {
     let more = if more.is_empty() { String::new() } else { format!("; {more}") };
     format!("flag --{name} ({releases}) is retired: {advice}{more}")
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn each_name_stands_once() {
-        let names: BTreeSet<_> = RETIRED.iter().map(|r| r.name).collect();
-        assert_eq!(names.len(), RETIRED.len());
-    }
-}

@@ -198,6 +198,7 @@ fn what_cannot_be_parsed_ends_with_2_and_pflags_text_in_the_last_line() {
 --timeout=5 => time: missing unit in duration "5"
 --leader-election-retry-period=5 => parse error
 --feature-gates=Foo => malformed pair, expect string=bool
+--feature-gates=A=maybe => invalid value of A: maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax
 --leader-election-labels=a => malformed item in list of labels: a
 --leader-election-labels=a:b:c => malformed item in list of labels: a:b:c
 --leader-election-labels= => malformed item in list of labels:

@@ -497,23 +497,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_reads_its_fields_and_skips_the_rest() {
-        let claim: Claim = serde_json::from_str(
-            r#"{"kind": "PersistentVolumeClaim", "apiVersion": "v1",
-                "metadata": {"name": "data", "namespace": "sc", "uid": "u", "resourceVersion": "7",
-                             "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["f"], "annotations": {"a": "b"},
-                             "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]},
-                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "later": {"field": 1}}}"#,
-        )
-        .unwrap();
-        assert_eq!((claim.name(), claim.namespace(), claim.uid()), ("data", "sc", "u"));
-        assert_eq!((claim.annotation("a"), claim.annotation("b")), (Some("b"), None));
-        assert!(claim.has_finalizer("f") && !claim.is_terminating());
-        assert_eq!(claim.spec.resources.requests.storage.as_deref(), Some("1Gi"));
-        assert_eq!(&*claim.status.phase, "");
-    }
-
-    #[test]
     fn a_secrets_values_are_decoded_and_never_printed() {
         let secret: Secret = serde_json::from_value(
             serde_json::json!({"metadata": {"name": "s"}, "data": {"userKey": "czNjcjN0"}}),

@@ -13,8 +13,8 @@ use testkit::apiserver::{
 use tokio::time::sleep;
 
 use super::{
-    Cache, Change, Connections, Edit, Edited, Informer, InformerEvent, LaneSettings, Lanes, Name,
-    Scope, View, objects::StorageClass, testing::random,
+    Cache, Change, Connections, Informer, InformerEvent, LaneSettings, Lanes, Scope, View,
+    objects::StorageClass, testing::random,
 };
 use crate::{
     metrics::Metrics,
@@ -193,82 +193,4 @@ async fn the_cache_follows_the_server_through_faults() {
     for seed in 0..24 {
         follow_through_faults(seed).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_next_list_reports_changes_that_a_watch_missed() {
-    let fixture = fixture();
-    let class = |name: &str| json!({"kind": "StorageClass", "metadata": {"name": name, "annotations": {"kept": "yes"}}, "provisioner": "p"});
-    fixture.server.create(&class("old")).unwrap();
-    fixture.server.faults().add(
-        Rule::on("watch", "storageclasses", Effect::Stream(StreamFault::Swallow { after: 0 }))
-            .times(1),
-    );
-    let script = async |follower: &Mutex<Follower>| {
-        sleep(Duration::from_secs(1)).await;
-        fixture.server.delete("StorageClass", "", "old").unwrap();
-        fixture.server.create(&class("new")).unwrap();
-        sleep(Duration::from_secs(1)).await;
-        assert_eq!(follower.lock().copy.keys().collect::<Vec<_>>(), ["old"]);
-
-        let forgotten = Effect::Answer(Status::expired("too old"));
-        fixture.server.faults().add(Rule::on("watch", "storageclasses", forgotten).times(1));
-        fixture.server.watches().cut(None);
-        sleep(Duration::from_secs(10)).await;
-        assert_eq!(follower.lock().copy, fixture.expected());
-        assert_eq!(follower.lock().lists, 2);
-    };
-    fixture.follow(script).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_day_without_faults_takes_one_list() {
-    let script = async |follower: &Mutex<Follower>| {
-        sleep(Duration::from_secs(24 * 3600)).await;
-        assert_eq!(follower.lock().lists, 1);
-    };
-    fixture().follow(script).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_edit_succeeds_despite_concurrent_edits() {
-    let fixture = fixture();
-    let class = json!({"kind": "StorageClass", "metadata": {"name": "c"}, "provisioner": "p"});
-    let uid =
-        fixture.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let (server, mut others) = (fixture.server.clone(), 3);
-    let edit = |object: &mut Value| {
-        if others > 0 {
-            others -= 1;
-            let patch = json!({"metadata": {"annotations": {format!("other-{others}"): "x"}}});
-            server.merge("StorageClass", "", "c", &patch).unwrap();
-        }
-        object["metadata"]["finalizers"] = json!(["example.com/ours"]);
-        Edit::Write
-    };
-    let edited = fixture
-        .lanes
-        .objects
-        .edit::<StorageClass>(Name::cluster("c").unwrap(), &uid, edit)
-        .await
-        .unwrap();
-    let Edited::Written(class) = edited else { panic!("not written: {edited:?}") };
-    assert!(class.has_finalizer("example.com/ours"));
-    assert_eq!(class.metadata.annotations.len(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_delete_with_another_uid_is_refused() {
-    let fixture = fixture();
-    let class = json!({"kind": "StorageClass", "metadata": {"name": "c"}, "provisioner": "p"});
-    let uid =
-        fixture.server.create(&class).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let name = Name::cluster("c").unwrap();
-    let refused =
-        fixture.lanes.objects.delete::<StorageClass>(name, Some("another")).await.unwrap_err();
-    assert!(refused.is_conflict(), "{refused}");
-    fixture.lanes.objects.delete::<StorageClass>(name, Some(&uid)).await.unwrap();
-    let missing = fixture.lanes.objects.get::<StorageClass>(name).await.unwrap_err();
-    assert!(missing.is_not_found());
-    assert_eq!(missing.to_string(), "storageclasses.storage.k8s.io \"c\" not found");
 }

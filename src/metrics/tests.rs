@@ -56,29 +56,6 @@ fn counters_that_alerts_use_start_at_zero() {
     assert_lines(&Metrics::new(), &lines);
 }
 
-/// The values of the label `class` that a scrape has.
-fn classes(metrics: &Metrics) -> std::collections::BTreeSet<String> {
-    let text = metrics.text();
-    let values = text.lines().filter_map(|line| line.split("class=\"").nth(1)?.split('"').next());
-    values.map(str::to_owned).collect()
-}
-
-#[test]
-fn classes_that_do_not_exist_have_at_most_65_values() {
-    let metrics = Metrics::new();
-    let wrong = |n: usize| format!("wrong-{n}");
-    for _ in 0..2 {
-        (0..300).for_each(|n| metrics.controller.provision_failed(&wrong(n), ""));
-        (0..300).for_each(|n| metrics.controller.provisioned(&wrong(n), "", Duration::ZERO));
-        (0..300).for_each(|n| metrics.controller.served(&wrong(n), "", Duration::ZERO));
-    }
-    let values = classes(&metrics);
-    assert_eq!(values.len(), 65, "{values:?}");
-    assert!(values.contains("unknown") && (0..64).all(|n| values.contains(&wrong(n))));
-    let rest = "controller_persistentvolumeclaim_provision_failed_total{class=\"unknown\",source=\"\"} 472";
-    assert_lines(&metrics, &[rest]);
-}
-
 #[test]
 fn names_and_labels_are_those_of_external_provisioner() {
     let metrics = Metrics::new();

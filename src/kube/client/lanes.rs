@@ -317,16 +317,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_retry_takes_a_token_too() {
-        let answer = |number| {
-            if number == 0 { Answer::status(429).header("retry-after", "1") } else { object() }
-        };
-        let Fixture { server, lanes, .. } = fixture(slow_rate(), answer);
-        write(&lanes.objects).await.unwrap();
-        assert_eq!(server.times(), [0, 10]);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn waits_before_sending_are_counted_by_reason() {
         let Fixture { lanes, metrics, .. } = fixture(slow_rate(), |number| match number {
             0 => Answer::status(429).header("retry-after", "3"),

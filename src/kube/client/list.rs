@@ -162,17 +162,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scope_is_part_of_the_url() {
-        let server = Server::new(|_, _| page(&[], ""));
-        let scope = Scope::namespace("sc").unwrap().labelled("a in (b,c)").named("x");
-        client(&server).list(&scope, |_: Claim| ControlFlow::Continue(())).await.unwrap();
-        assert_eq!(
-            server.requests()[0].url,
-            "/api/v1/namespaces/sc/persistentvolumeclaims?limit=500&labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=metadata.name%3Dx"
-        );
-    }
-
-    #[tokio::test]
     async fn an_object_that_cannot_be_parsed_fails_the_list() {
         let items = json!({"metadata": {}, "items": [{"metadata": {"name": "a"}}, {"spec": 7}]});
         let server = Server::new(move |_, _| Answer::json(200, &items));

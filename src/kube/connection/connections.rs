@@ -392,15 +392,6 @@ mod tests {
         assert_eq!(error.to_string(), expected);
     }
 
-    #[tokio::test]
-    async fn a_refused_connection_is_reported() {
-        let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
-        let service = Connections::open(&config).unwrap().kept;
-        let outcome = send(&service, request(http::Method::GET, "/version")).await;
-        let text = ApiError::from_transport(outcome.unwrap_err()).to_string();
-        assert!(text.contains("Connection refused"), "{text}");
-    }
-
     #[test]
     fn tunnels_to_plain_servers_have_port_80() {
         for (server, named) in [

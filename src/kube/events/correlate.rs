@@ -250,16 +250,6 @@ mod tests {
         assert_eq!(posted(record(&mut state, "other", 180)).count, 1);
     }
 
-    #[test]
-    fn another_object_reason_or_severity_is_another_event() {
-        let mut state = Correlator::default();
-        posted(record(&mut state, "m", 0));
-        posted(correlate(&mut state, event("d", "Reason", "m", 0), at(0)));
-        posted(correlate(&mut state, event("c", "Other", "m", 0), at(0)));
-        let warning = Event { severity: Severity::Warning, ..event("c", "Reason", "m", 0) };
-        posted(correlate(&mut state, warning, at(0)));
-    }
-
     /// Against client-go's `getEventKey`, `EventAggregatorByReasonFunc` and `getSpamKey`.
     #[test]
     fn keys_have_the_fields_of_client_gos_keys() {
@@ -329,14 +319,6 @@ mod tests {
         assert!(dropped(&mut state, 1302));
         // Dropped events count too.
         assert_eq!(patched(record(&mut state, "m", 1601)).count, 44);
-    }
-
-    #[test]
-    fn each_severity_has_its_own_limit() {
-        let mut state = Correlator::default();
-        (0..30).for_each(|_| _ = record(&mut state, "m", 0));
-        let warning = Event { severity: Severity::Warning, ..event("c", "Reason", "m", 0) };
-        posted(correlate(&mut state, warning, at(0)));
     }
 
     #[test]

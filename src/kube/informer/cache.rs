@@ -138,19 +138,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaving_and_going_are_distinguished() {
-        let mut cache = Cache::<_>::default();
-        assert_eq!(cache.apply("a", Some(1)), Change::Entered(&1));
-        assert_eq!(cache.apply("a", Some(2)), Change::Updated { old: 1, new: &2 });
-        assert_eq!(cache.apply("a", None), Change::Left(2));
-        assert_eq!(cache.apply("a", None), Change::Nothing);
-        assert_eq!(cache.apply("a", Some(3)), Change::Entered(&3));
-        assert_eq!(cache.remove("a"), Change::Gone(3));
-        assert_eq!(cache.remove("a"), Change::Nothing);
-        assert!(cache.is_empty());
-    }
-
-    #[test]
     fn what_a_whole_list_does_not_show_has_vanished() {
         let mut cache = Cache::<_>::default();
         for (key, item) in [("a", 1), ("b", 2), ("c", 3)] {

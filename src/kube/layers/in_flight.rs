@@ -134,13 +134,4 @@ mod tests {
         send(&service, request(Method::PUT, URL)).await.unwrap();
         assert_eq!(server.requests().len(), 2);
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn reads_do_not_wait() {
-        let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let service = limited(InFlight::new(1), server.service.clone());
-        let _held = send(&service, request(Method::PUT, URL)).await.unwrap();
-        send(&service, request(Method::GET, URL)).await.unwrap();
-        assert_eq!(server.times(), [0, 0]);
-    }
 }

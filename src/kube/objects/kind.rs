@@ -67,26 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kube::objects::{Claim, StorageClass, Volume};
-
-    #[test]
-    fn paths_are_those_of_the_api() {
-        let claim = Name::namespaced("sc", "data").unwrap();
-        assert_eq!(
-            Kind::of::<Claim>().object(claim),
-            "/api/v1/namespaces/sc/persistentvolumeclaims/data"
-        );
-        assert_eq!(Kind::of::<Claim>().collection(None), "/api/v1/persistentvolumeclaims");
-        assert_eq!(
-            Kind::of::<Volume>().object(Name::cluster("pv").unwrap()),
-            "/api/v1/persistentvolumes/pv"
-        );
-        assert_eq!(
-            Kind::of::<StorageClass>().collection(None),
-            "/apis/storage.k8s.io/v1/storageclasses"
-        );
-        assert_eq!(Kind::of::<StorageClass>().resource(), "storageclasses.storage.k8s.io");
-    }
+    use crate::kube::objects::Claim;
 
     #[test]
     fn an_odd_name_stays_within_its_segment() {

@@ -154,17 +154,6 @@ async fn master_alone_needs_no_file() {
 }
 
 #[tokio::test]
-async fn an_unusable_kubeconfig_is_an_error() {
-    let directory = Directory::new();
-    let text = async |path: PathBuf| {
-        load(&resolve("", path.to_str().unwrap(), &[])).await.unwrap_err().to_string()
-    };
-    assert!(text(directory.0.join("missing")).await.contains("missing"));
-    assert!(text(directory.file("broken", "{")).await.contains("parse"));
-    assert!(text(directory.file("empty", "")).await.contains("context"));
-}
-
-#[tokio::test]
 async fn several_kubeconfigs_are_merged_and_the_first_to_say_something_counts() {
     let directory = Directory::new();
     let other = kubeconfig_text("server: 'https://other'").replace("current-context: c", "");

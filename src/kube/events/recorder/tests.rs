@@ -241,20 +241,6 @@ async fn refused_events_are_not_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_final_event_is_written_after_any_number_of_failures() {
-    let script = Script::new([]);
-    let (recorder, metrics) = start(&script);
-    for _ in 0..100 {
-        record(&recorder, "c", "failed");
-    }
-    recorder.from("driver").final_event(claim("c"), Severity::Normal, "Succeeded", "done");
-    drained(&recorder).await;
-    assert_eq!(script.calls.lock().len(), 26);
-    assert_eq!(script.messages("c").last().map(String::as_str), Some("done"));
-    assert!(dropped(&metrics, "rate_limited"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn under_load_the_first_and_the_final_event_of_each_object_are_written_in_order() {
     let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
     let (recorder, metrics) = start(&script);

@@ -55,18 +55,6 @@ async fn after_a_failed_page_the_list_begins_again() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_the_right_to_watch_the_list_is_complete_all_the_same() {
-    let run = run(60, |_, seen| match request(&seen.url).as_str() {
-        "page" => page(&["a"], "next"),
-        "page next" => page(&["b"], "").after(1),
-        _ => Answer::refusal(403, "Forbidden", "cannot watch"),
-    })
-    .await;
-    assert_eq!(run.words()[..4], LISTED_AB);
-    assert_eq!(run.events[3].0, 1, "no page waits for the watch");
-}
-
 /// Any user can create claims of more than a megabyte.
 #[tokio::test(start_paused = true)]
 async fn a_page_that_is_too_large_is_requested_again_and_the_list_goes_on() {
