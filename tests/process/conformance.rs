@@ -22,7 +22,7 @@ use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_file
 use crate::explained::{self, Table};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
-const JOBS: usize = 8;
+const JOBS: usize = 6;
 
 /// A kube-apiserver does compute, and each job has one.
 const JOBS_ON_BINARIES: usize = 2;
