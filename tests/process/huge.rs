@@ -249,11 +249,21 @@ async fn huge_claims_take_little_and_hinder_nobody() {
 /// A claim of another class, which is 8 MB of JSON where it is 1.4 MB in the server's store. A real server takes no
 /// more than 3 MiB of JSON, and so an attacker sends protobuf; there the claim is as large as JSON can be.
 pub(crate) fn fat(name: &str, class: &str) -> PersistentVolumeClaim {
-    let is_real =
-        ["KUBEBUILDER_ASSETS", "KUBECONFIG_E2E"].iter().any(|it| env::var_os(it).is_some());
-    let length = if is_real { FAT / 3 * 2 } else { FAT };
+    fat_of(if is_on_real_server() { FAT / 3 * 2 } else { FAT }, name, class)
+}
+
+/// The same, but so that a real server takes all of it back in JSON, with one finalizer more.
+pub(crate) fn fat_and_writable(name: &str, class: &str) -> PersistentVolumeClaim {
+    fat_of(if is_on_real_server() { FAT / 3 } else { FAT }, name, class)
+}
+
+fn fat_of(length: usize, name: &str, class: &str) -> PersistentVolumeClaim {
     let source = json!({"kind": "PersistentVolumeClaim", "name": "\u{1b}".repeat(length)});
     claim(name, &json!({"spec": {"storageClassName": class, "dataSource": source}}))
+}
+
+fn is_on_real_server() -> bool {
+    ["KUBEBUILDER_ASSETS", "KUBECONFIG_E2E"].iter().any(|it| env::var_os(it).is_some())
 }
 
 impl Cluster {

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::is_bound;
-use crate::huge::fat;
+use crate::huge::fat_and_writable;
 
 /// The namespace of all claims.
 pub(crate) const NAMESPACE: &str = "storm";
@@ -93,7 +93,7 @@ impl Users {
             },
         });
         manifests::apply(&self.client, &[volume]).await.unwrap();
-        let mut claim = fat(name, "by-hand");
+        let mut claim = fat_and_writable(name, "by-hand");
         claim.metadata.namespace = Some(NAMESPACE.into());
         if let Some(spec) = &mut claim.spec {
             spec.volume_name = Some(name.into());
