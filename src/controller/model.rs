@@ -9,6 +9,6 @@ pub mod record;
 pub mod request;
 pub mod source;
 pub mod topology;
-pub mod unsaved;
+pub mod unsaved_volume;
 pub mod unusable_volume;
 pub mod volume_handle;

@@ -1,10 +1,12 @@
 //! What `kubectl csi-provisioner explain` says at the end of recorded scenarios: each claim that has no volume then
-//! is explained by the cause that tests/conformance/explained.txt names. With `EXPLAIN_ALL` in the environment, all
-//! scenarios are explained and what is said is printed.
+//! is explained by the cause that tests/conformance/explained.txt names.
 
-use std::{collections::BTreeMap, env};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
-use testkit::player::{Explained, Played};
+use testkit::player::{Explained, Played, scenario_files};
 
 /// What is expected: scenario, claim, exit code, and words of the explanation.
 const TABLE: &str = include_str!("../conformance/explained.txt");
@@ -31,17 +33,9 @@ pub(crate) fn table() -> Table {
     table
 }
 
-/// Whether all scenarios are explained.
-pub(crate) fn is_all() -> bool {
-    env::var_os("EXPLAIN_ALL").is_some()
-}
-
 /// What is wrong with what was said at the end of a scenario.
 pub(crate) fn wrong(table: &Table, played: &Played) -> Vec<String> {
     let (scenario, said) = (played.name.as_str(), &played.explained);
-    for Explained { claim, code, text } in said.iter().filter(|_| is_all()) {
-        println!("=== {scenario}\t{claim}\t{code}\n{text}");
-    }
     let expected = table.get(scenario).map(Vec::as_slice).unwrap_or_default();
     faults(expected, said).iter().map(|fault| format!("{scenario}: {fault}")).collect()
 }
@@ -58,4 +52,13 @@ fn faults(expected: &[Expected], said: &[Explained]) -> Vec<String> {
         })
     });
     wrong.collect()
+}
+
+#[test]
+fn each_scenario_of_the_table_exists() {
+    let conformance = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let files = scenario_files(&conformance).unwrap();
+    let names: BTreeSet<_> = files.iter().filter_map(|file| file.file_stem()?.to_str()).collect();
+    let unknown: Vec<_> = table().into_keys().filter(|name| !names.contains(name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }

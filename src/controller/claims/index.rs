@@ -50,7 +50,8 @@ use super::{
 };
 use crate::{
     controller::{
-        item::Key, listed_set::ListedSet, model::unsaved::Unsaved, ownership::ProvisionerIdentity,
+        item::Key, listed_set::ListedSet, model::unsaved_volume::UnsavedVolume,
+        ownership::ProvisionerIdentity,
     },
     kube::objects::{Claim, View as _},
     metrics::Census,
@@ -151,13 +152,13 @@ impl ClaimIndex {
     }
 
     /// Whether `predicate`, which must not call the index, holds for a volume that waits to be saved.
-    pub fn any_unsaved(&self, predicate: impl Fn(&Unsaved) -> bool) -> bool {
+    pub fn any_unsaved(&self, predicate: impl Fn(&UnsavedVolume) -> bool) -> bool {
         let inner = self.0.inner.lock();
         inner.entries.values().filter_map(|entry| entry.known.unsaved()).any(predicate)
     }
 
     /// Changes each volume that waits to be saved.
-    pub fn update_unsaved(&self, change: impl Fn(&mut Unsaved)) {
+    pub fn update_unsaved(&self, change: impl Fn(&mut UnsavedVolume)) {
         for entry in self.0.inner.lock().entries.values_mut() {
             entry.update_unsaved(&change);
         }

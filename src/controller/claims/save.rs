@@ -24,7 +24,7 @@ use crate::{
         item::Key,
         model::{
             finalizer,
-            unsaved::{Seen, Setback, Unsaved},
+            unsaved_volume::{Seen, Setback, UnsavedVolume},
             unusable_volume::UnusableVolume,
         },
         ownership::{PROVISIONED_BY, class_of_claim},
@@ -45,7 +45,7 @@ const RETAIN: &str = "Retain";
 struct ToSave {
     /// Of the call that made it.
     request: Arc<ProvisionRequest>,
-    unsaved: Arc<Unsaved>,
+    unsaved: Arc<UnsavedVolume>,
 }
 
 impl ToSave {
@@ -124,6 +124,18 @@ enum Attempt {
     NotSaved(NotSaved, String),
 }
 
+impl Attempt {
+    /// What the attempt comes to if the watch has shown the PersistentVolume meanwhile (`is_seen`): then it is
+    /// saved, whatever the API server has answered.
+    fn beside_watch(self, is_seen: bool) -> Self {
+        match self {
+            Self::PvTerminating(_) => self,
+            _ if is_seen => Self::Saved,
+            _ => self,
+        }
+    }
+}
+
 /// Why a PersistentVolume is not saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotSaved {
@@ -157,17 +169,18 @@ impl NotSaved {
 }
 
 /// Decides what a PersistentVolume of the name means for the one to save. `None`: there is none.
-fn judge(found: Option<&Volume>, of: &ToSave) -> Option<Attempt> {
+fn judge(found: Option<&Volume>, to_save: &ToSave) -> Option<Attempt> {
     let found = found?;
-    let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == of.claim().uid());
+    let ours =
+        found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == to_save.claim().uid());
     let taken =
         || format!("PersistentVolume {:?} exists already and is not for this claim", found.name());
-    let same = found.source_id() == of.unsaved.source_id();
+    let same = found.source_id() == to_save.unsaved.source_id();
     Some(match (ours, same) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => Attempt::PvTerminating(Box::new(found.clone())),
         (true, false) => Attempt::Superseded(found.source_id().to_owned()),
-        (false, true) if is_of_same_driver(found, &of.unsaved.volume) && !is_going(found) => {
+        (false, true) if is_of_same_driver(found, &to_save.unsaved.volume) && !is_going(found) => {
             Attempt::NotSaved(NotSaved::HandleInUse, taken())
         }
         (false, true) => Attempt::NotSaved(NotSaved::HandleMaybeInUse { refused: false }, taken()),
@@ -191,12 +204,12 @@ impl ClaimIndex {
     /// Logs the unsaved volumes, so that an admin can find them if their claims are deleted, too.
     pub fn log_unsaved(&self) {
         for uid in self.uids(|known| known.unsaved().is_some()) {
-            let Some(of) = self.known(&uid).and_then(ToSave::of) else { continue };
+            let Some(to_save) = self.known(&uid).and_then(ToSave::of) else { continue };
             tracing::warn!(
-                claim = %claim_key(of.claim()),
+                claim = %claim_key(to_save.claim()),
                 uid = &*uid,
-                pv = of.unsaved.name(),
-                handle = of.unsaved.handle.id(),
+                pv = to_save.unsaved.name(),
+                handle = to_save.unsaved.handle.id(),
                 "A volume has no PersistentVolume yet; the next leader asks the driver for it again"
             );
         }
@@ -251,7 +264,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.unsaved_queue.add(uid);
         }
         let is_left = |known: &KnownClaim| {
-            let is_tried = |it: &Unsaved| !(it.setback.refused && known.is_protected());
+            let is_tried = |it: &UnsavedVolume| !(it.setback.refused && known.is_protected());
             known.unsaved().is_some_and(is_tried)
         };
         while !self.index.uids(is_left).is_empty() {
@@ -260,8 +273,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn attempt_and_report(&self, held: &ClaimGuard) -> Action {
-        let Some(of) = held.known().and_then(ToSave::of) else { return Action::Done };
-        let action = self.attempt_once(held, &of).await;
+        let Some(to_save) = held.known().and_then(ToSave::of) else { return Action::Done };
+        let action = self.attempt_once(held, &to_save).await;
         self.save_attempted.notify_one();
         // A turn of the claim follows: for its record, to discard or to ask again, or to give up the claim
         // after `--claim-protection-timeout`.
@@ -271,49 +284,60 @@ impl<P: Provisioner> ClaimWorker<P> {
         action
     }
 
-    async fn attempt_once(&self, held: &ClaimGuard, of: &ToSave) -> Action {
+    async fn attempt_once(&self, held: &ClaimGuard, to_save: &ToSave) -> Action {
         // Its PersistentVolume was seen, and may be deleted together with the volume by now.
-        if of.unsaved.seen != Seen::Nothing {
-            return self.on_saved(held, of);
-        }
-        let attempt = self.try_to_save(of).await;
+        let attempt = match to_save.unsaved.seen {
+            Seen::Nothing => self.try_to_save(to_save).await,
+            Seen::Exists | Seen::Gone => Attempt::Saved,
+        };
+        let is_seen = held.is(|it| it.unsaved().is_some_and(|it| it.seen != Seen::Nothing));
         let is_wanted = !held.is(KnownClaim::is_gone_or_bound);
-        match attempt {
-            Attempt::Saved => self.on_saved(held, of),
-            Attempt::Superseded(volume) => self.on_superseded(held, of, &volume),
-            Attempt::PvTerminating(volume) => self.on_pv_terminating(held, of, &volume),
-            Attempt::PvGone => self.on_pv_gone(held, of),
+        match attempt.beside_watch(is_seen) {
+            Attempt::Saved => self.on_saved(held, to_save),
+            Attempt::Superseded(volume) => self.on_superseded(held, to_save, &volume),
+            Attempt::PvTerminating(volume) => self.on_pv_terminating(held, to_save, &volume),
+            Attempt::PvGone => self.on_pv_gone(held, to_save),
             Attempt::NotSaved(NotSaved::Invalid | NotSaved::NameTaken, why) if !is_wanted => {
                 // It can never be saved (safety rule 8).
-                let refused = Transition::PvRefused(Box::new(of.unusable_volume(&why)));
+                let refused = Transition::PvRefused(Box::new(to_save.unusable_volume(&why)));
                 held.update(|it| it.advance(refused));
                 Action::Done
             }
             Attempt::NotSaved(NotSaved::HandleInUse, _) if !is_wanted => on_not_needed(held),
-            Attempt::NotSaved(reason, why) => self.not_saved(held, of, &why, reason.setback()),
+            Attempt::NotSaved(reason, why) => self.not_saved(held, to_save, &why, reason.setback()),
         }
     }
 
-    fn not_saved(&self, held: &ClaimGuard, of: &ToSave, why: &str, setback: Setback) -> Action {
-        let handle = of.unsaved.handle.id();
+    fn not_saved(
+        &self,
+        held: &ClaimGuard,
+        to_save: &ToSave,
+        why: &str,
+        setback: Setback,
+    ) -> Action {
+        let handle = to_save.unsaved.handle.id();
         tracing::warn!(error = why, handle, "the PersistentVolume is not saved yet");
         if held.report(Topic::Blocked(why, Duration::ZERO)) {
-            self.events.blocked(of.claim(), why);
+            self.events.blocked(to_save.claim(), why);
         }
-        self.metrics.provision_failed(of.class(), of.source());
+        self.metrics.provision_failed(to_save.class(), to_save.source());
         held.update(|it| it.update_unsaved(|unsaved| unsaved.setback.add(setback)));
         Action::Retry
     }
 
-    fn on_saved(&self, held: &ClaimGuard, of: &ToSave) -> Action {
+    fn on_saved(&self, held: &ClaimGuard, to_save: &ToSave) -> Action {
         tracing::info!("volume provisioned");
-        self.metrics.provisioned(of.class(), of.source(), of.unsaved.started.elapsed());
+        self.metrics.provisioned(
+            to_save.class(),
+            to_save.source(),
+            to_save.unsaved.started.elapsed(),
+        );
         if let Some(claim) = held.known() {
-            self.metrics.served(of.class(), of.source(), claim.age());
+            self.metrics.served(to_save.class(), to_save.source(), claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
         if !held.is(|known| known.is_gone) {
-            self.events.provisioned(of.claim(), of.unsaved.name());
+            self.events.provisioned(to_save.claim(), to_save.unsaved.name());
         }
         forget(held)
     }
@@ -321,35 +345,39 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// The PersistentVolume was saved and is being deleted. It is never saved again, as the volume
     /// may be deleted with it. Once it is gone, a claim that still waits is provisioned again
     /// (safety rules 6 and 7).
-    fn on_pv_terminating(&self, held: &ClaimGuard, of: &ToSave, volume: &Volume) -> Action {
+    fn on_pv_terminating(&self, held: &ClaimGuard, to_save: &ToSave, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
-        self.metrics.provisioned(of.class(), of.source(), of.unsaved.started.elapsed());
-        self.events.blocked(of.claim(), &why);
+        self.metrics.provisioned(
+            to_save.class(),
+            to_save.source(),
+            to_save.unsaved.started.elapsed(),
+        );
+        self.events.blocked(to_save.claim(), &why);
         held.update(|it| it.pv_terminating(volume, &self.identity));
         forget(held)
     }
 
     /// The claim has another volume, so this one is a suspected leak (safety rule 14).
-    fn on_superseded(&self, held: &ClaimGuard, of: &ToSave, volume: &str) -> Action {
+    fn on_superseded(&self, held: &ClaimGuard, to_save: &ToSave, volume: &str) -> Action {
         let why = format!(
             "PersistentVolume {:?} has the volume {volume:?} already; the volume {:?} may be left at the driver",
-            of.unsaved.name(),
-            of.unsaved.handle
+            to_save.unsaved.name(),
+            to_save.unsaved.handle
         );
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        self.events.blocked(of.claim(), &why);
+        self.events.blocked(to_save.claim(), &why);
         forget(held)
     }
 
     /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
     /// not saved; a claim that still waits is provisioned again.
-    fn on_pv_gone(&self, held: &ClaimGuard, of: &ToSave) -> Action {
-        let handle = of.unsaved.handle.id();
+    fn on_pv_gone(&self, held: &ClaimGuard, to_save: &ToSave) -> Action {
+        let handle = to_save.unsaved.handle.id();
         held.update(|it| it.pv_gone(handle));
         if held.is(KnownClaim::is_gone_or_bound) {
-            self.suspect_gone(held, of.claim(), handle);
+            self.suspect_gone(held, to_save.claim(), handle);
         }
         Action::Done
     }
@@ -368,35 +396,39 @@ impl<P: Provisioner> ClaimWorker<P> {
         held.update(|it| it.advance(Transition::LeakSuspected));
     }
 
-    async fn try_to_save(&self, of: &ToSave) -> Attempt {
-        let found = if of.unsaved.setback.unclear { self.read_taken_name(of).await } else { None };
+    async fn try_to_save(&self, to_save: &ToSave) -> Attempt {
+        let found = if to_save.unsaved.setback.unclear {
+            self.read_taken_name(to_save).await
+        } else {
+            None
+        };
         match found {
             Some(attempt) => attempt,
-            None if of.unsaved.setback.may_share_handle => Attempt::PvGone,
-            None => self.post(of).await,
+            None if to_save.unsaved.setback.may_share_handle => Attempt::PvGone,
+            None => self.post(to_save).await,
         }
     }
 
     /// The PersistentVolume with the reclaim policy that its class has now (safety rule 9).
-    fn with_policy(&self, of: &ToSave) -> PersistentVolume {
-        let mut volume = complete(of.unsaved.volume.clone(), &of.request);
+    fn with_policy(&self, to_save: &ToSave) -> PersistentVolume {
+        let mut volume = complete(to_save.unsaved.volume.clone(), &to_save.request);
         let spec = volume.spec.get_or_insert_default();
         let class = spec.storage_class_name.as_deref().and_then(|class| self.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
         let then = spec.persistent_volume_reclaim_policy.as_deref();
-        let claim = self.index.known(of.claim().uid());
+        let claim = self.index.known(to_save.claim().uid());
         let is_live =
             claim.is_some_and(|it| !it.is_gone_or_terminating() && !it.is_gone_or_bound());
         spec.persistent_volume_reclaim_policy = policy(then, now, is_live).map(str::to_owned);
         volume
     }
 
-    async fn post(&self, of: &ToSave) -> Attempt {
-        let volume = self.with_policy(of);
+    async fn post(&self, to_save: &ToSave) -> Attempt {
+        let volume = self.with_policy(to_save);
         match self.client.create::<Volume>(None, &volume).await {
             Ok(_) => Attempt::Saved,
             Err(taken) if taken.is_already_exists() => {
-                after_conflict(self.read_taken_name(of).await, &taken)
+                after_conflict(self.read_taken_name(to_save).await, &taken)
             }
             Err(error) if error.is_invalid() => {
                 Attempt::NotSaved(NotSaved::Invalid, error.to_string())
@@ -406,9 +438,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Reads the PersistentVolume of the name and decides what it means.
-    async fn read_taken_name(&self, of: &ToSave) -> Option<Attempt> {
-        match self.read_volume(of.unsaved.name()).await {
-            Ok(found) => judge(found.as_ref(), of),
+    async fn read_taken_name(&self, to_save: &ToSave) -> Option<Attempt> {
+        match self.read_volume(to_save.unsaved.name()).await {
+            Ok(found) => judge(found.as_ref(), to_save),
             Err(error) => Some(not_saved_yet(&error)),
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant};
 use crate::controller::{
     model::{
         overview::Stage,
-        unsaved::{Seen, Unsaved},
+        unsaved_volume::{Seen, UnsavedVolume},
         unusable_volume::UnusableVolume,
     },
     provisioner::{Failure, NotPrepared, Outcome},
@@ -43,7 +43,7 @@ pub enum ClaimState {
     Background(OpenCall),
     /// The driver has made the volume, and its PersistentVolume is not saved yet, or the worker that saves it
     /// does not know.
-    Saving(Arc<Unsaved>),
+    Saving(Arc<UnsavedVolume>),
     /// Another PersistentVolume that had, or may have had, the volume with this handle is gone, and
     /// perhaps the volume with it. While the claim is wanted, the driver is asked again after a
     /// live look-up.
@@ -250,7 +250,7 @@ impl ClaimState {
         Self::InFlight { earlier, has_pv: false }
     }
 
-    fn saving(mut own: Arc<Unsaved>, seen: Seen) -> Self {
+    fn saving(mut own: Arc<UnsavedVolume>, seen: Seen) -> Self {
         Arc::make_mut(&mut own).seen = seen;
         Self::Saving(own)
     }
@@ -269,7 +269,7 @@ impl ClaimState {
         match outcome {
             // Even if a PersistentVolume was seen: saving shows whether it is of this volume.
             Outcome::Provisioned(provisioned) => {
-                (Self::Saving(Arc::new(Unsaved::new(provisioned, now))), Next::Save)
+                (Self::Saving(Arc::new(UnsavedVolume::new(provisioned, now))), Next::Save)
             }
             // Even if a PersistentVolume was seen: live reads decide whether the volume is removed.
             Outcome::Unusable(unusable) => (Self::Unusable(unusable.clone()), Next::Discard),

@@ -14,7 +14,7 @@ use crate::{
     controller::{
         model::{
             finalizer::{Due, due},
-            unsaved::Unsaved,
+            unsaved_volume::UnsavedVolume,
         },
         provisioner::{Deleter, Failure, NotDeleted, VolumeHandle},
     },
@@ -135,7 +135,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// Fails if a PersistentVolume of another name is being saved for the volume.
     fn check_unsaved(&self, volume: &Volume, held: &HeldHandle) -> Result<(), NotDeleted> {
         let Some(handle) = &held.handle else { return Ok(()) };
-        let is_another = |it: &Unsaved| it.handle == *handle && it.name() != volume.name();
+        let is_another = |it: &UnsavedVolume| it.handle == *handle && it.name() != volume.name();
         if self.claims.any_unsaved(is_another) {
             return Err(stands_for_it_too(handle, "a PersistentVolume that is being saved"));
         }

@@ -10,7 +10,7 @@ use crate::controller::{
     },
     model::{
         source::{NamedSource, Source, SourceKind},
-        unsaved::Unsaved,
+        unsaved_volume::UnsavedVolume,
     },
     provisioner::ProvisionedVolume,
 };
@@ -134,7 +134,7 @@ fn a_call_with_a_source_is_given_up_even_without_a_record() {
         NamedSource { kind: SourceKind::Claim, namespace: "ns".into(), name: "source".into() };
     let source = Source { named, uid: "u".into(), handle: "h".into() };
     let request = ProvisionRequest { source: Some(source), ..request() };
-    let saving = Arc::new(Unsaved::new(&ProvisionedVolume::default(), Instant::now()));
+    let saving = Arc::new(UnsavedVolume::new(&ProvisionedVolume::default(), Instant::now()));
     for (open, unknown, overdue, expected) in [
         (true, true, true, Due::GiveUp),
         (true, true, false, Due::Nothing),

@@ -15,7 +15,7 @@ use crate::{
             record_status::RecordStatus,
             state::{ClaimState, Transition},
         },
-        model::unsaved::{Seen, Unsaved},
+        model::unsaved_volume::{Seen, UnsavedVolume},
         ownership::{PROVISIONED_BY, ProvisionerIdentity},
     },
     kube::objects::{View as _, Volume},
@@ -173,14 +173,14 @@ impl Entry {
 
     /// Whether the claim's PersistentVolume was there when it was last seen.
     pub(super) fn has_pv(&self) -> bool {
-        let is_seen = |it: &Unsaved| it.seen == Seen::Exists;
+        let is_seen = |it: &UnsavedVolume| it.seen == Seen::Exists;
         self.known.state == ClaimState::Done || self.known.unsaved().is_some_and(is_seen)
     }
 
     /// Changes the volume that waits to be saved, if there is one.
     pub(in crate::controller::claims) fn update_unsaved(
         &mut self,
-        change: impl FnOnce(&mut Unsaved),
+        change: impl FnOnce(&mut UnsavedVolume),
     ) {
         if let ClaimState::Saving(unsaved) = &mut self.known.state {
             change(Arc::make_mut(unsaved));

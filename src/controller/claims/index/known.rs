@@ -13,7 +13,7 @@ use crate::{
             record_status::RecordStatus,
             state::{ClaimState, Demand, Next, Transition},
         },
-        model::{record::Record, unsaved::Unsaved, unusable_volume::UnusableVolume},
+        model::{record::Record, unsaved_volume::UnsavedVolume, unusable_volume::UnusableVolume},
         ownership::PROVISIONED_BY,
         provisioner::{Outcome, ProvisionRequest},
     },
@@ -308,7 +308,7 @@ impl KnownClaim {
     }
 
     /// The volume that waits to be saved.
-    pub fn unsaved(&self) -> Option<&Unsaved> {
+    pub fn unsaved(&self) -> Option<&UnsavedVolume> {
         match &self.state {
             ClaimState::Saving(unsaved) => Some(unsaved),
             _ => None,

@@ -18,7 +18,7 @@ use crate::{
             record_status::{RecordStatus, ThisProcess},
             state::{ClaimState, Next, Transition},
         },
-        model::unsaved::Seen,
+        model::unsaved_volume::Seen,
         ownership::ProvisionerIdentity,
         provisioner::{Outcome, ProvisionRequest},
     },
@@ -122,6 +122,7 @@ impl Entry {
         let is_unknown = self.may_be_of_another_call(identity)
             && self.known.state.is_outcome_unknown_after(outcome);
         let next = self.known.after(outcome);
+        // The state knows only when the call ended.
         self.update_unsaved(|unsaved| unsaved.started = started);
         if let Outcome::NotPrepared(why) = outcome {
             // If the obstacle is the same, its report is not due again.

@@ -55,7 +55,7 @@ fn a_saved_volume_has_claim_class_provisioner_and_finalizer() {
 /// user.
 fn judged(found: Option<Value>) -> String {
     let made = ProvisionedVolume { volume: provisioned(), ..ProvisionedVolume::default() };
-    let unsaved = Arc::new(Unsaved::new(&made, Instant::now()));
+    let unsaved = Arc::new(UnsavedVolume::new(&made, Instant::now()));
     let unsaved = ToSave { request: Arc::new(request()), unsaved };
     let found: Option<Volume> = found.map(|found| serde_json::from_value(found).unwrap());
     match judge(found.as_ref(), &unsaved) {
@@ -130,4 +130,16 @@ fn the_class_at_the_post_decides_the_policy_and_retain_wins_for_a_gone_claim() {
         assert_eq!(policy(then, now, true), live, "{then:?} {now:?}");
         assert_eq!(policy(then, now, false), gone, "{then:?} {now:?}, gone");
     }
+}
+
+#[test]
+fn what_the_watch_has_shown_meanwhile_counts_more_than_the_answer() {
+    let refused = |reason| Attempt::NotSaved(reason, "why".into());
+    for refuse in [NotSaved::Invalid, NotSaved::NameTaken, NotSaved::NotYet { unclear: true }] {
+        assert!(matches!(refused(refuse).beside_watch(true), Attempt::Saved), "{refuse:?}");
+        assert!(matches!(refused(refuse).beside_watch(false), Attempt::NotSaved(..)), "{refuse:?}");
+    }
+    assert!(matches!(Attempt::Superseded("other".into()).beside_watch(true), Attempt::Saved));
+    let terminating = Attempt::PvTerminating(Box::default());
+    assert!(matches!(terminating.beside_watch(true), Attempt::PvTerminating(_)));
 }

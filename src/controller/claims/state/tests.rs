@@ -288,7 +288,7 @@ fn provisioned(handle: &str) -> ProvisionedVolume {
 
 /// In paused time all states of this handle are equal.
 fn saving(handle: &str) -> ClaimState {
-    ClaimState::Saving(Arc::new(Unsaved::new(&provisioned(handle), Instant::now())))
+    ClaimState::Saving(Arc::new(UnsavedVolume::new(&provisioned(handle), Instant::now())))
 }
 
 #[tokio::test(start_paused = true)]

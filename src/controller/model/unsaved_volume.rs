@@ -10,7 +10,7 @@ use crate::kube::objects::Volume;
 
 /// A volume that the driver has made and whose PersistentVolume is not saved yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Unsaved {
+pub struct UnsavedVolume {
     /// The PersistentVolume, without what the controller adds.
     pub volume: PersistentVolume,
     /// The driver's ID of the volume. An in-tree PersistentVolume does not contain it.
@@ -59,7 +59,7 @@ pub enum Seen {
     Gone,
 }
 
-impl Unsaved {
+impl UnsavedVolume {
     /// The volume that an attempt has brought which started at `started`.
     pub fn new(provisioned: &ProvisionedVolume, started: Instant) -> Self {
         let ProvisionedVolume { volume, handle, credentials } = provisioned.clone();
