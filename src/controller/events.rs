@@ -187,4 +187,42 @@ mod tests {
         let failed = written_after_failures(|events, claim| events.failed(claim, "no")).await;
         assert_eq!(failed.len(), 25, "no further failure");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_longer_than_two_kibibytes_are_cut_and_shorter_ones_are_unchanged() {
+        let whole = format!("\u{1b}[31m\n{}", "x".repeat(2042));
+        let long = |n: usize| format!("{n} {}", "\u{e9}".repeat(5000 + n));
+        let written = written_after_failures(|events, claim| {
+            events.blocked(claim, &whole);
+            (0..12).for_each(|n| events.blocked(claim, &long(n)));
+        });
+        let written = written.await;
+        let messages: Vec<&str> = written.iter().filter_map(|it| it["message"].as_str()).collect();
+        assert_eq!((whole.len(), messages[25]), (2048, &*whole));
+        assert!(messages.iter().all(|message| message.len() <= 2048), "{messages:?}");
+        let first = messages[26];
+        assert!(first.starts_with("0 \u{e9}") && first.len() > 2044, "{first}");
+        assert!(first.ends_with("\u{e9}\u{2026} (cut, 10002 bytes)"), "{first}");
+        let combined = messages[messages.len() - 1];
+        assert!(combined.starts_with("(combined from similar events): 11 \u{e9}"), "{combined}");
+        assert!(combined.ends_with("\u{2026} (cut, 10057 bytes)"), "{combined}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claim_events_have_external_provisioners_texts() {
+        let written = |emit: fn(&ClaimEvents, &Claim)| async move {
+            written_after_failures(emit).await.pop().unwrap()
+        };
+        let provisioning = written(ClaimEvents::provisioning).await;
+        assert_eq!(
+            (&provisioning["reason"], &provisioning["message"]),
+            (
+                &json!("Provisioning"),
+                &json!(r#"External provisioner is provisioning volume for claim "shop/data""#)
+            )
+        );
+        assert_eq!(provisioning["involvedObject"]["apiVersion"], "v1");
+        assert_eq!(provisioning["involvedObject"]["kind"], "PersistentVolumeClaim");
+        assert_eq!(provisioning["source"], json!({"component": "driver_host"}));
+    }
 }

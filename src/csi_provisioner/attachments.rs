@@ -422,4 +422,22 @@ mod tests {
         assert_eq!(*reported.lock(), ["pv"], "it has not asked again");
         assert!(attachments.0.index.lock().waiting.is_empty());
     }
+
+    #[test]
+    fn a_volume_is_attached_until_its_last_attachment_is_gone() {
+        let attachments = Attachments::default();
+        let mut handler = attachments.event_handler(drop);
+        handler.on_event(InformerEvent::InitDone);
+        for (name, node) in [("a", "n1"), ("b", "n2")] {
+            handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), node)));
+        }
+        handler.on_event(InformerEvent::Apply(attachment("inline", None, "n3")));
+        handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
+        // The other attachment is deleted while the watch is down.
+        handler.on_event(InformerEvent::Init);
+        handler.on_event(InformerEvent::InitDone);
+        assert_eq!(node(&attachments, "pv"), None);
+        keeps_nothing(&attachments);
+    }
 }

@@ -135,4 +135,17 @@ mod tests {
         assert_eq!(named(&json!({}), &class, false), Ok(None));
         assert_eq!(named(&json!({}), &Value::Null, true), Ok(None));
     }
+
+    #[test]
+    fn a_template_with_annotations_cannot_be_resolved_at_deletion() {
+        let class = json!({
+            "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['a']}",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "ns",
+        });
+        let text = named(&json!({}), &class, true).unwrap_err();
+        assert_eq!(
+            text,
+            r#"failed to get secretreference for volume pv: error resolving value "${pvc.annotations['a']}": invalid tokens: ["pvc.annotations['a']"]"#
+        );
+    }
 }

@@ -161,6 +161,11 @@ mod tests {
         }
 
         #[test]
+        fn text_without_dollars_stays_as_it_is(text in "[^$]*") {
+            prop_assert_eq!(expand(&text, |_| "never".to_owned()), text);
+        }
+
+        #[test]
         fn nothing_panics(text in ".*") {
             let _ = expand(&text, str::to_owned);
         }

@@ -172,4 +172,24 @@ mod tests {
             assert_eq!(for_driver(&class(&[(key, "x")])), Ok(class(&[(key, "x")])), "{key}");
         }
     }
+
+    #[test]
+    fn reserved_parameters_stay_here_and_unknown_ones_are_refused() {
+        let given = class(&[
+            ("pool", "rbd"),
+            ("fstype", "ext4"),
+            ("csiProvisionerSecretName", "s"),
+            (FS_TYPE, "ext4"),
+            ("csi.storage.k8s.io/secret-name", "s"),
+            ("csi.storage.k8s.io/controller-modify-secret-namespace", "n"),
+        ]);
+        let kept = class(&[("pool", "rbd"), ("fstype", "ext4"), ("csiProvisionerSecretName", "s")]);
+        assert_eq!(for_driver(&given), Ok(kept));
+        let refused =
+            for_driver(&class(&[("csi.storage.k8s.io/resizer-secret-name", "s")])).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "failed to strip CSI Parameters of prefixed keys: found unknown parameter key \"csi.storage.k8s.io/resizer-secret-name\" with reserved namespace csi.storage.k8s.io/"
+        );
+    }
 }

@@ -163,6 +163,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_kind_is_found_by_its_name() {
+        for kind in SourceKind::ALL {
+            assert_eq!(SourceKind::of_name(kind.name()), Some(kind));
+        }
+        assert_eq!(SourceKind::of_name("Backup"), None);
+    }
+
+    #[test]
     fn each_finalizer_is_read_after_many_others() {
         for kind in SourceKind::ALL {
             let others = (0..1000).map(|number| format!("example.com/{number}"));

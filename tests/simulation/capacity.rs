@@ -10,7 +10,7 @@ use support::{
     capacity::{
         FAST, Published, ZONE, add_claim, add_class, add_class_of, add_node, all, cluster,
         csi_node, move_node, object, object_of, objects, prepared, published, remove_node,
-        set_capacity, start, until_published, writes,
+        set_capacity, start, start_with, until_published, writes,
     },
     simulation::{DRIVER, Process, Simulation, claim},
 };
@@ -113,6 +113,15 @@ mod follows {
         expected.extend(all(&["fast", "locked"], &["a", "b"], "1Gi"));
         assert_eq!(published(&simulation), expected);
         assert_eq!(simulation.calls("CreateVolume"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn classes_that_bind_at_once_where_they_are_wanted() {
+        let simulation = cluster(1);
+        add_class_of(&simulation, "at-once", DRIVER, "Immediate");
+        add_node(&simulation, "n1", "a");
+        start_with(&simulation, &["--capacity-for-immediate-binding"]);
+        until_published(&simulation, all(&["at-once"], &["a"], "1Gi")).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -324,6 +333,18 @@ mod objects_of_ours {
         let labels = &simulation.api.get("CSIStorageCapacity", "default", &name).unwrap()["metadata"]
             ["labels"];
         assert_eq!(labels["more"], "yes", "and nothing else is touched");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_vanish_unseen_are_made_again() {
+        let simulation = running().await;
+        let name = objects(&simulation)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        simulation.api.watches().cut(Some("csistoragecapacities"));
+        simulation.api.delete("CSIStorageCapacity", "default", &name).unwrap();
+        simulation.api.create(&object("csisc-stray", "gone", "z")).unwrap();
+        simulation.api.compact();
+        until_published(&simulation, all(&["fast"], &["a", "b"], "1Gi")).await;
+        assert_eq!(writes(&simulation), [3, 0, 1]);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use support::simulation::{Simulation, claim, foreign_volume};
+use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
@@ -89,6 +89,18 @@ async fn an_unclear_save_is_looked_after() {
     assert_eq!((simulation.volumes().len(), simulation.calls("CreateVolume")), (1, 1));
 }
 
+/// A PersistentVolume that the API server refuses is reported, and saved once it is allowed.
+#[tokio::test(start_paused = true)]
+async fn a_refused_save_is_reported_and_tried_again() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("create", "persistentvolumes", 5);
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until_failed("data").await;
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
 /// A claim deleted while its first call runs gets its PersistentVolume, for the ordinary release.
 #[tokio::test(start_paused = true)]
 async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
@@ -115,6 +127,49 @@ async fn a_claim_that_outlives_its_volume_gets_another_in_time() {
     assert_eq!(simulation.calls("CreateVolume"), 1);
     sleep(Duration::from_secs(20 * 60)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.volumes().len()), (2, 1));
+}
+
+/// A driver that goes away in mid-call and comes back is asked again.
+#[tokio::test(start_paused = true)]
+async fn a_driver_restart_costs_a_moment() {
+    let simulation =
+        Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
+    simulation.start();
+    simulation.asked().await;
+    simulation.driver.stop();
+    sleep(Duration::from_secs(30)).await;
+    simulation.driver.start();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert!(simulation.is_running(), "no restart of the process");
+}
+
+/// Two replicas: one leads, and the other takes over when it dies.
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_from_a_dead_leader() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected("a");
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.start_elected("b");
+    simulation.create_claim("one");
+    simulation.until("the first works", |s| s.volumes().len() == 1).await;
+    first.kill();
+    simulation.create_claim("two");
+    simulation.until("the second works", |s| s.volumes().len() == 2).await;
+    assert_eq!(simulation.lease_holder().as_deref(), Some("b"));
+    assert_eq!(simulation.calls("CreateVolume"), 2);
+}
+
+/// SIGTERM: the running call ends, its volume is saved, the Lease is given back.
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_order_ends_what_is_in_hand() {
+    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 8000}]}));
+    let process = simulation.start_elected("a");
+    simulation.asked().await;
+    process.stop();
+    simulation.until("the process ended", |s| !s.is_running()).await;
+    assert_eq!(process.outcome(), Some(Ok(())));
+    assert_eq!(simulation.volumes().len(), 1);
+    assert_eq!(simulation.lease_holder().as_deref(), Some(""));
 }
 
 /// The same seed gives the same run, request by request.
@@ -149,6 +204,32 @@ async fn the_look_up_before_a_first_call_is_made() {
     assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1, "born under its eyes");
 }
 
+/// A volume is not deleted while it is attached, and is once it is not.
+#[tokio::test(start_paused = true)]
+async fn an_attached_volume_is_not_deleted() {
+    let simulation = Simulation::scripted(
+        json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
+    );
+    simulation.start();
+    let uid = simulation.served().await;
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": format!("pvc-{uid}")}},
+    });
+    simulation.api.create(&attachment).unwrap();
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    let messages = simulation.api.list("Event", "default");
+    let text = format!("persistentvolume pvc-{uid} is still attached to node n1");
+    assert!(messages.iter().any(|event| event["message"] == text), "{messages:?}");
+
+    simulation.api.delete("VolumeAttachment", "", "a").unwrap();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
 /// What was made is saved before the process ends in order, though the first attempts fail.
 #[tokio::test(start_paused = true)]
 async fn a_stop_in_order_waits_until_what_was_made_is_saved() {
@@ -158,7 +239,6 @@ async fn a_stop_in_order_waits_until_what_was_made_is_saved() {
     simulation.asked().await;
     process.stop();
     simulation.until("the process ended", |s| !s.is_running()).await;
-    assert_eq!(process.outcome(), Some(Ok(())));
     assert_eq!(simulation.volumes().len(), 1);
     assert_eq!(simulation.lease_holder().as_deref(), Some(""));
 }
@@ -292,6 +372,22 @@ async fn every_unknown_end_is_followed_although_the_claim_is_deleted() {
     }
 }
 
+/// A refusal ends the call: nothing more is asked for a claim that is deleted then.
+#[tokio::test(start_paused = true)]
+async fn a_refused_claim_that_is_deleted_is_not_asked_for_again() {
+    for code in ["INTERNAL", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "OUT_OF_RANGE", "UNKNOWN"] {
+        let simulation =
+            Simulation::scripted(json!({"create_volume": [{"error": {"code": code}}]}));
+        simulation.start();
+        simulation.create_claim("data");
+        simulation.until_failed("data").await;
+        simulation.delete_claim("data");
+        let asked = simulation.calls("CreateVolume");
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.calls("CreateVolume"), asked, "{code}");
+    }
+}
+
 /// The watch loses the end of a claim's PersistentVolume; the list after it shows the lack.
 #[tokio::test(start_paused = true)]
 async fn a_volume_whose_end_the_watch_lost_is_missed_by_the_next_list() {
@@ -320,6 +416,27 @@ async fn without_the_right_to_remove_a_volume_its_driver_is_asked_once() {
             "{verb}"
         );
     }
+}
+
+/// Our finalizer comes and goes beside others', which stay.
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_others_are_left_alone() {
+    let simulation = Simulation::new(1);
+    let uid = "a-uid";
+    let mut volume = foreign_volume(uid, uid, "handle");
+    volume["metadata"]["finalizers"] = json!(["example.com/other"]);
+    simulation.api.create(&volume).unwrap();
+    let name = format!("pvc-{uid}");
+    simulation.phase(&name, "Bound");
+    simulation.start();
+    let finalizers = |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"].clone();
+    simulation.until("it is adopted", |s| finalizers(s).as_array().unwrap().len() == 2).await;
+    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+    simulation.api.merge("PersistentVolume", "", &name, &retain).unwrap();
+    simulation.until("it is let go", |s| finalizers(s) == json!(["example.com/other"])).await;
+    simulation.phase(&name, "Released");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((simulation.volumes().len(), simulation.calls("DeleteVolume")), (1, 0));
 }
 
 /// Another leader's time: calls in hand are cut, and nothing is written any more.

@@ -46,6 +46,17 @@ async fn a_missing_class_is_reported_once_and_the_claim_served_as_soon_as_it_com
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_reported_again() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.start();
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    let warned = warnings(&simulation);
+    assert!(warned.len() == 1 && warned[0].1 == 2, "{warned:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_class_that_is_put_right_at_once_is_not_reported() {
     for at_first in [None, Some(class_of("other.example.com"))] {
         let simulation = Simulation::new(1);
@@ -77,6 +88,50 @@ async fn whatever_the_retry_interval_it_is_reported_once_within_a_second() {
         assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)], "{start}");
         sleep(Duration::from_secs(300)).await;
         assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)], "{start}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_of_another_provisioner_is_reported_and_waited_for() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.api.create(&class_of("other.example.com")).unwrap();
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until_failed("data").await;
+    remove_class(&simulation);
+    simulation.api.create(&class_of(DRIVER)).unwrap();
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+}
+
+/// What a claim lacks is named on it, once, before anybody has asked the driver.
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_foreign_or_forbidden_is_named_within_two_seconds() {
+    let with_secret = || {
+        let mut class = class_of(DRIVER);
+        class["parameters"] = json!({
+            "csi.storage.k8s.io/provisioner-secret-name": "key",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+        });
+        class
+    };
+    for (what, class, forbidden, named) in [
+        ("a foreign class", class_of("other.example.com"), None, "other.example.com"),
+        ("no secret", with_secret(), None, r#"secrets "key" not found"#),
+        ("no right to the secret", with_secret(), Some("secrets"), "key"),
+    ] {
+        let simulation = Simulation::new(1);
+        remove_class(&simulation);
+        simulation.api.create(&class).unwrap();
+        if let Some(plural) = forbidden {
+            simulation.refuse("get", plural, usize::MAX);
+        }
+        simulation.start();
+        simulation.create_claim("data");
+        sleep(Duration::from_secs(2)).await;
+        let warned = warnings(&simulation);
+        assert!(warned.len() == 1 && warned[0].0.contains(named), "{what}: {warned:?}");
+        assert_eq!(simulation.calls("CreateVolume"), 0, "{what}");
     }
 }
 
@@ -170,6 +225,19 @@ async fn a_refused_volume_is_reported_in_the_api_servers_words_within_two_second
         simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
         assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (1, 1));
     }
+}
+
+/// A claim that failed so often that its events are no longer counted one by one.
+#[tokio::test(start_paused = true)]
+async fn success_is_reported_after_any_number_of_failures() {
+    let simulation = Simulation::scripted(
+        json!({"create_volume": [{"error": {"code": "INTERNAL"}, "times": 100}, {}]}),
+    );
+    simulation.start_with(&["--retry-interval-max=2s"]);
+    simulation.served().await;
+    assert_eq!(simulation.calls("CreateVolume"), 101);
+    sleep(Duration::from_secs(2)).await;
+    assert!(simulation.has_event("data", "ProvisioningSucceeded"));
 }
 
 /// For an open call each code is reported once: the driver's next failure is a new event.

@@ -49,6 +49,21 @@ async fn once_nobody_wants_it_any_more_nothing_is_made_and_nothing_is_left() {
     assert!(simulation.left_at_driver().is_empty());
 }
 
+/// Deleted in mid-call: the answer's volume is removed, and that is the end of it.
+#[tokio::test(start_paused = true)]
+async fn a_claim_deleted_before_the_too_small_answer_leaves_no_volume() {
+    let simulation = Simulation::scripted(
+        json!({"create_volume": [{"volume": {"capacity_bytes": 1}, "delay_ms": 3000}]}),
+    );
+    simulation.start();
+    simulation.asked().await;
+    simulation.delete_claim("data");
+    simulation.until("the volume is removed", |s| s.calls("DeleteVolume") == 1).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
+    assert!(simulation.left_at_driver().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
     let simulation = Simulation::new(1);
@@ -266,6 +281,28 @@ async fn a_restart_finds_the_leftover_by_asking_again() {
     simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 6));
     assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
+/// What the API server refuses for ever is kept while its claim stands, and goes with it.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
+    let simulation = Simulation::new(1);
+    // A size of nothing, since no request can say how much is asked for.
+    let mut huge = claim("data");
+    huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
+    simulation.start();
+    simulation.api.create(&huge).unwrap();
+    simulation.until_failed("data").await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume"]);
+    assert!(
+        simulation.event_messages("data", "ProvisioningFailed")[0]
+            .contains("is invalid: spec.capacity")
+    );
+    simulation.delete_claim("data");
+    simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
 }
 
 /// The same where the driver says how little it made.

@@ -146,6 +146,21 @@ async fn an_answer_that_cannot_be_translated_is_removed_before_the_claim_is_aske
     assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn once_nobody_wants_it_an_answer_that_cannot_be_translated_leaves_nothing() {
+    let simulation = simulation(EBS, "kubernetes.io/aws-ebs", &json!({}));
+    let answer = json!({"volume": {"volume_context": {"partition": "x"}}, "delay_ms": 3000});
+    simulation.script(json!({"create_volume": [answer]}));
+    simulation.start();
+    claim(&simulation, EBS);
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.delete_claim("data");
+    simulation.until("the volume is removed", |s| s.calls("DeleteVolume") == 1).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
+    assert!(simulation.left_at_driver().is_empty());
+}
+
 /// vSphere's volumes are known to the plugin by their path, which the driver did not return here.
 #[tokio::test(start_paused = true)]
 async fn a_refused_in_tree_volume_is_removed_under_the_drivers_own_id() {

@@ -215,6 +215,21 @@ async fn a_restore_goes_on_soon_after_its_snapshot_is_usable() {
     }
 }
 
+/// Snapshots are read when they are needed: no watch of all of them, and lists by the sweep only.
+#[tokio::test(start_paused = true)]
+async fn snapshots_that_nobody_restores_cost_nothing() {
+    let simulation = cluster();
+    (0..50).for_each(|number| sources::create_snapshot(&simulation, &format!("snap{number}")));
+    simulation.start_with(&["--snapshot-orphan-sweep-interval=0"]);
+    let restored = sources::create_restore(&simulation, "restored", "snap7");
+    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
+    sleep(Duration::from_secs(3600)).await;
+    let asked = |verb| simulation.api_requests(verb, "volumesnapshots");
+    assert_eq!((asked("list"), asked("watch")), (0, 0));
+    assert!(asked("get") <= 4, "{}", asked("get"));
+    assert_eq!(simulation.api_requests("get", "volumesnapshotcontents"), 1);
+}
+
 /// Without the API a restore waits with an event; nothing else suffers and nothing storms.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_api_that_is_installed_later_is_picked_up() {

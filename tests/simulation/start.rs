@@ -173,6 +173,22 @@ async fn a_claim_born_with_its_volume_is_not_asked_for() {
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_claim_deleted_in_mid_call_while_the_lists_run_leaves_no_volume_behind() {
+    let simulation = slow_cluster();
+    simulation.script(json!({"create_volume": [{"delay_ms": 2000}]}));
+    simulation.start();
+    sleep(Duration::from_secs(2)).await;
+    let uid = simulation.create_claim("z-new");
+    asked(&simulation, 1).await;
+    simulation.delete_claim("z-new");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.volumes().len() == MANY).await;
+    assert!(simulation.left_at_driver().is_empty());
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
 /// Nothing is deleted before all is known that could speak against it.
 #[tokio::test(start_paused = true)]
 async fn deletions_wait_for_the_lists() {

@@ -94,6 +94,62 @@ mod secrets {
         simulation.faults().clear();
         simulation.until_saved(&uid).await;
     }
+
+    /// Deleted with its credentials as soon as they are there to be read.
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_goes_as_soon_as_its_secret_can_be_read() {
+        let simulation = with_secret();
+        simulation.api.create(&secret("s", "k")).unwrap();
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until_saved(&uid).await;
+        // What was read for the first call serves others for a second.
+        sleep(Duration::from_secs(1)).await;
+        simulation.delete_claim("data");
+        refuse_secrets(&simulation, "get");
+        simulation.release(&uid);
+        sleep(Duration::from_secs(50)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        simulation.faults().clear();
+        let took = simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
+        assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"]["key"], "k");
+    }
+}
+
+mod attributes_classes {
+    use super::*;
+
+    fn modifies() -> Simulation {
+        let simulation = Simulation::new(1);
+        let capabilities = ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"];
+        simulation.script(json!({"controller_capabilities": capabilities}));
+        simulation.start();
+        simulation
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_goes_on_soon_after_its_class_has_come() {
+        let simulation = modifies();
+        let uid = simulation.create_claim_of("data", "gold");
+        sleep(Duration::from_secs(100)).await;
+        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
+        let took = simulation.until_saved(&uid).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn and_once_another_drivers_is_made_anew_as_ours() {
+        let simulation = modifies();
+        simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
+        let uid = simulation.create_claim_of("data", "gold");
+        sleep(Duration::from_secs(100)).await;
+        simulation.api.delete("VolumeAttributesClass", "", "gold").unwrap();
+        sleep(Duration::from_secs(100)).await;
+        simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
+        let took = simulation.until_saved(&uid).await;
+        assert!(took <= Duration::from_secs(16), "{took:?}");
+    }
 }
 
 /// Claims that the driver refuses as they stand.

@@ -91,6 +91,14 @@ mod tests {
     }
 
     #[test]
+    fn volumes_of_an_unfinished_list_are_known() {
+        let mut handles = listed(&[("a", "h")]);
+        handles.begin_list();
+        handles.insert(volume("h", "b"));
+        assert!(handles.may_share(volume("h", "a")));
+    }
+
+    #[test]
     fn a_list_with_an_unreadable_object_forgets_nothing() {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
         handles.begin_list();

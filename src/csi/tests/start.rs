@@ -3,6 +3,16 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
+async fn the_driver_is_found_with_name_and_capabilities() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    assert_eq!(driver.name(), "disk.example.com");
+    assert_eq!(driver.capabilities().plugin, BTreeSet::from([service::Type::ControllerService]));
+    assert_eq!(driver.capabilities().controller, BTreeSet::from([rpc::Type::CreateDeleteVolume]));
+    assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_driver_without_controller_service_is_not_asked_about_it() {
     let fake = Fake::new();
     fake.play(PLUGIN, plugin(&[service::Type::VolumeAccessibilityConstraints]));

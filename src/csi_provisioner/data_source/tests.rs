@@ -91,6 +91,18 @@ async fn a_source_namespace_needs_the_gate_even_where_it_is_the_claims_own() {
     }
 }
 
+#[test]
+fn the_content_source_matches_the_kind() {
+    let reported = |kind| {
+        let named = NamedSource { kind, ..source().named };
+        content_source(&Source { named, ..source() }).r#type.unwrap()
+    };
+    let snapshot = content::SnapshotSource { snapshot_id: "snap-handle".into() };
+    assert_eq!(reported(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
+    let volume = content::VolumeSource { volume_id: "snap-handle".into() };
+    assert_eq!(reported(SourceKind::Claim), content::Type::Volume(volume));
+}
+
 /// A request for a claim that names a snapshot of another namespace, whose call is open if `source`
 /// is set.
 fn open(source: Option<Source>, withdrawn: bool) -> ProvisionRequest {
@@ -153,6 +165,16 @@ async fn an_open_call_is_repeated_with_the_source_that_this_process_asked_with()
     }
 }
 
+#[tokio::test]
+async fn an_open_call_of_a_claim_that_lost_access_is_marked() {
+    for (granted, forfeited) in [(true, false), (false, true)] {
+        let reads = reads(&cluster(around(granted, None)));
+        let open = open(Some(source()), true);
+        let named = identify(&reads, &gated(), &open).await.unwrap().unwrap();
+        assert_eq!(named.access_revoked, forfeited);
+    }
+}
+
 const GRANTS: &str =
     "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?limit=500";
 
@@ -194,6 +216,16 @@ async fn without_a_grant_the_source_is_refused_and_not_read() {
     );
     assert_eq!(dependencies(&failure), ["referencegrants other/*"]);
     assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn unreadable_grants_do_not_count() {
+    let server = cluster(vec![(GRANTS.into(), json!("you may not"))]);
+    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
+    assert_eq!(
+        reported,
+        "error getting ReferenceGrants in other namespace from api server: you may not"
+    );
 }
 
 #[tokio::test]

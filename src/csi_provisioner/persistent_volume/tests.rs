@@ -75,6 +75,23 @@ fn the_size_is_the_drivers_and_else_the_claims() {
 }
 
 #[test]
+fn modes_and_options_are_copied() {
+    let mounted = plain(
+        &json!({"volumeMode": "Filesystem", "accessModes": ["ReadWriteMany", "ReadOnlyMany"]}),
+        &json!({"mountOptions": ["discard", "nodiratime", "discard"], "reclaimPolicy": "Retain"}),
+    );
+    let spec = &mounted["spec"];
+    assert_eq!(spec["volumeMode"], "Filesystem");
+    assert_eq!(spec["accessModes"], json!(["ReadWriteMany", "ReadOnlyMany"]));
+    assert_eq!(spec["mountOptions"], json!(["discard", "nodiratime", "discard"]));
+    assert_eq!(spec["persistentVolumeReclaimPolicy"], "Retain");
+    let bare = plain(&json!({}), &json!({}));
+    for absent in ["volumeMode", "mountOptions", "persistentVolumeReclaimPolicy"] {
+        assert_eq!(bare["spec"].get(absent), None, "{absent}");
+    }
+}
+
+#[test]
 fn a_file_system_is_named_for_mounted_volumes_only() {
     let fs_type = |spec: Value, class: Value, default: &str| {
         let settings = settings_with(&[], |it| it.flags.default_fstype = default.into());
@@ -129,6 +146,16 @@ fn the_drivers_context_wins_even_over_our_identity() {
         volume["spec"]["csi"]["volumeAttributes"],
         json!({"": "empty key", "pool": "rbd", IDENTITY: "the driver's"})
     );
+}
+
+#[test]
+fn a_handle_is_not_changed() {
+    for handle in ["/subscriptions/x/disks/y", "größe#☃", " a b ", "{\"pool\":\"a\"}"] {
+        let answer = Volume { volume_id: handle.into(), ..Volume::default() };
+        let request = request(&json!({}), &json!({}));
+        let volume = built(&settings(&[]), &request, &answer, SecretReferences::default());
+        assert_eq!(volume["spec"]["csi"]["volumeHandle"], handle);
+    }
 }
 
 /// A driver without topology may return topology and a source that were not requested.

@@ -30,13 +30,43 @@ fn found(namespace: &str, name: &str) -> Result<Option<(String, String)>, String
 }
 
 #[test]
+fn a_class_names_secrets_by_pair_default_or_older_keys() {
+    let old = [("csiProvisionerSecretName", "old"), ("csiProvisionerSecretNamespace", "ns")];
+    let default =
+        [("csi.storage.k8s.io/secret-name", "any"), ("csi.storage.k8s.io/secret-namespace", "ns")];
+    assert_eq!(resolve(&[]), Ok(None));
+    assert_eq!(resolve(&[(NAME, "s"), (NAMESPACE, "ns")]), found("ns", "s"));
+    assert_eq!(resolve(&old), found("ns", "old"));
+    assert_eq!(resolve(&default), found("ns", "any"));
+    assert_eq!(
+        resolve(&[default[0], default[1], (NAME, "s"), (NAMESPACE, "ns")]),
+        found("ns", "s")
+    );
+    assert_eq!(resolve(&[old[0], (NAMESPACE, "ns")]), found("ns", "old"));
+}
+
+#[test]
+fn pairs_must_be_whole() {
+    let prefix = "failed to get name and namespace template from params: ";
+    let table: [(&[(&str, &str)], String); 5] = [
+        (&[(NAME, "s")], format!("{prefix}either name and namespace for Provisioner secrets specified, Both must be specified")),
+        (&[(NAME, ""), (NAMESPACE, "ns")], format!("{prefix}Provisioner secrets specified in parameters but value of either namespace or name is empty")),
+        (&[(NAME, "s"), (NAMESPACE, "")], format!("{prefix}Provisioner secrets specified in parameters but value of either namespace or name is empty")),
+        (&[(NAME, "s"), ("csiProvisionerSecretName", "s"), (NAMESPACE, "ns")], format!("{prefix}Provisioner secrets specified in parameters with both \"csi\" and \"csi.storage.k8s.io/\" keys")),
+        (&[("csi.storage.k8s.io/secret-name", "s")], "failed to get default name and namespace template from params: either name and namespace for Default secrets specified, Both must be specified".into()),
+    ];
+    for (parameters, expected) in table {
+        assert_eq!(resolve(parameters), Err(expected), "{parameters:?}");
+    }
+}
+
+#[test]
 fn templates_speak_of_volume_claim_and_annotations() {
     let table = [
         ("${pvc.namespace}", "${pv.name}", found("shop", "pvc-1")),
         ("${pv.name}", "${pvc.name}.${pvc.namespace}", found("pvc-1", "data.shop")),
         ("ns", "${pvc.annotations['team/secret']}", found("ns", "blue")),
         ("${pvc.name}", "s", Err(r#"error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]"#.into())),
-        ("ns", "$name-$name-$b", Err(r#"error resolving value "$name-$name-$b": invalid tokens: ["b" "name"]"#.into())),
         ("ns", "${b}-${a}", Err(r#"error resolving value "${b}-${a}": invalid tokens: ["a" "b"]"#.into())),
         ("ns", "${pvc.annotations['none']}", Err(r#"error resolving value "${pvc.annotations['none']}": invalid tokens: ["pvc.annotations['none']"]"#.into())),
         ("ns", "${pvc.annotations['odd']}", Err(r#""${pvc.annotations['odd']}" resolved to "No Name" which is not a valid secret name"#.into())),
@@ -203,5 +233,34 @@ fn names_and_namespaces_must_be_kubernetes_names() {
                 assert!(text.ends_with(&format!("is not a valid {what}")), "{text}");
             }
         }
+    }
+}
+
+/// Variables are parsed as Go's `os.Expand` does.
+#[test]
+fn dollar_signs_follow_go() {
+    let unknown = |template: &str, tokens: &str| {
+        Err(format!("error resolving value {}: invalid tokens: {tokens}", quote(template)))
+    };
+    for (name, expected) in [
+        ("x${pvc.name", found("ns", "xpvc.name")),
+        ("x${}", found("ns", "x")),
+        ("${pv.name}${pv.name}", found("ns", "pvc-1pvc-1")),
+        ("a$$", unknown("a$$", r#"["$"]"#)),
+        ("a$-b", unknown("a$-b", r#"["-"]"#)),
+        ("$1", unknown("$1", r#"["1"]"#)),
+        ("$name-$name-$b", unknown("$name-$name-$b", r#"["b" "name"]"#)),
+        ("$pvc.name", unknown("$pvc.name", r#"["pvc"]"#)),
+        ("${ pvc.name }", unknown("${ pvc.name }", r#"[" pvc.name "]"#)),
+        ("${PVC.NAME}", unknown("${PVC.NAME}", r#"["PVC.NAME"]"#)),
+        ("${pvc.annotations}", unknown("${pvc.annotations}", r#"["pvc.annotations"]"#)),
+        ("${pvc.annotations[team/secret]}", unknown("${pvc.annotations[team/secret]}", r#"["pvc.annotations[team/secret]"]"#)),
+        ("${pvc.annotations['']}", unknown("${pvc.annotations['']}", r#"["pvc.annotations['']"]"#)),
+        ("s$", Err(r#""s$" is not a valid secret name"#.into())),
+        ("$.s", Err(r#""$.s" is not a valid secret name"#.into())),
+        ("${}", Err(r#""${}" resolved to "" which is not a valid secret name"#.into())),
+        ("x\u{a0}${pvc.name}", Err(r#""x\u00a0${pvc.name}" resolved to "x\u00a0data" which is not a valid secret name"#.into())),
+    ] {
+        assert_eq!(resolve(&[(NAME, name), (NAMESPACE, "ns")]), expected, "{name}");
     }
 }

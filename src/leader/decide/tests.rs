@@ -152,6 +152,12 @@ fn transitions_do_not_overflow() {
 }
 
 #[test]
+fn a_leader_renews_what_it_wrote_and_keeps_when_it_was_acquired() {
+    let written = record("me", 7);
+    assert_eq!(leader(&held(written.clone()), &[written]), Step::Renew(own("acquired", 7)));
+}
+
+#[test]
 fn a_write_with_unknown_result_counts_as_own_when_it_is_observed() {
     let first = record("me", 7);
     let second = Record { renewed: Some("later".into()), ..first.clone() };

@@ -207,11 +207,17 @@ pub(super) struct Drifting {
     origin: Instant,
     rate: f64,
     wall_offset: i64,
+    suspended: Mutex<Duration>,
 }
 
 impl Drifting {
     pub(super) fn new(rate: f64, wall_offset: i64) -> Self {
-        Self { origin: Instant::now(), rate, wall_offset }
+        Self { origin: Instant::now(), rate, wall_offset, suspended: Mutex::default() }
+    }
+
+    /// Suspends the machine for `time`.
+    pub(super) fn suspend(&self, time: Duration) {
+        *self.suspended.lock() += time;
     }
 }
 
@@ -225,7 +231,8 @@ impl Clock for Drifting {
     }
 
     fn boot(&self) -> Duration {
-        Duration::from_secs(1000) + self.origin.elapsed().mul_f64(self.rate)
+        let awake = self.origin.elapsed().mul_f64(self.rate);
+        Duration::from_secs(1000) + awake + *self.suspended.lock()
     }
 }
 

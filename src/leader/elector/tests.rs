@@ -301,6 +301,20 @@ async fn a_stopped_leader_releases_the_lease_with_its_gate_shut() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_watches_the_lease_without_further_requests() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(1).await;
+    store.lock().requests.clear();
+    secs(600).await;
+    assert!(one.leads() && !two.leads());
+    let store = store.lock();
+    assert!(store.requests.iter().all(|verb| *verb == "replace"), "{:?}", store.requests);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_standby_that_may_not_watch_reads_periodically() {
     let store = store();
     store.lock().watch_refused = true;
@@ -338,6 +352,29 @@ async fn a_standby_whose_watch_is_silent_reads_as_early_as_without_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn time_spent_suspended_ends_a_term() {
+    let store = store();
+    let clock = Arc::new(Drifting::new(1.0, 0));
+    let deps = fake::deps(clock.clone(), 1);
+    let lost = lead(
+        FakeClient::new(&store),
+        settings("one", None),
+        deps.clone(),
+        |_| {},
+        CancellationToken::new(),
+    );
+    let suspend = async {
+        secs(2).await;
+        clock.suspend(Duration::from_secs(3600));
+        assert!(deps.gate.check().is_err(), "not a moment longer");
+        Instant::now()
+    };
+    let (ended, resumed) = tokio::join!(lost, suspend);
+    assert_eq!(ended, Ended::Lost(Loss::Deadline));
+    assert!(resumed.elapsed() <= Duration::from_secs(1), "{:?}", resumed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_renewal_cancelled_by_the_stop_does_not_keep_the_lease() {
     // The stop comes while a renewal is on its way there, or its answer on its way back.
     for millis in [4900, 5100, 5300, 5500, 5900] {
@@ -361,6 +398,20 @@ async fn a_lease_that_cannot_be_released_expires() {
     let start = Instant::now();
     assert_eq!(one.ended.await, Ok(Ended::Unreleased));
     assert_eq!(start.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_candidate_leaves_the_lease_to_its_holder() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(20).await;
+    two.stop.cancel();
+    assert_eq!(two.ended.await, Ok(Ended::NeverLed));
+    assert!(two.changes.lock().is_empty());
+    assert!(one.leads());
+    assert_eq!(store.lock().holder(), Some("one"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,6 +461,20 @@ async fn killed(host: &str, pod_uid: Option<&str>) -> Arc<parking_lot::Mutex<Sto
     );
     assert!(timeout(Duration::from_secs(7), election).await.is_err());
     store
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_container_leads_at_once_in_its_pod_and_soon_on_its_host() {
+    let store = killed("host", Some("uid")).await;
+    let again = start(&store, settings("host", Some("uid")));
+    assert!(again.until_it_leads().await < Duration::from_secs(1));
+    assert_eq!(store.lock().transitions(), Some(0));
+
+    let store = killed("host", None).await;
+    let again = start(&store, settings("host", None));
+    let waited = again.until_it_leads().await;
+    assert!((Duration::from_secs(10)..Duration::from_secs(11)).contains(&waited), "{waited:?}");
+    assert_eq!(store.lock().transitions(), Some(0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -69,6 +69,31 @@ fn restoring(origin: FinalizerOrigin, peers: bool) -> Holders {
     holders
 }
 
+#[test]
+fn a_snapshot_is_freed_by_the_last_restore_that_ends() {
+    let mut holders = restoring(FinalizerOrigin::Added, false);
+    let s = snapshot("s");
+    assert!(holders.begin_call("b", &s) && !holders.begin_call("b", &s), "a repeat holds no more");
+    assert_eq!(holders.due(&s), Due::Keep);
+    assert_eq!(names(holders.claim_finished("a")), Vec::<String>::new());
+    assert_eq!(holders.due(&s), Due::Keep, "b holds it");
+    assert_eq!(names(holders.claim_finished("b")), ["s"]);
+    assert_eq!(holders.due(&s), Due::Remove("s1".into()));
+    holders.finalizer_removed(&s);
+    assert_eq!(holders.due(&s), Due::Nothing);
+}
+
+/// The claim is deleted, but its restore may still run: nothing is due until `claim_finished`.
+#[test]
+fn a_deleted_claim_holds_its_source_until_it_is_finished() {
+    let mut holders = restoring(FinalizerOrigin::Added, false);
+    let s = snapshot("s");
+    assert!(holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending"))).is_empty());
+    assert_eq!(holders.due(&s), Due::Keep);
+    assert!(!holders.is_orphan(&s), "nor does the sweep take it");
+    assert_eq!(names(holders.claim_finished("a")), ["s"]);
+}
+
 /// Other processes may need a snapshot that had the finalizer before.
 #[test]
 fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {

@@ -10,7 +10,10 @@ use crate::{
         testing::{Answer, Server},
     },
     logging::testing::logged,
-    source_protection::testing::{SETTINGS, protection},
+    source_protection::{
+        ProtectionSettings,
+        testing::{DRIVER, SETTINGS, protection},
+    },
 };
 
 const OURS: &str = SourceKind::Snapshot.finalizer();
@@ -78,6 +81,63 @@ async fn only_unneeded_snapshots_are_freed() {
     assert_eq!(written(&server), ["orphan"]);
 }
 
+/// A server with two snapshots that pending claims of the namespace `x` name, one of them of
+/// another driver, and with this answer to requests for grants.
+fn named_from_another_namespace(grants: Answer) -> Server {
+    let reference = |name| json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name, "namespace": "ns"});
+    let claims = ["ours", "theirs"].map(|name| {
+        json!({"metadata": {"namespace": "x", "name": name, "uid": name},
+               "spec": {"dataSourceRef": reference(name)}, "status": {"phase": "Pending"}})
+    });
+    let snapshots = ["ours", "theirs"].map(|name| {
+        let mut snapshot = snapshot(name, &[OURS]);
+        snapshot["status"] = json!({"boundVolumeSnapshotContentName": name});
+        snapshot
+    });
+    Server::new(move |_, seen| {
+        let path = seen.url.split('?').next().unwrap_or_default();
+        let list = |items: &[Value]| Answer::json(200, &json!({"metadata": {}, "items": items}));
+        match path.rsplit('/').collect::<Vec<_>>()[..] {
+            ["referencegrants", "ns", ..] => grants.clone(),
+            ["volumesnapshots", ..] => list(&snapshots),
+            ["persistentvolumeclaims", ..] => list(&claims),
+            [name, "volumesnapshotcontents", ..] => {
+                let driver = if name == "ours" { DRIVER } else { "other.example.com" };
+                let spec = json!({"driver": driver, "volumeSnapshotRef": {"uid": name}});
+                Answer::json(200, &json!({"metadata": {"name": name}, "spec": spec}))
+            }
+            [name, ..] => Answer::json(200, &snapshots[usize::from(name == "theirs")]),
+            [] => Answer::status(404),
+        }
+    })
+}
+
+/// A list with one grant for claims of the namespace.
+fn grants_to(namespace: &str) -> Answer {
+    let spec = json!({"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": namespace}],
+                      "to": [{"group": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}]});
+    Answer::json(200, &json!({"metadata": {}, "items": [{"metadata": {}, "spec": spec}]}))
+}
+
+#[tokio::test]
+async fn a_claim_of_another_namespace_keeps_a_snapshot_only_by_a_grant() {
+    let refused = || Answer::refusal(403, "Forbidden", "no");
+    let table: [(Answer, bool, &[&str], bool); 4] = [
+        (grants_to("x"), true, &[], true),
+        (grants_to("y"), true, &["ours"], true),
+        (refused(), true, &[], false),
+        // Without the feature gate no grants are read.
+        (refused(), false, &["ours"], true),
+    ];
+    for (grants, cross_namespace_sources, expected, succeeds) in table {
+        let server = named_from_another_namespace(grants);
+        let settings = ProtectionSettings { cross_namespace_sources, ..SETTINGS };
+        let swept = protection(&server, settings).sweep_once(&mut Observed::default()).await;
+        assert_eq!(swept.is_ok(), succeeds, "{swept:?}");
+        assert_eq!(written(&server), expected);
+    }
+}
+
 /// A stored object may violate a newer validation rule; then every write of it is rejected.
 #[tokio::test]
 async fn a_snapshot_that_cannot_be_written_blocks_no_other_and_is_reported() {
@@ -87,6 +147,14 @@ async fn a_snapshot_that_cannot_be_written_blocks_no_other_and_is_reported() {
         protection(&server, SETTINGS).sweep_once(&mut Observed::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "a is invalid", "the first one");
     assert_eq!(written(&server), ["a", "b", "c", "d"]);
+}
+
+#[tokio::test]
+async fn a_cluster_without_orphans_costs_one_list() {
+    let server = server(vec![snapshot("s", &["other"])], vec![]);
+    protection(&server, SETTINGS).sweep_once(&mut Observed::default()).await.unwrap();
+    let urls: Vec<String> = server.requests().into_iter().map(|seen| seen.url).collect();
+    assert_eq!(urls, ["/apis/snapshot.storage.k8s.io/v1/volumesnapshots?limit=500"]);
 }
 
 /// The kind may be installed later, and permissions granted.

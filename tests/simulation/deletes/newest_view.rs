@@ -136,3 +136,42 @@ async fn an_event_that_was_held_up_is_not_believed() {
         assert!(exists(&simulation, "pv"));
     }
 }
+
+/// A secret that can't be read is reported and tried again; one that is missing is passed over, as
+/// in external-provisioner.
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
+    for (code, passed_over) in [(500, false), (503, false), (403, false), (404, true)] {
+        let simulation = Simulation::new(1);
+        let mut pv = volume("pv", "h");
+        let annotations = &mut pv["metadata"]["annotations"];
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
+        simulation.api.create(&pv).unwrap();
+        let kinds = simulation.api.kinds();
+        let kind = kinds.iter().find(|kind| kind.plural == "secrets").unwrap();
+        let status = match code {
+            403 => Some(Status::forbidden(kind, "s", "no")),
+            404 => None,
+            _ => Some(Status::internal("no")),
+        };
+        if let Some(status) = status {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
+            simulation.api.create(&secret).unwrap();
+            simulation.faults().add(Rule::on("get", "secrets", Effect::Answer(status)));
+        }
+        simulation.start();
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), usize::from(passed_over), "{code}");
+        assert_eq!(
+            simulation.has_cluster_event("pv", "VolumeFailedDelete"),
+            !passed_over,
+            "{code}"
+        );
+        simulation.faults().clear();
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        let with = simulation.requests("DeleteVolume").remove(0)["secrets"].clone();
+        assert_eq!(with != Value::Null && with != json!({}), !passed_over, "{code}: {with}");
+    }
+}

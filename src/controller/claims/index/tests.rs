@@ -13,6 +13,7 @@ use super::*;
 use crate::{
     controller::{
         claims::state::{Demand, Next, Transition},
+        events::EVENT_LASTS,
         provisioner::{Failure, Outcome, ProvisionRequest},
     },
     flags::VolumeNaming,
@@ -335,6 +336,55 @@ fn a_claim_whose_volume_is_gone_is_verified_before_it_gets_another() {
     assert_eq!(index.on_volume_deleted(&volume("other", "other")), None);
 }
 
+#[tokio::test]
+async fn after_a_worker_panic_the_call_is_open() {
+    let index = with_claim();
+    index.start_call("u", &request("u"));
+    index.update("u", |it| it.advance(Transition::Interrupted));
+    index.on_event(InformerEvent::Delete(claim("u")));
+    assert!(
+        index
+            .known("u")
+            .is_some_and(|snapshot| snapshot.state.may_call() && snapshot.request.is_some())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_obstacle_is_reported_once_while_its_event_lasts() {
+    let index = with_claim();
+    let is_due = |what: &str| index.report("u", Topic::Blocked(what, Duration::ZERO));
+    assert!(is_due("class missing"));
+    tokio::time::advance(EVENT_LASTS / 2).await;
+    assert!(!is_due("class missing"));
+    tokio::time::advance(EVENT_LASTS / 2).await;
+    assert!(is_due("class missing"), "events do not last for ever");
+    assert!(is_due("class foreign"));
+    assert!(!index.report("gone", Topic::Blocked("anything", Duration::ZERO)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_obstacle_that_may_pass_is_reported_after_a_while() {
+    let index = with_claim();
+    let is_due = |what: &str| index.report("u", Topic::Blocked(what, Duration::from_secs(5)));
+    assert!(!is_due("class missing"));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(!is_due("class missing"));
+    assert!(!is_due("class foreign"), "something else, from now on");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(is_due("class foreign"));
+    assert!(!is_due("class foreign"));
+}
+
+#[test]
+fn claims_are_found_by_their_class() {
+    let index = with_claim();
+    let of_class = |class| {
+        index.uids(|known| crate::controller::ownership::class_of_claim(&known.claim) == class)
+    };
+    assert_eq!(of_class("fast"), ["u"]);
+    assert!(of_class("slow").is_empty());
+}
+
 #[test]
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
     let index = index_of_cut_names();
@@ -342,6 +392,16 @@ fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
     index.on_event(InformerEvent::Apply(claim("second")));
     index.on_event(InformerEvent::Delete(claim("first")));
     assert_eq!(index.on_volume_deleted(&volume("pvc-", "stranger")), Some("second".into()));
+}
+
+#[tokio::test]
+async fn a_volume_for_a_withdrawn_open_call_removes_the_claim_from_the_index() {
+    let index = with_claim();
+    index.start_call("u", &request("u"));
+    index.on_outcome("u", &background());
+    index.on_event(InformerEvent::Delete(claim("u")));
+    index.on_volume(&provisioned_pv("pvc-u", "u"));
+    assert!(index.is_empty(), "nothing is left open");
 }
 
 #[tokio::test]
@@ -435,6 +495,18 @@ async fn the_census_counts_claims_that_wait_too_long_by_class() {
 
     index.on_event(InformerEvent::Apply(bound("u")));
     assert!(index.census().overdue.is_empty(), "it has its volume");
+}
+
+#[test]
+fn a_resynced_claim_is_reported_once() {
+    let index = with_claim();
+    let is_resynced = || index.known("u").unwrap().is_resynced;
+    assert!(!is_resynced());
+    index.update("u", Entry::resynced);
+    assert!(is_resynced());
+    index.update("u", Entry::work_started);
+    assert!(!is_resynced());
+    assert_eq!(index.update("nobody", Entry::resynced), None);
 }
 
 #[tokio::test]

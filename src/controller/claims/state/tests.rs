@@ -36,7 +36,6 @@ async fn the_table_of_outcomes_and_next_states() {
     let table = [
         (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Poll),
         (FRESH, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
-        (OPEN, Outcome::Background(failure()), Wanted, background(), Next::Poll),
         (OPEN, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
         (FRESH, finished(), Wanted, waiting(), Next::Retry),
         (FRESH, finished(), Withdrawn, waiting(), Next::Drop),
@@ -48,13 +47,11 @@ async fn the_table_of_outcomes_and_next_states() {
         (OPEN, finished(), Withdrawn, once(Withdrawn), Next::Retry),
         (OPEN, Outcome::Terminal(failure().inconclusive()), Withdrawn, background(), Next::Retry),
         (FRESH, Outcome::Infeasible(failure()), Wanted, waiting(), Next::Rest),
-        (FRESH, Outcome::Infeasible(failure()), Withdrawn, waiting(), Next::Drop),
         (OPEN, Outcome::Infeasible(failure()), Wanted, once(Wanted), Next::Rest),
         (OPEN, Outcome::Infeasible(failure()), Withdrawn, once(Withdrawn), Next::Retry),
         (FRESH, Outcome::Reschedule(failure()), Wanted, waiting(), Next::GiveNodeBack),
         (FRESH, Outcome::Reschedule(failure()), Withdrawn, waiting(), Next::Drop),
         (OPEN, Outcome::Reschedule(failure()), Wanted, once(Wanted), Next::Retry),
-        (OPEN, Outcome::Reschedule(failure()), Withdrawn, once(Withdrawn), Next::Retry),
     ];
     for (earlier, outcome, demand, state, next) in table {
         let got = ClaimState::InFlight { earlier, has_pv: false }.after(&outcome, demand, now);

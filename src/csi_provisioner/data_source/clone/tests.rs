@@ -53,6 +53,15 @@ async fn refusal(source: &Value, volume: &Value, claim: &Value) -> String {
     reported.strip_prefix(prefix).unwrap_or_else(|| panic!("{reported}")).to_owned()
 }
 
+#[tokio::test]
+async fn a_good_claim_is_cloned_by_its_volumes_handle() {
+    let found = found(&json!({}), &json!({}), &json!({})).await.unwrap();
+    let named =
+        NamedSource { kind: SourceKind::Claim, namespace: "shop".into(), name: "origin".into() };
+    let expected = Source { named, uid: "origin-uid".into(), handle: "handle".into() };
+    assert_eq!(found, expected);
+}
+
 /// Provisioning reads the old annotation first, so a clone does as well.
 #[tokio::test]
 async fn a_class_that_only_the_old_annotation_names_is_a_class() {

@@ -49,6 +49,15 @@ async fn refusal(snapshot: &Value, content: &Value, claim: &Value) -> String {
 }
 
 #[tokio::test]
+async fn a_good_snapshot_is_restored_by_its_handle() {
+    let source = found(&json!({}), &json!({}), &json!({})).await.unwrap();
+    let named =
+        NamedSource { kind: SourceKind::Snapshot, namespace: "shop".into(), name: "snap".into() };
+    let expected = Source { named, uid: "snap-uid".into(), handle: "handle".into() };
+    assert_eq!(source, expected);
+}
+
+#[tokio::test]
 async fn errors_have_external_provisioners_texts_and_order() {
     let nothing = json!({});
     let gone =

@@ -130,3 +130,14 @@ async fn a_call_of_this_process_is_reported_if_its_claim_is_found_bound() {
     index.update("u", Entry::found_bound);
     assert!(index.report("u", Topic::Superseded));
 }
+
+#[tokio::test]
+async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
+    let index = lead(index_of_node(Some("n1")));
+    for (uid, selected) in [("ours", Some("n1")), ("free", None)] {
+        let mut claim = on_node(uid, selected, None);
+        claim.metadata.finalizers = vec![record_status::FINALIZER.into()];
+        index.on_event(InformerEvent::Apply(claim));
+        assert!(!index.known(uid).unwrap().state.is_open(), "{uid}");
+    }
+}

@@ -40,3 +40,11 @@ async fn attempts_are_counted_and_the_last_failure_is_kept() {
     assert!(failure.message.len() <= 1024 && failure.message.ends_with("(cut, 5000 bytes)"));
     assert_eq!(index.in_work(1, |_| true).by_stage, [(Stage::Background, 1)].into());
 }
+
+#[test]
+fn a_claim_that_has_its_volume_is_not_in_work() {
+    let index = leading_index();
+    index.on_event(InformerEvent::Apply(claim("a")));
+    index.on_volume(&provisioned_pv("pvc-a", "a"));
+    assert!(index.in_work(1, |_| true).by_stage.is_empty());
+}

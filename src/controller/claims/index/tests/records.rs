@@ -150,6 +150,27 @@ async fn a_volume_made_by_hand_closes_no_recorded_call() {
 }
 
 #[tokio::test]
+async fn a_bound_claim_has_no_open_call_whatever_is_recorded() {
+    let mut bound = with_record("u", DRIVER);
+    bound.spec.volume_name = Some("pvc-u".into());
+    let index = leading_index();
+    index.on_event(InformerEvent::InitApply(bound));
+    let view = index.known("u").unwrap();
+    assert!(view.is_protected() && !view.state.is_open());
+}
+
+#[tokio::test]
+async fn another_drivers_record_is_ignored() {
+    let index = leading_index();
+    let mut foreign = with_record("u", "other.example.com");
+    foreign.spec.volume_name = Some("pv".into());
+    assert!(index.on_event(InformerEvent::Apply(foreign)).is_empty() && index.is_empty());
+    index.on_event(InformerEvent::Apply(with_record("ours", "other.example.com")));
+    let snapshot = index.known("ours").unwrap();
+    assert!(snapshot.state.may_call() && snapshot.recorded().is_none(), "it is no obstacle");
+}
+
+#[tokio::test]
 async fn a_bound_claim_is_kept_until_its_record_is_removed() {
     let index = leading_index();
     let mut claim = with_record("u", DRIVER);
@@ -238,4 +259,11 @@ async fn a_claim_is_verified_after_another_nodes_call() {
     set_verified(&index, "u", verification());
     index.update("u", Entry::call_elsewhere);
     assert_eq!(verification(), Verification::VolumeAndClaim, "a live read found the call");
+}
+
+#[tokio::test]
+async fn a_possible_release_is_reported_once() {
+    let index = with_claim();
+    assert!(index.report("u", Topic::Release) && !index.report("u", Topic::Release));
+    assert!(index.report("gone", Topic::Release), "nothing is known of it any more");
 }
