@@ -31,7 +31,7 @@ pub use self::{
         CREATE_VOLUME, ConnectError, Connection, ConnectionEnded, DELETE_VOLUME, Driver,
         DriverSettings,
     },
-    identity::{Capabilities, NodeInfo, UnknownCapability},
+    identity::{Capabilities, NodeInfo},
     last_calls::{FailedCall, LastCalls},
     status::{CallError, Code, created_volume},
 };

@@ -35,7 +35,7 @@ pub use client::{
     Served, WriteBy, access, finalizers,
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
-pub use error::{ApiError, Refusal};
+pub use error::ApiError;
 pub use informer::{
     Cache, Change, EventHandler, Extent, FirstList, Informer, InformerEvent, cache,
 };

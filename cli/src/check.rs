@@ -39,7 +39,7 @@ use csi_provisioner::{
     flags::Flags,
     kube::{
         ApiError, Client, Scope, View,
-        objects::{Claim, RecordedEvent, StorageClass},
+        objects::{Claim, StorageClass},
     },
     preflight::Namespaces,
 };
@@ -47,6 +47,7 @@ use csi_translation::Migration;
 
 use crate::{
     connection::{ApiServer, list},
+    objects::RecordedEvent,
     subcommand::{CHECK, Format, Output},
 };
 

@@ -11,6 +11,8 @@
 //! | [`shadow_report`] | prints what a process in shadow mode has found |
 //! | [`subcommand`] | the commands' names, arguments and output |
 //! | [`connection`] | the API server, as kubectl finds it, and the namespace of the Leases |
+//! | `preview` | what a new leader would do with one claim |
+//! | `objects` | events and pods, as the commands read them |
 //! | [`fetch`] | reads the status of a running process |
 //! | [`duration`](mod@duration) | durations as they are printed |
 //!
@@ -22,6 +24,8 @@ pub mod connection;
 pub mod duration;
 pub mod explain;
 pub mod fetch;
+mod objects;
+mod preview;
 pub mod release_claims;
 pub mod shadow;
 pub mod shadow_report;

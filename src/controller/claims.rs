@@ -7,7 +7,6 @@
 //! | [`worker`] | the parts of the worker |
 //! | [`sync`] | the worker takes a claim from the queue and does what the plan says |
 //! | `plan` | decides what to do with a claim now: a pure function of what is known |
-//! | `preview` | what a new leader would do with a claim, for `explain` |
 //! | `verification` | live reads before the first call for a claim |
 //! | [`call_record`] | writes and removes the record of an open call, on the claim |
 //! | [`record_status`] | what the record on a claim means, and the edits of it |
@@ -26,7 +25,6 @@ pub mod index;
 mod node;
 mod others_records;
 pub mod plan;
-pub mod preview;
 pub mod record_status;
 mod reporting;
 pub mod save;

@@ -26,31 +26,6 @@ pub struct Capabilities {
     pub controller: BTreeSet<controller_service_capability::rpc::Type>,
 }
 
-/// The CSI specification has no capability of this name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the CSI specification has no capability {0:?}: use names such as CREATE_DELETE_VOLUME")]
-pub struct UnknownCapability(String);
-
-impl Capabilities {
-    /// The capabilities with these names, separated by commas.
-    ///
-    /// # Errors
-    /// A name that the CSI specification does not have.
-    pub fn from_names(names: &str) -> Result<Self, UnknownCapability> {
-        let mut capabilities = Self::default();
-        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            let service = plugin_capability::service::Type::from_str_name(name);
-            let rpc = controller_service_capability::rpc::Type::from_str_name(name);
-            match (service, rpc) {
-                (Some(service), _) => capabilities.plugin.insert(service),
-                (None, Some(rpc)) => capabilities.controller.insert(rpc),
-                (None, None) => return Err(UnknownCapability(name.to_owned())),
-            };
-        }
-        Ok(capabilities)
-    }
-}
-
 /// The node a driver runs on (`NodeGetInfo`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeInfo {

@@ -13,8 +13,6 @@ mod edits;
 pub mod finalizers;
 mod lanes;
 mod list;
-#[cfg(test)]
-mod odd_names;
 mod watch_object;
 
 pub use super::name::{BadName, Name};

@@ -130,16 +130,12 @@ macro_rules! view {
 
 mod bounded;
 mod clone_source;
-mod event;
 mod grants;
-mod pod;
 mod snapshots;
 
 pub use self::{
     clone_source::{ClaimCondition, CloneSource, CloneSourceStatus, ModifyVolumeStatus},
-    event::{Event, EventSeries, EventWriter, InvolvedObject, RecordedEvent},
     grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
-    pod::{ContainerStatus, Pod, PodStatus},
     snapshots::{
         SnapshotContentSpec, SnapshotContentStatus, SnapshotReference, SnapshotStatus,
         VolumeSnapshot, VolumeSnapshotContent,
@@ -471,6 +467,11 @@ pub struct LabelSelector {
     pub match_labels: BTreeMap<String, String>,
     /// Further requirements; this program only checks whether there are any.
     pub match_expressions: Vec<serde_json::Value>,
+}
+
+view! {
+    /// A core/v1 Event. Events are only written; of the answers only the metadata is read.
+    Event: Namespaced "" "v1" "Event" "events" {}
 }
 
 /// The metadata of an object of any kind.

@@ -20,7 +20,7 @@ use super::{
     connection::Connections,
     layers::{
         ApiService, Next, Outcome, Request, Response,
-        in_flight::WriteLoad,
+        in_flight::InFlight,
         refusals::refusals,
         whole_answers::{Budget, whole_answers},
     },
@@ -243,5 +243,5 @@ pub(crate) fn client(server: &Server) -> Client {
 
 /// A lane of events to `server`, beside which no objects are written.
 pub(crate) fn event_lane(server: &Server) -> EventLane {
-    EventLane { client: client(server), object_writes: WriteLoad::default() }
+    EventLane { client: client(server), object_writes: InFlight::new(1) }
 }

@@ -2,9 +2,11 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     sync::atomic::{AtomicU16, Ordering},
 };
+
+use tokio::net::TcpSocket;
 
 /// Ports that Linux, unless configured otherwise, gives to nobody by itself, neither to a connection nor to a listener
 /// that takes any port: they are still free when the program comes to listen on them.
@@ -18,9 +20,44 @@ pub fn free_port() -> io::Result<u16> {
     for _ in OURS {
         let tried = first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
         let port = OURS.start + tried % (OURS.end - OURS.start);
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+        if is_free(port)? {
             return Ok(port);
         }
     }
     Err(io::Error::new(io::ErrorKind::AddrInUse, format!("no port of {OURS:?} is free")))
+}
+
+/// Whether nobody listens on the port. Not tried by listening: a process that another thread starts just then holds
+/// the listener as well until it executes its program, and the port would be in use a moment longer.
+fn is_free(port: u16) -> io::Result<bool> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    Ok(socket.bind((Ipv4Addr::UNSPECIFIED, port).into()).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, process::Command, thread};
+
+    use super::*;
+
+    #[test]
+    fn a_port_that_somebody_listens_on_is_not_free() {
+        let port = free_port().unwrap();
+        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        assert!(!is_free(port).unwrap());
+    }
+
+    #[test]
+    fn a_port_is_free_while_other_threads_start_processes() {
+        let starts = || (0..200).for_each(|_| drop(Command::new("true").status()));
+        thread::scope(|scope| {
+            scope.spawn(starts);
+            scope.spawn(starts);
+            for _ in 0..2000 {
+                let port = free_port().unwrap();
+                TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+            }
+        });
+    }
 }

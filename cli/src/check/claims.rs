@@ -8,8 +8,10 @@ use csi_provisioner::{
         claims::{plan::waits_for_a_node, record_status},
         ownership::{ProvisionerIdentity, class_of_claim},
     },
-    kube::objects::{Claim, RecordedEvent, StorageClass, View as _},
+    kube::objects::{Claim, StorageClass, View as _},
 };
+
+use crate::objects::RecordedEvent;
 
 /// How many claims are listed by name.
 pub(super) const LISTED: usize = 20;

@@ -1,9 +1,31 @@
 //! The roles of the manifest: which rules they grant to a ServiceAccount.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::manifest::{Manifest, list, text};
-use csi_provisioner::kube::access::{Account, Rules};
+use csi_provisioner::kube::access::Rules;
+
+/// A service account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Account<'a> {
+    /// Its namespace.
+    pub(super) namespace: &'a str,
+    /// Its name.
+    pub(super) name: &'a str,
+}
+
+impl Account<'_> {
+    /// Its name as a user.
+    pub(super) fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+
+    /// The groups that it is in.
+    pub(super) fn groups(&self) -> [String; 3] {
+        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
+        ["system:serviceaccounts".to_owned(), of_namespace, "system:authenticated".to_owned()]
+    }
+}
 
 /// What the roles of the manifest grant to an account, in one scope.
 #[derive(Debug, Default)]
@@ -39,8 +61,15 @@ pub(super) fn granted(
             )),
         }
     }
-    granted.rules = Rules::of_roles(&rules);
+    granted.rules = parsed(rules);
     granted
+}
+
+/// The rules of roles; what is no rule grants nothing.
+fn parsed(mut rules: Vec<Value>) -> Rules {
+    let parse = |rules: &[Value]| serde_json::from_value(json!({"resourceRules": rules}));
+    rules.retain(|rule| parse(std::slice::from_ref(rule)).is_ok_and(|_: Rules| true));
+    parse(&rules).unwrap_or_default()
 }
 
 /// Whether a subject of the binding is the account, or a group that it is in.
@@ -131,6 +160,14 @@ mod tests {
             let absent = if namespace == Some("other") { vec!["Role x"] } else { vec![] };
             assert_eq!(granted.absent, absent);
         }
+    }
+
+    #[test]
+    fn what_is_no_rule_of_a_role_grants_nothing() {
+        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["a"]});
+        let broken = json!({"verbs": [false], "apiGroups": ["*"], "resources": ["*"]});
+        assert!(parsed(vec![broken.clone(), rule]).grant(right("a")));
+        assert!(!parsed(vec![broken]).grant(right("a")));
     }
 
     #[test]

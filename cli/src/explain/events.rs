@@ -3,9 +3,9 @@
 //! Only those of the driver's own provisioner count; those of others are quoted. Whoever may create events
 //! in the claim's namespace can write any text in any name, so none is more than a quotation.
 
-use csi_provisioner::{csi_provisioner::EVENT_COMPONENT, kube::objects::RecordedEvent};
+use csi_provisioner::csi_provisioner::EVENT_COMPONENT;
 
-use crate::duration::duration;
+use crate::{duration::duration, objects::RecordedEvent};
 
 /// Whether the provisioner of this driver wrote the event, by the event's own word. The component is the
 /// driver's name and the identity of a process, as in external-provisioner.

@@ -10,16 +10,13 @@ use serde_json::Value;
 
 use super::report::{Cause, Explanation, State};
 use csi_provisioner::{
-    kube::{
-        Client, Name, Scope,
-        objects::{Pod, View as _},
-    },
+    kube::{Client, Name, Scope, objects::View as _},
     leader,
     leader::{LeaseError, Leases, WholeLease},
     status::Status,
 };
 
-use crate::fetch::fetch_page;
+use crate::{fetch::fetch_page, objects::Pod};
 
 /// What is known of the leader.
 #[derive(Debug)]

@@ -12,10 +12,7 @@ use super::{
 };
 use csi_provisioner::{
     controller::{
-        claims::{
-            preview::{Preview, preview},
-            verification::{Found, judge},
-        },
+        claims::verification::{Found, judge},
         ownership::{self, ProvisionerIdentity},
         provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
@@ -29,13 +26,16 @@ use csi_provisioner::{
     csi_provisioner::{Attachments, Checks, DriverFacts, ProvisionerSettings, Reads, Topology},
     kube::{
         ApiError, BadName, Client, EventHandler as _, InformerEvent, Name, Scope,
-        objects::{
-            Claim, CsiNode, Node, RecordedEvent, StorageClass, View, Volume, VolumeAttachment,
-        },
+        objects::{Claim, CsiNode, Node, StorageClass, View, Volume, VolumeAttachment},
     },
     nodes::Nodes,
     runtime::{Tasks, TokioSpawner},
     status::Status,
+};
+
+use crate::{
+    objects::RecordedEvent,
+    preview::{Preview, preview},
 };
 
 /// The namespace of events about objects without a namespace.

@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 
 use csi_provisioner::{
-    csi::Capabilities,
+    csi::{
+        Capabilities,
+        proto::{controller_service_capability, plugin_capability},
+    },
     flags::{Flags, Parsed, Refusal},
 };
 
@@ -65,9 +68,7 @@ pub fn parse(
     let described = match (driver, capabilities) {
         (None, None) => None,
         (Some(name), Some(names)) => {
-            let capabilities = Capabilities::from_names(&names);
-            let capabilities =
-                capabilities.map_err(|error| refusal(format!("--capabilities: {error}")))?;
+            let capabilities = capabilities_of(&names)?;
             Some(Described { name, capabilities })
         }
         _ => {
@@ -77,6 +78,25 @@ pub fn parse(
         }
     };
     Ok((parsed, described))
+}
+
+/// The capabilities with these names, separated by commas.
+fn capabilities_of(names: &str) -> Result<Capabilities, Refusal> {
+    let mut capabilities = Capabilities::default();
+    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let service = plugin_capability::service::Type::from_str_name(name);
+        let rpc = controller_service_capability::rpc::Type::from_str_name(name);
+        match (service, rpc) {
+            (Some(service), _) => capabilities.plugin.insert(service),
+            (None, Some(rpc)) => capabilities.controller.insert(rpc),
+            (None, None) => {
+                return Err(refusal(format!(
+                    "--capabilities: the CSI specification has no capability {name:?}: use names such as CREATE_DELETE_VOLUME"
+                )));
+            }
+        };
+    }
+    Ok(capabilities)
 }
 
 fn refusal(text: impl Into<String>) -> Refusal {

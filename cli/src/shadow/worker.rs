@@ -13,7 +13,7 @@ use super::{
 };
 use csi_provisioner::{
     controller::{
-        claims::{plan::Plan, preview::preview},
+        claims::plan::Plan,
         classes::Classes,
         ownership::{PROVISIONED_BY, ProvisionerIdentity, class_of_claim},
         provisioner::ProvisionRequest,
@@ -26,6 +26,8 @@ use csi_provisioner::{
     runtime::Clock,
     workqueue::Action,
 };
+
+use crate::preview::preview;
 
 /// When a claim that would not be served is looked at again. Its PersistentVolume, or a change of the claim
 /// or its class, comes first.

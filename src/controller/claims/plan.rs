@@ -57,7 +57,7 @@ pub enum Plan {
 }
 
 /// What a plan is made of, beside the claim.
-pub(crate) struct Facts<'a> {
+pub struct Facts<'a> {
     /// The driver and the node of this process.
     pub identity: &'a ProvisionerIdentity,
     /// The claim's class, if it exists.
@@ -68,13 +68,13 @@ pub(crate) struct Facts<'a> {
 
 /// Whether the recorded call of an earlier process is void, as the claim's class is another provisioner's. Such a
 /// claim is planned without its record.
-pub(crate) fn is_record_void(known: &KnownClaim, facts: &Facts<'_>) -> bool {
+pub fn is_record_void(known: &KnownClaim, facts: &Facts<'_>) -> bool {
     let is_foreign = |class: &StorageClass| !facts.identity.is_own_name(&class.provisioner);
     known.recorded().is_some() && facts.class.as_deref().is_some_and(is_foreign)
 }
 
 /// Decides what to do with a claim.
-pub(crate) fn plan(known: &KnownClaim, facts: &Facts<'_>) -> Plan {
+pub fn plan(known: &KnownClaim, facts: &Facts<'_>) -> Plan {
     if let (Some(request), Some(unusable)) = (&known.request, known.unusable()) {
         return Plan::Discard(Arc::clone(request), Box::new(unusable.clone()));
     }

@@ -1,9 +1,8 @@
-//! Asks the API server which rights this program, or an account, has.
+//! Asks the API server which rights this program has.
 //!
-//! Uses the reviews of `authorization.k8s.io/v1`: `SelfSubjectRulesReview` for all rights in a
-//! namespace, `SelfSubjectAccessReview` for one right, `SubjectAccessReview` for one right of an
-//! account. None changes anything. By default every authenticated user may create the first two, and
-//! administrators the third.
+//! Uses the reviews of `authorization.k8s.io/v1`: `SelfSubjectRulesReview` for all rights in a namespace,
+//! `SelfSubjectAccessReview` for one right. None changes anything. By default every authenticated user may
+//! create both.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,35 +52,7 @@ struct Access {
     allowed: bool,
 }
 
-/// A service account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Account<'a> {
-    /// Its namespace.
-    pub namespace: &'a str,
-    /// Its name.
-    pub name: &'a str,
-}
-
-impl Account<'_> {
-    /// Its name as a user.
-    pub fn user(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
-    }
-
-    /// The groups that it is in.
-    pub fn groups(&self) -> [String; 3] {
-        let of_namespace = format!("system:serviceaccounts:{}", self.namespace);
-        ["system:serviceaccounts".to_owned(), of_namespace, "system:authenticated".to_owned()]
-    }
-}
-
 impl Rules {
-    /// The rules of roles, each as in the role; what is no rule grants nothing.
-    pub fn of_roles(rules: &[Value]) -> Self {
-        let read = |rule| serde_json::from_slice(&serde_json::to_vec(rule).ok()?).ok();
-        Self { incomplete: false, resource_rules: rules.iter().filter_map(read).collect() }
-    }
-
     /// Whether a rule grants the right, at least for one name.
     pub fn grant(&self, right: Right<'_>) -> bool {
         self.resource_rules.iter().any(|rule| rule.grants(right))
@@ -121,31 +92,16 @@ impl Client {
         self.access("SelfSubjectAccessReview", &spec).await
     }
 
-    /// Whether `account` has `right` in `namespace`; `None` means in all namespaces. Only who may create
-    /// subjectaccessreviews may ask.
-    pub async fn account_may(
-        &self,
-        account: Account<'_>,
-        right: Right<'_>,
-        namespace: Option<&str>,
-    ) -> Result<bool, ApiError> {
-        let spec = json!({
-            "user": account.user(),
-            "groups": account.groups(),
-            "resourceAttributes": attributes(right, namespace),
-        });
-        self.access("SubjectAccessReview", &spec).await
-    }
-
-    /// Posts a review of this kind about one right.
-    async fn access(&self, kind: &str, spec: &Value) -> Result<bool, ApiError> {
+    /// Posts a review of this kind, such as `SubjectAccessReview`, about one right.
+    pub async fn access(&self, kind: &str, spec: &Value) -> Result<bool, ApiError> {
         let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec});
         let path = format!("{REVIEWS}/{}s", kind.to_ascii_lowercase());
         self.review(path, &review).await.map(|review: Review<Access>| review.status.allowed)
     }
 }
 
-fn attributes(right: Right<'_>, namespace: Option<&str>) -> Value {
+/// The right as `resourceAttributes` of a review, in `namespace` or, if `None`, in all namespaces.
+pub fn attributes(right: Right<'_>, namespace: Option<&str>) -> Value {
     json!({
         "verb": right.verb,
         "group": right.group,
@@ -187,15 +143,6 @@ mod tests {
         ] {
             assert_eq!(rules(&rule).grant(right("get")), granted, "{rule}");
         }
-    }
-
-    #[test]
-    fn what_is_no_rule_of_a_role_grants_nothing() {
-        let rule =
-            json!({"verbs": ["get"], "apiGroups": ["storage.k8s.io"], "resources": ["csinodes"]});
-        let broken = json!({"verbs": [false], "apiGroups": ["*"], "resources": ["*"]});
-        assert!(Rules::of_roles(&[broken.clone(), rule]).grant(right("get")));
-        assert!(!Rules::of_roles(&[broken]).grant(right("get")));
     }
 
     #[test]

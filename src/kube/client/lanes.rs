@@ -29,7 +29,7 @@ use crate::{
             ApiService,
             deadline::deadline,
             gate::gated,
-            in_flight::{self, InFlight, WriteLoad},
+            in_flight::{self, InFlight},
             refusals::refusals,
             request_log::request_log,
             request_metrics::request_metrics,
@@ -98,7 +98,7 @@ pub struct EventLane {
     /// Writes events.
     pub client: Client,
     /// The writes of the lane `objects`.
-    pub object_writes: WriteLoad,
+    pub object_writes: InFlight,
 }
 
 /// The layers in which lanes differ.
@@ -126,11 +126,10 @@ impl Lanes {
         let forbidden = Arc::new(Notify::new());
         let notified = Some(Arc::clone(&forbidden));
         let object_writes = InFlight::new(max_writes);
-        let object_load = object_writes.load();
         let objects = LaneLayers {
             forbidden: notified.clone(),
             throttle: common.throttle(qps),
-            in_flight: Some(object_writes),
+            in_flight: Some(object_writes.clone()),
             gate: Some(gate.clone()),
         };
         let capacity = LaneLayers {
@@ -151,10 +150,7 @@ impl Lanes {
             reviews: common.lane(kept.clone(), deadline, LaneLayers::default()),
             objects: common.lane(kept.clone(), deadline, objects),
             capacity: common.lane(kept.clone(), deadline, capacity),
-            events: EventLane {
-                client: common.lane(kept, deadline, events),
-                object_writes: object_load,
-            },
+            events: EventLane { client: common.lane(kept, deadline, events), object_writes },
             forbidden,
         }
     }
@@ -170,7 +166,7 @@ struct Common {
 impl Common {
     /// A new throttle, if there is a rate.
     fn throttle(&self, rate: Option<RateLimit>) -> Option<Arc<Throttle>> {
-        rate.map(|qps| Arc::new(Throttle::new(qps, Some(self.metrics.clone()))))
+        rate.map(|qps| Arc::new(Throttle::new(qps, self.metrics.clone())))
     }
 
     /// A client on `connections`, below the layers: the outermost first.

@@ -11,7 +11,7 @@ use kube::api::{WatchEvent, WatchParams};
 
 use super::{Client, Name};
 use crate::kube::{
-    error::{ApiError, Refusal, fault},
+    error::{ApiError, fault},
     objects::{View, kind::Kind},
     scope::Scope,
 };
@@ -67,13 +67,6 @@ impl ApiError {
             },
             error => Self::from_transport(error.into()),
         }
-    }
-}
-
-impl From<kube::core::Status> for ApiError {
-    fn from(status: kube::core::Status) -> Self {
-        let kube::core::Status { code, reason, message, .. } = status;
-        Self::Refused(Box::new(Refusal { code, reason, message }))
     }
 }
 

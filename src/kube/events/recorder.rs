@@ -246,7 +246,7 @@ impl Shared {
         let (mut correlator, mut busy) = (Correlator::default(), BusyObjects::default());
         let mut writes = FuturesUnordered::new();
         loop {
-            let limit = self.max_writes(sink.object_writes());
+            let limit = self.max_writes(sink.gives_way());
             tokio::select! {
                 biased;
                 Some((object, retry)) = writes.next() => self.on_attempt(&mut busy, object, retry),
@@ -259,11 +259,14 @@ impl Shared {
         }
     }
 
-    /// How many events may be written at once, beside so many writes of objects.
-    fn max_writes(&self, object_writes: usize) -> usize {
+    /// How many events may be written at once.
+    fn max_writes(&self, gives_way: bool) -> usize {
         let state = self.state.lock();
-        let object_writes = if state.shutting_down { 0 } else { object_writes };
-        max_writes_beside(object_writes, state.pending.len())
+        if gives_way && !state.shutting_down {
+            max_writes_beside_objects(state.pending.len())
+        } else {
+            MAX_CONCURRENT_WRITES
+        }
     }
 
     /// Handles the end of an attempt: schedules the `retry`, if there is one.
@@ -388,11 +391,8 @@ impl Shared {
     }
 }
 
-/// How many events may be written at once, beside so many writes of objects, while so many events wait.
-fn max_writes_beside(object_writes: usize, waiting: usize) -> usize {
-    if object_writes == 0 {
-        return MAX_CONCURRENT_WRITES;
-    }
+/// How many events may be written at once beside writes of objects, while so many events wait.
+fn max_writes_beside_objects(waiting: usize) -> usize {
     let ramp = GIVE_WAY_UP_TO / 4;
     let beyond = waiting.saturating_sub(GIVE_WAY_UP_TO - ramp).min(ramp);
     (MAX_CONCURRENT_WRITES * beyond / ramp).max(GIVE_WAY_WRITES)

@@ -9,8 +9,8 @@ pub(super) trait Sink: Send + Sync + 'static {
     fn create(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
     /// Updates an earlier event to this one.
     fn patch(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
-    /// The number of writes of objects, to which events give way.
-    fn object_writes(&self) -> usize;
+    /// Whether objects are being written, to which events give way.
+    fn gives_way(&self) -> bool;
 }
 
 /// Why an event was not written.
@@ -39,8 +39,8 @@ impl Sink for EventLane {
         outcome(self.client.patch::<objects::Event>(name, &patch).await)
     }
 
-    fn object_writes(&self) -> usize {
-        self.object_writes.writes()
+    fn gives_way(&self) -> bool {
+        !self.object_writes.is_empty()
     }
 }
 
@@ -70,15 +70,13 @@ fn outcome<T>(answer: Result<T, ApiError>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
-    use crate::kube::{BadName, Refusal, error::DeadlineExceeded};
+    use crate::kube::{BadName, error::DeadlineExceeded};
 
     fn refused(code: u16, reason: &str, message: &str) -> ApiError {
-        ApiError::Refused(Box::new(Refusal {
-            code,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-        }))
+        Status::failure(message, reason).with_code(code).into()
     }
 
     #[test]

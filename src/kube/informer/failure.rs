@@ -1,8 +1,8 @@
 //! Why a list or a watch failed, and what that means for the version it went on from.
 
-use kube::runtime::watcher::Error;
+use kube::{core::Status, runtime::watcher::Error};
 
-use crate::kube::error::{ApiError, Refusal};
+use crate::kube::error::ApiError;
 
 /// Why [`kube::runtime::watcher`] failed. Holds nothing of an answer's content.
 #[derive(Debug)]
@@ -29,12 +29,10 @@ impl Failure {
     }
 
     /// What the server said, where it refused.
-    pub(super) fn refusal(&self) -> Option<&Refusal> {
+    pub(super) fn refusal(&self) -> Option<&Status> {
         match self {
-            Self::List(ApiError::Refused(refusal)) | Self::Watch(ApiError::Refused(refusal)) => {
-                Some(refusal)
-            }
-            Self::List(_) | Self::Watch(_) | Self::NoVersion => None,
+            Self::List(error) | Self::Watch(error) => error.refusal(),
+            Self::NoVersion => None,
         }
     }
 

@@ -19,31 +19,9 @@ const MAX_REPORTED: usize = 1024;
 pub(super) struct Reporter {
     kind: Kind,
     metrics: ApiMetrics,
-    /// The lasting refusal that was reported, until a watch yields something.
-    refusal: Option<Refusal>,
+    /// The code of the lasting refusal that was reported, until a watch yields something.
+    lasting: Option<u16>,
     unreadable: BTreeSet<Box<str>>,
-}
-
-/// A refusal that lasts until somebody changes the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
-    /// The right to list or watch is missing.
-    Forbidden,
-    /// The server does not serve the kind.
-    UnknownKind,
-}
-
-impl Refusal {
-    fn of(failure: &Failure) -> Option<Self> {
-        let refusal = failure.refusal()?;
-        if refusal.is_forbidden() {
-            Some(Self::Forbidden)
-        } else if refusal.code == 404 {
-            Some(Self::UnknownKind)
-        } else {
-            None
-        }
-    }
 }
 
 impl Reporter {
@@ -52,7 +30,7 @@ impl Reporter {
         Self {
             kind: Kind::of::<V>(),
             metrics: metrics.api.clone(),
-            refusal: None,
+            lasting: None,
             unreadable: BTreeSet::new(),
         }
     }
@@ -60,30 +38,25 @@ impl Reporter {
     /// Logs a failure, unless it is a lasting refusal that was reported already.
     pub(super) fn report_failure(&mut self, failure: &Failure) {
         let (resource, error) = (self.kind.resource(), describe(failure));
-        let refusal = Refusal::of(failure);
-        if refusal.is_some() && refusal == self.refusal {
+        let code = failure.refusal().map(|status| status.code);
+        // The right is missing, or the kind: until somebody changes the cluster.
+        let lasting = code.filter(|code| matches!(code, 403 | 404));
+        if lasting.is_some() && lasting == self.lasting {
             return;
         }
-        self.refusal = refusal.or(self.refusal);
-        match refusal {
-            Some(Refusal::Forbidden) => tracing::warn!(
-                resource,
-                error,
-                "not allowed to list or watch; trying again until it is"
-            ),
-            Some(Refusal::UnknownKind) => tracing::warn!(
-                resource,
-                error,
-                "the API server does not serve the kind; trying again until it does"
-            ),
-            None => tracing::warn!(resource, error, "the watch failed; trying again"),
-        }
+        self.lasting = lasting.or(self.lasting);
+        let what = match lasting {
+            Some(403) => "not allowed to list or watch; trying again until it is",
+            Some(_) => "the API server does not serve the kind; trying again until it does",
+            None => "the watch failed; trying again",
+        };
+        tracing::warn!(resource, error, "{what}");
     }
 
     /// A watch has yielded something, so the kind is served and the right is there: a later refusal is
     /// reported again.
     pub(super) fn report_watched(&mut self) {
-        self.refusal = None;
+        self.lasting = None;
     }
 
     /// Counts an object that cannot be read, and logs it the first time.
@@ -107,8 +80,8 @@ impl Reporter {
 
 /// Describes a failure without any object's content.
 fn describe(failure: &Failure) -> String {
-    if let Some(refusal) = failure.refusal() {
-        return format!("{refusal} ({})", refusal.code);
+    if let Some(status) = failure.refusal() {
+        return format!("{} ({})", status.message, status.code);
     }
     match failure {
         Failure::List(error) | Failure::Watch(error) => error.to_string(),

@@ -1,13 +1,10 @@
 //! Limits how many writes are in flight at once.
 //!
 //! A write is in flight from its sending until the body of its answer is read or dropped. Other writes
-//! wait in the order in which they came. Reads never wait. [`WriteLoad`] shows others how many writes
-//! there are.
+//! wait in the order in which they came. Reads never wait. [`InFlight::is_empty`] tells others whether there
+//! is any.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
@@ -18,47 +15,21 @@ use crate::kube::target::Verb;
 
 /// The writes that are in flight, and how many there may be. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct InFlight {
+pub struct InFlight {
     permits: Arc<Semaphore>,
-    load: WriteLoad,
-}
-
-/// The number of writes that are in flight or wait for a permit. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct WriteLoad(Arc<AtomicUsize>);
-
-impl WriteLoad {
-    /// The present number of writes.
-    pub fn writes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Counts one more write until the result is dropped.
-    pub(crate) fn begin(&self) -> CountedWrite {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        CountedWrite(self.clone())
-    }
-}
-
-/// A write that counts in its [`WriteLoad`].
-pub(crate) struct CountedWrite(WriteLoad);
-
-impl Drop for CountedWrite {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    max: usize,
 }
 
 impl InFlight {
     /// At most `writes` at once; zero counts as one.
     pub(crate) fn new(writes: usize) -> Self {
-        let permits = Semaphore::new(writes.clamp(1, Semaphore::MAX_PERMITS));
-        Self { permits: Arc::new(permits), load: WriteLoad::default() }
+        let max = writes.clamp(1, Semaphore::MAX_PERMITS);
+        Self { permits: Arc::new(Semaphore::new(max)), max }
     }
 
-    /// How many there are, with those that wait.
-    pub(crate) fn load(&self) -> WriteLoad {
-        self.load.clone()
+    /// Whether there is no write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.permits.available_permits() == self.max
     }
 }
 
@@ -71,13 +42,11 @@ async fn send(in_flight: InFlight, next: impl Next, request: Request) -> Outcome
     if !Verb::of(&request).writes() {
         return next.send(request).await;
     }
-    let counted = in_flight.load.begin();
     let permit = in_flight.permits.acquire_owned().await?;
     let response = next.send(request).await?;
-    let held = (counted, permit);
-    // The body keeps them until it is dropped.
+    // The body keeps it until it is dropped.
     let held_by = move |error| {
-        let _held = &held;
+        let _permit = &permit;
         error
     };
     Ok(response.map(|body| body.map_err(held_by).boxed_unsync()))
@@ -106,20 +75,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_load_counts_writes_in_flight_and_waiting() {
+    async fn writes_are_in_flight_until_their_answers_are_read_or_dropped() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let in_flight = InFlight::new(1);
-        let load = in_flight.load();
-        let service = limited(in_flight, server.service.clone());
-        let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
-        let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
-        assert!((&mut waiting).now_or_never().is_none());
+        let in_flight = InFlight::new(2);
+        let service = limited(in_flight.clone(), server.service.clone());
         let _read = send(&service, request(Method::GET, URL)).await.unwrap();
-        assert_eq!(load.writes(), 2, "the read does not count");
-        drop(waiting);
-        assert_eq!(load.writes(), 1);
+        assert!(in_flight.is_empty());
+        let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
+        assert!(!in_flight.is_empty());
         drop(unread);
-        assert_eq!(load.writes(), 0);
+        assert!(in_flight.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,45 +20,40 @@ use crate::{
     metrics::{ApiMetrics, WaitReason},
 };
 
+/// The longest time between two tokens, for rates close to zero.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A token bucket.
 pub(crate) struct Throttle {
-    start: Instant,
-    /// The request at the head of the queue holds the lock.
-    bucket: Mutex<Bucket>,
-    /// Counts waits.
-    metrics: Option<ApiMetrics>,
+    /// The time between two tokens.
+    interval: Duration,
+    /// How long it takes to fill the bucket but for its last token.
+    slack: Duration,
+    /// When the bucket is full. The request at the head of the queue holds the lock.
+    full_at: Mutex<Instant>,
+    metrics: ApiMetrics,
 }
 
 impl Throttle {
     /// A full bucket.
-    pub(crate) fn new(limit: RateLimit, metrics: Option<ApiMetrics>) -> Self {
-        Self { start: Instant::now(), bucket: Mutex::new(Bucket::new(limit)), metrics }
+    pub(crate) fn new(RateLimit { qps, burst }: RateLimit, metrics: ApiMetrics) -> Self {
+        let interval = Duration::try_from_secs_f64(qps.recip()).unwrap_or(LONGEST).min(LONGEST);
+        let slack = interval.saturating_mul(burst.saturating_sub(1));
+        Self { interval, slack, full_at: Mutex::new(Instant::now()), metrics }
     }
 
     /// Waits until a token exists, and takes it.
     pub(crate) async fn wait(&self) {
-        let _counted = CountedWait { metrics: self.metrics.as_ref(), from: Instant::now() };
-        let mut bucket = self.bucket.lock().await;
-        let wait = bucket.refill(self.start.elapsed());
+        let from = Instant::now();
+        let mut full_at = self.full_at.lock().await;
+        let missing = full_at.saturating_duration_since(Instant::now());
+        let wait = missing.saturating_sub(self.slack);
+        // A sleep of no time takes a millisecond.
         if !wait.is_zero() {
             sleep(wait).await;
-            bucket.refill(self.start.elapsed());
         }
-        bucket.tokens -= 1.0;
-    }
-}
-
-/// A wait that is counted when it ends, also if it is dropped.
-struct CountedWait<'a> {
-    metrics: Option<&'a ApiMetrics>,
-    from: Instant,
-}
-
-impl Drop for CountedWait<'_> {
-    fn drop(&mut self) {
-        if let Some(metrics) = self.metrics {
-            metrics.waited(WaitReason::Rate, self.from.elapsed());
-        }
+        *full_at = Instant::now().max(*full_at) + self.interval;
+        self.metrics.waited(WaitReason::Rate, from.elapsed());
     }
 }
 
@@ -80,41 +75,6 @@ fn continues_list(request: &Request) -> bool {
     query.split('&').any(|pair| pair.starts_with("continue="))
 }
 
-/// The longest wait for a token, for rates close to zero.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// The bucket's arithmetic; times are relative to any fixed point.
-#[derive(Debug)]
-struct Bucket {
-    limit: RateLimit,
-    /// Tokens at `last`; negative by rounding at most.
-    tokens: f64,
-    last: Duration,
-}
-
-impl Bucket {
-    fn new(limit: RateLimit) -> Self {
-        // `NaN.max(0.0)` is 0.
-        let limit = RateLimit { qps: limit.qps.max(0.0), ..limit };
-        Self { limit, tokens: f64::from(limit.burst), last: Duration::ZERO }
-    }
-
-    /// Adds the tokens that came to exist until `now`; returns how long it takes until there is one.
-    fn refill(&mut self, now: Duration) -> Duration {
-        let elapsed = now.saturating_sub(self.last).as_secs_f64();
-        self.tokens = (self.tokens + elapsed * self.limit.qps).min(f64::from(self.limit.burst));
-        self.last = self.last.max(now);
-        let missing = (1.0 - self.tokens).max(0.0);
-        if missing == 0.0 { Duration::ZERO } else { self.time(missing) }
-    }
-
-    /// How long it takes to refill `tokens`.
-    fn time(&self, tokens: f64) -> Duration {
-        Duration::try_from_secs_f64(tokens / self.limit.qps)
-            .map_or(LONGEST, |time| time.min(LONGEST))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures::future::join_all;
@@ -125,8 +85,12 @@ mod tests {
     use super::*;
     use crate::kube::testing::{Answer, Server, request, send};
 
+    fn throttle(limit: RateLimit) -> Throttle {
+        Throttle::new(limit, crate::metrics::Metrics::new().api)
+    }
+
     fn service(limit: RateLimit, server: &Server) -> impl Next {
-        throttled(Arc::new(Throttle::new(limit, None)), server.service.clone())
+        throttled(Arc::new(throttle(limit)), server.service.clone())
     }
 
     #[tokio::test(start_paused = true)]
@@ -159,7 +123,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_wait_takes_no_token() {
-        let throttle = Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None);
+        let throttle = throttle(RateLimit { qps: 1.0, burst: 1 });
         throttle.wait().await;
         for _ in 0..10 {
             assert!(
@@ -173,7 +137,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_behind_a_dropped_wait_move_up() {
-        let throttle = Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None);
+        let throttle = throttle(RateLimit { qps: 1.0, burst: 1 });
         throttle.wait().await;
         let start = Instant::now();
         let dropped = tokio::time::timeout(Duration::from_millis(500), throttle.wait());
@@ -182,19 +146,18 @@ mod tests {
         assert_eq!(start.elapsed().as_millis(), 1000);
     }
 
-    #[test]
-    fn a_rate_of_zero_waits_long_but_does_not_overflow() {
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_of_nearly_zero_waits_long_but_does_not_overflow() {
         for qps in [0.0, -1.0, f64::MIN_POSITIVE, f64::NAN] {
-            let mut bucket = Bucket::new(RateLimit { qps, burst: 1 });
-            assert_eq!(bucket.refill(Duration::ZERO), Duration::ZERO);
-            bucket.tokens -= 1.0;
-            assert_eq!(bucket.refill(Duration::ZERO), LONGEST, "{qps}");
+            let throttle = throttle(RateLimit { qps, burst: u32::MAX });
+            throttle.wait().await;
+            assert_eq!(throttle.interval, LONGEST, "{qps}");
         }
     }
 
     /// When requests are sent that come after these pauses, in milliseconds.
     async fn sent_after(pauses: Vec<u64>, limit: RateLimit) -> Vec<Duration> {
-        let (throttle, start) = (Throttle::new(limit, None), Instant::now());
+        let (throttle, start) = (throttle(limit), Instant::now());
         let mut come = Duration::ZERO;
         join_all(pauses.into_iter().map(|pause| {
             come += Duration::from_millis(pause);

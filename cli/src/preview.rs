@@ -1,16 +1,19 @@
-//! What a process that begins to lead now would do with one claim, for `kubectl csi-provisioner explain`.
+//! What a process that begins to lead now would do with one claim.
 //!
 //! Takes the claim and its class as they were read, and runs them through the index and the plan of the
 //! controller. Pure: nothing is read or written.
 
 use std::sync::Arc;
 
-use super::{
-    index::{ClaimIndex, KnownClaim},
-    plan::{Facts, Plan, is_record_void, plan},
-};
-use crate::{
-    controller::{ownership::ProvisionerIdentity, provisioner::ProvisionRequest},
+use csi_provisioner::{
+    controller::{
+        claims::{
+            index::{ClaimIndex, KnownClaim},
+            plan::{Facts, Plan, is_record_void, plan},
+        },
+        ownership::ProvisionerIdentity,
+        provisioner::ProvisionRequest,
+    },
     kube::{
         InformerEvent,
         objects::{Claim, StorageClass, View as _},
@@ -19,16 +22,16 @@ use crate::{
 
 /// What a new leader would do with a claim.
 #[derive(Debug, Clone)]
-pub struct Preview {
+pub(crate) struct Preview {
     /// What the index would know of the claim.
-    pub known: KnownClaim,
+    pub(crate) known: KnownClaim,
     /// The plan.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 impl Preview {
     /// The request, if the plan is to ask the provisioner.
-    pub fn request(&self) -> Option<&ProvisionRequest> {
+    pub(crate) fn request(&self) -> Option<&ProvisionRequest> {
         match &self.plan {
             Plan::Provision(request) => Some(request),
             _ => None,
@@ -37,7 +40,7 @@ impl Preview {
 }
 
 /// Plans for the claim. `None`: the claim is bound, or not this provisioner's, and nothing is open for it.
-pub fn preview(
+pub(crate) fn preview(
     identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
     class: Option<&Arc<StorageClass>>,

@@ -1,0 +1,153 @@
+//! What the commands read of objects that the sidecar does not read: events of others, and pods.
+
+use csi_provisioner::kube::objects::{Metadata, View};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use serde::Deserialize;
+
+/// A core/v1 Event.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RecordedEvent {
+    /// The metadata.
+    pub(crate) metadata: Metadata,
+    /// The object that it is about.
+    pub(crate) involved_object: InvolvedObject,
+    /// Who wrote it, by its own word.
+    pub(crate) source: EventWriter,
+    /// The reason, in one word.
+    pub(crate) reason: String,
+    /// The text.
+    pub(crate) message: String,
+    /// `Normal` or `Warning`.
+    pub(crate) r#type: String,
+    /// How often it has happened, for events that are counted.
+    pub(crate) count: Option<u32>,
+    /// When it last happened, for events that are counted.
+    pub(crate) last_timestamp: Option<Time>,
+    /// When it first happened.
+    pub(crate) first_timestamp: Option<Time>,
+    /// When it first happened, as writers of the newer API say it.
+    pub(crate) event_time: Option<MicroTime>,
+    /// Its repetitions, as writers of the newer API say them.
+    pub(crate) series: Option<EventSeries>,
+}
+
+impl View for RecordedEvent {
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Event";
+    const PLURAL: &'static str = "events";
+    const NAMESPACED: bool = true;
+
+    fn meta(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl RecordedEvent {
+    /// When it last happened, in whichever field its writer says so.
+    pub(crate) fn last_time(&self) -> Option<Timestamp> {
+        let of_series = self.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+        let precise = || of_series.map(|time| time.0);
+        let [last, first] = [&self.last_timestamp, &self.first_timestamp]
+            .map(|time| time.as_ref().map(|time| time.0));
+        let created = || self.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        precise()
+            .or(last)
+            .or_else(|| self.event_time.as_ref().map(|time| time.0))
+            .or(first)
+            .or_else(created)
+    }
+}
+
+/// `series` of an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct EventSeries {
+    /// When it last happened.
+    pub(crate) last_observed_time: Option<MicroTime>,
+}
+
+/// `source` of an event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct EventWriter {
+    /// The component.
+    pub(crate) component: String,
+}
+
+/// The object that an event is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct InvolvedObject {
+    /// Its UID.
+    pub(crate) uid: String,
+}
+
+/// A Pod: what shows whether it works.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Pod {
+    /// The metadata.
+    pub(crate) metadata: Metadata,
+    /// The current state.
+    pub(crate) status: PodStatus,
+}
+
+impl View for Pod {
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Pod";
+    const PLURAL: &'static str = "pods";
+    const NAMESPACED: bool = true;
+
+    fn meta(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// `status` of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded` or `Failed`.
+    pub(crate) phase: String,
+    /// The containers.
+    pub(crate) container_statuses: Vec<ContainerStatus>,
+}
+
+/// The state of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerStatus {
+    /// The container's name.
+    pub(crate) name: String,
+    /// Whether it is ready.
+    pub(crate) ready: bool,
+    /// How often it was started again.
+    pub(crate) restart_count: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_time_is_found_whichever_field_has_it() {
+        let time = |second: u32| format!("2026-01-01T00:00:0{second}Z");
+        let precise = |second: u32| format!("2026-01-01T00:00:0{second}.000000Z");
+        for (event, second) in [
+            (json!({"metadata": {"creationTimestamp": time(1)}}), 1),
+            (json!({"firstTimestamp": time(2)}), 2),
+            (json!({"firstTimestamp": time(1), "eventTime": precise(2), "lastTimestamp": null}), 2),
+            (json!({"firstTimestamp": time(1), "lastTimestamp": time(3)}), 3),
+            (json!({"series": {"lastObservedTime": precise(3)}, "lastTimestamp": time(1)}), 3),
+        ] {
+            let read: RecordedEvent = serde_json::from_value(event.clone()).unwrap();
+            assert_eq!(read.last_time().map(|it| it.to_string()), Some(time(second)), "{event}");
+        }
+    }
+}
