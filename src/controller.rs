@@ -41,7 +41,7 @@ pub mod classes;
 pub mod dependencies;
 pub mod events;
 pub mod item;
-mod listed_set;
+pub(crate) mod listed_map;
 mod live;
 pub mod model;
 mod naming;

@@ -7,15 +7,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    ops::RangeInclusive,
+    mem,
     sync::Arc,
 };
 
 use parking_lot::Mutex;
 
 use crate::{
-    controller::provisioner::Failure,
+    controller::{
+        listed_map::{ListedMap, hash},
+        provisioner::Failure,
+    },
     kube::{
         EventHandler, Extent, FirstList, InformerEvent,
         objects::{View as _, VolumeAttachment},
@@ -32,30 +34,19 @@ struct Shared {
     list: FirstList,
 }
 
+/// An attachment's volume and UID, by [`hash`]. If the hashes of two volumes collide, an attachment of one
+/// blocks the deletion of the other, which is safe.
+type Key = (u64, u64);
+
 /// Compact, because a cluster has as many attachments as volumes in use.
 #[derive(Debug, Default)]
 struct Index {
-    attachments: BTreeSet<Attachment>,
-    /// The attachments of a list that is not complete yet.
-    listed: Option<Vec<Attachment>>,
-    nodes: NodeNames,
-    /// The names of the volumes that wait for a detachment, by hash.
-    waiting: BTreeMap<u64, BTreeSet<Box<str>>>,
-    /// Waiting volumes that were detached from a node and are not reported yet.
-    detached: BTreeSet<Box<str>>,
-}
-
-/// An attachment, with hashes instead of names. If the hashes of two volumes collide, an attachment
-/// of one blocks the deletion of the other, which is safe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Attachment {
-    /// Hash of the volume's name. It is the first field, so that the attachments of a volume are
-    /// adjacent.
-    volume: u64,
-    /// Hash of the attachment's UID.
-    uid: u64,
-    /// The node's number in [`NodeNames`].
-    node: u32,
+    /// The node of each attachment.
+    attachments: ListedMap<Key, Arc<str>>,
+    /// The nodes' names, each once.
+    nodes: BTreeSet<Arc<str>>,
+    /// The volumes that wait for a detachment, by the hash of their names.
+    waiting: BTreeMap<u64, Box<str>>,
 }
 
 impl Attachments {
@@ -76,7 +67,7 @@ impl Attachments {
         let mut index = self.0.index.lock();
         let node = index.node_of(volume).map(str::to_owned);
         if node.is_some() {
-            index.waiting.entry(hash(volume)).or_default().insert(volume.into());
+            index.waiting.insert(hash(volume), volume.into());
         }
         Ok(node)
     }
@@ -101,174 +92,69 @@ impl Attachments {
 
 impl Index {
     /// Handles an event; returns the volumes that no longer wait.
-    fn on_event(&mut self, event: InformerEvent<VolumeAttachment>) -> BTreeSet<Box<str>> {
+    fn on_event(&mut self, event: InformerEvent<VolumeAttachment>) -> Vec<Box<str>> {
         match event {
-            InformerEvent::Init => self.begin_list(),
+            InformerEvent::Init => self.attachments.begin_list(),
             InformerEvent::InitApply(attachment) | InformerEvent::Apply(attachment) => {
                 self.insert(&attachment);
             }
-            InformerEvent::Delete(gone) => self.remove(&gone),
-            InformerEvent::Unreadable { uid, .. } => self.mark_listed(hash(&uid)),
-            InformerEvent::InitDone => self.finish_list(),
+            InformerEvent::Delete(gone) => return self.remove(&gone).into_iter().collect(),
+            InformerEvent::Unreadable { uid, .. } => {
+                let uid = hash(&uid);
+                self.attachments.keep_known(|(_, known)| *known == uid);
+            }
+            InformerEvent::InitDone => return self.finish_list(),
         }
-        std::mem::take(&mut self.detached)
-    }
-
-    /// A list begins. The attachments of an unfinished list are kept like earlier ones.
-    fn begin_list(&mut self) {
-        for attachment in self.listed.replace(Vec::new()).unwrap_or_default() {
-            self.add(attachment);
-        }
+        Vec::new()
     }
 
     /// Adds an attachment. The API does not allow its `spec` to change.
     fn insert(&mut self, attachment: &VolumeAttachment) {
         // Whichever attacher it has.
         let Some(volume) = &attachment.spec.source.persistent_volume_name else { return };
-        let node = self.nodes.id(&attachment.spec.node_name);
-        let attachment = Attachment { volume: hash(volume), uid: hash(attachment.uid()), node };
-        match &mut self.listed {
-            Some(listed) => listed.push(attachment),
-            None => self.add(attachment),
-        }
+        let name = attachment.spec.node_name.as_str();
+        let node = self.nodes.get(name).cloned().unwrap_or_else(|| name.into());
+        self.nodes.insert(Arc::clone(&node));
+        self.attachments.insert((hash(volume), hash(attachment.uid())), node);
     }
 
-    fn add(&mut self, attachment: Attachment) {
-        if self.attachments.insert(attachment) {
-            self.nodes.add_use(attachment.node);
-        }
-    }
-
-    /// Removes an attachment, which may also be part of a list in progress.
-    fn remove(&mut self, gone: &VolumeAttachment) {
+    /// Removes an attachment. If its volume waits, its deletion is tried again, and fails with the next node
+    /// if there is another.
+    fn remove(&mut self, gone: &VolumeAttachment) -> Option<Box<str>> {
         let uid = hash(gone.uid());
-        let of_volume = match &gone.spec.source.persistent_volume_name {
-            Some(volume) => self.attachments.range(of_volume(hash(volume))),
+        let volume = match &gone.spec.source.persistent_volume_name {
+            Some(volume) => hash(volume),
             // It could not be decoded, or was never counted: search all.
-            None => self.attachments.range(..),
+            None => self.attachments.range(..).find(|((_, known), _)| *known == uid)?.0.0,
         };
-        let kept = of_volume.copied().find(|attachment| attachment.uid == uid);
-        let listed = self.listed.iter().flatten().copied().find(|listed| listed.uid == uid);
-        if let Some(attachment) = kept {
-            self.attachments.remove(&attachment);
+        let node = self.attachments.remove((volume, uid))?;
+        // The last one, beside that in the set.
+        if Arc::strong_count(&node) == 2 {
+            self.nodes.remove(&node);
         }
-        match (&mut self.listed, kept) {
-            // The node may be used by others of the list as well, which are counted once it is
-            // complete.
-            (Some(listed), _) => listed.retain(|attachment| attachment.uid != uid),
-            (None, Some(attachment)) => self.nodes.remove_use(attachment.node),
-            (None, None) => {}
-        }
-        if let Some(attachment) = kept.or(listed) {
-            self.detach(attachment.volume);
-        }
+        self.waiting.remove(&volume)
     }
 
-    /// An attachment that can't be decoded: keeps what is known of it.
-    fn mark_listed(&mut self, uid: u64) {
-        if let Some(listed) = &mut self.listed {
-            listed.extend(self.attachments.iter().filter(|attachment| attachment.uid == uid));
-        }
+    /// The list is complete: returns the waiting volumes that are detached.
+    fn finish_list(&mut self) -> Vec<Box<str>> {
+        self.attachments.finish_list();
+        self.nodes.retain(|node| Arc::strong_count(node) > 1);
+        let (waiting, detached): (BTreeMap<_, _>, BTreeMap<_, _>) = mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(volume, _)| self.attached(*volume).next().is_some());
+        self.waiting = waiting;
+        detached.into_values().collect()
     }
 
-    /// The list is complete: attachments that it did not contain are gone. A set collected at once
-    /// is packed twice as densely as one that has grown.
-    fn finish_list(&mut self) {
-        let Some(listed) = self.listed.take() else { return };
-        let before = std::mem::replace(&mut self.attachments, listed.into_iter().collect());
-        for vanished in before.difference(&self.attachments).copied().collect::<Vec<_>>() {
-            self.detach(vanished.volume);
-        }
-        self.nodes.recount(self.attachments.iter().map(|attachment| attachment.node));
-    }
-
-    /// The volume was detached from a node: its deletion is tried again, and fails with the next
-    /// node if there is another.
-    fn detach(&mut self, volume: u64) {
-        self.detached.extend(self.waiting.remove(&volume).unwrap_or_default());
+    /// The nodes that a volume is attached to, some of them twice.
+    fn attached(&self, volume: u64) -> impl Iterator<Item = &Arc<str>> {
+        self.attachments.range((volume, 0)..=(volume, u64::MAX)).map(|(_, node)| node)
     }
 
     /// A node that the volume is attached to, the first by name.
     fn node_of(&self, volume: &str) -> Option<&str> {
-        self.attached(hash(volume)).map(|attachment| self.nodes.get(attachment.node)).min()
+        self.attached(hash(volume)).map(|node| &**node).min()
     }
-
-    /// The attachments of a volume.
-    fn attached(&self, volume: u64) -> impl Iterator<Item = &Attachment> {
-        let kept = self.attachments.range(of_volume(volume));
-        // A linear search, but only while a list is in progress.
-        let listed = self.listed.iter().flatten();
-        kept.chain(listed.filter(move |listed| listed.volume == volume))
-    }
-}
-
-/// The range of the attachments of a volume.
-fn of_volume(volume: u64) -> RangeInclusive<Attachment> {
-    let first = Attachment { volume, uid: 0, node: 0 };
-    first..=Attachment { volume, uid: u64::MAX, node: u32::MAX }
-}
-
-/// Node names, each stored once, addressed by numbers.
-#[derive(Debug, Default)]
-struct NodeNames {
-    ids: BTreeMap<Arc<str>, u32>,
-    by_id: BTreeMap<u32, NodeName>,
-    next: u32,
-}
-
-#[derive(Debug)]
-struct NodeName {
-    name: Arc<str>,
-    /// How many attachments to the node are kept.
-    uses: usize,
-}
-
-impl NodeNames {
-    /// The name's number, which counts one more use; the name is dropped after the last.
-    fn id(&mut self, name: &str) -> u32 {
-        if let Some(id) = self.ids.get(name) {
-            return *id;
-        }
-        let name: Arc<str> = name.into();
-        let id = self.next;
-        self.next = id.wrapping_add(1);
-        self.ids.insert(Arc::clone(&name), id);
-        self.by_id.insert(id, NodeName { name, uses: 0 });
-        id
-    }
-
-    fn get(&self, id: u32) -> &str {
-        self.by_id.get(&id).map(|known| &*known.name).unwrap_or_default()
-    }
-
-    fn add_use(&mut self, id: u32) {
-        if let Some(known) = self.by_id.get_mut(&id) {
-            known.uses += 1;
-        }
-    }
-
-    fn remove_use(&mut self, id: u32) {
-        let Some(known) = self.by_id.get_mut(&id) else { return };
-        known.uses -= 1;
-        if known.uses == 0 {
-            self.ids.remove(&known.name);
-            self.by_id.remove(&id);
-        }
-    }
-
-    fn recount(&mut self, uses: impl Iterator<Item = u32>) {
-        self.by_id.values_mut().for_each(|known| known.uses = 0);
-        uses.for_each(|id| self.add_use(id));
-        self.by_id.retain(|_, known| known.uses > 0);
-        self.ids.retain(|_, id| self.by_id.contains_key(id));
-    }
-}
-
-/// Not keyed: it is the same in every process, and collisions are harmless.
-fn hash(name: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]
@@ -317,8 +203,8 @@ mod tests {
 
     fn keeps_nothing(attachments: &Attachments) {
         let index = attachments.0.index.lock();
-        assert!(index.attachments.is_empty() && index.listed.is_none(), "{index:?}");
-        assert!(index.nodes.ids.is_empty() && index.nodes.by_id.is_empty(), "{index:?}");
+        assert!(index.attachments.range(..).next().is_none(), "{index:?}");
+        assert!(index.nodes.is_empty() && index.waiting.is_empty(), "{index:?}");
     }
 
     #[test]

@@ -3,8 +3,6 @@
 //! Checks the driver's response; error texts included. Pure. Deleting such a volume belongs to the
 //! controller, which knows whether that is safe.
 
-use std::fmt;
-
 use csi_translation::Untranslatable;
 use go_fmt::quantity::Quantity;
 
@@ -18,9 +16,10 @@ use crate::{
 };
 
 /// What makes a volume unusable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Defect {
     /// It is smaller than the claim requests.
+    #[error("created volume capacity {capacity} less than requested capacity {requested}")]
     TooSmall {
         /// Its size in bytes.
         capacity: i64,
@@ -28,8 +27,12 @@ pub(super) enum Defect {
         requested: String,
     },
     /// The request has a source, and the response has none.
+    #[error("volume content source missing")]
     SourceMissing,
     /// Its id, context or topology is too large for a PersistentVolume.
+    #[error(
+        "the driver's {what} of {bytes} bytes is too large for a PersistentVolume: {most} are taken"
+    )]
     TooLarge {
         /// Which of them.
         what: &'static str,
@@ -39,8 +42,10 @@ pub(super) enum Defect {
         most: usize,
     },
     /// The claim has lost access to its source in another namespace.
+    #[error("the claim may no longer use its source, which is in another namespace")]
     AccessRevoked,
     /// Its class is an in-tree plugin's, and the volume can't be translated.
+    #[error(transparent)]
     Untranslatable(Untranslatable),
 }
 
@@ -120,35 +125,7 @@ impl Defect {
 
     /// external-provisioner's word for the deletion; it is lower case in one of the two texts.
     fn cleanup(&self) -> &'static str {
-        match self {
-            Self::TooSmall { .. }
-            | Self::TooLarge { .. }
-            | Self::AccessRevoked
-            | Self::Untranslatable(_) => "Cleanup",
-            Self::SourceMissing => "cleanup",
-        }
-    }
-}
-
-impl fmt::Display for Defect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooSmall { capacity, requested } => {
-                write!(
-                    f,
-                    "created volume capacity {capacity} less than requested capacity {requested}"
-                )
-            }
-            Self::TooLarge { what, bytes, most } => write!(
-                f,
-                "the driver's {what} of {bytes} bytes is too large for a PersistentVolume: {most} are taken"
-            ),
-            Self::SourceMissing => f.write_str("volume content source missing"),
-            Self::AccessRevoked => {
-                f.write_str("the claim may no longer use its source, which is in another namespace")
-            }
-            Self::Untranslatable(why) => why.fmt(f),
-        }
+        if *self == Self::SourceMissing { "cleanup" } else { "Cleanup" }
     }
 }
 

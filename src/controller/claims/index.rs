@@ -50,7 +50,7 @@ use super::{
 };
 use crate::{
     controller::{
-        item::Key, listed_set::ListedSet, model::unsaved_volume::UnsavedVolume,
+        item::Key, listed_map::ListedMap, model::unsaved_volume::UnsavedVolume,
         ownership::ProvisionerIdentity,
     },
     kube::objects::{Claim, View as _},
@@ -80,10 +80,10 @@ struct Inner {
     entries: BTreeMap<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<Arc<str>, Key>,
-    /// Unbound claims of other provisioners, by [`hash`](crate::controller::listed_set::hash): unless this
+    /// Unbound claims of other provisioners, by [`hash`](crate::controller::listed_map::hash): unless this
     /// process has seen all their events, they may have a PersistentVolume if they become ours (safety rule
     /// 6).
-    others: ListedSet<u64>,
+    others: ListedMap<u64>,
     latest_texts: LatestTexts,
 }
 
@@ -214,7 +214,7 @@ impl Inner {
             both_listed: false,
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
-            others: ListedSet::default(),
+            others: ListedMap::default(),
             latest_texts: LatestTexts::default(),
         }
     }

@@ -6,12 +6,12 @@
 //! live list.
 
 use crate::controller::{
-    listed_set::{ListedSet, hash},
+    listed_map::{ListedMap, hash},
     provisioner::VolumeHandle,
 };
 
 /// The driver's PersistentVolumes by handle.
-pub(in crate::controller) type HandleIndex = ListedSet<HashedVolume>;
+pub(in crate::controller) type HandleIndex = ListedMap<HashedVolume>;
 
 /// A PersistentVolume by hashes of its handle and its UID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ impl HandleIndex {
     /// Whether another PersistentVolume may have the volume of this one.
     pub(crate) fn may_share(&self, own: HashedVolume) -> bool {
         let same = HashedVolume { uid: u32::MIN, ..own }..=HashedVolume { uid: u32::MAX, ..own };
-        self.range(same).any(|volume| volume != own)
+        self.range(same).any(|(volume, ())| volume != own)
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
         let mut handles = HandleIndex::default();
         handles.begin_list();
         for (uid, handle) in volumes {
-            handles.insert(volume(handle, uid));
+            handles.insert(volume(handle, uid), ());
         }
         handles.finish_list();
         handles
@@ -59,9 +59,9 @@ mod tests {
         let mut handles = listed(&[("a", "h"), ("b", "other")]);
         assert!(!handles.may_share(volume("h", "a")));
         assert!(handles.may_share(volume("h", "unseen")));
-        handles.insert(volume("h", "a"));
+        handles.insert(volume("h", "a"), ());
         assert!(!handles.may_share(volume("h", "a")), "the same volume twice");
-        handles.insert(volume("h", "c"));
+        handles.insert(volume("h", "c"), ());
         assert!(handles.may_share(volume("h", "a")));
         handles.remove(volume("h", "c"));
         assert!(!handles.may_share(volume("h", "a")));
@@ -71,7 +71,7 @@ mod tests {
     fn volumes_missing_in_a_complete_list_are_forgotten() {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
         handles.begin_list();
-        handles.insert(volume("h", "a"));
+        handles.insert(volume("h", "a"), ());
         assert!(handles.may_share(volume("h", "a")), "the list may still contain the other one");
         handles.finish_list();
         assert!(!handles.may_share(volume("h", "a")));
@@ -82,10 +82,10 @@ mod tests {
     fn volumes_of_an_interrupted_list_are_known_until_the_next_list_is_complete() {
         let mut handles = listed(&[("a", "h")]);
         handles.begin_list();
-        handles.insert(volume("h", "young"));
+        handles.insert(volume("h", "young"), ());
         handles.begin_list();
         assert!(handles.may_share(volume("h", "a")), "not in the new list yet");
-        handles.insert(volume("h", "a"));
+        handles.insert(volume("h", "a"), ());
         handles.finish_list();
         assert!(!handles.may_share(volume("h", "a")), "it is gone");
     }
@@ -94,7 +94,7 @@ mod tests {
     fn volumes_of_an_unfinished_list_are_known() {
         let mut handles = listed(&[("a", "h")]);
         handles.begin_list();
-        handles.insert(volume("h", "b"));
+        handles.insert(volume("h", "b"), ());
         assert!(handles.may_share(volume("h", "a")));
     }
 
@@ -102,8 +102,8 @@ mod tests {
     fn a_list_with_an_unreadable_object_forgets_nothing() {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
         handles.begin_list();
-        handles.insert(volume("h", "a"));
-        handles.mark_partial();
+        handles.insert(volume("h", "a"), ());
+        handles.keep_known(|_| true);
         handles.finish_list();
         assert!(handles.may_share(volume("h", "a")));
     }

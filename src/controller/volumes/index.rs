@@ -165,7 +165,7 @@ impl VolumeIndex {
                 let mut inner = self.0.inner.lock();
                 inner.volumes.mark_listed(&name);
                 inner.deletions.mark_listed(&uid);
-                inner.handles.mark_partial();
+                inner.handles.keep_known(|_| true);
                 WakeUps::default()
             }
             InformerEvent::InitDone => self.on_list_complete(),
@@ -198,7 +198,7 @@ impl VolumeIndex {
         let handle = (self.0.handle)(&volume);
         let mut inner = self.0.inner.lock();
         if let Some(handle) = handle {
-            inner.handles.insert(HashedVolume::new(&handle, volume.uid()));
+            inner.handles.insert(HashedVolume::new(&handle, volume.uid()), ());
         }
         // Keeps the progress of its deletion, which a new list would remove otherwise.
         inner.deletions.mark_listed(volume.uid());

@@ -17,7 +17,7 @@ use crate::{
     controller::{
         claims::{record_status, record_status::RecordStatus},
         item::Key,
-        listed_set::hash,
+        listed_map::hash,
         ownership::ProvisionerIdentity,
     },
     kube::{
@@ -46,7 +46,7 @@ impl ClaimIndex {
                 if let Some(entry) = inner.entries.get_mut(&*uid) {
                     entry.is_listed = true;
                 }
-                inner.others.insert(hash(&uid));
+                inner.others.insert(hash(&uid), ());
                 Vec::new()
             }
             InformerEvent::InitDone => {
@@ -106,7 +106,7 @@ impl ClaimIndex {
 
     /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
     fn keep(&self, inner: &mut Inner, uid: Key, observed: Observed) -> Vec<Key> {
-        let was_other = inner.others.remove(hash(&uid));
+        let was_other = inner.others.remove(hash(&uid)).is_some();
         let before = inner.entries.get(&*uid).filter(|entry| entry.is_of_interest());
         let is_changed = before.is_none_or(|entry| observed.is_change_of(entry));
         if !inner.entries.contains_key(&*uid) {
@@ -201,7 +201,7 @@ impl Inner {
         if !claim.is_unbound() {
             self.others.remove(hash(claim.uid()));
         } else if !is_new {
-            self.others.insert(hash(claim.uid()));
+            self.others.insert(hash(claim.uid()), ());
         }
     }
 
