@@ -4,7 +4,7 @@
 //! truncated (`message`), similar events are counted or combined (`correlate`), failed writes are
 //! retried (`busy_objects`). Recording an event never waits and never fails. Events about one object
 //! keep their order. An event that the server does not accept delays only events about its own object.
-//! An object's first event and its final one are not dropped to keep limits.
+//! An object's final event is not dropped to keep limits.
 
 mod busy_objects;
 mod correlate;

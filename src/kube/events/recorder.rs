@@ -20,7 +20,7 @@ use super::{
     correlate::{Action, Correlator, correlate},
     lru_map::Digest,
     message::Message,
-    pending::{Pending, Pushed},
+    pending::Pending,
     sink::{Failure, Sink},
 };
 use crate::{
@@ -235,8 +235,7 @@ impl Shared {
     }
 
     fn push(&self, event: Event) {
-        let pushed = self.state.lock().pending.push(event);
-        if pushed != Pushed::Added {
+        if !self.state.lock().pending.push(event) {
             self.metrics.event_dropped("queue_full");
         }
         self.changed.notify_waiters();

@@ -243,7 +243,7 @@ async fn refused_events_are_not_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_load_the_first_and_the_final_event_of_each_object_are_written_in_order() {
+async fn under_load_the_final_event_of_each_object_is_written_as_the_last() {
     let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
     let (recorder, metrics) = start(&script);
     for object in 0..2000 {
@@ -255,7 +255,6 @@ async fn under_load_the_first_and_the_final_event_of_each_object_are_written_in_
     drained(&recorder).await;
     for object in 0..2000 {
         let messages = script.messages(&format!("c{object}"));
-        assert_eq!(messages.first().map(String::as_str), Some("first"), "c{object}");
         assert_eq!(messages.last().map(String::as_str), Some("last"), "c{object}");
     }
     assert!(dropped(&metrics, "queue_full"));
