@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{IgnoredAny, SeqAccess, Visitor},
 };
 
 use crate::kube::name::MAX_NAME;
@@ -49,14 +49,12 @@ const FINALIZERS: [&str; 4] = [
 ];
 
 /// Truncates a text longer than `max` bytes and appends [`ELLIPSIS`].
-fn truncate(mut text: String, max: usize) -> String {
+fn truncate(text: &mut String, max: usize) {
     if text.len() > max {
-        let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(max));
         text.push(ELLIPSIS);
         text.shrink_to_fit();
     }
-    text
 }
 
 /// A name. One that is longer than Kubernetes allows is truncated and stays longer than allowed.
@@ -64,7 +62,9 @@ struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|name| Self(truncate(name, MAX_NAME)))
+        let mut name = String::deserialize(deserializer)?;
+        truncate(&mut name, MAX_NAME);
+        Ok(Self(name))
     }
 }
 
@@ -106,7 +106,27 @@ pub(super) fn finalizers<'de, D: Deserializer<'de>>(
 pub(super) fn annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    deserializer.deserialize_option(Budget { known: MAX_ANNOTATIONS, other: MAX_ANNOTATIONS })
+    let mut annotations = labels(deserializer)?;
+    let (mut known, mut other) = (MAX_ANNOTATIONS, MAX_ANNOTATIONS);
+    annotations.retain(|key, value| {
+        let (max, left) = if KNOWN.iter().any(|prefix| key.starts_with(prefix)) {
+            (MAX_KNOWN, &mut known)
+        } else {
+            (MAX_OTHER, &mut other)
+        };
+        truncate(value, max);
+        let rest = left.checked_sub(key.len() + value.len());
+        *left = rest.unwrap_or(*left);
+        rest.is_some()
+    });
+    Ok(annotations)
+}
+
+/// Reads labels: the API server limits them to some hundred bytes each.
+pub(super) fn labels<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Reads the first owners, without those whose texts are longer than names may be.
@@ -148,53 +168,6 @@ impl<'de> Visitor<'de> for Names {
                 // Most lists have one name.
                 kept.reserve_exact(1);
                 kept.push(name.into());
-            }
-        }
-        Ok(kept)
-    }
-}
-
-/// The number of bytes left for annotations.
-struct Budget {
-    known: usize,
-    other: usize,
-}
-
-impl Budget {
-    /// The longest value of the annotation `key`, and the bytes left for annotations of its sort.
-    fn of(&mut self, key: &str) -> (usize, &mut usize) {
-        if KNOWN.iter().any(|prefix| key.starts_with(prefix)) {
-            (MAX_KNOWN, &mut self.known)
-        } else {
-            (MAX_OTHER, &mut self.other)
-        }
-    }
-}
-
-impl<'de> Visitor<'de> for Budget {
-    type Value = BTreeMap<String, String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of strings")
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(BTreeMap::new())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<Self::Value, D::Error> {
-        map.deserialize_map(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut kept = BTreeMap::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let key = truncate(key, MAX_KNOWN);
-            let (max, left) = self.of(&key);
-            let value = truncate(map.next_value()?, max);
-            if let Some(rest) = left.checked_sub(key.len() + value.len()) {
-                *left = rest;
-                kept.insert(key, value);
             }
         }
         Ok(kept)
