@@ -4,9 +4,8 @@
 //! [`CsiProvisioner`] implements the controller's [`Provisioner`] trait. Each concept has its file:
 //! `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`, `access_modes`,
 //! `capabilities`, `data_source`, `in_tree` (when to translate), `ceph_rbd` (a feature gate), `defects`
-//! (of created volumes), `persistent_volume`, `prediction` (for who compares), `deletion`, `reads` (shared
-//! reads), `attachments`, `topology`, `node_deployment` (which node a claim or volume belongs to),
-//! `errors`, and Go's `os.Expand` in `expand`. A retry of an open call sends the same request.
+//! (of created volumes), `persistent_volume`, `deletion`, `reads` (shared reads), `attachments`, `topology`,
+//! `node_deployment` (which node a claim or volume belongs to), `errors`, and Go's `os.Expand` in `expand`. A retry of an open call sends the same request.
 //! Secrets are sent to the driver only. When to call is decided by `controller`; the connection belongs
 //! to `csi`.
 
@@ -27,7 +26,6 @@ mod keys;
 pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
-mod prediction;
 mod reads;
 mod request;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -47,11 +45,12 @@ pub use attachments::Attachments;
 use ceph_rbd::CephRbd;
 pub use csi_translation::Migration;
 use data_source::Copyable;
+pub use defects::Defect;
 pub use errors::is_infeasible;
 pub use in_tree::reads_secret;
-pub use prediction::{Prediction, Unpredicted};
+pub use persistent_volume::{IDENTITY, build_usable};
 pub use reads::Reads;
-use request::Prepared;
+pub use request::Prepared;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use secrets::fuzz as secrets_fuzz;
 use secrets::{NotUtf8, SecretValues};
@@ -225,13 +224,13 @@ pub struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// Makes all checks for the request.
+    /// Makes all checks for the request, and builds the request to the driver.
     ///
     /// # Errors
     /// The first check that failed.
-    pub async fn all(self, request: &mut ProvisionRequest) -> Result<(), NotPrepared> {
+    pub async fn all(self, request: &mut ProvisionRequest) -> Result<Prepared, NotPrepared> {
         let named = self.source(request).await?;
-        self.prepare(request, named.as_ref()).await.map(drop)
+        self.prepare(request, named.as_ref()).await
     }
 
     /// The source that the claim names.

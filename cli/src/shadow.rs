@@ -7,6 +7,7 @@
 //! | `program` | creates all parts, starts them, and waits for the end |
 //! | `worker` | looks at one claim: what this program would do for it, and what happened |
 //! | `judgement` | decides what that says: a pure function |
+//! | `prediction` | what the sidecar would request and save |
 //! | `compare` | compares two PersistentVolumes field by field |
 //! | `tracker` | claims without a PersistentVolume, due deletions, and the results |
 //! | `metrics` | counts of results |
@@ -24,6 +25,7 @@ mod arguments;
 mod compare;
 mod judgement;
 mod metrics;
+mod prediction;
 mod program;
 mod report;
 mod tracker;
@@ -248,7 +250,7 @@ impl Shadow {
         let Worker { tracker, identity, settings, .. } = &self.worker;
         let plan = |volume: &Volume| {
             if identity.owns_volume(volume) {
-                DeletionPlan::of(volume, |volume| settings.check_handle(volume))
+                DeletionPlan::of(volume, |volume| settings.handle(volume).map(drop))
             } else {
                 DeletionPlan::Keep
             }

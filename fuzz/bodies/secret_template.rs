@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{SecretKind, SecretReference, TemplateContext, reference};
+use super::{SecretKeys, SecretReference, TemplateContext, reference};
 use crate::{
     controller::provisioner::Failure,
     fuzzing::{is_dns_name, lines, text},
@@ -78,7 +78,7 @@ fn resolved(written: Written<'_>) -> Result<Option<SecretReference>, Failure> {
     let [key, value] = written.annotation;
     let claim = json!({"metadata": {"annotations": {key: value}}});
     let claim: Claim = serde_json::from_value(claim).unwrap_or_default();
-    let keys = SecretKind::Provisioner.keys();
+    let keys = SecretKeys::PROVISIONER;
     let parameters = BTreeMap::from([
         (keys.name.to_owned(), written.name.to_owned()),
         (keys.namespace.to_owned(), written.namespace.to_owned()),
@@ -89,7 +89,7 @@ fn resolved(written: Written<'_>) -> Result<Option<SecretReference>, Failure> {
         claim_name: written.claim_name,
         claim: Some(&claim),
     };
-    reference(SecretKind::Provisioner, &parameters, &context)
+    reference(SecretKeys::PROVISIONER, &parameters, &context)
 }
 
 #[cfg(test)]

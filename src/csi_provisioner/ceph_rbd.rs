@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use go_fmt::quantity::Quantity;
 
 use super::{
-    keys::SecretKind,
+    keys::SecretKeys,
     secrets::{self, SecretReference, TemplateContext},
 };
 use crate::controller::provisioner::Failure;
@@ -58,19 +58,19 @@ impl CephRbd {
         parameters: &BTreeMap<String, String>,
         context: &TemplateContext<'_>,
     ) -> Result<Option<SecretReference>, Failure> {
-        let own = SecretKind::Deletion.keys();
+        let own = SecretKeys::DELETION;
         let named = [own.name, own.namespace].iter().any(|key| parameters.contains_key(*key));
-        let kind = if self.concerns(parameters) && named {
-            SecretKind::Deletion
+        let keys = if self.concerns(parameters) && named {
+            SecretKeys::DELETION
         } else {
-            SecretKind::Provisioner
+            SecretKeys::PROVISIONER
         };
-        secrets::reference(kind, parameters, context)
+        secrets::reference(keys, parameters, context)
     }
 
     /// Whether the gate reserves this parameter of the class for the provisioner.
     pub(super) fn is_known(self, parameters: &BTreeMap<String, String>, key: &str) -> bool {
-        let keys = SecretKind::Deletion.keys();
+        let keys = SecretKeys::DELETION;
         self.concerns(parameters) && [keys.name, keys.namespace].contains(&key)
     }
 }

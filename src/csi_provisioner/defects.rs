@@ -17,7 +17,7 @@ use crate::{
 
 /// What makes a volume unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Defect {
+pub enum Defect {
     /// It is smaller than the claim requests.
     #[error("created volume capacity {capacity} less than requested capacity {requested}")]
     TooSmall {

@@ -75,7 +75,7 @@ impl ProvisionerSettings {
     /// # Errors
     /// The driver must not be asked to delete the volume: it is another driver's, or cannot be
     /// translated.
-    pub(super) fn handle<'a>(&self, volume: &'a Volume) -> Result<Cow<'a, str>, Failure> {
+    pub fn handle<'a>(&self, volume: &'a Volume) -> Result<Cow<'a, str>, Failure> {
         match (&volume.spec.csi, &volume.spec.in_tree) {
             (Some(csi), _) if csi.driver == self.driver.name => {
                 Ok(Cow::Borrowed(&csi.volume_handle))
@@ -91,19 +91,11 @@ impl ProvisionerSettings {
         }
     }
 
-    /// Checks whether the driver can be asked to delete the volume.
-    ///
-    /// # Errors
-    /// It is another driver's, or cannot be translated.
-    pub fn check_handle(&self, volume: &Volume) -> Result<(), Failure> {
-        self.handle(volume).map(drop)
-    }
-
     /// The volume's node affinity, in the driver's topology keys.
     ///
     /// # Errors
     /// As of [`ProvisionerSettings::handle`], for in-tree volumes.
-    pub(super) fn node_affinity<'a>(
+    pub fn node_affinity<'a>(
         &self,
         volume: &'a Volume,
     ) -> Result<Option<Cow<'a, VolumeNodeAffinity>>, Failure> {
@@ -114,7 +106,10 @@ impl ProvisionerSettings {
     }
 
     /// The CSI form of an in-tree PersistentVolume.
-    pub(super) fn translated(&self, volume: &Volume) -> Result<CsiVolume, Failure> {
+    ///
+    /// # Errors
+    /// The driver did not take over from its plugin, or it cannot be translated.
+    pub fn translated(&self, volume: &Volume) -> Result<CsiVolume, Failure> {
         let foreign = || {
             Failure::new(format!(
                 "the volume belongs to an in-tree plugin that the CSI driver {:?} did not take over from, but its annotation names the driver: it is not deleted",

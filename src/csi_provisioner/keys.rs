@@ -11,41 +11,13 @@ pub(super) const OLD_FS_TYPE: &str = "fstype";
 
 /// Whether a key with the reserved prefix is known.
 pub(super) fn is_known(key: &str) -> bool {
-    key == FS_TYPE
-        || SecretKind::ALL.iter().any(|kind| {
-            let keys = kind.keys();
-            key == keys.name || key == keys.namespace
-        })
+    key == FS_TYPE || SecretKeys::ALL.iter().any(|keys| key == keys.name || key == keys.namespace)
 }
 
-/// What a secret is used for.
+/// The parameters that name the secret for one use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SecretKind {
-    /// Used for every kind that a class does not name.
-    Default,
-    /// CreateVolume and DeleteVolume.
-    Provisioner,
-    /// ControllerPublishVolume.
-    ControllerPublish,
-    /// NodeStageVolume.
-    NodeStage,
-    /// NodePublishVolume.
-    NodePublish,
-    /// ControllerExpandVolume.
-    ControllerExpand,
-    /// NodeExpandVolume.
-    NodeExpand,
-    /// ControllerModifyVolume.
-    ControllerModify,
-    /// DeleteVolume, with the feature gate `CephRBDExtensions`; its keys are reserved only with the
-    /// gate.
-    Deletion,
-}
-
-/// The parameters that name a kind of secret.
-#[derive(Debug, Clone, Copy)]
 pub(super) struct SecretKeys {
-    /// The kind's name in messages.
+    /// The use's name in messages.
     pub(super) label: &'static str,
     /// The key of the name's template.
     pub(super) name: &'static str,
@@ -55,56 +27,61 @@ pub(super) struct SecretKeys {
     pub(super) deprecated: Option<(&'static str, &'static str)>,
 }
 
-impl SecretKind {
+macro_rules! secret_keys {
+    ($label:literal, $infix:literal) => {
+        SecretKeys {
+            label: $label,
+            name: concat!("csi.storage.k8s.io/", $infix, "-name"),
+            namespace: concat!("csi.storage.k8s.io/", $infix, "-namespace"),
+            deprecated: None,
+        }
+    };
+    ($label:literal, $infix:literal, $old:literal) => {
+        SecretKeys {
+            deprecated: Some((concat!($old, "Name"), concat!($old, "Namespace"))),
+            ..secret_keys!($label, $infix)
+        }
+    };
+}
+
+impl SecretKeys {
+    /// Used for every use that a class names no secret for.
+    pub(super) const DEFAULT: Self = secret_keys!("Default", "secret");
+    /// For CreateVolume and DeleteVolume.
+    pub(super) const PROVISIONER: Self =
+        secret_keys!("Provisioner", "provisioner-secret", "csiProvisionerSecret");
+    /// For ControllerPublishVolume.
+    pub(super) const CONTROLLER_PUBLISH: Self = secret_keys!(
+        "ControllerPublish",
+        "controller-publish-secret",
+        "csiControllerPublishSecret"
+    );
+    /// For NodeStageVolume.
+    pub(super) const NODE_STAGE: Self =
+        secret_keys!("NodeStage", "node-stage-secret", "csiNodeStageSecret");
+    /// For NodePublishVolume.
+    pub(super) const NODE_PUBLISH: Self =
+        secret_keys!("NodePublish", "node-publish-secret", "csiNodePublishSecret");
+    /// For ControllerExpandVolume.
+    pub(super) const CONTROLLER_EXPAND: Self =
+        secret_keys!("ControllerExpand", "controller-expand-secret");
+    /// For NodeExpandVolume.
+    pub(super) const NODE_EXPAND: Self = secret_keys!("NodeExpand", "node-expand-secret");
+    /// For ControllerModifyVolume.
+    pub(super) const CONTROLLER_MODIFY: Self =
+        secret_keys!("ControllerModify", "controller-modify-secret");
+    /// For DeleteVolume, with the feature gate `CephRBDExtensions`; reserved only with the gate.
+    pub(super) const DELETION: Self = secret_keys!("Deletion", "delete-secret");
+
     /// The keys that are valid in every class.
     pub(super) const ALL: [Self; 8] = [
-        Self::Default,
-        Self::Provisioner,
-        Self::ControllerPublish,
-        Self::NodeStage,
-        Self::NodePublish,
-        Self::ControllerExpand,
-        Self::NodeExpand,
-        Self::ControllerModify,
+        Self::DEFAULT,
+        Self::PROVISIONER,
+        Self::CONTROLLER_PUBLISH,
+        Self::NODE_STAGE,
+        Self::NODE_PUBLISH,
+        Self::CONTROLLER_EXPAND,
+        Self::NODE_EXPAND,
+        Self::CONTROLLER_MODIFY,
     ];
-
-    pub(super) const fn keys(self) -> SecretKeys {
-        macro_rules! keys {
-            ($label:literal, $infix:literal, $deprecated:expr) => {
-                SecretKeys {
-                    label: $label,
-                    name: concat!("csi.storage.k8s.io/", $infix, "-name"),
-                    namespace: concat!("csi.storage.k8s.io/", $infix, "-namespace"),
-                    deprecated: $deprecated,
-                }
-            };
-        }
-        match self {
-            Self::Default => keys!("Default", "secret", None),
-            Self::Provisioner => keys!(
-                "Provisioner",
-                "provisioner-secret",
-                Some(("csiProvisionerSecretName", "csiProvisionerSecretNamespace"))
-            ),
-            Self::ControllerPublish => keys!(
-                "ControllerPublish",
-                "controller-publish-secret",
-                Some(("csiControllerPublishSecretName", "csiControllerPublishSecretNamespace"))
-            ),
-            Self::NodeStage => keys!(
-                "NodeStage",
-                "node-stage-secret",
-                Some(("csiNodeStageSecretName", "csiNodeStageSecretNamespace"))
-            ),
-            Self::NodePublish => keys!(
-                "NodePublish",
-                "node-publish-secret",
-                Some(("csiNodePublishSecretName", "csiNodePublishSecretNamespace"))
-            ),
-            Self::ControllerExpand => keys!("ControllerExpand", "controller-expand-secret", None),
-            Self::NodeExpand => keys!("NodeExpand", "node-expand-secret", None),
-            Self::ControllerModify => keys!("ControllerModify", "controller-modify-secret", None),
-            Self::Deletion => keys!("Deletion", "delete-secret", None),
-        }
-    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{FS_TYPE, OLD_FS_TYPE, RESERVED_PREFIX, SecretKind, is_known};
+use super::keys::{FS_TYPE, OLD_FS_TYPE, RESERVED_PREFIX, SecretKeys, is_known};
 use crate::{
     controller::provisioner::Failure,
     kube::objects::{Claim, View as _},
@@ -61,8 +61,7 @@ pub(super) fn deprecated(
     parameters: &BTreeMap<String, String>,
 ) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
     let fs_type = parameters.keys().any(|key| key.eq_ignore_ascii_case(OLD_FS_TYPE));
-    let secrets = SecretKind::ALL.into_iter().flat_map(|kind| {
-        let keys = kind.keys();
+    let secrets = SecretKeys::ALL.into_iter().flat_map(|keys| {
         let pairs = keys
             .deprecated
             .map(|(name, namespace)| [(name, keys.name), (namespace, keys.namespace)]);
@@ -144,9 +143,9 @@ mod tests {
 
     #[test]
     fn every_key_of_a_secret_is_known_and_no_other() {
-        let known: Vec<&str> = SecretKind::ALL
+        let known: Vec<&str> = SecretKeys::ALL
             .into_iter()
-            .flat_map(|kind| [kind.keys().name, kind.keys().namespace])
+            .flat_map(|keys| [keys.name, keys.namespace])
             .chain([FS_TYPE])
             .collect();
         assert_eq!(known.len(), 17);

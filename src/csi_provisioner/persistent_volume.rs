@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The volume attribute with the identity of the process that provisioned the volume.
-pub(super) const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+pub const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 /// The annotation with the name of the secret for deletion; always set, empty without a secret.
 pub(super) const DELETION_SECRET_NAME: &str =
     "volume.kubernetes.io/provisioner-deletion-secret-name";
@@ -38,9 +38,11 @@ const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-
 /// The annotation with its namespace.
 const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
 
-/// Builds the PersistentVolume for `volume`, which the driver created for the request; otherwise
-/// returns what makes the volume unusable.
-pub(super) fn build_usable(
+/// Builds the PersistentVolume for `volume`, which the driver created for the request.
+///
+/// # Errors
+/// What makes the volume unusable.
+pub fn build_usable(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
     prepared: &Prepared,

@@ -25,7 +25,7 @@ use crate::{
 use super::{
     ProvisionerSettings, access_modes, capabilities,
     data_source::{self, Copyable},
-    keys::SecretKind,
+    keys::SecretKeys,
     parameters,
     reads::Reads,
     secrets::{self, SecretReference, SecretValues, TemplateContext},
@@ -34,11 +34,11 @@ use super::{
 
 /// A request, with the values of the class that the PersistentVolume needs.
 #[derive(Debug, Clone)]
-pub(super) struct Prepared {
+pub struct Prepared {
     /// Without its secrets.
-    pub(super) request: CreateVolumeRequest,
+    pub request: CreateVolumeRequest,
     /// The size that the claim requests; may overflow the request's field.
-    pub(super) size: Quantity,
+    pub size: Quantity,
     /// The provisioner's secret.
     pub(super) secret: SecretValues,
     /// The file system type of mounted volumes; if empty, the driver chooses.
@@ -48,13 +48,21 @@ pub(super) struct Prepared {
     /// one may help.
     pub(super) read: Vec<Dependency>,
     /// The source of the volume, unless it is created empty.
-    pub(super) source: Option<Source>,
+    pub source: Option<Source>,
     /// Whether the claim has lost access to the source: the volume is discarded at once.
     pub(super) access_revoked: bool,
     /// Whether the driver has topology.
     pub(super) has_topology: bool,
     /// For a class of an in-tree plugin: the PersistentVolume is translated back.
-    pub(super) migration: Option<Migration>,
+    pub migration: Option<Migration>,
+}
+
+impl Prepared {
+    /// Without the values of the provisioner's secret.
+    #[must_use]
+    pub fn without_secret(self) -> Self {
+        Self { secret: SecretValues::default(), ..self }
+    }
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -137,12 +145,12 @@ pub(super) fn draft(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
     source: Option<SourceKind>,
-) -> Result<Prepared, NotPrepared> {
+) -> Result<Prepared, Failure> {
     let claim = &*request.claim;
     let class = &*request.class;
     capabilities::check_create(settings, claim, source)?;
     if claim.spec.selector {
-        return Err(Failure::new("claim Selector is not supported").into());
+        return Err(Failure::new("claim Selector is not supported"));
     }
     let name = request.volume_name.clone()?;
     let fs_type = parameters::fs_type(&class.parameters, &settings.flags.default_fstype)?;
@@ -175,14 +183,14 @@ pub(super) fn draft(
 }
 
 /// The size that the claim requests; zero if it requests none.
-fn size(claim: &Claim) -> Result<Quantity, NotPrepared> {
+fn size(claim: &Claim) -> Result<Quantity, Failure> {
     let Some(storage) = &claim.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(storage).map_err(|why| {
-        NotPrepared::Failed(Failure::new(format!(
+        Failure::new(format!(
             "the claim requests {storage:?} of storage, which is no quantity: {why}"
-        )))
+        ))
     })
 }
 
@@ -195,18 +203,18 @@ async fn resolve_secrets(
     context: &TemplateContext<'_>,
 ) -> Result<(SecretReferences, SecretValues), Failure> {
     let parameters = &request.class.parameters;
-    let reference = |kind| secrets::reference(kind, parameters, context).map_err(Failure::lasting);
+    let reference = |keys| secrets::reference(keys, parameters, context).map_err(Failure::lasting);
     let deletion = settings.ceph_rbd().deletion_secret(parameters, context);
-    let provisioner = reference(SecretKind::Provisioner)?;
+    let provisioner = reference(SecretKeys::PROVISIONER)?;
     let secret = secrets::read(&reads.secrets, provisioner.as_ref()).await?;
     let references = SecretReferences {
         deletion: deletion.map_err(Failure::lasting)?,
-        controller_publish: reference(SecretKind::ControllerPublish)?,
-        node_stage: reference(SecretKind::NodeStage)?,
-        node_publish: reference(SecretKind::NodePublish)?,
-        controller_expand: reference(SecretKind::ControllerExpand)?,
-        node_expand: reference(SecretKind::NodeExpand)?,
-        controller_modify: reference(SecretKind::ControllerModify)?,
+        controller_publish: reference(SecretKeys::CONTROLLER_PUBLISH)?,
+        node_stage: reference(SecretKeys::NODE_STAGE)?,
+        node_publish: reference(SecretKeys::NODE_PUBLISH)?,
+        controller_expand: reference(SecretKeys::CONTROLLER_EXPAND)?,
+        node_expand: reference(SecretKeys::NODE_EXPAND)?,
+        controller_modify: reference(SecretKeys::CONTROLLER_MODIFY)?,
     };
     Ok((references, secret))
 }
@@ -221,7 +229,7 @@ pub(super) fn secret_names(
     let parameters = &request.class.parameters;
     let deletion = settings.ceph_rbd().deletion_secret(parameters, &context);
     let kinds =
-        SecretKind::ALL.into_iter().map(|kind| secrets::reference(kind, parameters, &context));
+        SecretKeys::ALL.into_iter().map(|keys| secrets::reference(keys, parameters, &context));
     let named = kinds.chain([deletion]);
     let text = |named: Result<Option<SecretReference>, Failure>| match named {
         Ok(Some(SecretReference { namespace, name })) => format!("{namespace}/{name}"),

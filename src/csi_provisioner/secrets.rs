@@ -14,7 +14,7 @@ use go_fmt::{quote, quote_list};
 
 use super::{
     expand::expand,
-    keys::{RESERVED_PREFIX, SecretKind},
+    keys::{RESERVED_PREFIX, SecretKeys},
 };
 use crate::{
     controller::{
@@ -76,22 +76,22 @@ impl<'a> TemplateContext<'a> {
     }
 }
 
-/// The secret that a class names for `kind`, or as the default; `None` if it names none.
+/// The secret that a class names for this use, or as the default; `None` if it names none.
 ///
 /// # Errors
 /// external-provisioner's texts for incomplete pairs and for templates that do not resolve to a
 /// valid name.
 pub(super) fn reference(
-    kind: SecretKind,
+    keys: SecretKeys,
     parameters: &BTreeMap<String, String>,
     context: &TemplateContext<'_>,
 ) -> Result<Option<SecretReference>, Failure> {
-    let own = templates(kind, parameters).map_err(|why| {
+    let own = templates(keys, parameters).map_err(|why| {
         Failure::new(format!("failed to get name and namespace template from params: {why}"))
     })?;
     let templates = match own {
         Some(own) => Some(own),
-        None => templates(SecretKind::Default, parameters).map_err(|why| {
+        None => templates(SecretKeys::DEFAULT, parameters).map_err(|why| {
             Failure::new(format!(
                 "failed to get default name and namespace template from params: {why}"
             ))
@@ -111,17 +111,16 @@ pub(super) fn reference(
 
 /// Whether the class names a secret that this program reads.
 pub(super) fn names_credentials(parameters: &BTreeMap<String, String>) -> bool {
-    let kinds = [SecretKind::Default, SecretKind::Provisioner].map(SecretKind::keys);
+    let kinds = [SecretKeys::DEFAULT, SecretKeys::PROVISIONER];
     let keys = kinds.iter().flat_map(|keys| [Some(keys.name), keys.deprecated.map(|old| old.0)]);
     keys.flatten().any(|key| parameters.contains_key(key))
 }
 
-/// The templates (name, namespace) that a class sets for one kind.
+/// The templates (name, namespace) that a class sets for one use.
 fn templates(
-    kind: SecretKind,
+    keys: SecretKeys,
     parameters: &BTreeMap<String, String>,
 ) -> Result<Option<(&str, &str)>, String> {
-    let keys = kind.keys();
     let (old_name, old_namespace) = keys.deprecated.unzip();
     let label = keys.label;
     let pick = |old: Option<&str>, new: &str| {

@@ -61,8 +61,8 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 /// The error text of a call that was not made.
-pub(super) fn refusal(outcome: NotPrepared) -> String {
-    match outcome {
+pub(super) fn refusal(outcome: impl Into<NotPrepared>) -> String {
+    match outcome.into() {
         NotPrepared::Failed(failure) => failure.to_string(),
         other => panic!("{other:?}"),
     }

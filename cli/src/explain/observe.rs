@@ -165,7 +165,7 @@ impl Reader<'_> {
         Ok(ObservedVolume {
             now: self.now,
             identity: settings.as_ref().map(ProvisionerSettings::provisioner_identity),
-            handle: settings.map_or(Ok(()), |settings| settings.check_handle(&volume)),
+            handle: settings.map_or(Ok(()), |settings| settings.handle(&volume).map(drop)),
             attached: self.attached(&volume).await,
             events: self.events(EVENTS_OF_CLUSTER, "PersistentVolume", &volume).await,
             volume,
@@ -259,7 +259,7 @@ impl Reader<'_> {
         let reads = Reads::new(self.client.clone(), &tasks);
         let topology = self.topology(settings).await.map_err(Failure::new)?;
         let checks = Checks { reads: &reads, settings, topology: topology.as_ref() };
-        checks.all(&mut request).await
+        checks.all(&mut request).await.map(drop)
     }
 
     /// The cluster's topology, if the driver has one. With node deployment each node has its own.

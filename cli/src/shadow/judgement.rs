@@ -8,13 +8,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::compare::{Difference, differences};
+use super::{
+    compare::{Difference, differences},
+    prediction::{Prediction, Unpredicted},
+};
 use csi_provisioner::{
     controller::{
         model::finalizer::{Due, due},
         provisioner::{Failure, NotPrepared},
     },
-    csi_provisioner::{Prediction, ProvisionerSettings, Unpredicted},
+    csi_provisioner::ProvisionerSettings,
     kube::objects::{View as _, Volume},
 };
 

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::{
     judgement::{Agreement, Documented, Expectation, Judgement, Uncertainty},
     metrics::ShadowMetrics,
+    prediction::Prediction,
     tracker::{Task, Tracker, claim_name},
 };
 use csi_provisioner::{
@@ -95,7 +96,7 @@ impl Worker {
             settings: &self.settings,
             topology: self.topology.as_ref(),
         };
-        match checks.predict(request).await {
+        match Prediction::of(checks, request).await {
             Ok(prediction) => {
                 tracing::debug!(request = ?prediction.request(), "would call CreateVolume");
                 Expectation::Provision(Box::new(prediction))

@@ -86,10 +86,7 @@ impl ToSave {
 
 /// Adds the fields that are the controller's: claimRef, class, provisioner and protection
 /// finalizer.
-pub(crate) fn complete(
-    mut volume: PersistentVolume,
-    request: &ProvisionRequest,
-) -> PersistentVolume {
+pub fn complete(mut volume: PersistentVolume, request: &ProvisionRequest) -> PersistentVolume {
     let claim = &request.claim;
     let spec = volume.spec.get_or_insert_default();
     spec.claim_ref = Some(ObjectReference {

@@ -76,24 +76,6 @@ pub enum NotPrepared {
 }
 
 impl NotPrepared {
-    /// A failed check ended the attempt, in the sense of external-provisioner.
-    #[must_use]
-    pub fn finished(self) -> Self {
-        match self {
-            Self::Failed(failure) => Self::Failed(failure.finished()),
-            other => other,
-        }
-    }
-
-    /// A failed check fails again until the claim, its class or a dependency changes.
-    #[must_use]
-    pub fn lasting(self) -> Self {
-        match self {
-            Self::Failed(failure) => Self::Failed(failure.lasting()),
-            other => other,
-        }
-    }
-
     /// Why the call was not made; `None` if the claim is another provisioner's.
     pub fn failure(&self) -> Option<&Failure> {
         match self {

@@ -12,15 +12,6 @@ use k8s_openapi::api::core::v1::{
 /// The only field of nodes that selectors support.
 const NODE_NAME: &str = "metadata.name";
 
-/// A requirement that can't be evaluated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: Invalid value: {value:?}: {why}")]
-pub(super) struct Unclear {
-    path: String,
-    value: String,
-    why: &'static str,
-}
-
 /// A node as its driver and its name describe it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodePlace<'a> {
@@ -34,7 +25,7 @@ impl NodePlace<'_> {
     ///
     /// # Errors
     /// No term matches, and one can't be evaluated.
-    pub(super) fn meets(self, affinity: Option<&VolumeNodeAffinity>) -> Result<bool, Unclear> {
+    pub(super) fn meets(self, affinity: Option<&VolumeNodeAffinity>) -> Result<bool, String> {
         let required = affinity.and_then(|affinity| affinity.required.as_ref());
         match (self.topology, required) {
             (Some(topology), Some(required)) => self.meets_any(topology, required),
@@ -47,7 +38,7 @@ impl NodePlace<'_> {
         self,
         topology: &BTreeMap<String, String>,
         selector: &NodeSelector,
-    ) -> Result<bool, Unclear> {
+    ) -> Result<bool, String> {
         let mut unclear = None;
         for (index, term) in selector.node_selector_terms.iter().enumerate() {
             match self.meets_all(topology, term, &format!("nodeSelectorTerms[{index}]")) {
@@ -66,7 +57,7 @@ impl NodePlace<'_> {
         topology: &BTreeMap<String, String>,
         term: &NodeSelectorTerm,
         path: &str,
-    ) -> Result<bool, Unclear> {
+    ) -> Result<bool, String> {
         let labels = term.match_expressions.as_deref().unwrap_or_default();
         let fields = term.match_fields.as_deref().unwrap_or_default();
         let mut all = !(labels.is_empty() && fields.is_empty());
@@ -87,7 +78,7 @@ fn meets(
     value: Option<&str>,
     requirement: &NodeSelectorRequirement,
     path: &str,
-) -> Result<bool, Unclear> {
+) -> Result<bool, String> {
     let wanted = requirement.values.as_deref().unwrap_or_default();
     let is_wanted = || value.is_some_and(|value| wanted.iter().any(|wanted| wanted == value));
     let number = || value.and_then(|value| value.parse::<i64>().ok());
@@ -110,12 +101,12 @@ fn meets(
 }
 
 /// The operand of `Gt` and `Lt`, which the API server does not validate.
-fn bound(wanted: &[String], path: &str) -> Result<i64, Unclear> {
+fn bound(wanted: &[String], path: &str) -> Result<i64, String> {
     let value = wanted.first().map(String::as_str).unwrap_or_default();
-    value.parse().map_err(|_| Unclear {
-        path: format!("{path}.values[0]"),
-        value: value.to_owned(),
-        why: "for 'Gt', 'Lt' operators, the value must be an integer",
+    value.parse().map_err(|_| {
+        format!(
+            "{path}.values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+        )
     })
 }
 
@@ -136,7 +127,7 @@ mod tests {
         let affinity: VolumeNodeAffinity = serde_json::from_value(affinity).unwrap();
         let topology = topology();
         let node_place = NodePlace { node: "n1", topology: Some(&topology) };
-        node_place.meets(Some(&affinity)).map_err(|error| error.to_string())
+        node_place.meets(Some(&affinity))
     }
 
     fn expression(key: &str, operator: &str, values: &[&str]) -> Value {

@@ -4,11 +4,11 @@ use super::*;
 use crate::csi_provisioner::testing::map;
 
 fn resolve(parameters: &[(&str, &str)]) -> Result<Option<(String, String)>, String> {
-    resolve_kind(SecretKind::Provisioner, &map(parameters))
+    resolve_kind(SecretKeys::PROVISIONER, &map(parameters))
 }
 
 fn resolve_kind(
-    kind: SecretKind,
+    keys: SecretKeys,
     parameters: &BTreeMap<String, String>,
 ) -> Result<Option<(String, String)>, String> {
     let claim: Claim = serde_json::from_value(json!({
@@ -16,7 +16,7 @@ fn resolve_kind(
     }))
     .unwrap();
     let context = TemplateContext::of_claim(&claim, "pvc-1");
-    reference(kind, parameters, &context)
+    reference(keys, parameters, &context)
         .map(|found| found.map(|found| (found.namespace, found.name)))
         .map_err(|failure| failure.to_string())
 }
@@ -154,8 +154,7 @@ fn expected(
 
 #[test]
 fn every_kind_follows_the_same_rules_for_its_pair() {
-    for kind in SecretKind::ALL.into_iter().filter(|kind| *kind != SecretKind::Default) {
-        let keys = kind.keys();
+    for keys in SecretKeys::ALL.into_iter().filter(|keys| *keys != SecretKeys::DEFAULT) {
         let (old_name, old_namespace) = keys.deprecated.unwrap_or(("", ""));
         let possible =
             |half: &&Half| keys.deprecated.is_some() || !matches!(half, Half::Old | Half::Both);
@@ -172,7 +171,7 @@ fn every_kind_follows_the_same_rules_for_its_pair() {
                         ]));
                     }
                     assert_eq!(
-                        resolve_kind(kind, &parameters),
+                        resolve_kind(keys, &parameters),
                         expected(keys.label, *name, *namespace, with_default),
                         "{parameters:?}"
                     );

@@ -51,7 +51,8 @@ const FINALIZERS: [&str; 4] = [
 /// Truncates a text longer than `max` bytes and appends [`ELLIPSIS`].
 fn truncate(text: &mut String, max: usize) {
     if text.len() > max {
-        text.truncate(text.floor_char_boundary(max));
+        let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        text.truncate(end);
         text.push(ELLIPSIS);
         text.shrink_to_fit();
     }

@@ -1,8 +1,6 @@
-//! Predicts, for who compares it with what another provisioner did, what this program would request for a
-//! claim and save as its PersistentVolume.
+//! Predicts what csi-provisioner would request for a claim and save as its PersistentVolume.
 //!
-//! The checks before a call make the request, and `persistent_volume` builds the PersistentVolume, as
-//! for a volume of this program. The driver's response is read off the PersistentVolume that another
+//! Its checks before a call make the request, and it builds the PersistentVolume, as for a volume of its own. The driver's response is read off the PersistentVolume that another
 //! provisioner saved. Nothing is sent to the driver, and no secret is kept.
 
 use std::{collections::BTreeMap, fmt};
@@ -13,25 +11,19 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::Value;
 
-use super::{
-    Checks, ProvisionerSettings,
-    defects::Defect,
-    persistent_volume::{self, IDENTITY},
-    request::Prepared,
-    secrets::SecretValues,
-};
-use crate::{
+use csi_provisioner::{
     controller::{
         claims::save,
         provisioner::{Failure, NotPrepared, ProvisionRequest},
     },
     csi::proto::{self, CreateVolumeRequest},
+    csi_provisioner::{Checks, Defect, IDENTITY, Prepared, ProvisionerSettings, build_usable},
     kube::objects::{self, Volume},
 };
 
 /// What this program would request for a claim.
 #[derive(Debug)]
-pub struct Prediction {
+pub(super) struct Prediction {
     request: ProvisionRequest,
     /// Without the values of secrets.
     prepared: Prepared,
@@ -39,7 +31,7 @@ pub struct Prediction {
 
 /// Why no PersistentVolume can be predicted from one that exists.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unpredicted {
+pub(super) enum Unpredicted {
     /// What exists cannot be read as a volume of the driver.
     #[error("the PersistentVolume cannot be read as one of the driver: {0}")]
     Unreadable(String),
@@ -51,34 +43,31 @@ pub enum Unpredicted {
     SizeOverflow(String),
 }
 
-impl Checks<'_> {
+impl Prediction {
     /// Makes the request for a claim.
     ///
     /// # Errors
     /// The first check that failed.
-    pub async fn predict(self, mut request: ProvisionRequest) -> Result<Prediction, NotPrepared> {
-        let named = self.source(&request).await?;
-        let mut prepared = self.prepare(&mut request, named.as_ref()).await?;
-        prepared.secret = SecretValues::default();
-        Ok(Prediction { request, prepared })
+    pub(super) async fn of(
+        checks: Checks<'_>,
+        mut request: ProvisionRequest,
+    ) -> Result<Self, NotPrepared> {
+        let prepared = checks.all(&mut request).await?.without_secret();
+        Ok(Self { request, prepared })
     }
-}
 
-// === impl Prediction ===
-
-impl Prediction {
     /// The request to the driver, without its secrets.
-    pub fn request(&self) -> &CreateVolumeRequest {
+    pub(super) fn request(&self) -> &CreateVolumeRequest {
         &self.prepared.request
     }
 
     /// Whether the class is the in-tree plugin's.
-    pub fn is_migrated(&self) -> bool {
+    pub(super) fn is_migrated(&self) -> bool {
         self.prepared.migration.is_some()
     }
 
     /// Whether the volume has a source.
-    pub fn has_source(&self) -> bool {
+    pub(super) fn has_source(&self) -> bool {
         self.prepared.source.is_some()
     }
 
@@ -87,14 +76,14 @@ impl Prediction {
     ///
     /// # Errors
     /// There is none: see [`Unpredicted`].
-    pub fn persistent_volume(
+    pub(super) fn persistent_volume(
         &self,
         settings: &ProvisionerSettings,
         found: &Value,
     ) -> Result<PersistentVolume, Unpredicted> {
         let response = self.response(settings, found)?;
         let Self { request, prepared } = self;
-        let volume = persistent_volume::build_usable(settings, request, prepared, &response)
+        let volume = build_usable(settings, request, prepared, &response)
             .map_err(|defect| self.refuse(&defect))?;
         Ok(save::complete(volume, &self.request))
     }
