@@ -12,6 +12,9 @@ use k8s_openapi::api::core::v1::{
 /// The only field of nodes that selectors support.
 const NODE_NAME: &str = "metadata.name";
 
+/// Why an operand cannot be compared, in Kubernetes' words.
+const NO_INTEGER: &str = "for 'Gt', 'Lt' operators, the value must be an integer";
+
 /// A node as its driver and its name describe it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodePlace<'a> {
@@ -104,9 +107,8 @@ fn meets(
 fn bound(wanted: &[String], path: &str) -> Result<i64, String> {
     let value = wanted.first().map(String::as_str).unwrap_or_default();
     value.parse().map_err(|_| {
-        format!(
-            "{path}.values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-        )
+        let path = format!("{path}.values[0]");
+        format!("{path}: Invalid value: {value:?}: {NO_INTEGER}")
     })
 }
 
