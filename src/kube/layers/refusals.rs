@@ -38,7 +38,11 @@ const TEXTS: [(StatusCode, &str, &str); 12] = [
         reason::METHOD_NOT_ALLOWED,
         "the server does not allow this method on the requested resource",
     ),
-    (StatusCode::NOT_ACCEPTABLE, reason::NOT_ACCEPTABLE, ""),
+    (
+        StatusCode::NOT_ACCEPTABLE,
+        reason::NOT_ACCEPTABLE,
+        "the server was unable to respond with a content type that the client supports",
+    ),
     (StatusCode::UNSUPPORTED_MEDIA_TYPE, reason::UNSUPPORTED_MEDIA_TYPE, ""),
     (
         StatusCode::UNPROCESSABLE_ENTITY,
