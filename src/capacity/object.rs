@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     csi::proto::GetCapacityResponse,
-    kube::objects::{LabelSelector, Metadata, StorageCapacity, StorageCapacityBeta},
+    kube::objects::{LabelSelector, StorageCapacity},
 };
 
 /// What is kept of an object of ours.
@@ -49,57 +49,28 @@ impl From<&GetCapacityResponse> for Sizes {
     }
 }
 
-/// An object in either API version.
-pub(super) struct AnyVersion {
-    metadata: Metadata,
-    class: String,
-    nodes: Option<LabelSelector>,
-    capacity: Option<String>,
-    largest: Option<String>,
+/// Whether both labels mark the object as ours. The server filters by them; this check protects objects of
+/// others from a server that does not.
+pub(super) fn is_ours(object: &StorageCapacity, names: &Names) -> bool {
+    let label = |key: &str| object.metadata.labels.get(key);
+    label(DRIVER_LABEL) == Some(&names.driver) && label(MANAGER_LABEL) == Some(&names.manager)
 }
 
-/// Both versions have the same fields.
-macro_rules! from_view {
-    ($($view:ty),*) => {$(
-        impl From<$view> for AnyVersion {
-            fn from(view: $view) -> Self {
-                Self {
-                    metadata: view.metadata,
-                    class: view.storage_class_name,
-                    nodes: view.node_topology,
-                    capacity: view.capacity,
-                    largest: view.maximum_volume_size,
-                }
-            }
-        }
-    )*};
-}
-
-from_view!(StorageCapacity, StorageCapacityBeta);
-
-impl AnyVersion {
-    /// Whether both labels mark it as ours. The server filters by them; this check protects objects
-    /// of others from a server that does not.
-    pub(super) fn is_ours(&self, names: &Names) -> bool {
-        let label = |key: &str| self.metadata.labels.get(key);
-        label(DRIVER_LABEL) == Some(&names.driver) && label(MANAGER_LABEL) == Some(&names.manager)
-    }
-
-    pub(super) fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// Reduces it to what is kept.
-    pub(super) fn into_object(self) -> Object {
+/// Reduces it to what is kept.
+impl From<StorageCapacity> for Object {
+    fn from(object: StorageCapacity) -> Self {
         let bytes = |text: Option<String>| Quantity::parse(&text?).ok().map(|size| size.value());
-        let metadata = self.metadata;
-        Object {
+        let metadata = object.metadata;
+        Self {
             name: metadata.name.unwrap_or_default().into(),
             uid: metadata.uid.unwrap_or_default().to_string(),
             version: metadata.resource_version.unwrap_or_default().into(),
             created: metadata.creation_timestamp,
-            pair: pair(&self.class, self.nodes),
-            sizes: Sizes { available: bytes(self.capacity), largest: bytes(self.largest) },
+            pair: pair(&object.storage_class_name, object.node_topology),
+            sizes: Sizes {
+                available: bytes(object.capacity),
+                largest: bytes(object.maximum_volume_size),
+            },
             owners: metadata.owner_references,
             terminating: metadata.deletion_timestamp.is_some(),
         }
@@ -206,8 +177,8 @@ fn write(object: &mut Value, sizes: Sizes) {
 mod tests {
     use super::*;
 
-    fn any_version(object: Value) -> AnyVersion {
-        serde_json::from_value::<StorageCapacity>(object).unwrap().into()
+    fn view(object: Value) -> StorageCapacity {
+        serde_json::from_value(object).unwrap()
     }
 
     fn owner(uid: &str, controller: bool) -> OwnerReference {
@@ -221,17 +192,14 @@ mod tests {
 
     fn object(sizes: Sizes, owners: &[OwnerReference]) -> Object {
         let metadata = json!({"name": "n", "uid": "u", "resourceVersion": "7"});
-        let object =
-            any_version(json!({"metadata": metadata, "storageClassName": "fast"})).into_object();
-        Object { sizes, owners: owners.to_vec(), ..object }
+        let object = view(json!({"metadata": metadata, "storageClassName": "fast"}));
+        Object { sizes, owners: owners.to_vec(), ..object.into() }
     }
 
     #[test]
     fn the_pair_of_an_object_follows_from_its_selector() {
         let about = |nodes: Value| {
-            any_version(json!({"storageClassName": "fast", "nodeTopology": nodes}))
-                .into_object()
-                .pair
+            Object::from(view(json!({"storageClassName": "fast", "nodeTopology": nodes}))).pair
         };
         let pair = |labels: &[(&str, &str)]| {
             Some(Pair { class: "fast".into(), segment: labels.iter().copied().collect() })
@@ -250,7 +218,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_by_value() {
-        let read = |object: Value| any_version(object).into_object().sizes;
+        let read = |object: Value| Object::from(view(object)).sizes;
         assert_eq!(read(json!({"capacity": "1024Mi"})), sizes(1 << 30, None));
         assert_eq!(
             read(json!({"capacity": "1G", "maximumVolumeSize": "1500m"})),
@@ -262,8 +230,7 @@ mod tests {
     #[test]
     fn an_object_is_ours_by_both_labels() {
         let names = Names::new("d", Some("n1"));
-        let ours =
-            |labels: Value| any_version(json!({"metadata": {"labels": labels}})).is_ours(&names);
+        let ours = |labels: Value| is_ours(&view(json!({"metadata": {"labels": labels}})), &names);
         let manager = "external-provisioner-n1";
         assert!(ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: manager, "more": ""})));
         assert!(!ours(json!({DRIVER_LABEL: "e", MANAGER_LABEL: manager})));

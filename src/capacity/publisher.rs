@@ -26,7 +26,7 @@ use super::{
     Destination,
     index::{CapacityIndex, Key, PairState},
     names::Names,
-    object::{self, AnyVersion, Object, Sizes},
+    object::{self, Object, Sizes},
     segment::{Pair, Segment},
     store::Store,
 };
@@ -36,7 +36,10 @@ use crate::{
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
     },
     flags,
-    kube::{ApiError, Client, InformerEvent, objects::StorageClass},
+    kube::{
+        ApiError, Client, InformerEvent,
+        objects::{StorageCapacity, StorageClass, View as _},
+    },
     metrics::{CapacityMetrics, ControllerMetrics, Metrics, Panicked},
     nodes::Nodes,
     runtime::{Backoff, Random, Tasks},
@@ -338,7 +341,7 @@ impl Inner {
         self.update_index(|index| index.set_segments(segments));
     }
 
-    fn on_event(&self, event: InformerEvent<AnyVersion>) {
+    fn on_event(&self, event: InformerEvent<StorageCapacity>) {
         let complete = matches!(event, InformerEvent::InitDone);
         self.update_index(|index| match event {
             InformerEvent::Init => {
@@ -346,9 +349,9 @@ impl Inner {
                 Vec::new()
             }
             InformerEvent::InitApply(object) | InformerEvent::Apply(object)
-                if object.is_ours(&self.names) =>
+                if object::is_ours(&object, &self.names) =>
             {
-                index.upsert_object(object.into_object())
+                index.upsert_object(object.into())
             }
             InformerEvent::InitApply(object)
             | InformerEvent::Apply(object)

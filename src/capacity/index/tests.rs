@@ -2,10 +2,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
-use crate::{
-    capacity::{names::Names, object::AnyVersion},
-    kube::objects::StorageCapacity,
-};
+use crate::{capacity::names::Names, kube::objects::StorageCapacity};
 
 /// An object of ours, created at that second, for a class in a zone.
 fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
@@ -14,7 +11,7 @@ fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
                      "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
         "storageClassName": class, "nodeTopology": {"matchLabels": {"zone": zone}}, "capacity": "1Gi",
     });
-    AnyVersion::from(serde_json::from_value::<StorageCapacity>(object).unwrap()).into_object()
+    serde_json::from_value::<StorageCapacity>(object).unwrap().into()
 }
 
 fn segment(zone: &str) -> Segment {
