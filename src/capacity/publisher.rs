@@ -333,7 +333,7 @@ impl Inner {
     }
 
     fn enqueue_all(&self) {
-        self.update_index(CapacityIndex::poll);
+        self.update_index(|index| index.poll());
     }
 
     fn update_segments(&self) {
@@ -396,7 +396,7 @@ impl Inner {
         match state {
             PairState::Unwanted => return Ok(()),
             PairState::Absent(_) => self.create(pair, sizes).await?,
-            PairState::Published(_, object) => self.correct(pair, &object, sizes).await?,
+            PairState::Published(_, object) => self.correct(&object, sizes).await?,
         }
         if self.index.lock().mark_queried(pair) {
             self.queue.add(Key::Query(pair.clone()));
@@ -426,15 +426,15 @@ impl Inner {
             let body = object::body(&self.names, &name, pair, sizes, self.owner.as_ref());
             match self.store.create(&body).await {
                 Ok(object) => {
-                    self.index.lock().record_write(pair, object);
+                    self.update_index(|index| index.upsert_object(object));
                     return Ok(());
                 }
                 Err(error) if error.is_already_exists() => {}
                 Err(error) => return Err(PublishError::Write { what: "create", name, error }),
             }
             if let Some(object) = self.read_existing(pair, &name).await? {
-                self.index.lock().record_write(pair, object.clone());
-                return self.correct(pair, &object, sizes).await;
+                self.update_index(|index| index.upsert_object(object.clone()));
+                return self.correct(&object, sizes).await;
             }
         }
         Err(PublishError::NamesTaken(name))
@@ -451,18 +451,13 @@ impl Inner {
         }
     }
 
-    async fn correct(
-        &self,
-        pair: &Pair,
-        object: &Object,
-        sizes: Sizes,
-    ) -> Result<(), PublishError> {
+    async fn correct(&self, object: &Object, sizes: Sizes) -> Result<(), PublishError> {
         let Some(correction) = object.correction(sizes, self.owner.as_ref()) else {
             return Ok(());
         };
         match self.store.correct(object, &correction).await {
-            Ok(Some(object)) => self.index.lock().record_write(pair, object),
-            Ok(None) => self.update_index(|index| index.confirm_missing(&object.name)),
+            Ok(Some(after)) => self.update_index(|index| index.upsert_corrected(object, after)),
+            Ok(None) => self.update_index(|index| index.remove_object(&object.name)),
             Err(error) => {
                 let name = object.name.clone();
                 return Err(PublishError::Write { what: "correct", name, error });
@@ -475,10 +470,16 @@ impl Inner {
     async fn sweep(&self, name: &str) -> Result<(), PublishError> {
         let Some(object) = self.index.lock().obsolete(name).cloned() else { return Ok(()) };
         match self.store.delete(&object).await {
-            Ok(()) => Ok(()),
-            // Already deleted, or replaced by another object, which the watch will deliver.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => Err(PublishError::Write { what: "delete", name: name.to_owned(), error }),
+            // Replaced by another object, which the watch will deliver.
+            Err(error) if error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {
+                self.update_index(|index| index.remove_object(name))
+            }
+            Err(error) => {
+                return Err(PublishError::Write { what: "delete", name: name.to_owned(), error });
+            }
+            Ok(()) => {}
         }
+        Ok(())
     }
 }

@@ -146,54 +146,24 @@ fn an_object_replaced_under_its_name_leaves_its_pair() {
 }
 
 #[test]
-fn a_write_counts_until_the_watch_delivers_it_or_two_polls_pass() {
-    let mut index = index();
-    let written = object("1", 0, "fast", "a");
-    index.record_write(&pair("fast", "a"), written.clone());
-    assert_eq!(published(&index, "fast", "a").as_deref(), Some("1"));
-    assert_eq!(index.object_counts(), object_counts(4, 0, 0), "no watch has delivered it");
-    // Delivered by the watch and deleted.
-    index.upsert_object(written.clone());
-    assert_eq!(index.remove_object("1"), [ask("fast", "a")]);
-    assert_eq!(published(&index, "fast", "a"), None);
-    // Never delivered: deleted before the watch delivered it.
-    index.record_write(&pair("fast", "a"), written.clone());
-    index.poll();
-    assert!(published(&index, "fast", "a").is_some(), "the watch may be late");
-    index.poll();
-    assert_eq!(published(&index, "fast", "a"), None);
-    // The server reports 404.
-    index.record_write(&pair("fast", "a"), written.clone());
-    assert_eq!(index.confirm_missing("1"), []);
-    assert_eq!(published(&index, "fast", "a"), None);
-    // The pair is not wanted any more.
-    index.record_write(&pair("gone", "a"), written);
-    assert!(matches!(index.state(&pair("gone", "a")), PairState::Unwanted));
-}
-
-#[test]
 fn a_correction_counts_before_the_watch_delivers_it() {
     let mut index = index();
-    let delivered = object("1", 0, "fast", "a");
-    let corrected = Object { version: "2".to_owned(), ..delivered.clone() };
+    let of_version =
+        |version: &str| Object { version: version.to_owned(), ..object("1", 0, "fast", "a") };
     let version = |index: &CapacityIndex| match index.state(&pair("fast", "a")) {
-        PairState::Published(_, object) => object.version,
-        _ => panic!("it stands"),
+        PairState::Published(_, object) => Some(object.version),
+        _ => None,
     };
-    index.upsert_object(delivered);
-    index.record_write(&pair("fast", "a"), corrected.clone());
-    assert_eq!(version(&index), "2");
-    index.upsert_object(corrected.clone());
-    index.record_write(&pair("fast", "a"), corrected);
-    index.upsert_object(Object { version: "3".to_owned(), ..object("1", 0, "fast", "a") });
-    assert_eq!(version(&index), "3", "somebody's change is not hidden by ours");
-    // Another object is published for the pair by now.
-    index.record_write(
-        &pair("fast", "a"),
-        Object { version: "4".to_owned(), ..object("0", 9, "fast", "a") },
-    );
-    assert_eq!(version(&index), "3");
-    assert_eq!(index.confirm_missing("1"), [ask("fast", "a")], "the watch is late");
+    index.upsert_object(of_version("1"));
+    index.upsert_corrected(&of_version("1"), of_version("2"));
+    assert_eq!(version(&index).as_deref(), Some("2"));
+    // The watch is faster.
+    index.upsert_object(of_version("4"));
+    index.upsert_corrected(&of_version("2"), of_version("3"));
+    assert_eq!(version(&index).as_deref(), Some("4"), "somebody's change is not hidden by ours");
+    assert_eq!(index.remove_object("1"), [ask("fast", "a")]);
+    index.upsert_corrected(&of_version("4"), of_version("5"));
+    assert_eq!(version(&index), None, "nor a deletion");
 }
 
 #[test]
@@ -342,7 +312,7 @@ impl Cluster {
                     if !self.server.contains_key(&name) {
                         self.put(object.clone());
                     }
-                    self.index.record_write(&pair, object);
+                    self.queue.extend(self.index.upsert_object(object));
                 }
             }
         }
