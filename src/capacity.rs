@@ -3,15 +3,15 @@
 //! One object exists for each StorageClass in each [`Segment`] of the cluster. `index` holds the
 //! desired and the existing objects and derives the difference (pure). `publisher` calls
 //! GetCapacity and writes, through `store`. `object`
-//! holds the content of an object, `names` its name and labels, [`owner`] finds its owner, and
+//! holds the content of an object, `labels` tells whose it is, [`owner`] finds its owner, and
 //! `refresh` triggers updates between two polls.
 //!
-//! Guarantees: one object per class and segment, whichever process publishes and whichever response
-//! was lost; objects of others are never modified; nothing is written before all inputs have been
-//! listed, or by a standby. Node topology belongs to `nodes`, the environment to `flags`.
+//! Guarantees: of several objects for one class and segment, as a lost response to a POST leaves them, all
+//! but one are deleted once they are seen; objects of others are never modified; nothing is written before
+//! all inputs have been listed, or by a standby. Node topology belongs to `nodes`, the environment to `flags`.
 
 mod index;
-mod names;
+mod labels;
 mod object;
 pub mod owner;
 mod publisher;

@@ -34,7 +34,7 @@ pub(super) enum Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Query(Pair { class, segment }) => write!(f, "{class} {segment}"),
+            Self::Query(pair) => pair.fmt(f),
             Self::Sweep(name) => f.write_str(name),
         }
     }

@@ -9,10 +9,7 @@ use go_fmt::quantity::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use serde_json::{Value, json};
 
-use super::{
-    names::{DRIVER_LABEL, MANAGER_LABEL, Names},
-    segment::Pair,
-};
+use super::{labels::ObjectLabels, segment::Pair};
 use crate::{
     csi::proto::GetCapacityResponse,
     kube::objects::{LabelSelector, StorageCapacity},
@@ -49,13 +46,6 @@ impl From<&GetCapacityResponse> for Sizes {
     }
 }
 
-/// Whether both labels mark the object as ours. The server filters by them; this check protects objects of
-/// others from a server that does not.
-pub(super) fn is_ours(object: &StorageCapacity, names: &Names) -> bool {
-    let label = |key: &str| object.metadata.labels.get(key);
-    label(DRIVER_LABEL) == Some(&names.driver) && label(MANAGER_LABEL) == Some(&names.manager)
-}
-
 /// Reduces it to what is kept.
 impl From<StorageCapacity> for Object {
     fn from(object: StorageCapacity) -> Self {
@@ -83,18 +73,17 @@ fn pair(class: &str, nodes: Option<LabelSelector>) -> Option<Pair> {
     Some(Pair { class: class.into(), segment: nodes.match_labels.into_iter().collect() })
 }
 
+/// What the server completes to a name, as in external-provisioner.
+const NAME_PREFIX: &str = "csisc-";
+
 /// The body of a new object.
 pub(super) fn body(
-    names: &Names,
-    name: &str,
+    labels: &ObjectLabels,
     pair: &Pair,
     sizes: Sizes,
     owner: Option<&OwnerReference>,
 ) -> Value {
-    let mut metadata = json!({
-        "name": name,
-        "labels": {DRIVER_LABEL: names.driver, MANAGER_LABEL: names.manager},
-    });
+    let mut metadata = json!({"generateName": NAME_PREFIX, "labels": labels.to_json()});
     if let (Some(owner), Some(fields)) = (owner, metadata.as_object_mut()) {
         fields.insert("ownerReferences".to_owned(), json!([owner]));
     }
@@ -228,18 +217,6 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_ours_by_both_labels() {
-        let names = Names::new("d", Some("n1"));
-        let ours = |labels: Value| is_ours(&view(json!({"metadata": {"labels": labels}})), &names);
-        let manager = "external-provisioner-n1";
-        assert!(ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: manager, "more": ""})));
-        assert!(!ours(json!({DRIVER_LABEL: "e", MANAGER_LABEL: manager})));
-        assert!(!ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"})));
-        assert!(!ours(json!({DRIVER_LABEL: "d"})));
-        assert!(!ours(json!(null)));
-    }
-
-    #[test]
     fn a_correct_object_is_left_alone() {
         let (ours, other) = (owner("ours", true), owner("other", true));
         let (right, wrong) = (sizes(1, None), sizes(2, None));
@@ -292,21 +269,22 @@ mod tests {
 
     #[test]
     fn a_new_object_has_external_provisioners_fields() {
-        let names = Names::new("d", None);
+        let ours = ObjectLabels::new("d", None);
         let pair = |labels: &[(&str, &str)]| Pair {
             class: "fast".into(),
             segment: labels.iter().copied().collect(),
         };
-        let labels = json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"});
-        let zoned = body(&names, "n", &pair(&[("zone", "z")]), sizes(3, Some(2)), None);
+        let labels = json!({"csi.storage.k8s.io/drivername": "d",
+                            "csi.storage.k8s.io/managed-by": "external-provisioner"});
+        let zoned = body(&ours, &pair(&[("zone", "z")]), sizes(3, Some(2)), None);
         assert_eq!(
             zoned,
-            json!({"kind": "CSIStorageCapacity", "metadata": {"name": "n", "labels": labels},
+            json!({"kind": "CSIStorageCapacity", "metadata": {"generateName": "csisc-", "labels": labels},
                    "storageClassName": "fast", "nodeTopology": {"matchLabels": {"zone": "z"}},
                    "capacity": "3", "maximumVolumeSize": "2"})
         );
         let owner = owner("ours", true);
-        let everywhere = body(&names, "n", &pair(&[]), sizes(0, None), Some(&owner));
+        let everywhere = body(&ours, &pair(&[]), sizes(0, None), Some(&owner));
         assert_eq!(everywhere["nodeTopology"], json!({}));
         assert_eq!(everywhere["capacity"], "0", "absent sizes are written as well");
         assert_eq!(everywhere["metadata"]["ownerReferences"][0]["uid"], "ours");

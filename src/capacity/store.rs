@@ -11,8 +11,8 @@ use std::sync::{
 
 use super::{
     Destination,
-    names::Names,
-    object::{Correction, Object, is_ours},
+    labels::ObjectLabels,
+    object::{Correction, Object},
 };
 use crate::{
     kube::{
@@ -29,18 +29,18 @@ pub(super) struct Store {
     client: Client,
     namespace: String,
     scope: Scope,
-    names: Names,
+    labels: ObjectLabels,
     /// PATCH was forbidden. external-provisioner's role does not grant it.
     patch_refused: AtomicBool,
 }
 
 impl Store {
-    pub(super) fn new(client: Client, destination: &Destination, names: Names) -> Self {
+    pub(super) fn new(client: Client, destination: &Destination, labels: ObjectLabels) -> Self {
         Self {
             client,
             namespace: destination.namespace.clone(),
             scope: destination.scope.clone(),
-            names,
+            labels,
             patch_refused: AtomicBool::new(false),
         }
     }
@@ -49,13 +49,6 @@ impl Store {
     pub(super) async fn create(&self, body: &serde_json::Value) -> Result<Object, ApiError> {
         let created = self.client.create::<StorageCapacity>(Some(&self.namespace), body).await;
         created.map(Object::from)
-    }
-
-    /// Reads the object of that name; `None` if it is not ours.
-    pub(super) async fn find(&self, name: &str) -> Result<Option<Object>, ApiError> {
-        let name = Name::namespaced(&self.namespace, name)?;
-        let object: StorageCapacity = self.client.get(name).await?;
-        Ok(is_ours(&object, &self.names).then(|| object.into()))
     }
 
     /// Applies the changes if the object is still in the known version; `None` if it is gone.
@@ -118,7 +111,7 @@ impl Store {
         metrics: &Metrics,
         on_event: impl EventHandler<StorageCapacity> + 'static,
     ) {
-        let scope = self.scope.clone().labelled(&self.names.selector());
+        let scope = self.scope.clone().labelled(&self.labels.selector());
         let informer = Informer::new(&self.client, scope, random, metrics);
         tasks.spawn_critical("watch of CSIStorageCapacities", informer.run(on_event));
     }
