@@ -2,16 +2,16 @@
 //!
 //! One object exists for each StorageClass in each [`Segment`] of the cluster. `index` holds the
 //! desired and the existing objects and derives the difference (pure). `publisher` calls
-//! GetCapacity and writes, through `store` in the API version that the server serves. `object`
-//! holds the content of an object, `names` its name and labels, [`owner`] finds its owner, and
+//! GetCapacity and writes, through `store`. `object`
+//! holds the content of an object, `labels` tells whose it is, [`owner`] finds its owner, and
 //! `refresh` triggers updates between two polls.
 //!
-//! Guarantees: one object per class and segment, whichever process publishes and whichever response
-//! was lost; objects of others are never modified; nothing is written before all inputs have been
-//! listed, or by a standby. Node topology belongs to `nodes`, the environment to `flags`.
+//! Guarantees: of several objects for one class and segment, as a lost response to a POST leaves them, all
+//! but one are deleted once they are seen; objects of others are never modified; nothing is written before
+//! all inputs have been listed, or by a standby. Node topology belongs to `nodes`, the environment to `flags`.
 
 mod index;
-mod names;
+mod labels;
 mod object;
 pub mod owner;
 mod publisher;
@@ -24,11 +24,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 pub use self::{
     publisher::{Publisher, PublisherDeps, PublisherSettings},
     segment::Segment,
-    store::Version,
 };
 use crate::{
     flags,
-    kube::{ApiError, BadName, Client, Scope},
+    kube::{ApiError, BadName, Client, Scope, objects::StorageCapacity},
 };
 
 /// Where the objects go, resolved against the API server.
@@ -40,8 +39,6 @@ pub struct Destination {
     scope: Scope,
     /// The owner reference of each object.
     owner: Option<OwnerReference>,
-    /// The API version that the server serves.
-    version: Version,
 }
 
 /// Why capacity cannot be published; texts are external-provisioner's.
@@ -90,14 +87,14 @@ impl Destination {
             );
         }
         let scope = Scope::namespace(namespace)?;
-        let Some(version) = Version::find(client).await.map_err(DestinationError::Version)? else {
+        if !client.serves::<StorageCapacity>().await.map_err(DestinationError::Version)? {
             tracing::warn!(
-                "this API server knows no CSIStorageCapacity (v1 or v1beta1): --enable-capacity publishes nothing"
+                "this API server knows no CSIStorageCapacity (v1): --enable-capacity publishes nothing"
             );
             return Ok(None);
-        };
-        tracing::info!("using the CSIStorageCapacity {} API", version.name());
-        Ok(Some(Self { namespace: namespace.to_owned(), scope, owner, version }))
+        }
+        tracing::info!("using the CSIStorageCapacity v1 API");
+        Ok(Some(Self { namespace: namespace.to_owned(), scope, owner }))
     }
 }
 
@@ -160,12 +157,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_version_is_taken_that_the_server_serves() {
-        for (served, expected) in
-            [("v1", Some(Version::V1)), ("v1beta1", Some(Version::V1beta1)), ("v1alpha1", None)]
-        {
+    async fn a_server_must_serve_the_kind_as_v1() {
+        for (served, expected) in [("v1", true), ("v1beta1", false)] {
             let found = Destination::find(&client(&server(served)), &flags(None)).await.unwrap();
-            assert_eq!(found.map(|found| found.version), expected, "{served}");
+            assert_eq!(found.is_some(), expected, "{served}");
         }
         let mute = Server::new(|_, _| Answer::status(500));
         let error = Destination::find(&client(&mute), &flags(None)).await.unwrap_err();

@@ -34,7 +34,7 @@ pub(super) enum Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Query(Pair { class, segment }) => write!(f, "{class} {segment}"),
+            Self::Query(pair) => pair.fmt(f),
             Self::Sweep(name) => f.write_str(name),
         }
     }
@@ -62,15 +62,6 @@ pub(super) struct ObjectCounts {
     pub(super) obsolete: usize,
 }
 
-/// An object as this process wrote it, until the watch delivers it.
-#[derive(Debug)]
-struct UnconfirmedWrite {
-    object: Object,
-    /// Whether a poll has passed since. If the watch has not delivered the object by then, it may
-    /// have been deleted already.
-    survived_poll: bool,
-}
-
 /// The order among the objects of one pair: the oldest is kept.
 type Seniority = (Option<jiff::Timestamp>, String);
 
@@ -84,7 +75,6 @@ pub(super) struct CapacityIndex {
     objects: Cache<Object>,
     /// The objects of each pair.
     objects_by_pair: BTreeMap<Pair, BTreeSet<Seniority>>,
-    written: BTreeMap<Pair, UnconfirmedWrite>,
     /// Wanted pairs for which GetCapacity has not been called yet.
     new: BTreeSet<Pair>,
 }
@@ -130,7 +120,6 @@ impl CapacityIndex {
     /// Drops the pairs that match `is_gone`; returns keys that delete their objects.
     fn remove_pairs(&mut self, is_gone: impl Fn(&Pair) -> bool) -> Vec<Key> {
         self.new.retain(|pair| !is_gone(pair));
-        self.written.retain(|pair, _| !is_gone(pair));
         let gone = self.objects_by_pair.iter().filter(|(pair, _)| is_gone(pair));
         gone.flat_map(|(_, objects)| objects).map(|(_, name)| Key::Sweep(name.clone())).collect()
     }
@@ -164,8 +153,7 @@ impl CapacityIndex {
     }
 
     /// Returns keys for everything: each wanted pair and each obsolete object.
-    pub(super) fn poll(&mut self) -> Vec<Key> {
-        self.written.retain(|_, written| !std::mem::replace(&mut written.survived_poll, true));
+    pub(super) fn poll(&self) -> Vec<Key> {
         let wanted = self.segments.iter().flat_map(|segment| self.pairs_of_segment(segment));
         let names = self.objects.iter().map(|(name, _)| name);
         let sweep = names.filter(|name| self.obsolete(name).is_some());
@@ -193,7 +181,8 @@ impl CapacityIndex {
         vanished.into_iter().flat_map(|object| self.on_removed(&object)).collect()
     }
 
-    /// Adds or updates an object of ours.
+    /// Adds or updates an object of ours, as the watch or the answer to a POST shows it. One that is deleted
+    /// before that answer comes is found to be missing by the next write, or by the next list.
     pub(super) fn upsert_object(&mut self, object: Object) -> Vec<Key> {
         let name = object.name.clone();
         let mut affected: BTreeSet<Pair> = object.pair.iter().cloned().collect();
@@ -211,6 +200,14 @@ impl CapacityIndex {
         let sweep = names.into_iter().filter(|name| self.obsolete(name).is_some());
         let query = affected.iter().filter(|pair| self.needs_object(pair)).cloned();
         sweep.map(|name| Key::Sweep(name.to_owned())).chain(query.map(Key::Query)).collect()
+    }
+
+    /// Updates an object as the answer to its correction shows it, unless the watch has shown more meanwhile.
+    pub(super) fn upsert_corrected(&mut self, before: &Object, after: Object) -> Vec<Key> {
+        if self.objects.get(&before.name) != Some(before) {
+            return Vec::new();
+        }
+        self.upsert_object(after)
     }
 
     /// An object that exists but cannot be decoded: keeps what is known of it.
@@ -237,14 +234,11 @@ impl CapacityIndex {
     fn add_to_pair(&mut self, object: &Object) {
         let Some(pair) = &object.pair else { return };
         self.objects_by_pair.entry(pair.clone()).or_default().insert(seniority(object));
-        self.written.remove(pair);
     }
 
     /// Removes the object from its pair; returns the pair.
     fn remove_from_pair(&mut self, object: &Object) -> Option<Pair> {
         let pair = object.pair.as_ref()?;
-        // The earlier write is outdated.
-        self.written.remove(pair);
         let objects = self.objects_by_pair.get_mut(pair)?;
         objects.remove(&seniority(object));
         if objects.is_empty() {
@@ -253,40 +247,16 @@ impl CapacityIndex {
         Some(pair.clone())
     }
 
-    /// Records that this process wrote the pair's object. The write counts until the watch delivers
-    /// the object, or until the second poll: an object that was not delivered by then may be
-    /// deleted again.
-    pub(super) fn record_write(&mut self, pair: &Pair, object: Object) {
-        let is_newer = self.oldest(pair).is_none_or(|delivered| {
-            delivered.name == object.name && delivered.version != object.version
-        });
-        if is_newer && self.is_wanted(pair) {
-            self.written.insert(pair.clone(), UnconfirmedWrite { object, survived_poll: false });
-        }
-    }
-
-    /// Records that no object of that name exists; the watch lags behind.
-    pub(super) fn confirm_missing(&mut self, name: &str) -> Vec<Key> {
-        self.written.retain(|_, written| written.object.name != name);
-        self.remove_object(name)
-    }
-
     // === decisions ===
 
     /// Returns what is published for the pair now.
     pub(super) fn state(&self, pair: &Pair) -> PairState {
         let class = self.classes.get(&pair.class).filter(|_| self.segments.contains(&pair.segment));
         let Some(class) = class.cloned() else { return PairState::Unwanted };
-        match self.published(pair) {
+        match self.oldest(pair) {
             Some(object) => PairState::Published(class, Box::new(object.clone())),
             None => PairState::Absent(class),
         }
-    }
-
-    /// The pair's object, as this process wrote it or else as the watch delivered it.
-    fn published(&self, pair: &Pair) -> Option<&Object> {
-        let written = self.written.get(pair).map(|written| &written.object);
-        written.or_else(|| self.oldest(pair))
     }
 
     /// The oldest of the pair's objects, which is kept.
@@ -296,7 +266,7 @@ impl CapacityIndex {
     }
 
     fn needs_object(&self, pair: &Pair) -> bool {
-        self.is_wanted(pair) && self.published(pair).is_none()
+        self.is_wanted(pair) && self.oldest(pair).is_none()
     }
 
     /// The object of this name, if it must be deleted and is not being deleted yet.

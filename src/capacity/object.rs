@@ -9,13 +9,10 @@ use go_fmt::quantity::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use serde_json::{Value, json};
 
-use super::{
-    names::{DRIVER_LABEL, MANAGER_LABEL, Names},
-    segment::Pair,
-};
+use super::{labels::ObjectLabels, segment::Pair};
 use crate::{
     csi::proto::GetCapacityResponse,
-    kube::objects::{LabelSelector, Metadata, StorageCapacity, StorageCapacityBeta},
+    kube::objects::{LabelSelector, StorageCapacity},
 };
 
 /// What is kept of an object of ours.
@@ -49,57 +46,21 @@ impl From<&GetCapacityResponse> for Sizes {
     }
 }
 
-/// An object in either API version.
-pub(super) struct AnyVersion {
-    metadata: Metadata,
-    class: String,
-    nodes: Option<LabelSelector>,
-    capacity: Option<String>,
-    largest: Option<String>,
-}
-
-/// Both versions have the same fields.
-macro_rules! from_view {
-    ($($view:ty),*) => {$(
-        impl From<$view> for AnyVersion {
-            fn from(view: $view) -> Self {
-                Self {
-                    metadata: view.metadata,
-                    class: view.storage_class_name,
-                    nodes: view.node_topology,
-                    capacity: view.capacity,
-                    largest: view.maximum_volume_size,
-                }
-            }
-        }
-    )*};
-}
-
-from_view!(StorageCapacity, StorageCapacityBeta);
-
-impl AnyVersion {
-    /// Whether both labels mark it as ours. The server filters by them; this check protects objects
-    /// of others from a server that does not.
-    pub(super) fn is_ours(&self, names: &Names) -> bool {
-        let label = |key: &str| self.metadata.labels.get(key);
-        label(DRIVER_LABEL) == Some(&names.driver) && label(MANAGER_LABEL) == Some(&names.manager)
-    }
-
-    pub(super) fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// Reduces it to what is kept.
-    pub(super) fn into_object(self) -> Object {
+/// Reduces it to what is kept.
+impl From<StorageCapacity> for Object {
+    fn from(object: StorageCapacity) -> Self {
         let bytes = |text: Option<String>| Quantity::parse(&text?).ok().map(|size| size.value());
-        let metadata = self.metadata;
-        Object {
+        let metadata = object.metadata;
+        Self {
             name: metadata.name.unwrap_or_default().into(),
             uid: metadata.uid.unwrap_or_default().to_string(),
             version: metadata.resource_version.unwrap_or_default().into(),
             created: metadata.creation_timestamp,
-            pair: pair(&self.class, self.nodes),
-            sizes: Sizes { available: bytes(self.capacity), largest: bytes(self.largest) },
+            pair: pair(&object.storage_class_name, object.node_topology),
+            sizes: Sizes {
+                available: bytes(object.capacity),
+                largest: bytes(object.maximum_volume_size),
+            },
             owners: metadata.owner_references,
             terminating: metadata.deletion_timestamp.is_some(),
         }
@@ -112,18 +73,17 @@ fn pair(class: &str, nodes: Option<LabelSelector>) -> Option<Pair> {
     Some(Pair { class: class.into(), segment: nodes.match_labels.into_iter().collect() })
 }
 
+/// What the server completes to a name, as in external-provisioner.
+const NAME_PREFIX: &str = "csisc-";
+
 /// The body of a new object.
 pub(super) fn body(
-    names: &Names,
-    name: &str,
+    labels: &ObjectLabels,
     pair: &Pair,
     sizes: Sizes,
     owner: Option<&OwnerReference>,
 ) -> Value {
-    let mut metadata = json!({
-        "name": name,
-        "labels": {DRIVER_LABEL: names.driver, MANAGER_LABEL: names.manager},
-    });
+    let mut metadata = json!({"generateName": NAME_PREFIX, "labels": labels.to_json()});
     if let (Some(owner), Some(fields)) = (owner, metadata.as_object_mut()) {
         fields.insert("ownerReferences".to_owned(), json!([owner]));
     }
@@ -206,8 +166,8 @@ fn write(object: &mut Value, sizes: Sizes) {
 mod tests {
     use super::*;
 
-    fn any_version(object: Value) -> AnyVersion {
-        serde_json::from_value::<StorageCapacity>(object).unwrap().into()
+    fn view(object: Value) -> StorageCapacity {
+        serde_json::from_value(object).unwrap()
     }
 
     fn owner(uid: &str, controller: bool) -> OwnerReference {
@@ -221,17 +181,14 @@ mod tests {
 
     fn object(sizes: Sizes, owners: &[OwnerReference]) -> Object {
         let metadata = json!({"name": "n", "uid": "u", "resourceVersion": "7"});
-        let object =
-            any_version(json!({"metadata": metadata, "storageClassName": "fast"})).into_object();
-        Object { sizes, owners: owners.to_vec(), ..object }
+        let object = view(json!({"metadata": metadata, "storageClassName": "fast"}));
+        Object { sizes, owners: owners.to_vec(), ..object.into() }
     }
 
     #[test]
     fn the_pair_of_an_object_follows_from_its_selector() {
         let about = |nodes: Value| {
-            any_version(json!({"storageClassName": "fast", "nodeTopology": nodes}))
-                .into_object()
-                .pair
+            Object::from(view(json!({"storageClassName": "fast", "nodeTopology": nodes}))).pair
         };
         let pair = |labels: &[(&str, &str)]| {
             Some(Pair { class: "fast".into(), segment: labels.iter().copied().collect() })
@@ -250,26 +207,13 @@ mod tests {
 
     #[test]
     fn sizes_are_read_by_value() {
-        let read = |object: Value| any_version(object).into_object().sizes;
+        let read = |object: Value| Object::from(view(object)).sizes;
         assert_eq!(read(json!({"capacity": "1024Mi"})), sizes(1 << 30, None));
         assert_eq!(
             read(json!({"capacity": "1G", "maximumVolumeSize": "1500m"})),
             sizes(1_000_000_000, Some(2))
         );
         assert_eq!(read(json!({"capacity": "much"})), Sizes::default());
-    }
-
-    #[test]
-    fn an_object_is_ours_by_both_labels() {
-        let names = Names::new("d", Some("n1"));
-        let ours =
-            |labels: Value| any_version(json!({"metadata": {"labels": labels}})).is_ours(&names);
-        let manager = "external-provisioner-n1";
-        assert!(ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: manager, "more": ""})));
-        assert!(!ours(json!({DRIVER_LABEL: "e", MANAGER_LABEL: manager})));
-        assert!(!ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"})));
-        assert!(!ours(json!({DRIVER_LABEL: "d"})));
-        assert!(!ours(json!(null)));
     }
 
     #[test]
@@ -325,21 +269,22 @@ mod tests {
 
     #[test]
     fn a_new_object_has_external_provisioners_fields() {
-        let names = Names::new("d", None);
+        let ours = ObjectLabels::new("d", None);
         let pair = |labels: &[(&str, &str)]| Pair {
             class: "fast".into(),
             segment: labels.iter().copied().collect(),
         };
-        let labels = json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"});
-        let zoned = body(&names, "n", &pair(&[("zone", "z")]), sizes(3, Some(2)), None);
+        let labels = json!({"csi.storage.k8s.io/drivername": "d",
+                            "csi.storage.k8s.io/managed-by": "external-provisioner"});
+        let zoned = body(&ours, &pair(&[("zone", "z")]), sizes(3, Some(2)), None);
         assert_eq!(
             zoned,
-            json!({"kind": "CSIStorageCapacity", "metadata": {"name": "n", "labels": labels},
+            json!({"kind": "CSIStorageCapacity", "metadata": {"generateName": "csisc-", "labels": labels},
                    "storageClassName": "fast", "nodeTopology": {"matchLabels": {"zone": "z"}},
                    "capacity": "3", "maximumVolumeSize": "2"})
         );
         let owner = owner("ours", true);
-        let everywhere = body(&names, "n", &pair(&[]), sizes(0, None), Some(&owner));
+        let everywhere = body(&ours, &pair(&[]), sizes(0, None), Some(&owner));
         assert_eq!(everywhere["nodeTopology"], json!({}));
         assert_eq!(everywhere["capacity"], "0", "absent sizes are written as well");
         assert_eq!(everywhere["metadata"]["ownerReferences"][0]["uid"], "ours");

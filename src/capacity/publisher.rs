@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Destination,
     index::{CapacityIndex, Key, PairState},
-    names::Names,
-    object::{self, AnyVersion, Object, Sizes},
+    labels::ObjectLabels,
+    object::{self, Object, Sizes},
     segment::{Pair, Segment},
     store::Store,
 };
@@ -36,7 +36,10 @@ use crate::{
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
     },
     flags,
-    kube::{ApiError, Client, InformerEvent, objects::StorageClass},
+    kube::{
+        ApiError, Client, InformerEvent,
+        objects::{StorageCapacity, StorageClass, View as _},
+    },
     metrics::{CapacityMetrics, ControllerMetrics, Metrics, Panicked},
     nodes::Nodes,
     runtime::{Backoff, Random, Tasks},
@@ -46,9 +49,6 @@ use crate::{
 
 /// The binding mode of classes whose capacity the scheduler does not look at.
 const IMMEDIATE: &str = "Immediate";
-
-/// How many names are tried if objects of others have them.
-const NAMES: u32 = 8;
 
 /// Configuration of the publisher.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +92,7 @@ struct Inner {
     /// Whether the driver supports GetCapacity.
     supports_get_capacity: bool,
     store: Store,
-    names: Names,
+    labels: ObjectLabels,
     owner: Option<OwnerReference>,
     nodes: Nodes,
     index: Mutex<CapacityIndex>,
@@ -118,20 +118,15 @@ enum PublishError {
     #[error("GetCapacity: {0}")]
     GetCapacity(#[from] CallError),
     /// The object could not be written.
-    #[error("{what} CSIStorageCapacity {name}: {error}")]
+    #[error("{what} CSIStorageCapacity {which}: {error}")]
     Write {
         /// The operation.
         what: &'static str,
-        /// The object's name.
-        name: String,
+        /// The object's name, or for what a new one is.
+        which: String,
         /// The cause.
         error: ApiError,
     },
-    /// All names are taken by objects that are not ours.
-    #[error(
-        "CSIStorageCapacity objects that are not ours have all names tried, the last one {0}: delete those whose labels somebody took off"
-    )]
-    NamesTaken(String),
     /// The process is shutting down.
     #[error("the process ends")]
     ShuttingDown,
@@ -142,12 +137,12 @@ impl Publisher {
     pub fn new(deps: PublisherDeps) -> Self {
         let PublisherDeps { driver, client, nodes, metrics, counts, random, tasks, settings } =
             deps;
-        let names = Names::new(driver.name(), settings.node.as_deref());
+        let labels = ObjectLabels::new(driver.name(), settings.node.as_deref());
         let per_item = || Limiter::per_item(settings.retry);
         let inner = Inner {
             supports_get_capacity: driver.capabilities().controller.contains(&Rpc::GetCapacity),
-            store: Store::new(client, &settings.destination, names.clone()),
-            names,
+            store: Store::new(client, &settings.destination, labels.clone()),
+            labels,
             owner: settings.destination.owner.clone(),
             nodes,
             index: Mutex::default(),
@@ -300,7 +295,7 @@ impl Inner {
         if self.settings.node.is_some() {
             let segments = Segment::of_nodes(&self.nodes);
             tracing::info!(
-                manager = self.names.manager,
+                manager = self.labels.manager,
                 segment = segments.iter().map(ToString::to_string).collect::<String>(),
                 "producing CSIStorageCapacity objects with fixed topology segment"
             );
@@ -314,7 +309,7 @@ impl Inner {
 
     /// Whether capacity is published for the class. An unset binding mode counts as late binding.
     fn publishes(&self, class: &StorageClass) -> bool {
-        class.provisioner == self.names.driver
+        class.provisioner == self.labels.driver
             && (self.settings.flags.for_immediate_binding
                 || class.volume_binding_mode.as_deref() != Some(IMMEDIATE))
     }
@@ -330,7 +325,7 @@ impl Inner {
     }
 
     fn enqueue_all(&self) {
-        self.update_index(CapacityIndex::poll);
+        self.update_index(|index| index.poll());
     }
 
     fn update_segments(&self) {
@@ -338,7 +333,7 @@ impl Inner {
         self.update_index(|index| index.set_segments(segments));
     }
 
-    fn on_event(&self, event: InformerEvent<AnyVersion>) {
+    fn on_event(&self, event: InformerEvent<StorageCapacity>) {
         let complete = matches!(event, InformerEvent::InitDone);
         self.update_index(|index| match event {
             InformerEvent::Init => {
@@ -346,9 +341,9 @@ impl Inner {
                 Vec::new()
             }
             InformerEvent::InitApply(object) | InformerEvent::Apply(object)
-                if object.is_ours(&self.names) =>
+                if self.labels.are_on(&object) =>
             {
-                index.upsert_object(object.into_object())
+                index.upsert_object(object.into())
             }
             InformerEvent::InitApply(object)
             | InformerEvent::Apply(object)
@@ -393,7 +388,7 @@ impl Inner {
         match state {
             PairState::Unwanted => return Ok(()),
             PairState::Absent(_) => self.create(pair, sizes).await?,
-            PairState::Published(_, object) => self.correct(pair, &object, sizes).await?,
+            PairState::Published(_, object) => self.correct(&object, sizes).await?,
         }
         if self.index.lock().mark_queried(pair) {
             self.queue.add(Key::Query(pair.clone()));
@@ -417,52 +412,26 @@ impl Inner {
     }
 
     async fn create(&self, pair: &Pair, sizes: Sizes) -> Result<(), PublishError> {
-        let mut name = String::new();
-        for attempt in 0..NAMES {
-            name = self.names.object(pair, attempt);
-            let body = object::body(&self.names, &name, pair, sizes, self.owner.as_ref());
-            match self.store.create(&body).await {
-                Ok(object) => {
-                    self.index.lock().record_write(pair, object);
-                    return Ok(());
-                }
-                Err(error) if error.is_already_exists() => {}
-                Err(error) => return Err(PublishError::Write { what: "create", name, error }),
-            }
-            if let Some(object) = self.read_existing(pair, &name).await? {
-                self.index.lock().record_write(pair, object.clone());
-                return self.correct(pair, &object, sizes).await;
-            }
-        }
-        Err(PublishError::NamesTaken(name))
+        let body = object::body(&self.labels, pair, sizes, self.owner.as_ref());
+        let object = self.store.create(&body).await.map_err(|error| PublishError::Write {
+            what: "create",
+            which: format!("for {pair}"),
+            error,
+        })?;
+        self.update_index(|index| index.upsert_object(object));
+        Ok(())
     }
 
-    /// Reads the pair's object, which the watch has not delivered yet; `None` if the object of that
-    /// name is not ours.
-    async fn read_existing(&self, pair: &Pair, name: &str) -> Result<Option<Object>, PublishError> {
-        match self.store.find(name).await {
-            Ok(found) => Ok(found.filter(|object| object.pair.as_ref() == Some(pair))),
-            Err(error) => {
-                Err(PublishError::Write { what: "look at", name: name.to_owned(), error })
-            }
-        }
-    }
-
-    async fn correct(
-        &self,
-        pair: &Pair,
-        object: &Object,
-        sizes: Sizes,
-    ) -> Result<(), PublishError> {
+    async fn correct(&self, object: &Object, sizes: Sizes) -> Result<(), PublishError> {
         let Some(correction) = object.correction(sizes, self.owner.as_ref()) else {
             return Ok(());
         };
         match self.store.correct(object, &correction).await {
-            Ok(Some(object)) => self.index.lock().record_write(pair, object),
-            Ok(None) => self.update_index(|index| index.confirm_missing(&object.name)),
+            Ok(Some(after)) => self.update_index(|index| index.upsert_corrected(object, after)),
+            Ok(None) => self.update_index(|index| index.remove_object(&object.name)),
             Err(error) => {
-                let name = object.name.clone();
-                return Err(PublishError::Write { what: "correct", name, error });
+                let which = object.name.clone();
+                return Err(PublishError::Write { what: "correct", which, error });
             }
         }
         Ok(())
@@ -472,10 +441,16 @@ impl Inner {
     async fn sweep(&self, name: &str) -> Result<(), PublishError> {
         let Some(object) = self.index.lock().obsolete(name).cloned() else { return Ok(()) };
         match self.store.delete(&object).await {
-            Ok(()) => Ok(()),
-            // Already deleted, or replaced by another object, which the watch will deliver.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => Err(PublishError::Write { what: "delete", name: name.to_owned(), error }),
+            // Replaced by another object, which the watch will deliver.
+            Err(error) if error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {
+                self.update_index(|index| index.remove_object(name))
+            }
+            Err(error) => {
+                return Err(PublishError::Write { what: "delete", which: name.to_owned(), error });
+            }
+            Ok(()) => {}
         }
+        Ok(())
     }
 }

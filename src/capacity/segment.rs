@@ -25,6 +25,12 @@ pub(super) struct Pair {
     pub(super) segment: Segment,
 }
 
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.class, self.segment)
+    }
+}
+
 impl Segment {
     /// The labels by key.
     pub fn labels(&self) -> &BTreeMap<String, String> {

@@ -1,4 +1,4 @@
-//! Access to the objects at the API server, in whichever version it serves them.
+//! Access to the objects at the API server.
 //!
 //! A change is patched only onto the version for which it was made, and a deletion applies only to
 //! that very object (UID precondition). If PATCH is forbidden, a change is made by GET and PUT,
@@ -11,99 +11,44 @@ use std::sync::{
 
 use super::{
     Destination,
-    names::Names,
-    object::{AnyVersion, Correction, Object},
+    labels::ObjectLabels,
+    object::{Correction, Object},
 };
 use crate::{
     kube::{
-        ApiError, Client, Edit, Edited, EventHandler, Informer, InformerEvent, Name, Patch, Scope,
-        View,
-        objects::{StorageCapacity, StorageCapacityBeta},
+        ApiError, Client, Edit, Edited, EventHandler, Informer, Name, Patch, Scope,
+        objects::StorageCapacity,
     },
     metrics::Metrics,
     runtime::{Random, Tasks},
 };
 
-/// The versions of the kind that this program supports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// Kubernetes 1.24 and later.
-    V1,
-    /// Kubernetes 1.21 to 1.23.
-    V1beta1,
-}
-
-impl Version {
-    /// Returns the newest version that the server serves.
-    pub(super) async fn find(client: &Client) -> Result<Option<Self>, ApiError> {
-        if client.serves::<StorageCapacity>().await? {
-            return Ok(Some(Self::V1));
-        }
-        let beta = client.serves::<StorageCapacityBeta>().await?;
-        Ok(beta.then_some(Self::V1beta1))
-    }
-
-    /// The version without the group.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V1beta1 => "v1beta1",
-        }
-    }
-}
-
 /// Reads and writes our objects.
 #[derive(Debug)]
 pub(super) struct Store {
     client: Client,
-    version: Version,
     namespace: String,
     scope: Scope,
-    names: Names,
+    labels: ObjectLabels,
     /// PATCH was forbidden. external-provisioner's role does not grant it.
     patch_refused: AtomicBool,
 }
 
-/// Evaluates the expression with `$view` as the type for the version.
-macro_rules! by_version {
-    ($version:expr, $view:ident => $with:expr) => {
-        match $version {
-            Version::V1 => {
-                type $view = StorageCapacity;
-                $with
-            }
-            Version::V1beta1 => {
-                type $view = StorageCapacityBeta;
-                $with
-            }
-        }
-    };
-}
-
 impl Store {
-    pub(super) fn new(client: Client, destination: &Destination, names: Names) -> Self {
+    pub(super) fn new(client: Client, destination: &Destination, labels: ObjectLabels) -> Self {
         Self {
             client,
-            version: destination.version,
             namespace: destination.namespace.clone(),
             scope: destination.scope.clone(),
-            names,
+            labels,
             patch_refused: AtomicBool::new(false),
         }
     }
 
     /// Creates an object.
     pub(super) async fn create(&self, body: &serde_json::Value) -> Result<Object, ApiError> {
-        let namespace = Some(&*self.namespace);
-        by_version!(self.version, V => self.client.create::<V>(namespace, body).await.map(into_object))
-    }
-
-    /// Reads the object of that name; `None` if it is not ours.
-    pub(super) async fn find(&self, name: &str) -> Result<Option<Object>, ApiError> {
-        let name = Name::namespaced(&self.namespace, name)?;
-        let object: AnyVersion =
-            by_version!(self.version, V => self.client.get::<V>(name).await.map(Into::into))?;
-        Ok(object.is_ours(&self.names).then(|| object.into_object()))
+        let created = self.client.create::<StorageCapacity>(Some(&self.namespace), body).await;
+        created.map(Object::from)
     }
 
     /// Applies the changes if the object is still in the known version; `None` if it is gone.
@@ -132,7 +77,7 @@ impl Store {
     async fn patch(&self, object: &Object, correction: &Correction) -> Result<Object, ApiError> {
         let name = Name::namespaced(&self.namespace, &object.name)?;
         let patch = Patch::Merge(correction.patch(object));
-        by_version!(self.version, V => self.client.patch::<V>(name, &patch).await.map(into_object))
+        self.client.patch::<StorageCapacity>(name, &patch).await.map(Object::from)
     }
 
     async fn put(
@@ -145,17 +90,17 @@ impl Store {
             correction.write(raw);
             Edit::Write
         };
-        by_version!(self.version, V => match self.client.edit::<V>(name, &object.uid, edit).await? {
-            Edited::Written(object) | Edited::Unchanged(object) => Ok(Some(into_object(object))),
+        match self.client.edit::<StorageCapacity>(name, &object.uid, edit).await? {
+            Edited::Written(object) | Edited::Unchanged(object) => Ok(Some(object.into())),
             Edited::Gone => Ok(None),
-        })
+        }
     }
 
     /// Deletes this very object.
     pub(super) async fn delete(&self, object: &Object) -> Result<(), ApiError> {
         let name = Name::namespaced(&self.namespace, &object.name)?;
         let uid = Some(object.uid.as_str());
-        by_version!(self.version, V => self.client.delete::<V>(name, uid).await.map(drop))
+        self.client.delete::<StorageCapacity>(name, uid).await.map(drop)
     }
 
     /// Starts the watch of our objects.
@@ -164,23 +109,10 @@ impl Store {
         tasks: &Tasks,
         random: Arc<dyn Random>,
         metrics: &Metrics,
-        on_event: impl FnMut(InformerEvent<AnyVersion>) + Send + 'static,
+        on_event: impl EventHandler<StorageCapacity> + 'static,
     ) {
-        let scope = self.scope.clone().labelled(&self.names.selector());
-        by_version!(self.version, V => {
-            let informer = Informer::<V>::new(&self.client, scope, random, metrics);
-            tasks.spawn_critical("watch of CSIStorageCapacities", informer.run(adapt(on_event)));
-        });
+        let scope = self.scope.clone().labelled(&self.labels.selector());
+        let informer = Informer::new(&self.client, scope, random, metrics);
+        tasks.spawn_critical("watch of CSIStorageCapacities", informer.run(on_event));
     }
-}
-
-fn into_object(object: impl Into<AnyVersion>) -> Object {
-    object.into().into_object()
-}
-
-/// Adapts an event handler to one version.
-fn adapt<V: View + Into<AnyVersion>>(
-    mut on_event: impl FnMut(InformerEvent<AnyVersion>) + Send,
-) -> impl EventHandler<V> {
-    move |event: InformerEvent<V>| on_event(event.map(Into::into))
 }

@@ -4,18 +4,11 @@
 //! and `response` or `error`; secrets are stripped. The status code is recorded in the field `code`
 //! of the surrounding span, if that has one.
 
-use std::{
-    future::Future,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, future::BoxFuture};
 use serde::Serialize;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
-use tower::{Layer, Service, ServiceExt as _, service_fn};
 
 use super::{
     answer::AnswerMemory,
@@ -72,91 +65,50 @@ impl Calls {
     /// Counts and logs a call that cannot be sent because a string in it is not UTF-8.
     pub(super) fn record_unsendable(&self, method: &'static str) -> CallError {
         let error = CallError::not_utf8();
-        self.observe(method).end::<()>(Err(&error), Duration::ZERO);
+        self.ended::<()>(method, Err(&error), Duration::ZERO);
         error
     }
 
-    /// Makes a call that changes something, or is expensive for the driver. Checks the gate right
-    /// before sending, and cancels the call when the gate closes.
-    pub(super) async fn gated<Q, A, F>(
+    /// Makes a call over `link` by `send`, a method of a generated client. A call that changes something, or is
+    /// expensive for the driver, has a gate: it is checked right before sending, and cancels the call when
+    /// it closes.
+    pub(super) async fn send<Q, A, F>(
         &self,
         method: &'static str,
         link: Result<Link, CallError>,
+        gate: Option<Gate>,
         request: Q,
-        send: impl FnMut(Wire, Request<Q>) -> F,
+        send: impl FnOnce(Wire, Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
         Q: Serialize,
         A: Serialize,
-        F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+        F: Future<Output = Result<Response<A>, Status>>,
     {
-        // A call that is not begun is neither logged nor counted.
-        self.gate.check().map_err(CallError::gate_shut)?;
-        self.send(method, self.wire(link, Some(self.gate.clone())), request, send).await
-    }
-
-    /// Makes a call over `link`.
-    pub(super) async fn call<Q, A, F>(
-        &self,
-        method: &'static str,
-        link: &Link,
-        request: Q,
-        send: impl FnMut(Wire, Request<Q>) -> F,
-    ) -> Result<A, CallError>
-    where
-        Q: Serialize,
-        A: Serialize,
-        F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
-    {
-        self.send(method, self.wire(Ok(link.clone()), None), request, send).await
-    }
-
-    async fn send<Q, A, F>(
-        &self,
-        method: &'static str,
-        wire: Wire,
-        request: Q,
-        mut send: impl FnMut(Wire, Request<Q>) -> F,
-    ) -> Result<A, CallError>
-    where
-        Q: Serialize,
-        A: Serialize,
-        F: Future<Output = Result<Response<A>, Status>> + Send + 'static,
-    {
+        if let Some(gate) = &gate {
+            // A call that is not begun is neither logged nor counted.
+            gate.check().map_err(CallError::gate_shut)?;
+        }
+        tracing::trace!(target: CALLS, method, request = %Shown(&request), "GRPC call");
+        let start = Instant::now();
+        let _in_flight = self.metrics.begin(method);
+        let wire = Wire { link, timeout: self.timeout, gate, memory: self.memory.clone() };
         let mut request = Request::new(request);
         // For the driver; this side enforces the deadline itself.
         request.set_timeout(self.timeout);
-        let client = service_fn(|request| send(wire.clone(), request));
-        self.observe(method).layer(client).oneshot(request).await
+        let answer = send(wire, request).await.map(Response::into_inner);
+        let answer = answer.map_err(|status| CallError::from_status(&status));
+        self.ended(method, answer.as_ref(), start.elapsed());
+        answer
     }
 
-    fn wire(&self, link: Result<Link, CallError>, gate: Option<Gate>) -> Wire {
-        Wire { link, timeout: self.timeout, gate, memory: self.memory.clone() }
-    }
-
-    fn observe(&self, method: &'static str) -> Observe {
-        Observe {
-            method,
-            metrics: self.metrics.clone(),
-            driver: Arc::clone(&self.driver),
-            last: self.last.clone(),
-        }
-    }
-}
-
-/// Logs and counts the calls of a method.
-#[derive(Clone)]
-struct Observe {
-    method: &'static str,
-    metrics: CsiMetrics,
-    driver: Arc<str>,
-    last: LastCalls,
-}
-
-impl Observe {
-    /// A call has ended.
-    fn end<A: Serialize>(&self, answer: Result<&A, &CallError>, took: Duration) {
-        let method = self.method;
+    /// Counts and logs the end of a call.
+    fn ended<A: Serialize>(
+        &self,
+        method: &'static str,
+        answer: Result<&A, &CallError>,
+        took: Duration,
+    ) {
         let code = code_name(answer.err().map_or(Code::Ok, CallError::code));
         self.metrics.observe(&self.driver, method, code, took);
         self.last.ended(answer.err());
@@ -167,52 +119,5 @@ impl Observe {
             }
             Err(error) => tracing::trace!(target: CALLS, method, %error, "GRPC response"),
         }
-    }
-}
-
-impl<S> Layer<S> for Observe {
-    type Service = Observed<S>;
-
-    fn layer(&self, client: S) -> Observed<S> {
-        Observed { client, observe: self.clone() }
-    }
-}
-
-/// A client's method whose calls are logged and counted.
-struct Observed<S> {
-    client: S,
-    observe: Observe,
-}
-
-impl<S, Q, A> Service<Request<Q>> for Observed<S>
-where
-    S: Service<Request<Q>, Response = Response<A>, Error = Status>,
-    S::Future: Send + 'static,
-    Q: Serialize,
-    A: Serialize,
-{
-    type Response = A;
-    type Error = CallError;
-    type Future = BoxFuture<'static, Result<A, CallError>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        self.client.poll_ready(cx).map_err(|status| CallError::from_status(&status))
-    }
-
-    fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let observe = self.observe.clone();
-        let method = observe.method;
-        tracing::trace!(target: CALLS, method, request = %Shown(request.get_ref()), "GRPC call");
-        let start = Instant::now();
-        let in_flight = observe.metrics.begin(method);
-        let call = self.client.call(request);
-        async move {
-            let _in_flight = in_flight;
-            let answer = call.await.map(Response::into_inner);
-            let answer = answer.map_err(|status| CallError::from_status(&status));
-            observe.end(answer.as_ref(), start.elapsed());
-            answer
-        }
-        .boxed()
     }
 }

@@ -216,7 +216,7 @@ impl Driver {
     ) -> Result<CreateVolumeResponse, CallError> {
         let calls = self.0.calls.for_migrated(migrated);
         let create = |wire, request| async { controller(wire).create_volume(request).await };
-        calls.gated(CREATE_VOLUME, connection.0, request, create).await
+        calls.send(CREATE_VOLUME, connection.0, Some(calls.gate.clone()), request, create).await
     }
 
     /// Calls `DeleteVolume`. `migrated`: for an in-tree volume. Sent only while the gate is open.
@@ -250,7 +250,7 @@ impl Driver {
         request: DeleteVolumeRequest,
     ) -> Result<DeleteVolumeResponse, CallError> {
         let delete = |wire, request| async { controller(wire).delete_volume(request).await };
-        calls.gated(DELETE_VOLUME, self.link(), request, delete).await
+        calls.send(DELETE_VOLUME, self.link(), Some(calls.gate.clone()), request, delete).await
     }
 
     /// Calls `GetCapacity`. Sent only while the gate is open.
@@ -262,7 +262,8 @@ impl Driver {
         request: GetCapacityRequest,
     ) -> Result<GetCapacityResponse, CallError> {
         let get = |wire, request| async { controller(wire).get_capacity(request).await };
-        self.0.calls.gated(GET_CAPACITY, self.link(), request, get).await
+        let calls = &self.0.calls;
+        calls.send(GET_CAPACITY, self.link(), Some(calls.gate.clone()), request, get).await
     }
 
     /// Keeps the connection up. After a loss, also of an idle connection, it reconnects, waits

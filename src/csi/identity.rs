@@ -49,7 +49,7 @@ pub(super) fn controller(wire: Wire) -> ControllerClient<Wire> {
 pub(super) async fn probe(calls: &Calls, link: &Link) -> Result<bool, CallError> {
     const METHOD: &str = "/csi.v1.Identity/Probe";
     let send = |wire, request| async { identity(wire).probe(request).await };
-    let answer = calls.call(METHOD, link, ProbeRequest {}, send).await?;
+    let answer = calls.send(METHOD, Ok(link.clone()), None, ProbeRequest {}, send).await?;
     Ok(answer.ready.unwrap_or(true))
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn probe(calls: &Calls, link: &Link) -> Result<bool, CallError>
 pub(super) async fn name(calls: &Calls, link: &Link) -> Result<String, CallError> {
     const METHOD: &str = "/csi.v1.Identity/GetPluginInfo";
     let send = |wire, request| async { identity(wire).get_plugin_info(request).await };
-    Ok(calls.call(METHOD, link, GetPluginInfoRequest {}, send).await?.name)
+    Ok(calls.send(METHOD, Ok(link.clone()), None, GetPluginInfoRequest {}, send).await?.name)
 }
 
 /// Reads the capabilities. The controller's are read only if the driver has a controller service.
@@ -76,7 +76,7 @@ pub(super) async fn node_info(calls: &Calls, link: &Link) -> Result<NodeInfo, Ca
         let mut node = NodeClient::with_origin(wire, Uri::from_static(ORIGIN));
         node.node_get_info(request).await
     };
-    let answer = calls.call(METHOD, link, NodeGetInfoRequest {}, send).await?;
+    let answer = calls.send(METHOD, Ok(link.clone()), None, NodeGetInfoRequest {}, send).await?;
     let topology = answer.accessible_topology.map(|topology| topology.segments);
     Ok(NodeInfo { topology })
 }
@@ -87,7 +87,8 @@ async fn plugin_capabilities(
 ) -> Result<BTreeSet<plugin_capability::service::Type>, CallError> {
     const METHOD: &str = "/csi.v1.Identity/GetPluginCapabilities";
     let send = |wire, request| async { identity(wire).get_plugin_capabilities(request).await };
-    let answer = calls.call(METHOD, link, GetPluginCapabilitiesRequest {}, send).await?;
+    let answer =
+        calls.send(METHOD, Ok(link.clone()), None, GetPluginCapabilitiesRequest {}, send).await?;
     let services =
         answer.capabilities.into_iter().filter_map(|capability| match capability.r#type {
             // Ignore capabilities that are newer than this program.
@@ -104,7 +105,9 @@ async fn controller_capabilities(
     const METHOD: &str = "/csi.v1.Controller/ControllerGetCapabilities";
     let send =
         |wire, request| async { controller(wire).controller_get_capabilities(request).await };
-    let answer = calls.call(METHOD, link, ControllerGetCapabilitiesRequest {}, send).await?;
+    let answer = calls
+        .send(METHOD, Ok(link.clone()), None, ControllerGetCapabilitiesRequest {}, send)
+        .await?;
     let rpcs = answer.capabilities.into_iter().filter_map(|capability| {
         let controller_service_capability::Type::Rpc(rpc) = capability.r#type?;
         rpc.r#type.try_into().ok()

@@ -432,22 +432,8 @@ view! {
 }
 
 view! {
-    /// A CSIStorageCapacity of version v1, since Kubernetes 1.24.
+    /// A CSIStorageCapacity, since Kubernetes 1.24.
     StorageCapacity: Namespaced + labels "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
-        /// The name of the StorageClass.
-        storage_class_name: String,
-        /// The nodes; `None` means no nodes.
-        node_topology: Option<LabelSelector>,
-        /// The free capacity.
-        capacity: Option<String>,
-        /// The maximum size of a volume.
-        maximum_volume_size: Option<String>,
-    }
-}
-
-view! {
-    /// A CSIStorageCapacity of version v1beta1, for Kubernetes 1.21 to 1.23.
-    StorageCapacityBeta: Namespaced + labels "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
         /// The name of the StorageClass.
         storage_class_name: String,
         /// The nodes; `None` means no nodes.

@@ -141,7 +141,6 @@ pub const NEEDS: &[Need] = &[
     need(CrossNamespaceSources, GATEWAY, "referencegrants", "list", "may a claim use a source of another namespace?"),
     need(Capacity, STORAGE, "csistoragecapacities", "list", "what is published already?"),
     need(Capacity, STORAGE, "csistoragecapacities", "watch", "what is published already?"),
-    need(Capacity, STORAGE, "csistoragecapacities", "get", "whose is the object that has the name of a new one?"),
     need(Capacity, STORAGE, "csistoragecapacities", "create", "publishes the free capacity"),
     need(Capacity, STORAGE, "csistoragecapacities", "patch", "publishes changes of the free capacity").or("update"),
     need(Capacity, STORAGE, "csistoragecapacities", "delete", "takes back what is published of classes and nodes that are gone"),

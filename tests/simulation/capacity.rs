@@ -307,9 +307,9 @@ mod objects_of_ours {
         assert!(begun.elapsed() < Duration::from_secs(1));
     }
 
-    /// The one without our label is nobody's now, and has the name: the new one gets another.
+    /// The one without our label is nobody's now.
     #[tokio::test(start_paused = true)]
-    async fn are_made_again_under_another_name_when_somebody_takes_a_label_off() {
+    async fn are_made_again_when_somebody_takes_a_label_off() {
         let simulation = running().await;
         let name = objects(&simulation)[0]["metadata"]["name"].as_str().unwrap().to_owned();
         let unlabelled = json!({"metadata": {"labels": {"csi.storage.k8s.io/managed-by": "me"}}});
@@ -384,35 +384,49 @@ mod refusals {
         }
     }
 
-    /// The write took place and its answer was lost: the name is the same, so there is no second object.
+    /// The write took place and its answer was lost, and the watch delivers it.
     #[tokio::test(start_paused = true)]
-    async fn answers_that_are_lost_make_no_second_object() {
-        const WITHOUT_STREAMING: u8 = 33;
-        let simulation = prepared(Simulation::of_release(WITHOUT_STREAMING));
+    async fn answers_that_are_lost_are_made_up_for_by_the_watch() {
+        let simulation = cluster(1);
         add_class(&simulation, "fast");
         add_node(&simulation, "n1", "a");
         for verb in ["create", "patch", "delete"] {
             let lost = Rule::on(verb, "csistoragecapacities", Effect::CutAfter);
             simulation.faults().add(lost.times(2));
         }
-        // Nor does the watch deliver it.
+        start(&simulation);
+        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+        set_capacity(&simulation, 2);
+        until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
+        simulation.api.delete("StorageClass", "", "fast").unwrap();
+        until_published(&simulation, Published::new()).await;
+        sleep(10 * MINUTE).await;
+        assert_eq!(writes(&simulation), [1, 1, 1]);
+    }
+
+    /// Nor does the watch deliver it: a double stands until it does.
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_are_lost_leave_one_object_once_the_watch_is_back() {
+        const WITHOUT_STREAMING: u8 = 33;
+        let simulation = prepared(Simulation::of_release(WITHOUT_STREAMING));
+        add_class(&simulation, "fast");
+        add_node(&simulation, "n1", "a");
+        let lost = Rule::on("create", "csistoragecapacities", Effect::CutAfter);
+        simulation.faults().add(lost.times(2));
         let silent = Effect::Stream(StreamFault::Stall { after: 0 });
         simulation.faults().add(Rule::on("watch", "csistoragecapacities", silent));
         start(&simulation);
-        simulation.until("it is made", |s| !objects(s).is_empty()).await;
-        set_capacity(&simulation, 2);
-        until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
-        sleep(Duration::from_secs(5)).await;
-        let created = simulation.api.requests().matching("create", "csistoragecapacities");
-        let codes: Vec<u16> = created.iter().map(|request| request.code).collect();
-        assert_eq!(codes, [0, 0, 409], "made once, and found\n{}", simulation.trace());
+        simulation.until("it is made again", |s| objects(s).len() == 3).await;
+        sleep(5 * MINUTE).await;
+        assert_eq!(writes(&simulation), [3, 0, 0], "and not once more\n{}", simulation.trace());
 
         simulation.faults().clear();
-        let lost = Rule::on("delete", "csistoragecapacities", Effect::CutAfter);
-        simulation.faults().add(lost.times(2));
         simulation.api.watches().cut(Some("csistoragecapacities"));
-        simulation.api.delete("StorageClass", "", "fast").unwrap();
-        until_published(&simulation, Published::new()).await;
+        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
+        set_capacity(&simulation, 2);
+        until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
+        sleep(10 * MINUTE).await;
+        assert_eq!(writes(&simulation), [3, 1, 2]);
     }
 
     /// external-provisioner needs no right to PATCH.
@@ -510,9 +524,9 @@ mod processes {
         assert!(standby.outcome().is_none());
     }
 
-    /// Against every rule two publish at once: each object is made once.
+    /// Against every rule two publish at once: both keep the same one of each pair's objects.
     #[tokio::test(start_paused = true)]
-    async fn two_at_once_make_each_object_once() {
+    async fn two_at_once_end_with_one_object_for_each_pair() {
         for seed in 1..=10 {
             let simulation = cluster(seed);
             for class in ["fast", "slow"] {
@@ -531,13 +545,10 @@ mod processes {
             until_published(&simulation, all(&["fast", "slow"], &["a", "b", "c"], "1Gi")).await;
             sleep(10 * MINUTE).await;
             assert_eq!(published(&simulation), all(&["fast", "slow"], &["a", "b", "c"], "1Gi"));
-            let created = simulation.api.requests().matching("create", "csistoragecapacities");
-            assert_eq!(
-                created.iter().filter(|request| request.code == 201).count(),
-                6,
-                "seed {seed}"
-            );
-            assert_eq!(simulation.api_requests("delete", "csistoragecapacities"), 0);
+            let [created, patched, deleted] = writes(&simulation);
+            assert!((6..=12).contains(&created) && patched == 0, "seed {seed}: {created}");
+            // Each may try to delete a double that it sees.
+            assert!(deleted <= 2 * (created - 6), "seed {seed}: {deleted}");
             both.iter().for_each(Process::kill);
         }
     }
@@ -563,8 +574,8 @@ mod servers {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn of_all_releases_are_spoken_to_in_a_version_they_serve() {
-        for (minor, version) in [(36, "v1"), (24, "v1"), (23, "v1beta1"), (21, "v1beta1")] {
+    async fn of_all_releases_with_v1_are_published_to() {
+        for minor in [36, 24] {
             let simulation = prepared(Simulation::of_release(minor));
             add_class(&simulation, "fast");
             add_node(&simulation, "n1", "a");
@@ -574,19 +585,19 @@ mod servers {
             until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
             simulation.api.delete("StorageClass", "", "fast").unwrap();
             until_published(&simulation, Published::new()).await;
-            let asked = simulation.api.requests().matching("create", "csistoragecapacities");
-            assert_eq!(asked[0].info.version, version, "1.{minor}");
         }
     }
 
     /// There is nothing to publish, and volumes are made.
     #[tokio::test(start_paused = true)]
-    async fn that_know_no_such_objects_are_left_alone() {
-        let simulation = prepared(Simulation::of_release(20));
-        add_class(&simulation, "fast");
-        start(&simulation);
-        add_claim(&simulation, "data", "n1");
-        simulation.until("there is a volume", |s| s.volumes().len() == 1).await;
-        assert_eq!(writes(&simulation), [0, 0, 0]);
+    async fn without_v1_are_left_alone() {
+        for minor in [23, 20] {
+            let simulation = prepared(Simulation::of_release(minor));
+            add_class(&simulation, "fast");
+            start(&simulation);
+            add_claim(&simulation, "data", "n1");
+            simulation.until("there is a volume", |s| s.volumes().len() == 1).await;
+            assert_eq!(writes(&simulation), [0, 0, 0], "1.{minor}");
+        }
     }
 }

@@ -2,10 +2,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
-use crate::{
-    capacity::{names::Names, object::AnyVersion},
-    kube::objects::StorageCapacity,
-};
+use crate::kube::objects::StorageCapacity;
 
 /// An object of ours, created at that second, for a class in a zone.
 fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
@@ -14,7 +11,7 @@ fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
                      "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
         "storageClassName": class, "nodeTopology": {"matchLabels": {"zone": zone}}, "capacity": "1Gi",
     });
-    AnyVersion::from(serde_json::from_value::<StorageCapacity>(object).unwrap()).into_object()
+    serde_json::from_value::<StorageCapacity>(object).unwrap().into()
 }
 
 fn segment(zone: &str) -> Segment {
@@ -149,54 +146,24 @@ fn an_object_replaced_under_its_name_leaves_its_pair() {
 }
 
 #[test]
-fn a_write_counts_until_the_watch_delivers_it_or_two_polls_pass() {
-    let mut index = index();
-    let written = object("1", 0, "fast", "a");
-    index.record_write(&pair("fast", "a"), written.clone());
-    assert_eq!(published(&index, "fast", "a").as_deref(), Some("1"));
-    assert_eq!(index.object_counts(), object_counts(4, 0, 0), "no watch has delivered it");
-    // Delivered by the watch and deleted.
-    index.upsert_object(written.clone());
-    assert_eq!(index.remove_object("1"), [ask("fast", "a")]);
-    assert_eq!(published(&index, "fast", "a"), None);
-    // Never delivered: deleted before the watch delivered it.
-    index.record_write(&pair("fast", "a"), written.clone());
-    index.poll();
-    assert!(published(&index, "fast", "a").is_some(), "the watch may be late");
-    index.poll();
-    assert_eq!(published(&index, "fast", "a"), None);
-    // The server reports 404.
-    index.record_write(&pair("fast", "a"), written.clone());
-    assert_eq!(index.confirm_missing("1"), []);
-    assert_eq!(published(&index, "fast", "a"), None);
-    // The pair is not wanted any more.
-    index.record_write(&pair("gone", "a"), written);
-    assert!(matches!(index.state(&pair("gone", "a")), PairState::Unwanted));
-}
-
-#[test]
 fn a_correction_counts_before_the_watch_delivers_it() {
     let mut index = index();
-    let delivered = object("1", 0, "fast", "a");
-    let corrected = Object { version: "2".to_owned(), ..delivered.clone() };
+    let of_version =
+        |version: &str| Object { version: version.to_owned(), ..object("1", 0, "fast", "a") };
     let version = |index: &CapacityIndex| match index.state(&pair("fast", "a")) {
-        PairState::Published(_, object) => object.version,
-        _ => panic!("it stands"),
+        PairState::Published(_, object) => Some(object.version),
+        _ => None,
     };
-    index.upsert_object(delivered);
-    index.record_write(&pair("fast", "a"), corrected.clone());
-    assert_eq!(version(&index), "2");
-    index.upsert_object(corrected.clone());
-    index.record_write(&pair("fast", "a"), corrected);
-    index.upsert_object(Object { version: "3".to_owned(), ..object("1", 0, "fast", "a") });
-    assert_eq!(version(&index), "3", "somebody's change is not hidden by ours");
-    // Another object is published for the pair by now.
-    index.record_write(
-        &pair("fast", "a"),
-        Object { version: "4".to_owned(), ..object("0", 9, "fast", "a") },
-    );
-    assert_eq!(version(&index), "3");
-    assert_eq!(index.confirm_missing("1"), [ask("fast", "a")], "the watch is late");
+    index.upsert_object(of_version("1"));
+    index.upsert_corrected(&of_version("1"), of_version("2"));
+    assert_eq!(version(&index).as_deref(), Some("2"));
+    // The watch is faster.
+    index.upsert_object(of_version("4"));
+    index.upsert_corrected(&of_version("2"), of_version("3"));
+    assert_eq!(version(&index).as_deref(), Some("4"), "somebody's change is not hidden by ours");
+    assert_eq!(index.remove_object("1"), [ask("fast", "a")]);
+    index.upsert_corrected(&of_version("4"), of_version("5"));
+    assert_eq!(version(&index), None, "nor a deletion");
 }
 
 #[test]
@@ -324,8 +291,7 @@ impl Cluster {
         self.show(CapacityIndex::finish_list);
     }
 
-    /// Processes one key as the publisher does; the object's name follows from the pair, as in
-    /// [`Names`].
+    /// Processes one key as the publisher does.
     fn work(&mut self) {
         match self.queue.pop_first() {
             None => {}
@@ -338,14 +304,11 @@ impl Cluster {
             }
             Some(Key::Query(pair)) => {
                 if let PairState::Absent(_) = self.index.state(&pair) {
-                    let name = Names::new("d", None).object(&pair, 0);
-                    self.made += u32::from(!self.server.contains_key(&name));
+                    self.made += 1;
                     let zone = pair.segment.labels()["zone"].clone();
-                    let object = object(&name, 30, &pair.class, &zone);
-                    if !self.server.contains_key(&name) {
-                        self.put(object.clone());
-                    }
-                    self.index.record_write(&pair, object);
+                    let object = object(&format!("made-{}", self.made), 30, &pair.class, &zone);
+                    self.put(object.clone());
+                    self.queue.extend(self.index.upsert_object(object));
                 }
             }
         }
