@@ -54,7 +54,7 @@ use crate::{
     metrics::{Metrics, Panicked},
     runtime::{Backoff, Clock, Random, Tasks},
     workqueue,
-    workqueue::{KeyedMutex, Limiter, Queue},
+    workqueue::{KeyedMutex, Queue},
 };
 
 /// How many snapshots are freed concurrently.
@@ -142,10 +142,7 @@ impl Protection {
     pub fn new(deps: ProtectionDeps) -> Self {
         let ProtectionDeps { client, metrics, random, clock, events, driver, tasks, settings } =
             deps;
-        let queue = |name| {
-            let limiter = Limiter::per_item(settings.retry);
-            Queue::new(limiter, metrics.workqueue.queue(name))
-        };
+        let queue = |name| Queue::new(settings.retry, metrics.workqueue.queue(name));
         Self(Arc::new(Shared {
             writer: Writer::new(client.clone()),
             grants: CoalescedReads::new(client.clone(), tasks.clone()),

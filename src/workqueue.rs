@@ -11,7 +11,6 @@
 mod core;
 mod fair_queue;
 mod keyed_mutex;
-mod limiter;
 mod work;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
@@ -24,10 +23,9 @@ pub use self::{
     core::{Counts, Place},
     fair_queue::Flow,
     keyed_mutex::{Held, KeyedMutex},
-    limiter::Limiter,
     work::{Action, work},
 };
-use crate::metrics::QueueMetrics;
+use crate::{metrics::QueueMetrics, runtime::Backoff};
 
 /// A work queue. Clones are the same queue.
 pub struct Queue<K: Ord + Clone>(Arc<SharedQueue<K>>);
@@ -53,20 +51,21 @@ impl<K: Ord + Clone> Clone for Queue<K> {
 }
 
 impl<K: Ord + Clone> Queue<K> {
-    /// Creates an empty queue. `limiter` determines the back-off of failed keys.
-    pub fn new(limiter: Limiter, metrics: QueueMetrics) -> Self {
-        Self::shared(Core::new(limiter, usize::MAX), None, metrics)
+    /// Creates an empty queue. Each key that fails waits for its own `backoff`, as in client-go without
+    /// jitter.
+    pub fn new(backoff: Backoff, metrics: QueueMetrics) -> Self {
+        Self::shared(Core::new(backoff, usize::MAX), None, metrics)
     }
 
     /// Creates an empty queue that shares so many workers fairly among flows. `flow_of` says whose key it is;
     /// a key that has failed is a repeat in any case.
     pub fn fair(
-        limiter: Limiter,
+        backoff: Backoff,
         metrics: QueueMetrics,
         workers: usize,
         flow_of: impl Fn(&K) -> Flow + Send + Sync + 'static,
     ) -> Self {
-        Self::shared(Core::new(limiter, workers), Some(Box::new(flow_of)), metrics)
+        Self::shared(Core::new(backoff, workers), Some(Box::new(flow_of)), metrics)
     }
 
     fn shared(core: Core<K>, flow_of: Option<FlowOf<K>>, metrics: QueueMetrics) -> Self {
@@ -112,7 +111,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Counts a failure of the key, and adds the key after its back-off, or after `limit` if that is less.
     pub fn add_rate_limited_within(&self, key: K, limit: Duration) {
-        let delay = self.0.core.lock().failed(&key, self.now());
+        let delay = self.0.core.lock().failed(&key);
         self.add_after(key, delay.min(limit));
     }
 

@@ -55,7 +55,7 @@ use csi_provisioner::{
     },
     metrics::Metrics,
     runtime::{Backoff, Clock, Random, Tasks},
-    workqueue::{self, Limiter, Queue},
+    workqueue::{self, Queue},
 };
 
 /// The number of claims that are looked at at once.
@@ -121,7 +121,7 @@ impl Shadow {
             clock,
             metrics: ShadowMetrics::new(&metrics),
         };
-        let queue = Queue::new(Limiter::per_item(retry), metrics.workqueue.queue(QUEUE));
+        let queue = Queue::new(retry, metrics.workqueue.queue(QUEUE));
         Self { worker, queue, lists: Lists::default(), metrics, random, tasks }
     }
 

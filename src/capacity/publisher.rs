@@ -41,7 +41,7 @@ use crate::{
     nodes::Nodes,
     runtime::{Backoff, Random, Tasks},
     workqueue,
-    workqueue::{Action, Limiter, Queue},
+    workqueue::{Action, Queue},
 };
 
 /// The binding mode of classes whose capacity the scheduler does not look at.
@@ -143,7 +143,6 @@ impl Publisher {
         let PublisherDeps { driver, client, nodes, metrics, counts, random, tasks, settings } =
             deps;
         let names = Names::new(driver.name(), settings.node.as_deref());
-        let per_item = || Limiter::per_item(settings.retry);
         let inner = Inner {
             supports_get_capacity: driver.capabilities().controller.contains(&Rpc::GetCapacity),
             store: Store::new(client, &settings.destination, names.clone()),
@@ -151,8 +150,8 @@ impl Publisher {
             owner: settings.destination.owner.clone(),
             nodes,
             index: Mutex::default(),
-            queue: Queue::new(per_item(), metrics.workqueue.queue("csistoragecapacity")),
-            topology: Queue::new(per_item(), metrics.workqueue.queue("csitopology")),
+            queue: Queue::new(settings.retry, metrics.workqueue.queue("csistoragecapacity")),
+            topology: Queue::new(settings.retry, metrics.workqueue.queue("csitopology")),
             working: AtomicBool::new(false),
             listed: watch::Sender::new(false),
             stopping: CancellationToken::new(),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{
-    Action, Counts, Limiter, Place, Queue,
+    Action, Counts, Place, Queue,
     core::{Core, Next},
     fair_queue::Flow,
     work,
@@ -31,7 +31,7 @@ fn metrics() -> QueueMetrics {
 const BACKOFF: Backoff = Backoff::new(secs(1), secs(8));
 
 fn queue() -> Queue<u8> {
-    Queue::new(Limiter::per_item(BACKOFF), metrics())
+    Queue::new(BACKOFF, metrics())
 }
 
 fn tasks() -> Tasks {
@@ -163,7 +163,7 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
             let failures = model.failures.entry(key).or_default();
             let expected = secs(1 << (*failures).min(3));
             *failures += 1;
-            assert_eq!(core.failed(&key, secs(*now)), expected);
+            assert_eq!(core.failed(&key), expected);
         }
         Op::Forget(key) => {
             core.forget(&key);
@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn the_core_does_what_the_model_does(ops in prop::collection::vec(op(), 0..80)) {
-        let (mut core, mut model) = (Core::new(Limiter::per_item(BACKOFF), usize::MAX), Model::default());
+        let (mut core, mut model) = (Core::new(BACKOFF, usize::MAX), Model::default());
         let mut now = 0;
         for op in &ops {
             play(op, &mut core, &mut model, &mut now);
@@ -201,7 +201,7 @@ proptest! {
 
 #[test]
 fn queue_and_processing_times_are_returned() {
-    let mut core = Core::new(Limiter::per_item(BACKOFF), usize::MAX);
+    let mut core = Core::new(BACKOFF, usize::MAX);
     core.add('a', Flow::default(), secs(1));
     core.add('a', Flow::default(), secs(2));
     assert_eq!(core.next(secs(5)), Next::Key('a', secs(4)));
@@ -238,7 +238,7 @@ async fn the_earliest_delay_counts_even_if_it_is_added_later() {
 #[tokio::test(start_paused = true)]
 async fn metrics_count_as_client_go_does() {
     let metrics = metrics();
-    let queue = Queue::new(Limiter::per_item(BACKOFF), metrics.clone());
+    let queue = Queue::new(BACKOFF, metrics.clone());
     queue.add(1);
     queue.add(1);
     queue.add_rate_limited(2);
@@ -353,7 +353,7 @@ fn start(
 #[tokio::test(start_paused = true)]
 async fn gauges_of_unfinished_work_are_updated_each_half_second_while_there_is_any() {
     let metrics = metrics();
-    let queue = Queue::new(Limiter::per_item(BACKOFF), metrics.clone());
+    let queue = Queue::new(BACKOFF, metrics.clone());
     start(&queue, 2, secs(3), |_| Some(Action::Done));
     for key in 0..2 {
         queue.add(key);
