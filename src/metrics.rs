@@ -83,7 +83,7 @@ impl Metrics {
     /// # Panics
     /// If called twice.
     pub fn serve(&self, driver: &str) -> ScrapeMetrics {
-        process::register(&self.families, driver);
+        process::register(self, driver);
         ScrapeMetrics::new(&self.families)
     }
 
