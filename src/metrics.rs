@@ -32,7 +32,7 @@ pub use self::{
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::{Definition, Families},
-    known::{Panicked, ResyncQueue, SuspectedLeak},
+    known::{ResyncQueue, SuspectedLeak},
     leader::LeaderMetrics,
     node::NodeMetrics,
     scrapes::ScrapeMetrics,

@@ -51,7 +51,7 @@ pub use self::{
 };
 use crate::{
     kube::{Client, CoalescedReads, InformerEvent, events::Source as EventSource, objects::Claim},
-    metrics::{Metrics, Panicked},
+    metrics::Metrics,
     runtime::{Backoff, Clock, Random, Tasks},
     workqueue,
     workqueue::{KeyedMutex, Queue},
@@ -142,7 +142,7 @@ impl Protection {
     pub fn new(deps: ProtectionDeps) -> Self {
         let ProtectionDeps { client, metrics, random, clock, events, driver, tasks, settings } =
             deps;
-        let queue = |name| Queue::new(settings.retry, metrics.workqueue.queue(name));
+        let queue = |name| Queue::new(name, settings.retry, &metrics);
         Self(Arc::new(Shared {
             writer: Writer::new(client.clone()),
             grants: CoalescedReads::new(client.clone(), tasks.clone()),
@@ -280,14 +280,9 @@ impl Protection {
             let protection = protection.clone();
             async move { protection.free(&source).await }
         };
-        let metrics = self.0.metrics.controller.clone();
-        let on_panic = move |source: &NamedSource, panic: &str| {
-            tracing::error!(%source, panic, "freeing a source panicked; this is a bug");
-            metrics.panicked(Panicked::Sources);
-        };
         let queue = queue.clone();
         let tasks = self.0.tasks.clone();
-        workqueue::work(queue, workers, tasks, "source of volumes", handler, on_panic).await;
+        workqueue::work(queue, workers, tasks, handler, |_| ()).await;
     }
 }
 

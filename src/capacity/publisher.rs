@@ -37,7 +37,7 @@ use crate::{
     },
     flags,
     kube::{ApiError, Client, InformerEvent, objects::StorageClass},
-    metrics::{CapacityMetrics, ControllerMetrics, Metrics, Panicked},
+    metrics::{CapacityMetrics, Metrics},
     nodes::Nodes,
     runtime::{Backoff, Random, Tasks},
     workqueue,
@@ -150,8 +150,8 @@ impl Publisher {
             owner: settings.destination.owner.clone(),
             nodes,
             index: Mutex::default(),
-            queue: Queue::new(settings.retry, metrics.workqueue.queue("csistoragecapacity")),
-            topology: Queue::new(settings.retry, metrics.workqueue.queue("csitopology")),
+            queue: Queue::new("csistoragecapacity", settings.retry, &metrics),
+            topology: Queue::new("csitopology", settings.retry, &metrics),
             working: AtomicBool::new(false),
             listed: watch::Sender::new(false),
             stopping: CancellationToken::new(),
@@ -242,9 +242,8 @@ impl Publisher {
         };
         let queue = self.0.queue.clone();
         let tasks = self.0.tasks.clone();
-        let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Capacity);
         let workers = self.0.settings.flags.workers;
-        workqueue::work(queue, workers, tasks, "storage capacity", handler, on_panic).await;
+        workqueue::work(queue, workers, tasks, handler, |_| ()).await;
     }
 
     async fn work_topology(&self) {
@@ -258,8 +257,7 @@ impl Publisher {
         };
         let queue = self.0.topology.clone();
         let tasks = self.0.tasks.clone();
-        let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Topology);
-        workqueue::work(queue, 1, tasks, "topology segments", handler, on_panic).await;
+        workqueue::work(queue, 1, tasks, handler, |()| ()).await;
     }
 
     /// Recomputes the segments whenever nodes change.
@@ -277,14 +275,6 @@ impl Publisher {
             ticks.tick().await;
             self.0.enqueue_all();
         }
-    }
-}
-
-/// Returns a handler that logs and counts a panic of a work item.
-fn panicked<K: std::fmt::Debug>(metrics: ControllerMetrics, queue: Panicked) -> impl Fn(&K, &str) {
-    move |key, panic| {
-        metrics.panicked(queue);
-        tracing::error!(?key, panic, "work on storage capacity panicked; this is a bug");
     }
 }
 

@@ -48,14 +48,13 @@ impl Queues {
         volumes: VolumeIndex,
     ) -> Self {
         let (workers, hasher) = (settings.workers, RandomState::new());
-        let metrics = |name| metrics.workqueue.queue(name);
         let by_class = hasher.clone();
         let claim = move |uid: &Key| claims.flow(uid, &|of| by_class.hash_one(of));
         let volume = move |name: &Key| volumes.flow(name, &|of| hasher.hash_one(of));
         Self {
-            claims: Queue::fair(settings.retry, metrics("claims"), workers, claim),
-            volumes: Queue::fair(settings.retry, metrics("volumes"), workers, volume),
-            unsaved: Queue::new(SAVE_RETRY, metrics("unsavedpvs")),
+            claims: Queue::fair("claims", settings.retry, metrics, workers, claim),
+            volumes: Queue::fair("volumes", settings.retry, metrics, workers, volume),
+            unsaved: Queue::new("unsavedpvs", SAVE_RETRY, metrics),
             unprotected: Arc::default(),
             working: Arc::default(),
         }

@@ -179,11 +179,6 @@ impl<K: Ord + Clone> Core<K> {
         })
     }
 
-    /// Whether any key is being processed.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.processing.is_empty()
-    }
-
     /// Whether [`Core::shut_down`] was called.
     pub(super) fn is_shut(&self) -> bool {
         self.shut
