@@ -30,14 +30,7 @@ mod source;
 mod sweep;
 mod writer;
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
@@ -126,8 +119,6 @@ struct Shared {
     clones: Queue<NamedSource>,
     /// Whether all claims have been listed once.
     listed: watch::Sender<bool>,
-    /// Whether the workers run. Nothing is queued while the claims are listed: another one may still need a source.
-    working: AtomicBool,
     metrics: Metrics,
     random: Arc<dyn Random>,
     clock: Arc<dyn Clock>,
@@ -153,7 +144,6 @@ impl Protection {
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),
             listed: watch::Sender::new(false),
-            working: AtomicBool::new(false),
             metrics,
             random,
             clock,
@@ -223,9 +213,6 @@ impl Protection {
     }
 
     fn enqueue(&self, sources: BTreeSet<NamedSource>) {
-        if !self.0.working.load(Ordering::Relaxed) {
-            return;
-        }
         for source in sources {
             match source.kind {
                 SourceKind::Snapshot => self.0.snapshots.add(source),
@@ -238,7 +225,7 @@ impl Protection {
     }
 
     /// Frees unneeded sources until `ended`, then what is still due. Call it when this process
-    /// leads.
+    /// leads. Nothing is freed while the claims are listed: another one may still need a source.
     pub async fn work(&self, ended: CancellationToken) {
         // The sender lives as long as `self`.
         let mut listed = self.0.listed.subscribe();
@@ -247,10 +234,6 @@ impl Protection {
             _ = listed.wait_for(|listed| *listed) => {}
             () = ended.cancelled() => return,
         }
-        self.0.working.store(true, Ordering::Relaxed);
-        // Earlier events were not enqueued.
-        let due = self.0.holders.lock().all_due();
-        self.enqueue(due);
         let freeing = futures::future::join(
             self.free_from(&self.0.snapshots, SNAPSHOT_WORKERS),
             self.free_from(&self.0.clones, self.0.settings.workers),
