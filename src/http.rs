@@ -14,7 +14,7 @@ pub mod fuzz;
 mod profile;
 mod routes;
 
-use std::{collections::VecDeque, convert::Infallible, io, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use http::Request;
 use hyper::{
@@ -34,7 +34,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::routes::Answer;
-pub use self::{address::AddressError, routes::Routes};
+pub use self::routes::Routes;
 use crate::runtime::Tasks;
 
 /// How long to wait after a failed accept, for example without free file descriptors.
@@ -129,30 +129,14 @@ pub enum ListenError {
         address: String,
         /// The path of the metrics.
         metrics_path: String,
-        /// The cause.
-        cause: ListenCause,
+        /// The cause, with the message of Go's `net`.
+        cause: String,
     },
     /// The server of the status.
     #[error("cannot serve the status: {cause}; use another --status-endpoint")]
     Status {
-        /// The cause.
-        cause: ListenCause,
-    },
-}
-
-/// Why the server cannot listen.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenCause {
-    /// The address is invalid.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// The address cannot be used.
-    #[error("listen tcp {address}: {}", address::reason(.error))]
-    Bind {
-        /// The address.
-        address: String,
-        /// The cause.
-        error: io::Error,
+        /// The cause, with the message of Go's `net`.
+        cause: String,
     },
 }
 
@@ -172,8 +156,8 @@ impl Server {
     pub async fn bind(address: &str, routes: Routes) -> Result<Self, ListenError> {
         let bound = async {
             let target = address::parse(address)?;
-            let bind = |error| ListenCause::Bind { address: address.to_owned(), error };
-            target.listen().await.map_err(bind)
+            let failed = |error| format!("listen tcp {address}: {}", address::reason(&error));
+            target.listen().await.map_err(failed)
         };
         match bound.await {
             Ok(listener) => Ok(Self { listener, routes: Arc::new(routes), limits: Limits::USUAL }),

@@ -28,9 +28,6 @@ pub use self::{
         CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{
-        LeaseError, LeaseEvent, Leases, WholeLease, holder, host_of, last_holder, read_lease,
-    },
-    record::Lease,
+    leases::{LeaseError, Leases, holder, host_of, last_holder},
     settings::ElectionSettings,
 };

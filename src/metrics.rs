@@ -32,7 +32,7 @@ pub use self::{
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::{Definition, Families},
-    known::{Panicked, ResyncQueue, SuspectedLeak},
+    known::{ResyncQueue, SuspectedLeak},
     leader::LeaderMetrics,
     node::NodeMetrics,
     scrapes::ScrapeMetrics,
@@ -83,7 +83,7 @@ impl Metrics {
     /// # Panics
     /// If called twice.
     pub fn serve(&self, driver: &str) -> ScrapeMetrics {
-        process::register(&self.families, driver);
+        process::register(self, driver);
         ScrapeMetrics::new(&self.families)
     }
 

@@ -123,7 +123,9 @@ impl Preflight {
         if missing_rights == self.reported {
             return None;
         }
-        missing_rights.iter().for_each(MissingRights::log);
+        for lack in &missing_rights {
+            tracing::warn!("{lack}");
+        }
         if missing_rights.is_empty() {
             tracing::info!("The service account has all rights now");
         }
@@ -190,21 +192,6 @@ pub fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<Mi
 }
 
 impl MissingRights {
-    fn log(&self) {
-        let Self { resource, group, verbs, needed, add_to } = self;
-        let verbs = verbs.join(",");
-        let rule = self.rule();
-        tracing::warn!(
-            resource,
-            group,
-            verbs,
-            needed,
-            add_to,
-            rule,
-            "The service account lacks rights"
-        );
-    }
-
     /// The RBAC rule to add.
     pub fn rule(&self) -> String {
         let Self { group, resource, verbs, .. } = self;

@@ -30,14 +30,7 @@ mod source;
 mod sweep;
 mod writer;
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
@@ -51,10 +44,10 @@ pub use self::{
 };
 use crate::{
     kube::{Client, CoalescedReads, InformerEvent, events::Source as EventSource, objects::Claim},
-    metrics::{Metrics, Panicked},
+    metrics::Metrics,
     runtime::{Backoff, Clock, Random, Tasks},
     workqueue,
-    workqueue::{KeyedMutex, Limiter, Queue},
+    workqueue::{KeyedMutex, Queue},
 };
 
 /// How many snapshots are freed concurrently.
@@ -126,8 +119,6 @@ struct Shared {
     clones: Queue<NamedSource>,
     /// Whether all claims have been listed once.
     listed: watch::Sender<bool>,
-    /// Whether the workers run. Nothing is queued while the claims are listed: another one may still need a source.
-    working: AtomicBool,
     metrics: Metrics,
     random: Arc<dyn Random>,
     clock: Arc<dyn Clock>,
@@ -142,10 +133,7 @@ impl Protection {
     pub fn new(deps: ProtectionDeps) -> Self {
         let ProtectionDeps { client, metrics, random, clock, events, driver, tasks, settings } =
             deps;
-        let queue = |name| {
-            let limiter = Limiter::per_item(settings.retry);
-            Queue::new(limiter, metrics.workqueue.queue(name))
-        };
+        let queue = |name| Queue::new(name, settings.retry, &metrics);
         Self(Arc::new(Shared {
             writer: Writer::new(client.clone()),
             grants: CoalescedReads::new(client.clone(), tasks.clone()),
@@ -156,7 +144,6 @@ impl Protection {
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),
             listed: watch::Sender::new(false),
-            working: AtomicBool::new(false),
             metrics,
             random,
             clock,
@@ -226,9 +213,6 @@ impl Protection {
     }
 
     fn enqueue(&self, sources: BTreeSet<NamedSource>) {
-        if !self.0.working.load(Ordering::Relaxed) {
-            return;
-        }
         for source in sources {
             match source.kind {
                 SourceKind::Snapshot => self.0.snapshots.add(source),
@@ -241,7 +225,7 @@ impl Protection {
     }
 
     /// Frees unneeded sources until `ended`, then what is still due. Call it when this process
-    /// leads.
+    /// leads. Nothing is freed while the claims are listed: another one may still need a source.
     pub async fn work(&self, ended: CancellationToken) {
         // The sender lives as long as `self`.
         let mut listed = self.0.listed.subscribe();
@@ -250,10 +234,6 @@ impl Protection {
             _ = listed.wait_for(|listed| *listed) => {}
             () = ended.cancelled() => return,
         }
-        self.0.working.store(true, Ordering::Relaxed);
-        // Earlier events were not enqueued.
-        let due = self.0.holders.lock().all_due();
-        self.enqueue(due);
         let freeing = futures::future::join(
             self.free_from(&self.0.snapshots, SNAPSHOT_WORKERS),
             self.free_from(&self.0.clones, self.0.settings.workers),
@@ -283,14 +263,9 @@ impl Protection {
             let protection = protection.clone();
             async move { protection.free(&source).await }
         };
-        let metrics = self.0.metrics.controller.clone();
-        let on_panic = move |source: &NamedSource, panic: &str| {
-            tracing::error!(%source, panic, "freeing a source panicked; this is a bug");
-            metrics.panicked(Panicked::Sources);
-        };
         let queue = queue.clone();
         let tasks = self.0.tasks.clone();
-        workqueue::work(queue, workers, tasks, "source of volumes", handler, on_panic).await;
+        workqueue::work(queue, workers, tasks, handler, |_| ()).await;
     }
 }
 

@@ -5,13 +5,12 @@
 //! [`KeyedMutex`] keeps workers of different queues from working on the same key.
 //!
 //! There are two deliberate differences to client-go: [`Queue::shut_down`] hands out nothing more, while
-//! client-go drains what is ready; and the gauges of unfinished work are updated every 500 ms only while a
-//! key is being processed.
+//! client-go drains what is ready; and the gauges of unfinished work are set at each scrape, not every
+//! 500 ms.
 
 mod core;
 mod fair_queue;
 mod keyed_mutex;
-mod limiter;
 mod work;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
@@ -24,10 +23,12 @@ pub use self::{
     core::{Counts, Place},
     fair_queue::Flow,
     keyed_mutex::{Held, KeyedMutex},
-    limiter::Limiter,
     work::{Action, work},
 };
-use crate::metrics::QueueMetrics;
+use crate::{
+    metrics::{Metrics, QueueMetrics},
+    runtime::Backoff,
+};
 
 /// A work queue. Clones are the same queue.
 pub struct Queue<K: Ord + Clone>(Arc<SharedQueue<K>>);
@@ -52,26 +53,47 @@ impl<K: Ord + Clone> Clone for Queue<K> {
     }
 }
 
-impl<K: Ord + Clone> Queue<K> {
-    /// Creates an empty queue. `limiter` determines the back-off of failed keys.
-    pub fn new(limiter: Limiter, metrics: QueueMetrics) -> Self {
-        Self::shared(Core::new(limiter, usize::MAX), None, metrics)
+impl<K: Ord + Clone + Send + 'static> Queue<K> {
+    /// Creates an empty queue of this name. Each key that fails waits for its own `backoff`, as in client-go without
+    /// jitter.
+    pub fn new(name: &'static str, backoff: Backoff, metrics: &Metrics) -> Self {
+        Self::shared(name, Core::new(backoff, usize::MAX), None, metrics)
     }
 
     /// Creates an empty queue that shares so many workers fairly among flows. `flow_of` says whose key it is;
     /// a key that has failed is a repeat in any case.
     pub fn fair(
-        limiter: Limiter,
-        metrics: QueueMetrics,
+        name: &'static str,
+        backoff: Backoff,
+        metrics: &Metrics,
         workers: usize,
         flow_of: impl Fn(&K) -> Flow + Send + Sync + 'static,
     ) -> Self {
-        Self::shared(Core::new(limiter, workers), Some(Box::new(flow_of)), metrics)
+        Self::shared(name, Core::new(backoff, workers), Some(Box::new(flow_of)), metrics)
     }
 
-    fn shared(core: Core<K>, flow_of: Option<FlowOf<K>>, metrics: QueueMetrics) -> Self {
-        let (core, created) = (Mutex::new(core), Instant::now());
-        Self(Arc::new(SharedQueue { core, flow_of, changed: Notify::new(), metrics, created }))
+    fn shared(
+        name: &'static str,
+        core: Core<K>,
+        flow_of: Option<FlowOf<K>>,
+        metrics: &Metrics,
+    ) -> Self {
+        let queue = Self(Arc::new(SharedQueue {
+            core: Mutex::new(core),
+            flow_of,
+            changed: Notify::new(),
+            metrics: metrics.workqueue.queue(name),
+            created: Instant::now(),
+        }));
+        let scraped = queue.clone();
+        metrics.before_scrape(move || scraped.set_unfinished());
+        queue
+    }
+}
+
+impl<K: Ord + Clone> Queue<K> {
+    fn name(&self) -> &'static str {
+        self.0.metrics.name
     }
 
     /// Whose key it is. Asked without the lock, as the answer may take others.
@@ -112,7 +134,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Counts a failure of the key, and adds the key after its back-off, or after `limit` if that is less.
     pub fn add_rate_limited_within(&self, key: K, limit: Duration) {
-        let delay = self.0.core.lock().failed(&key, self.now());
+        let delay = self.0.core.lock().failed(&key);
         self.add_after(key, delay.min(limit));
     }
 
@@ -178,13 +200,11 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Updates the gauges of unfinished work. Returns whether there is any.
-    fn update_unfinished(&self) -> bool {
-        let core = self.0.core.lock();
-        let (sum, longest) = core.processing_times(self.now());
+    /// Sets the gauges of unfinished work.
+    fn set_unfinished(&self) {
+        let (sum, longest) = self.0.core.lock().processing_times(self.now());
         self.0.metrics.unfinished_seconds.set(sum.as_secs_f64());
         self.0.metrics.longest_running_seconds.set(longest.as_secs_f64());
-        core.is_busy()
     }
 
     fn now(&self) -> Duration {

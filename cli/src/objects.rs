@@ -1,8 +1,12 @@
-//! What the commands read of objects that the sidecar does not read: events of others, and pods.
+//! What the commands read of objects that the sidecar does not read so: events of others, pods, and Leases
+//! in whichever namespace they are.
 
 use csi_provisioner::kube::objects::{Metadata, View};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::{
+    api::coordination::v1::LeaseSpec,
+    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
+};
 use serde::Deserialize;
 
 /// A core/v1 Event.
@@ -127,6 +131,28 @@ pub(crate) struct ContainerStatus {
     pub(crate) ready: bool,
     /// How often it was started again.
     pub(crate) restart_count: u32,
+}
+
+/// A Lease.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Lease {
+    /// The metadata.
+    pub(crate) metadata: Metadata,
+    /// The holder's record.
+    pub(crate) spec: LeaseSpec,
+}
+
+impl View for Lease {
+    const GROUP: &'static str = "coordination.k8s.io";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Lease";
+    const PLURAL: &'static str = "leases";
+    const NAMESPACED: bool = true;
+
+    fn meta(&self) -> &Metadata {
+        &self.metadata
+    }
 }
 
 #[cfg(test)]

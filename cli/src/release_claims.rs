@@ -17,13 +17,13 @@ use csi_provisioner::{
         objects::{Claim, View as _},
     },
     leader,
-    leader::LeaseError,
     plain_text::escaped,
     runtime::Clock,
 };
 
 use crate::{
     connection::ApiServer,
+    objects::Lease,
     subcommand::{Output, RELEASE_CLAIMS},
 };
 
@@ -206,15 +206,13 @@ async fn check_no_leader(
         ));
     }
     let name = leader::lease_name(driver);
-    match leader::Leases::get(client, namespace, &name).await {
-        Err(LeaseError::NotFound) => Ok(()),
-        Err(error) => Err(cannot_tell(&error.to_string())),
-        Ok(lease) => match leader::holder(&lease, clock.wall()) {
-            None => Ok(()),
-            Some(holder) => Err(format!(
-                "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"
-            )),
-        },
+    let lease = async { client.get_opt::<Lease>(Name::namespaced(namespace, &name)?).await };
+    let lease = lease.await.map_err(|error| cannot_tell(&error.to_string()))?;
+    match lease.as_ref().and_then(|lease| leader::holder(&lease.spec, clock.wall())) {
+        None => Ok(()),
+        Some(holder) => Err(format!(
+            "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"
+        )),
     }
 }
 

@@ -57,7 +57,7 @@ use csi_provisioner::{
     },
     metrics::Metrics,
     runtime::{Backoff, Clock, Random, Tasks},
-    workqueue::{self, Limiter, Queue},
+    workqueue::{self, Queue},
 };
 
 /// The number of claims that are looked at at once.
@@ -123,7 +123,7 @@ impl Shadow {
             clock,
             metrics: ShadowMetrics::new(&metrics),
         };
-        let queue = Queue::new(Limiter::per_item(retry), metrics.workqueue.queue(QUEUE));
+        let queue = Queue::new(QUEUE, retry, &metrics);
         Self { worker, queue, lists: Lists::default(), metrics, random, tasks }
     }
 
@@ -168,10 +168,7 @@ impl Shadow {
         }
         let worker = self.worker.clone();
         let sync = move |uid| worker.clone().sync(uid);
-        let on_panic = |uid: &String, panic: &str| {
-            tracing::error!(uid, panic, "a claim could not be compared; this is a bug");
-        };
-        workqueue::work(self.queue, WORKERS, self.tasks, "shadow worker", sync, on_panic).await;
+        workqueue::work(self.queue, WORKERS, self.tasks, sync, |_| ()).await;
     }
 
     /// Forgets what was kept for long enough. Never returns.

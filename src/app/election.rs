@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -196,14 +197,16 @@ impl Program<'_> {
 }
 
 /// The reference to the Lease in its events.
-pub(super) fn subject(lease: &leader::Lease) -> Subject {
+pub(super) fn subject(lease: &Lease) -> Subject {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let ObjectMeta { namespace, name, uid, resource_version, .. } = &lease.metadata;
     Subject {
         kind: "Lease".into(),
         api_version: "coordination.k8s.io/v1".into(),
-        namespace: lease.namespace().to_owned(),
-        name: lease.name().to_owned(),
-        uid: lease.uid().to_owned(),
-        resource_version: lease.resource_version().to_owned(),
+        namespace: text(namespace),
+        name: text(name),
+        uid: text(uid),
+        resource_version: text(resource_version),
     }
 }
 

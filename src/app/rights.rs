@@ -16,7 +16,9 @@ use crate::{
         events::{Severity, Source},
         objects::{StorageClass, VolumeSnapshot},
     },
-    leader, preflight,
+    leader,
+    leader::Leases,
+    preflight,
     preflight::{Feature, MissingRights, Preflight},
     status::MissingRightsNow,
 };
@@ -128,7 +130,7 @@ impl Rights {
     /// Emits events about missing permissions on the Lease, if there is one that can be read.
     async fn report(&self, lacks: &[MissingRights]) {
         let Some((namespace, name)) = &self.lease else { return };
-        let Ok(lease) = leader::read_lease(&self.client, namespace, name).await else { return };
+        let Ok(lease) = Leases::get(&self.client, namespace, name).await else { return };
         for lack in lacks {
             let subject = election::subject(&lease);
             self.events.event(subject, Severity::Warning, "MissingPermissions", lack.to_string());

@@ -40,11 +40,11 @@ use crate::{
         ApiError, Client, InformerEvent,
         objects::{StorageCapacity, StorageClass, View as _},
     },
-    metrics::{CapacityMetrics, ControllerMetrics, Metrics, Panicked},
+    metrics::{CapacityMetrics, Metrics},
     nodes::Nodes,
     runtime::{Backoff, Random, Tasks},
     workqueue,
-    workqueue::{Action, Limiter, Queue},
+    workqueue::{Action, Queue},
 };
 
 /// The binding mode of classes whose capacity the scheduler does not look at.
@@ -138,7 +138,6 @@ impl Publisher {
         let PublisherDeps { driver, client, nodes, metrics, counts, random, tasks, settings } =
             deps;
         let labels = ObjectLabels::new(driver.name(), settings.node.as_deref());
-        let per_item = || Limiter::per_item(settings.retry);
         let inner = Inner {
             supports_get_capacity: driver.capabilities().controller.contains(&Rpc::GetCapacity),
             store: Store::new(client, &settings.destination, labels.clone()),
@@ -146,8 +145,8 @@ impl Publisher {
             owner: settings.destination.owner.clone(),
             nodes,
             index: Mutex::default(),
-            queue: Queue::new(per_item(), metrics.workqueue.queue("csistoragecapacity")),
-            topology: Queue::new(per_item(), metrics.workqueue.queue("csitopology")),
+            queue: Queue::new("csistoragecapacity", settings.retry, &metrics),
+            topology: Queue::new("csitopology", settings.retry, &metrics),
             working: AtomicBool::new(false),
             listed: watch::Sender::new(false),
             stopping: CancellationToken::new(),
@@ -238,9 +237,8 @@ impl Publisher {
         };
         let queue = self.0.queue.clone();
         let tasks = self.0.tasks.clone();
-        let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Capacity);
         let workers = self.0.settings.flags.workers;
-        workqueue::work(queue, workers, tasks, "storage capacity", handler, on_panic).await;
+        workqueue::work(queue, workers, tasks, handler, |_| ()).await;
     }
 
     async fn work_topology(&self) {
@@ -254,8 +252,7 @@ impl Publisher {
         };
         let queue = self.0.topology.clone();
         let tasks = self.0.tasks.clone();
-        let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Topology);
-        workqueue::work(queue, 1, tasks, "topology segments", handler, on_panic).await;
+        workqueue::work(queue, 1, tasks, handler, |()| ()).await;
     }
 
     /// Recomputes the segments whenever nodes change.
@@ -273,14 +270,6 @@ impl Publisher {
             ticks.tick().await;
             self.0.enqueue_all();
         }
-    }
-}
-
-/// Returns a handler that logs and counts a panic of a work item.
-fn panicked<K: std::fmt::Debug>(metrics: ControllerMetrics, queue: Panicked) -> impl Fn(&K, &str) {
-    move |key, panic| {
-        metrics.panicked(queue);
-        tracing::error!(?key, panic, "work on storage capacity panicked; this is a bug");
     }
 }
 

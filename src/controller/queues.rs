@@ -17,10 +17,10 @@ use super::{
     item::{Item, Key},
     volumes::index::VolumeIndex,
 };
-use crate::{
-    metrics::Metrics,
-    workqueue::{Limiter, Queue},
-};
+use crate::{metrics::Metrics, runtime::Backoff, workqueue::Queue};
+
+/// The back-off of volumes that are not saved: client-go's default.
+const SAVE_RETRY: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1000));
 
 /// The three queues. Their names in metrics are those of external-provisioner.
 #[derive(Clone)]
@@ -48,15 +48,13 @@ impl Queues {
         volumes: VolumeIndex,
     ) -> Self {
         let (workers, hasher) = (settings.workers, RandomState::new());
-        let per_item = || Limiter::per_item(settings.retry);
-        let metrics = |name| metrics.workqueue.queue(name);
         let by_class = hasher.clone();
         let claim = move |uid: &Key| claims.flow(uid, &|of| by_class.hash_one(of));
         let volume = move |name: &Key| volumes.flow(name, &|of| hasher.hash_one(of));
         Self {
-            claims: Queue::fair(per_item(), metrics("claims"), workers, claim),
-            volumes: Queue::fair(per_item(), metrics("volumes"), workers, volume),
-            unsaved: Queue::new(Limiter::controller_default(), metrics("unsavedpvs")),
+            claims: Queue::fair("claims", settings.retry, metrics, workers, claim),
+            volumes: Queue::fair("volumes", settings.retry, metrics, workers, volume),
+            unsaved: Queue::new("unsavedpvs", SAVE_RETRY, metrics),
             unprotected: Arc::default(),
             working: Arc::default(),
         }

@@ -16,10 +16,10 @@ const SAVE_WORKERS: usize = 4;
 impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_claims(&self) {
         self.work_off(
-            ("claim", &self.queues.claims, self.settings.workers),
+            (&self.queues.claims, self.settings.workers),
             &self.claims,
             |worker, uid| async move { worker.sync(&uid).await },
-            ClaimWorker::panicked,
+            ClaimWorker::after_panic,
         )
         .await;
     }
@@ -31,35 +31,35 @@ impl<P: Provisioner> Controller<P> {
             () = self.ready_to_delete() => {}
         }
         self.work_off(
-            ("volume", &self.queues.volumes, self.settings.workers),
+            (&self.queues.volumes, self.settings.workers),
             &self.volumes,
             |worker, name| async move { worker.sync(&name).await },
-            |worker, name, panic| worker.on_panic(name, panic),
+            |worker, name| worker.after_panic(name),
         )
         .await;
     }
 
     pub(super) async fn work_unsaved(&self) {
         self.work_off(
-            ("unsaved volume", &self.queues.unsaved, SAVE_WORKERS),
+            (&self.queues.unsaved, SAVE_WORKERS),
             &self.claims,
             |worker, uid| async move { worker.sync_unsaved(&uid).await },
-            ClaimWorker::saving_panicked,
+            |_, _| (),
         )
         .await;
     }
 
-    /// Works off a queue, whose tasks have this name, by so many workers.
+    /// Works off a queue by so many workers.
     async fn work_off<W: Send + Sync + 'static, F: Future<Output = Action> + Send + 'static>(
         &self,
-        (name, queue, workers): (&'static str, &Queue<Key>, usize),
+        (queue, workers): (&Queue<Key>, usize),
         worker: &Arc<W>,
         sync: fn(Arc<W>, Key) -> F,
-        on_panic: fn(&W, &Key, &str),
+        on_panic: fn(&W, &Key),
     ) {
         let (worker, panicking) = (Arc::clone(worker), Arc::clone(worker));
         let handler = move |key| sync(Arc::clone(&worker), key);
-        let on_panic = move |key: &Key, panic: &str| on_panic(&panicking, key, panic);
-        workqueue::work(queue.clone(), workers, self.tasks.clone(), name, handler, on_panic).await;
+        let on_panic = move |key: &Key| on_panic(&panicking, key);
+        workqueue::work(queue.clone(), workers, self.tasks.clone(), handler, on_panic).await;
     }
 }

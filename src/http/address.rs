@@ -4,25 +4,8 @@ use std::io;
 
 use tokio::net::TcpListener;
 
-/// An invalid address, with the message of Go's `net`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// There is no colon before a port.
-    #[error("listen tcp: address {0}: missing port in address")]
-    MissingPort(String),
-    /// There are several colons, and no brackets around the host.
-    #[error("listen tcp: address {0}: too many colons in address")]
-    TooManyColons(String),
-    /// A bracket is not closed.
-    #[error("listen tcp: address {0}: missing ']' in address")]
-    MissingBracket(String),
-    /// The port is an invalid number.
-    #[error("listen tcp: address {0}: invalid port")]
-    InvalidPort(String),
-    /// The port is a name; names are not looked up.
-    #[error("listen tcp: lookup tcp/{0}: unknown port")]
-    UnknownPort(String),
-}
+const MISSING_PORT: &str = "missing port in address";
+const TOO_MANY_COLONS: &str = "too many colons in address";
 
 /// The address to listen at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,36 +16,37 @@ pub(super) struct ListenAddress {
     port: u16,
 }
 
-/// Parses `host:port`, `:port` or `[host]:port`.
-pub(super) fn parse(text: &str) -> Result<ListenAddress, AddressError> {
-    let own = || text.to_owned();
-    let (host, port) = text.rsplit_once(':').ok_or_else(|| AddressError::MissingPort(own()))?;
+/// Parses `host:port`, `:port` or `[host]:port`; the error is the message of Go's `net`.
+pub(super) fn parse(text: &str) -> Result<ListenAddress, String> {
+    let invalid = |why: &str| format!("listen tcp: address {text}: {why}");
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| invalid(MISSING_PORT))?;
     let host = if let Some(inner) = host.strip_prefix('[') {
-        inner.strip_suffix(']').ok_or_else(|| bracket_error(text))?
+        inner.strip_suffix(']').ok_or_else(|| invalid(bracket_fault(text)))?
     } else if host.contains(':') {
-        return Err(AddressError::TooManyColons(own()));
+        return Err(invalid(TOO_MANY_COLONS));
     } else {
         host
     };
     Ok(ListenAddress { host: host.to_owned(), port: parse_port(port)? })
 }
 
-fn bracket_error(text: &str) -> AddressError {
+fn bracket_fault(text: &str) -> &'static str {
     match text.split_once(']') {
-        None => AddressError::MissingBracket(text.to_owned()),
+        None => "missing ']' in address",
         // `[::1]` and `[::1]x:80`
-        Some((_, after)) if !after.contains(':') => AddressError::MissingPort(text.to_owned()),
-        Some(_) => AddressError::TooManyColons(text.to_owned()),
+        Some((_, after)) if !after.contains(':') => MISSING_PORT,
+        Some(_) => TOO_MANY_COLONS,
     }
 }
 
-fn parse_port(port: &str) -> Result<u16, AddressError> {
+/// Names of ports are not looked up.
+fn parse_port(port: &str) -> Result<u16, String> {
     match port {
         "" => Ok(0),
         _ if port.bytes().all(|c| c.is_ascii_digit()) => {
-            port.parse().map_err(|_| AddressError::InvalidPort(port.to_owned()))
+            port.parse().map_err(|_| format!("listen tcp: address {port}: invalid port"))
         }
-        _ => Err(AddressError::UnknownPort(port.to_owned())),
+        _ => Err(format!("listen tcp: lookup tcp/{port}: unknown port")),
     }
 }
 
@@ -122,7 +106,7 @@ mod tests {
             (":70000", "listen tcp: address 70000: invalid port"),
             (":web", "listen tcp: lookup tcp/web: unknown port"),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), error, "{text}");
+            assert_eq!(parse(text).unwrap_err(), error, "{text}");
         }
     }
 }

@@ -24,29 +24,19 @@ const MAX_SECONDS: u64 = 300;
 /// Samples a second of CPU time, as in Go.
 const FREQUENCY: i32 = 100;
 
-/// Why no profile was taken.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ProfileError {
-    /// Another profile is being taken; Go's text.
-    #[error("cpu profiling already in use")]
-    Busy,
-    /// There is no directory for samples that exceed the memory buffer.
-    #[error(
-        "no folder for temporary files can be written to: mount an emptyDir at /tmp, or set TMPDIR"
-    )]
-    NoFolder,
-    /// The signals could not be set up, or the samples could not be read.
-    #[error("{0}")]
-    Failed(String),
-}
+/// Go's text where another profile is being taken.
+const BUSY: &str = "cpu profiling already in use";
 
-impl From<PprofError> for ProfileError {
-    fn from(error: PprofError) -> Self {
-        match error {
-            // The previous profile was cancelled and has not been cleaned up yet.
-            PprofError::Running => Self::Busy,
-            other => Self::Failed(other.to_string()),
-        }
+/// There is no directory for samples that exceed the memory buffer.
+const NO_FOLDER: &str =
+    "no folder for temporary files can be written to: mount an emptyDir at /tmp, or set TMPDIR";
+
+/// Why no profile was taken, in words.
+fn failed(error: PprofError) -> String {
+    match error {
+        // The previous profile was cancelled and has not been cleaned up yet.
+        PprofError::Running => BUSY.to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -74,35 +64,34 @@ impl Sampler {
         }
     }
 
-    async fn take(&self, time: Duration) -> Result<Vec<u8>, ProfileError> {
-        let _turn = self.0.try_acquire().map_err(|_| ProfileError::Busy)?;
+    async fn take(&self, time: Duration) -> Result<Vec<u8>, String> {
+        let _turn = self.0.try_acquire().map_err(|_| BUSY)?;
         // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
-        let guard = spawn_blocking(start).await.map_err(ProfileError::Failed)??;
+        let guard = spawn_blocking(start).await??;
         tokio::time::sleep(time).await;
-        let profile = spawn_blocking(move || encode(&guard));
-        profile.await.map_err(ProfileError::Failed)?
+        spawn_blocking(move || encode(&guard)).await?
     }
 }
 
-fn start() -> Result<ProfilerGuard<'static>, ProfileError> {
+fn start() -> Result<ProfilerGuard<'static>, String> {
     set_directory()?;
-    Ok(ProfilerGuard::new(FREQUENCY)?)
+    ProfilerGuard::new(FREQUENCY).map_err(failed)
 }
 
 /// Finds a directory for samples: an image without /tmp has /dev/shm.
-fn set_directory() -> Result<(), ProfileError> {
+fn set_directory() -> Result<(), &'static str> {
     let folders = [tempfile::env::temp_dir(), PathBuf::from("/dev/shm")];
     let mut folders = folders.iter();
     let folder = folders.find(|folder| tempfile::tempfile_in(folder).is_ok());
-    let folder = folder.ok_or(ProfileError::NoFolder)?;
+    let folder = folder.ok_or(NO_FOLDER)?;
     // The only error is that the directory is set already.
     let _ = tempfile::env::override_temp_dir(folder);
     Ok(())
 }
 
-fn encode(guard: &ProfilerGuard<'_>) -> Result<Vec<u8>, ProfileError> {
-    let profile = guard.report().build()?.pprof()?;
-    profile.write_to_bytes().map_err(|error| ProfileError::Failed(error.to_string()))
+fn encode(guard: &ProfilerGuard<'_>) -> Result<Vec<u8>, String> {
+    let profile = guard.report().build().and_then(|report| report.pprof()).map_err(failed)?;
+    profile.write_to_bytes().map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

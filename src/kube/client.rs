@@ -3,8 +3,7 @@
 //! [`Client`] gets, creates, replaces, patches, deletes, lists and edits objects through kube-rs's client,
 //! which sends each request through the lane's [`layers`](super::layers). Names are checked before they
 //! become part of a URL. Answers are read up to a limit. Every error says whether the request may have
-//! been carried out ([`ApiError::is_unclear`]). The watch of one object is in `watch_object`, watches of a
-//! kind are in [`super::informer`].
+//! been carried out ([`ApiError::is_unclear`]). Watches are in [`super::informer`].
 
 pub mod access;
 mod coalesced_reads;
@@ -13,7 +12,6 @@ mod edits;
 pub mod finalizers;
 mod lanes;
 mod list;
-mod watch_object;
 
 pub use super::name::{BadName, Name};
 pub use coalesced_reads::{CoalescedReads, ReadBy};
@@ -93,6 +91,11 @@ impl Client {
         Self { kube, service, random }
     }
 
+    /// kube-rs's client on this lane. [`ApiError::of_kube`] reads its errors.
+    pub(crate) fn kube(&self) -> kube::Client {
+        self.kube.clone()
+    }
+
     /// A client of kube-rs for one watcher, on this lane. It lists in pages of so many objects, or fewer that
     /// fit, and opens a watch no more than once a second.
     pub(crate) fn for_watcher(&self, page_size: u32) -> kube::Client {
@@ -156,8 +159,7 @@ impl Client {
 
     /// Replaces an object by `body`, which must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        let url = path::<V>(name)? + NO_FIELD_VALIDATION;
-        self.write(request_with_body(Method::PUT, url, JSON, body)?).await
+        self.write_json(Method::PUT, path::<V>(name)?, body).await
     }
 
     /// Patches an object.
@@ -193,12 +195,22 @@ impl Client {
     }
 
     /// Sends a GET and parses the answer.
-    pub(super) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
+    pub(crate) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
         Ok(self.send(request(Method::GET, url)?).await?.0)
     }
 
+    /// Writes an object to this path, and reads the one in the answer.
+    pub(crate) async fn write_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: String,
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, ApiError> {
+        self.write(request_with_body(method, path + NO_FIELD_VALIDATION, JSON, body)?).await
+    }
+
     /// Sends a write and reads the object in the answer.
-    async fn write<V: View>(&self, request: Request) -> Result<V, ApiError> {
+    async fn write<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
         Ok(self.send(request).await?.0)
     }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+
 use super::{
     CandidateIdentity, ElectionSettings,
-    record::{Record, micro_time},
+    record::{holder, micro_time, transitions},
 };
 
 /// Another's duration counts up to this or ours, whichever is longer: whoever writes a Lease must not keep
@@ -22,15 +24,15 @@ pub(super) struct Observation<'a> {
     /// Whether the Lease exists, as far as is known.
     pub(super) exists: bool,
     /// The records that this process wrote, or tried to write with unknown result.
-    pub(super) written: &'a [Record],
+    pub(super) written: &'a [LeaseSpec],
     /// The number of transitions at which this process leads; `None` while it does not lead.
-    pub(super) leads_at: Option<i64>,
+    pub(super) leads_at: Option<i32>,
     /// The wall-clock time, for the record.
     pub(super) wall: jiff::Timestamp,
 }
 
 /// What was observed of the Lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum ObservedLease {
     /// The Lease does not exist, and no other process may still lead by it.
     Absent,
@@ -38,21 +40,21 @@ pub(super) enum ObservedLease {
     /// may not know yet.
     Held {
         /// The record.
-        record: Record,
+        record: LeaseSpec,
         /// When the record was first observed, or when a read first found that the Lease is gone.
         since: Duration,
     },
 }
 
 /// The next step of a candidate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     /// Create the Lease.
-    Create(Record),
+    Create(LeaseSpec),
     /// Take the Lease, which has no holder or one that stopped renewing; create it if it was deleted.
-    TakeOver(Record),
+    TakeOver(LeaseSpec),
     /// Renew the Lease, which this process holds.
-    Renew(Record),
+    Renew(LeaseSpec),
     /// Wait at least until this boot time, as another process holds the Lease.
     Wait(Duration),
     /// Stop leading.
@@ -83,14 +85,12 @@ pub(super) fn decide(observation: &Observation<'_>, now: Duration) -> Step {
     let Observation { settings, lease, leads_at, .. } = observation;
     match lease {
         ObservedLease::Absent => Step::Create(observation.new_record(0)),
-        ObservedLease::Held { record, .. } if record.holder.is_empty() => match leads_at {
+        ObservedLease::Held { record, .. } if holder(record).is_empty() => match leads_at {
             // Taking a Lease increments its transitions, releasing it does not.
-            Some(transitions) if *transitions != record.transitions => {
-                Step::StopLeading(Loss::Interrupted)
-            }
-            _ => Step::TakeOver(observation.new_record(following(record.transitions))),
+            Some(at) if *at != transitions(record) => Step::StopLeading(Loss::Interrupted),
+            _ => Step::TakeOver(observation.new_record(following(record))),
         },
-        ObservedLease::Held { record, since } if record.holder == settings.identity.name() => {
+        ObservedLease::Held { record, since } if holder(record) == settings.identity.name() => {
             observation.step_under_own_name(record, *since, now)
         }
         ObservedLease::Held { record, since } => {
@@ -99,47 +99,46 @@ pub(super) fn decide(observation: &Observation<'_>, now: Duration) -> Step {
     }
 }
 
-/// The number of transitions after this one. The API server takes none that is negative or has more than 31
-/// bits.
-fn following(transitions: i64) -> i64 {
-    if (0..i64::from(i32::MAX)).contains(&transitions) { transitions + 1 } else { 0 }
+/// The number of transitions after this record. The API server takes none that is negative.
+fn following(record: &LeaseSpec) -> i32 {
+    transitions(record).checked_add(1).filter(|next| *next > 0).unwrap_or_default()
 }
 
-fn seconds(number: i64) -> Duration {
-    Duration::from_secs(u64::try_from(number).unwrap_or(0))
+fn seconds(number: Option<i32>) -> Duration {
+    Duration::from_secs(number.and_then(|number| u64::try_from(number).ok()).unwrap_or_default())
 }
 
 impl Observation<'_> {
     /// Whether this process, or one of the same pod, wrote the record.
-    pub(super) fn is_own(&self, record: &Record) -> bool {
+    pub(super) fn is_own(&self, record: &LeaseSpec) -> bool {
         let CandidateIdentity { name, unique } = &self.settings.identity;
-        record.holder == *name && (*unique || self.written.contains(record))
+        holder(record) == *name && (*unique || self.written.contains(record))
     }
 
     /// The step if the record has this candidate's name.
-    fn step_under_own_name(&self, record: &Record, since: Duration, now: Duration) -> Step {
+    fn step_under_own_name(&self, record: &LeaseSpec, since: Duration, now: Duration) -> Step {
         let is_own = self.is_own(record);
         let quiet_until = since.saturating_add(self.settings.retry_period.saturating_mul(2));
         if is_own || (self.leads_at.is_none() && quiet_until <= now) {
-            Step::Renew(Record {
-                acquired: record.acquired.clone(),
-                ..self.new_record(record.transitions)
+            Step::Renew(LeaseSpec {
+                acquire_time: record.acquire_time.clone(),
+                ..self.new_record(transitions(record))
             })
         } else if self.leads_at.is_some() {
-            Step::StopLeading(Loss::SameName(record.holder.clone()))
+            Step::StopLeading(Loss::SameName(holder(record).to_owned()))
         } else {
             Step::Wait(quiet_until)
         }
     }
 
     /// The step if another process holds the Lease.
-    fn step_under_other_holder(&self, record: &Record, since: Duration, now: Duration) -> Step {
+    fn step_under_other_holder(&self, record: &LeaseSpec, since: Duration, now: Duration) -> Step {
         if self.leads_at.is_some() {
-            return Step::StopLeading(Loss::OtherHolder(record.holder.clone()));
+            return Step::StopLeading(Loss::OtherHolder(holder(record).to_owned()));
         }
         let ends = since.saturating_add(self.counted_duration(record));
         if ends <= now {
-            Step::TakeOver(self.new_record(following(record.transitions)))
+            Step::TakeOver(self.new_record(following(record)))
         } else {
             Step::Wait(ends)
         }
@@ -147,21 +146,22 @@ impl Observation<'_> {
 
     /// How long another's record counts from its last change on. After a deletion only up to our duration:
     /// a leader that can reach the API server has created the Lease again by then.
-    fn counted_duration(&self, record: &Record) -> Duration {
-        let ours = seconds(self.settings.lease_seconds());
+    fn counted_duration(&self, record: &LeaseSpec) -> Duration {
+        let ours = seconds(Some(self.settings.lease_seconds()));
         let longest = if self.exists { ours.max(LONGEST_OF_OTHERS) } else { ours };
-        seconds(record.seconds).min(longest)
+        seconds(record.lease_duration_seconds).min(longest)
     }
 
     /// Returns a record of this candidate, acquired and renewed now.
-    fn new_record(&self, transitions: i64) -> Record {
+    fn new_record(&self, transitions: i32) -> LeaseSpec {
         let now = Some(micro_time(self.wall));
-        Record {
-            holder: self.settings.identity.name().to_owned(),
-            seconds: self.settings.lease_seconds(),
-            acquired: now.clone(),
-            renewed: now,
-            transitions,
+        LeaseSpec {
+            holder_identity: Some(self.settings.identity.name().to_owned()),
+            lease_duration_seconds: Some(self.settings.lease_seconds()),
+            acquire_time: now.clone(),
+            renew_time: now,
+            lease_transitions: Some(transitions),
+            ..LeaseSpec::default()
         }
     }
 }

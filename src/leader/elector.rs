@@ -3,13 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::WatchEvent;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, Lease, LeaseError, LeaseEvent, Leases, Loss,
+    ElectionSettings, Health, LeaseError, Leases, Loss,
     decide::{Observation, ObservedLease, Step, decide},
-    record::{Record, micro_time},
+    record::{holder, micro_time, record_of, transitions, written},
     settings::JITTER,
 };
 use crate::{
@@ -121,7 +123,7 @@ struct Elector<L, C> {
     /// What was observed of the Lease. Kept after a deletion.
     observed: ObservedLease,
     /// The record last written, and later ones whose write had an unknown result.
-    written: Vec<Record>,
+    written: Vec<LeaseSpec>,
     /// The current term, while leading.
     term: Option<Term>,
     /// Whether the API server has not forbidden watching.
@@ -132,7 +134,7 @@ struct Elector<L, C> {
 #[derive(Debug, Clone, Copy)]
 struct Term {
     /// The Lease's number of transitions.
-    transitions: i64,
+    transitions: i32,
     /// The boot time at which the last successful write was sent.
     renewed: Duration,
 }
@@ -190,7 +192,8 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     async fn watch(&mut self) -> bool {
         let Some(lease) = &self.lease else { return false };
         let ElectionSettings { namespace, lease_name, .. } = &self.settings;
-        let mut watch = self.leases.watch(namespace, lease_name, lease.resource_version());
+        let version = lease.metadata.resource_version.as_deref().unwrap_or_default();
+        let mut watch = self.leases.watch(namespace, lease_name, version);
         loop {
             let Step::Wait(until) = self.step() else { return true };
             let read_at =
@@ -198,8 +201,11 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             tokio::select! {
                 biased;
                 event = watch.next() => match event {
-                    Some(Ok(LeaseEvent::Applied(object))) => self.on_lease(Lease::new(object)),
-                    Some(Ok(LeaseEvent::Deleted)) => self.on_lease_deleted(),
+                    Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
+                        self.on_lease(lease);
+                    }
+                    Some(Ok(WatchEvent::Deleted(_))) => self.on_lease_deleted(),
+                    Some(Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_))) => {}
                     Some(Err(error)) => {
                         self.on_watch_error(&error);
                         return false;
@@ -306,7 +312,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     /// Reads the Lease. A record counts as observed from the arrival of the response.
     async fn read(&mut self) -> Result<(), LeaseError> {
         match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
-            Ok(object) => self.on_lease(Lease::new(object)),
+            Ok(lease) => self.on_lease(lease),
             Err(LeaseError::NotFound) => self.on_lease_not_found(),
             Err(error) => return Err(error),
         }
@@ -337,11 +343,11 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     /// Whether another process may lead by the record last observed. While this process leads, none does.
     fn is_held_by_other(&self) -> bool {
         let ObservedLease::Held { record, .. } = &self.observed else { return false };
-        self.term.is_none() && !record.holder.is_empty() && !self.observation().is_own(record)
+        self.term.is_none() && !holder(record).is_empty() && !self.observation().is_own(record)
     }
 
     fn on_lease(&mut self, lease: Lease) {
-        let record = lease.record();
+        let record = record_of(&lease);
         self.lease = Some(lease);
         let before = &self.observed;
         if !matches!(before, ObservedLease::Held { record: before, .. } if *before == record) {
@@ -353,7 +359,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     /// the write was sent.
     async fn write(
         &mut self,
-        record: Record,
+        record: LeaseSpec,
         base: Option<Lease>,
     ) -> Result<Attempted, LeaseError> {
         let sent = self.now();
@@ -361,39 +367,15 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             self.written.remove(0);
         }
         self.written.push(record.clone());
-        let object = self.put(&record, base).await?;
-        let lease = Lease::new(object);
-        self.term = Some(Term { transitions: record.transitions, renewed: sent });
-        // As written, and in the API server's format.
-        self.written = vec![record, lease.record()];
+        let lease = self.leases.write(&written(base, record.clone(), &self.settings)).await?;
+        self.term = Some(Term { transitions: transitions(&record), renewed: sent });
+        // As written, and as an admission webhook may have changed it.
+        self.written = vec![record, record_of(&lease)];
         self.on_lease(lease);
         let ElectionDeps { gate, health, .. } = &self.deps;
         gate.open_until(sent.saturating_add(self.settings.renew_deadline));
         health.on_renewed(sent, self.settings.lease_duration);
         Ok(Attempted::Held)
-    }
-
-    async fn put(
-        &self,
-        record: &Record,
-        base: Option<Lease>,
-    ) -> Result<serde_json::Value, LeaseError> {
-        let ElectionSettings { namespace, lease_name, .. } = &self.settings;
-        match base {
-            None => {
-                self.leases
-                    .create(
-                        namespace,
-                        &Lease::to_create(&self.settings).with(record, &self.settings),
-                    )
-                    .await
-            }
-            Some(lease) => {
-                self.leases
-                    .replace(namespace, lease_name, &lease.with(record, &self.settings))
-                    .await
-            }
-        }
     }
 
     /// Releases the Lease if this process holds it, or may hold it by a write with unknown result.
@@ -434,18 +416,15 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             return Ok(());
         }
         let now = Some(micro_time(self.deps.clock.wall()));
-        let empty = Record {
-            holder: String::new(),
-            seconds: 1,
-            acquired: now.clone(),
-            renewed: now,
-            transitions: record.transitions,
+        let empty = LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            acquire_time: now.clone(),
+            renew_time: now,
+            lease_transitions: record.lease_transitions,
+            ..LeaseSpec::default()
         };
-        let body = lease.clone().with(&empty, &self.settings);
-        self.leases
-            .replace(&self.settings.namespace, &self.settings.lease_name, &body)
-            .await
-            .map(|_| ())
+        self.leases.write(&written(Some(lease.clone()), empty, &self.settings)).await.map(drop)
     }
 
     fn report_leading(&mut self) {

@@ -4,43 +4,31 @@ use std::{future::Future, time::Duration};
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
-    future::ready,
     stream::{self, BoxStream},
 };
-use kube::api::WatchEvent;
-use serde::Deserialize;
-use serde_json::Value;
+use http::Method;
+use k8s_openapi::{
+    Resource as _,
+    api::coordination::v1::{Lease, LeaseSpec},
+};
+use kube::api::{Api, WatchEvent, WatchParams};
 
-use super::record::Lease;
-use crate::kube::{ApiError, Client, Kind, Name, View, objects::Metadata};
+use crate::kube::{ApiError, Client, Kind, Name};
 
 /// The server ends a watch after this time, in seconds.
 const WATCH_SECONDS: u32 = 290;
 
-/// The requests of an election. A PUT contains the `resourceVersion` on which it is based, and fails if that
-/// is outdated.
+/// The requests of an election.
 pub trait Leases: Send + Sync {
     /// GET.
     fn get(
         &self,
         namespace: &str,
         name: &str,
-    ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
+    ) -> impl Future<Output = Result<Lease, LeaseError>> + Send;
 
-    /// POST.
-    fn create(
-        &self,
-        namespace: &str,
-        lease: &Value,
-    ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
-
-    /// PUT.
-    fn replace(
-        &self,
-        namespace: &str,
-        name: &str,
-        lease: &Value,
-    ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
+    /// POST, or PUT of a Lease with a `resourceVersion`, which fails if that is outdated.
+    fn write(&self, lease: &Lease) -> impl Future<Output = Result<Lease, LeaseError>> + Send;
 
     /// Watches one Lease from a version on. The stream may end at any time, with or without an error.
     fn watch(
@@ -48,16 +36,7 @@ pub trait Leases: Send + Sync {
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<LeaseEvent, LeaseError>>;
-}
-
-/// An event of a watch.
-#[derive(Debug, Clone, PartialEq)]
-pub enum LeaseEvent {
-    /// The Lease was added or changed.
-    Applied(Value),
-    /// The Lease was deleted.
-    Deleted,
+    ) -> BoxStream<'static, Result<WatchEvent<Lease>, LeaseError>>;
 }
 
 /// A Lease could not be read, watched or written.
@@ -74,26 +53,12 @@ pub enum LeaseError {
     Failed(String),
 }
 
-/// Reads the Lease.
-///
-/// # Errors
-/// The Lease does not exist or cannot be read.
-pub async fn read_lease(
-    leases: &impl Leases,
-    namespace: &str,
-    name: &str,
-) -> Result<Lease, LeaseError> {
-    leases.get(namespace, name).await.map(Lease::new)
-}
-
-/// The holder of the Lease at `now`. A Lease without a duration is held.
-pub fn holder(lease: &Value, now: jiff::Timestamp) -> Option<&str> {
-    let spec = lease.get("spec")?;
+/// The holder of a Lease at `now`. A Lease without a duration is held.
+pub fn holder(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<&str> {
     let holder = last_holder(lease)?;
-    let renewed = spec.get("renewTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
-    let seconds = spec.get("leaseDurationSeconds").and_then(Value::as_u64);
-    let (Some(renewed), Some(seconds)) = (renewed, seconds) else { return Some(holder) };
-    let since = Duration::try_from(now.duration_since(renewed)).unwrap_or_default();
+    let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let (Some(renewed), Some(seconds)) = (&lease.renew_time, seconds) else { return Some(holder) };
+    let since = Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default();
     (since <= Duration::from_secs(seconds)).then_some(holder)
 }
 
@@ -103,32 +68,35 @@ pub fn host_of(holder: &str) -> &str {
 }
 
 /// The holder that the Lease names, whether its time is over or not.
-pub fn last_holder(lease: &Value) -> Option<&str> {
-    lease.get("spec")?.get("holderIdentity")?.as_str().filter(|holder| !holder.is_empty())
+pub fn last_holder(lease: &LeaseSpec) -> Option<&str> {
+    lease.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
 // === impl Client ===
 
+fn leases() -> Kind {
+    Kind {
+        group: Lease::GROUP.into(),
+        version: Lease::VERSION.into(),
+        plural: Lease::URL_PATH_SEGMENT.into(),
+    }
+}
+
 impl Leases for Client {
-    async fn get(&self, namespace: &str, name: &str) -> Result<Value, LeaseError> {
+    async fn get(&self, namespace: &str, name: &str) -> Result<Lease, LeaseError> {
         let name = Name::namespaced(namespace, name).map_err(ApiError::from)?;
-        Ok(self.get_raw(&Kind::of::<WholeLease>(), name).await?)
+        Ok(self.read(leases().object(name)).await?)
     }
 
-    async fn create(&self, namespace: &str, lease: &Value) -> Result<Value, LeaseError> {
-        let created: WholeLease = Client::create(self, Some(namespace), lease).await?;
-        Ok(created.object)
-    }
-
-    async fn replace(
-        &self,
-        namespace: &str,
-        name: &str,
-        lease: &Value,
-    ) -> Result<Value, LeaseError> {
-        let name = Name::namespaced(namespace, name).map_err(ApiError::from)?;
-        let replaced: WholeLease = self.replace_raw(name, lease).await?;
-        Ok(replaced.object)
+    async fn write(&self, lease: &Lease) -> Result<Lease, LeaseError> {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let (namespace, name) = (text(&lease.metadata.namespace), text(&lease.metadata.name));
+        let name = Name::namespaced(&namespace, &name).map_err(ApiError::from)?;
+        let (method, path) = match lease.metadata.resource_version {
+            None => (Method::POST, leases().collection(Some(&namespace))),
+            Some(_) => (Method::PUT, leases().object(name)),
+        };
+        Ok(self.write_json(method, path, lease).await?)
     }
 
     fn watch(
@@ -136,29 +104,20 @@ impl Leases for Client {
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<LeaseEvent, LeaseError>> {
-        let (client, version) = (self.clone(), version.to_owned());
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let events = async move {
-            let name = Name::namespaced(&namespace, &name)?;
-            client.watch_object(name, &version, WATCH_SECONDS).await
-        };
-        stream::once(events)
+    ) -> BoxStream<'static, Result<WatchEvent<Lease>, LeaseError>> {
+        let parameters = WatchParams::default()
+            .fields(&format!("metadata.name={name}"))
+            .timeout(WATCH_SECONDS)
+            .disable_bookmarks();
+        let (api, version) = (Api::<Lease>::namespaced(self.kube(), namespace), version.to_owned());
+        stream::once(async move { api.watch(&parameters, &version).await })
             .try_flatten()
+            .map(|event| match event {
+                Ok(WatchEvent::Error(status)) => Err(ApiError::from(*status)),
+                event => event.map_err(|error| ApiError::of_kube(error, &leases().resource())),
+            })
             .map_err(LeaseError::from)
-            .try_filter_map(|event| ready(Ok(lease_event(event))))
             .boxed()
-    }
-}
-
-/// Converts an event of a watch; `None` if it says nothing of the Lease.
-fn lease_event(event: WatchEvent<WholeLease>) -> Option<LeaseEvent> {
-    match event {
-        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-            Some(LeaseEvent::Applied(lease.object))
-        }
-        WatchEvent::Deleted(_) => Some(LeaseEvent::Deleted),
-        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
     }
 }
 
@@ -174,50 +133,15 @@ impl From<ApiError> for LeaseError {
     }
 }
 
-/// A Lease with all its fields.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(from = "Value")]
-pub struct WholeLease {
-    metadata: Metadata,
-    /// The object.
-    pub object: Value,
-}
-
-impl From<Value> for WholeLease {
-    fn from(object: Value) -> Self {
-        let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.into());
-        let metadata = Metadata {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid").map(Into::into),
-            resource_version: text("resourceVersion"),
-            ..Metadata::default()
-        };
-        Self { metadata, object }
-    }
-}
-
-impl View for WholeLease {
-    const GROUP: &'static str = "coordination.k8s.io";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "Lease";
-    const PLURAL: &'static str = "leases";
-    const NAMESPACED: bool = true;
-
-    fn meta(&self) -> &Metadata {
-        &self.metadata
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, from_value, json};
 
     use super::*;
     use crate::kube::testing::{Answer, End, Server, client};
 
     /// The events of a watch of the Lease.
-    async fn watched(watch: Answer) -> (Server, Vec<Result<LeaseEvent, LeaseError>>) {
+    async fn watched(watch: Answer) -> (Server, Vec<Result<WatchEvent<Lease>, LeaseError>>) {
         let server = Server::new(move |_, _| watch.clone());
         let events = Leases::watch(&client(&server), "ns", "l", "5").collect();
         let events = tokio::time::timeout(Duration::from_secs(60), events).await;
@@ -226,13 +150,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_yields_whole_leases() {
-        let lease = |version: &str| json!({"metadata": {"name": "l", "resourceVersion": version}, "spec": {"x": 1}});
+        let lease = |version: &str| json!({"metadata": {"name": "l", "resourceVersion": version}, "spec": {"strategy": "s"}});
         let watch = Answer::watch()
             .event(1, "MODIFIED", &lease("6"))
             .event(1, "DELETED", &lease("7"))
             .end(End::Closed);
         let (server, events) = watched(watch).await;
-        assert_eq!(events, [Ok(LeaseEvent::Applied(lease("6"))), Ok(LeaseEvent::Deleted)]);
+        let parsed = |version: &str| from_value::<Lease>(lease(version)).unwrap();
+        let [Ok(WatchEvent::Modified(changed)), Ok(WatchEvent::Deleted(deleted))] = &*events else {
+            panic!("{events:?}");
+        };
+        assert_eq!((changed, deleted), (&parsed("6"), &parsed("7")));
         let url = &server.requests()[0].url;
         let path = "/apis/coordination.k8s.io/v1/namespaces/ns/leases?";
         assert!(url.starts_with(path) && url.contains("fieldSelector=metadata.name%3Dl"), "{url}");
@@ -242,27 +170,56 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_refused_ends_with_the_reason() {
         let (_, events) = watched(Answer::refusal(403, "Forbidden", "no")).await;
-        assert_eq!(events, [Err(LeaseError::Forbidden("no".to_owned()))]);
+        assert!(matches!(&*events, [Err(LeaseError::Forbidden(why))] if why == "no"), "{events:?}");
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_made_by_post_and_changed_by_put_with_the_version_that_was_read() {
+        let server = Server::new(|_, _| Answer::json(200, &json!({"metadata": {"uid": "u"}})));
+        let mut lease: Lease =
+            from_value(json!({"metadata": {"name": "l", "namespace": "ns"}})).unwrap();
+        let answer = client(&server).write(&lease).await.unwrap();
+        assert_eq!(answer.metadata.uid.as_deref(), Some("u"));
+        lease.metadata.resource_version = Some("5".to_owned());
+        client(&server).write(&lease).await.unwrap();
+        let path = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
+        let requests = server.requests();
+        let sent: Vec<_> = requests.iter().map(|it| (&*it.method, it.url.clone())).collect();
+        let query = "fieldValidation=Ignore";
+        assert_eq!(
+            sent,
+            [("POST", format!("{path}?{query}")), ("PUT", format!("{path}/l?{query}"))]
+        );
+        assert!(requests.iter().all(|it| it.header("content-type") == "application/json"));
+        assert_eq!(requests[1].json()["metadata"]["resourceVersion"], "5");
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_lease_is_an_error_without_its_content() {
+        let odd = json!({"spec": {"holderIdentity": ["secret"]}});
+        let server = Server::new(move |_, _| Answer::json(200, &odd));
+        let error = Leases::get(&client(&server), "ns", "l").await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot read the API server's answer about leases.coordination.k8s.io l: not the expected fields (at line 1 column 26)"
+        );
     }
 
     #[test]
     fn a_lease_is_held_until_it_has_run_out() {
         let at = |second| jiff::Timestamp::from_second(second).unwrap();
-        let lease = |holder: &str| json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:10.000000Z"}});
-        for (lease, now, expected) in [
+        let lease = |holder: &str| json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:10.000000Z"});
+        for (spec, now, expected) in [
             (lease("a"), 10, Some("a")),
             (lease("a"), 25, Some("a")),
             (lease("a"), 26, None),
             (lease(""), 10, None),
-            (json!({"spec": {"holderIdentity": "a"}}), 10, Some("a")),
-            (
-                json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": -1, "renewTime": "?"}}),
-                10,
-                Some("a"),
-            ),
+            (json!({"holderIdentity": "a"}), 10, Some("a")),
+            (json!({"holderIdentity": "a", "leaseDurationSeconds": -1}), 10, Some("a")),
             (json!({}), 10, None),
         ] {
-            assert_eq!(holder(&lease, at(now)), expected, "{lease} {now}");
+            let lease: LeaseSpec = from_value(Value::clone(&spec)).unwrap();
+            assert_eq!(holder(&lease, at(now)), expected, "{spec} {now}");
         }
     }
 }

@@ -1,139 +1,58 @@
-//! The Lease as JSON, and the record in it.
+//! The holder's record in a Lease, which is its `spec` without what others decide, and the Lease that a
+//! candidate writes.
 
-use serde_json::{Map, Value, json};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
 
 use super::ElectionSettings;
 
-/// The holder's record in the `spec` of the Lease. Its times are only compared for equality: what counts is
-/// when a change of the record was observed, by the observer's own clock.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Record {
-    /// `holderIdentity`; empty without a holder.
-    pub(super) holder: String,
-    /// `leaseDurationSeconds`; zero if absent.
-    pub(super) seconds: i64,
-    /// `acquireTime`, RFC 3339 with microseconds.
-    pub(super) acquired: Option<String>,
-    /// `renewTime`, in the same format.
-    pub(super) renewed: Option<String>,
-    /// `leaseTransitions`: the number of changes of the holder.
-    pub(super) transitions: i64,
+/// The record of the Lease. Its times are only compared for equality: what counts is when a change of the
+/// record was observed, by the observer's own clock.
+pub(super) fn record_of(lease: &Lease) -> LeaseSpec {
+    let spec = lease.spec.clone().unwrap_or_default();
+    LeaseSpec { preferred_holder: None, strategy: None, ..spec }
 }
 
-impl Record {
-    fn of(spec: &Map<String, Value>) -> Self {
-        let text = |field: &str| spec.get(field).and_then(Value::as_str).map(str::to_owned);
-        let number = |field: &str| spec.get(field).and_then(Value::as_i64).unwrap_or_default();
-        Self {
-            holder: text("holderIdentity").unwrap_or_default(),
-            seconds: number("leaseDurationSeconds"),
-            acquired: text("acquireTime"),
-            renewed: text("renewTime"),
-            transitions: number("leaseTransitions"),
-        }
-    }
-
-    fn write_to(&self, spec: &mut Map<String, Value>) {
-        spec.insert("holderIdentity".into(), json!(self.holder));
-        spec.insert("leaseDurationSeconds".into(), json!(self.seconds));
-        spec.insert("acquireTime".into(), json!(self.acquired));
-        spec.insert("renewTime".into(), json!(self.renewed));
-        spec.insert("leaseTransitions".into(), json!(self.transitions));
-    }
+/// The holder in a record; empty without one.
+pub(super) fn holder(record: &LeaseSpec) -> &str {
+    record.holder_identity.as_deref().unwrap_or_default()
 }
 
-/// Formats a time as a `MicroTime`: RFC 3339 with exactly six decimals.
-pub(super) fn micro_time(time: jiff::Timestamp) -> String {
-    format!("{time:.6}")
+/// The number of changes of the holder.
+pub(super) fn transitions(record: &LeaseSpec) -> i32 {
+    record.lease_transitions.unwrap_or_default()
 }
 
-/// A Lease as the API server sent it, with all fields, so that a PUT keeps those unknown here.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Lease {
-    spec: Map<String, Value>,
-    labels: Map<String, Value>,
-    /// The metadata without labels.
-    metadata: Map<String, Value>,
-    /// All other fields.
-    object: Map<String, Value>,
+/// A time in a record: whole microseconds, so that it equals what the server returns.
+pub(super) fn micro_time(time: Timestamp) -> MicroTime {
+    MicroTime(Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time))
 }
 
-impl Lease {
-    /// Parses the Lease in a response of the API server.
-    pub(super) fn new(object: Value) -> Self {
-        let mut object = map(Some(object));
-        let mut metadata = map(object.remove("metadata"));
-        Self {
-            spec: map(object.remove("spec")),
-            labels: map(metadata.remove("labels")),
-            metadata,
-            object,
-        }
+/// The Lease with `record` and the settings' labels; a new one without a `base`. All that others wrote on
+/// the base stays, and its `resourceVersion`.
+pub(super) fn written(
+    base: Option<Lease>,
+    record: LeaseSpec,
+    settings: &ElectionSettings,
+) -> Lease {
+    let Lease { mut metadata, spec } = base.unwrap_or_default();
+    metadata.namespace = Some(settings.namespace.clone());
+    metadata.name = Some(settings.lease_name.clone());
+    if !settings.labels.is_empty() {
+        metadata.labels.get_or_insert_default().extend(settings.labels.clone());
     }
-
-    /// Returns a new Lease with the settings' name and namespace.
-    pub(super) fn to_create(settings: &ElectionSettings) -> Self {
-        Self::new(json!({
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": settings.lease_name, "namespace": settings.namespace},
-        }))
-    }
-
-    /// The holder's record.
-    pub(super) fn record(&self) -> Record {
-        Record::of(&self.spec)
-    }
-
-    /// Its `metadata.uid`.
-    pub fn uid(&self) -> &str {
-        self.metadata("uid")
-    }
-
-    /// Its `metadata.name`.
-    pub fn name(&self) -> &str {
-        self.metadata("name")
-    }
-
-    /// Its `metadata.namespace`.
-    pub fn namespace(&self) -> &str {
-        self.metadata("namespace")
-    }
-
-    /// Its `metadata.resourceVersion`.
-    pub fn resource_version(&self) -> &str {
-        self.metadata("resourceVersion")
-    }
-
-    fn metadata(&self, field: &str) -> &str {
-        self.metadata.get(field).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// Returns the body for a POST or PUT that sets `record` and the settings' labels. All other fields are
-    /// unchanged, including the `resourceVersion`.
-    pub(super) fn with(mut self, record: &Record, settings: &ElectionSettings) -> Value {
-        record.write_to(&mut self.spec);
-        self.labels.extend(settings.labels.iter().map(|(key, value)| (key.clone(), json!(value))));
-        if !self.labels.is_empty() {
-            self.metadata.insert("labels".into(), self.labels.into());
-        }
-        self.object.insert("metadata".into(), self.metadata.into());
-        self.object.insert("spec".into(), self.spec.into());
-        self.object.into()
-    }
-}
-
-/// Returns the fields of a JSON object; none if the value is no object.
-fn map(value: Option<Value>) -> Map<String, Value> {
-    match value {
-        Some(Value::Object(map)) => map,
-        _ => Map::new(),
-    }
+    let LeaseSpec { preferred_holder, strategy, .. } = spec.unwrap_or_default();
+    Lease { metadata, spec: Some(LeaseSpec { preferred_holder, strategy, ..record }) }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use serde_json::{Value, from_value, json, to_value};
 
     use super::*;
     use crate::leader::CandidateIdentity;
@@ -150,61 +69,69 @@ mod tests {
         }
     }
 
-    fn record() -> Record {
-        Record {
-            holder: "me".into(),
-            seconds: 15,
-            acquired: Some("2026-01-01T00:00:00.000000Z".into()),
-            renewed: Some("2026-01-01T00:00:05.000000Z".into()),
-            transitions: 3,
+    fn mine() -> LeaseSpec {
+        let at =
+            |second: i64| Some(micro_time(Timestamp::from_second(1_767_225_600 + second).unwrap()));
+        LeaseSpec {
+            holder_identity: Some("me".into()),
+            lease_duration_seconds: Some(15),
+            acquire_time: at(0),
+            renew_time: at(5),
+            lease_transitions: Some(3),
+            ..LeaseSpec::default()
         }
     }
 
     #[test]
-    fn unknown_fields_survive_a_write() {
-        let lease = Lease::new(json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "newTopField": 1,
-            "metadata": {"name": "lease", "uid": "u", "resourceVersion": "7", "labels": {"a": "1", "b": "2"}},
+    fn what_others_wrote_survives_a_write() {
+        let metadata = json!({
+            "name": "lease", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2,
+            "creationTimestamp": "2025-01-01T00:00:00Z", "annotations": {"n": "o"}, "finalizers": ["f"],
+            "labels": {"a": "1", "b": "2"},
+            "managedFields": [{"manager": "m", "operation": "Update", "fieldsV1": {"f:spec": {}}}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "x"}],
+        });
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
             "spec": {"holderIdentity": "other", "preferredHolder": "p", "strategy": "s"},
-        }));
-        assert_eq!((lease.uid(), lease.resource_version()), ("u", "7"));
-        let written = lease.with(&record(), &settings(&[("b", "mine")]));
-        assert_eq!(
-            written,
-            json!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "newTopField": 1,
-                "metadata": {"name": "lease", "uid": "u", "resourceVersion": "7", "labels": {"a": "1", "b": "mine"}},
-                "spec": {
-                    "holderIdentity": "me", "preferredHolder": "p", "strategy": "s", "leaseDurationSeconds": 15,
-                    "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:05.000000Z",
-                    "leaseTransitions": 3,
-                },
-            })
-        );
-        assert_eq!(Lease::new(written).record(), record());
+        });
+        let base: Lease = from_value(lease.clone()).unwrap();
+        let written = written(Some(base), mine(), &settings(&[("b", "mine")]));
+        let mut expected = lease;
+        expected["metadata"]["labels"]["b"] = json!("mine");
+        expected["spec"] = json!({
+            "holderIdentity": "me", "preferredHolder": "p", "strategy": "s", "leaseDurationSeconds": 15,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:05.000000Z",
+            "leaseTransitions": 3,
+        });
+        assert_eq!(to_value(&written).unwrap(), expected);
+        assert_eq!(record_of(&written), mine());
     }
 
     #[test]
     fn a_new_lease_has_name_namespace_and_record_and_no_empty_labels() {
-        let settings = settings(&[]);
-        let fresh = Lease::to_create(&settings).with(&record(), &settings);
-        assert_eq!(fresh.pointer("/metadata"), Some(&json!({"name": "lease", "namespace": "ns"})));
-        assert_eq!(Lease::new(fresh).record(), record());
+        let fresh = written(None, mine(), &settings(&[]));
+        let metadata = to_value(&fresh).unwrap()["metadata"].clone();
+        assert_eq!(metadata, json!({"name": "lease", "namespace": "ns"}));
+        assert_eq!(record_of(&fresh), mine());
     }
 
     #[test]
     fn a_lease_without_a_spec_has_no_holder() {
-        for object in
-            [json!({}), json!(null), json!({"spec": null}), json!({"spec": {"holderIdentity": 5}})]
+        for object in [json!({}), json!({"spec": null}), json!({"spec": {"holderIdentity": null}})]
         {
-            assert_eq!(Lease::new(object).record(), Record::default());
+            let record = record_of(&from_value(object).unwrap());
+            assert_eq!((holder(&record), transitions(&record)), ("", 0));
         }
     }
 
     #[test]
-    fn times_have_six_decimals() {
-        let time = jiff::Timestamp::new(1_767_225_600, 1_500_999).unwrap();
-        assert_eq!(micro_time(time), "2026-01-01T00:00:00.001500Z");
-        assert_eq!(micro_time(jiff::Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000000Z");
+    fn times_have_six_decimals_and_equal_what_is_read_again() {
+        let time = micro_time(Timestamp::new(1_767_225_600, 1_500_999).unwrap());
+        let text = to_value(&time).unwrap();
+        assert_eq!(text, json!("2026-01-01T00:00:00.001500Z"));
+        assert_eq!(from_value::<MicroTime>(text).unwrap(), time);
+        let text: Value = to_value(micro_time(Timestamp::UNIX_EPOCH)).unwrap();
+        assert_eq!(text, json!("1970-01-01T00:00:00.000000Z"));
     }
 }

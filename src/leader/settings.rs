@@ -28,10 +28,10 @@ pub struct ElectionSettings {
 
 impl ElectionSettings {
     /// The `leaseDurationSeconds`: rounded up, so that other candidates never wait for less.
-    pub(super) fn lease_seconds(&self) -> i64 {
+    pub(super) fn lease_seconds(&self) -> i32 {
         let seconds =
             self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
-        i64::try_from(seconds).unwrap_or(i64::MAX).min(i64::from(i32::MAX))
+        i32::try_from(seconds).unwrap_or(i32::MAX)
     }
 }
 

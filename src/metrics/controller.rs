@@ -7,7 +7,7 @@ use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGa
 use super::{
     classes::ClassLabels,
     families::Families,
-    known::{Panicked, ResyncQueue, SuspectedLeak},
+    known::{ResyncQueue, SuspectedLeak},
 };
 
 /// `client_golang`'s default buckets, in seconds.
@@ -37,7 +37,6 @@ pub struct ControllerMetrics {
     suspected_leaks: IntCounterVec,
     unfollowed_records: IntCounter,
     sources_released: IntCounterVec,
-    panics: IntCounterVec,
 }
 
 /// The claims in work at one moment, by state.
@@ -70,7 +69,6 @@ impl ControllerMetrics {
     pub(super) fn new(families: &Families) -> Self {
         let metrics = Self::registered(families);
         SuspectedLeak::begin(&metrics.suspected_leaks);
-        Panicked::begin(&metrics.panics);
         ResyncQueue::begin(&metrics.resync_found);
         metrics
     }
@@ -155,11 +153,6 @@ impl ControllerMetrics {
                 "provisioner_sources_released_total",
                 "Deleted claims and snapshots from which the finalizer that protects sources was removed although pending claims name them, by reason: protection_timeout (--claim-protection-timeout is over).",
                 &["reason"],
-            ),
-            panics: families.counter(
-                "provisioner_panics_total",
-                "Pieces of work that panicked and were set aside, by queue. Anything but zero is a bug.",
-                &["queue"],
             ),
         }
     }
@@ -257,11 +250,6 @@ impl ControllerMetrics {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             self.dependencies.with_label_values(&[resource]).set(count);
         }
-    }
-
-    /// A work item panicked.
-    pub fn panicked(&self, queue: Panicked) {
-        self.panics.with_label_values(&[queue.label()]).inc();
     }
 }
 

@@ -58,24 +58,6 @@ words! {
 }
 
 words! {
-    /// The work that panicked.
-    Panicked {
-        /// On a claim.
-        Claims = "claims",
-        /// On a volume.
-        Volumes = "volumes",
-        /// On a volume without its PersistentVolume.
-        UnsavedVolumes = "unsavedpvs",
-        /// On a source of volumes.
-        Sources = "sources",
-        /// On an object of storage capacity.
-        Capacity = "csistoragecapacity",
-        /// On topology segments.
-        Topology = "csitopology",
-    }
-}
-
-words! {
     /// The queue of a key that a resync found.
     ResyncQueue {
         /// Claims.

@@ -4,18 +4,14 @@
 
 use std::fs;
 
-use prometheus::{
-    Counter, Error, Gauge,
-    core::{Collector, Desc},
-    proto::MetricFamily,
-};
+use prometheus::{CounterVec, GaugeVec, Opts};
 
-use super::families::Families;
+use super::Metrics;
 
 /// `driver` is the name of the CSI driver.
-pub(super) fn register(families: &Families, driver: &str) {
-    register_figures(families);
-    let build = families.int_gauge(
+pub(super) fn register(metrics: &Metrics, driver: &str) {
+    register_figures(metrics);
+    let build = metrics.families.int_gauge(
         "provisioner_build_info",
         "The running version and the name of the CSI driver, as labels; always 1.",
         &["version", "driver_name"],
@@ -25,85 +21,48 @@ pub(super) fn register(families: &Families, driver: &str) {
 
 /// The figures of Go's client.
 #[rustfmt::skip] // one line a figure: it is a table
-fn register_figures(families: &Families) {
-    let counter = |name: &str, help: &str, read| Figure::counter(families, name, help, read);
-    let gauge = |name: &str, help: &str, read| Figure::gauge(families, name, help, read);
-    counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", || Some(stat()?.cpu_seconds));
-    counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.", || Some(network()?.0));
-    counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.", || Some(network()?.1));
-    gauge("process_open_fds", "Number of open file descriptors.", open_files);
-    gauge("process_max_fds", "Maximum number of open file descriptors.", || limit(&read("self/limits"), "Max open files"));
-    gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", || Some(stat()?.virtual_bytes));
-    gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.", || limit(&read("self/limits"), "Max address space"));
-    gauge("process_resident_memory_bytes", "Resident memory size in bytes.", || Some(stat()?.resident_bytes));
-    gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", start_time);
+fn register_figures(metrics: &Metrics) {
+    let families = &metrics.families;
+    let counter = |name, help| families.register("counter", CounterVec::new(Opts::new(name, help), &[]));
+    let gauge = |name, help| families.gauge(name, help, &[]);
+    let cpu = counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.");
+    let received = counter("process_network_receive_bytes_total", "Number of bytes received by the process over the network.");
+    let sent = counter("process_network_transmit_bytes_total", "Number of bytes sent by the process over the network.");
+    let files = gauge("process_open_fds", "Number of open file descriptors.");
+    let max_files = gauge("process_max_fds", "Maximum number of open file descriptors.");
+    let memory = gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.");
+    let max_memory = gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.");
+    let resident = gauge("process_resident_memory_bytes", "Resident memory size in bytes.");
+    let start = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
+    metrics.before_scrape(move || {
+        let (stat, network) = (Stat::read(&read("self/stat")), octets(&read("self/net/netstat")));
+        let (stat, limits) = (stat.as_ref(), read("self/limits"));
+        count(&cpu, stat.map(|it| it.cpu_seconds));
+        count(&received, network.map(|(received, _)| received));
+        count(&sent, network.map(|(_, sent)| sent));
+        set(&files, open_files());
+        set(&max_files, limit(&limits, "Max open files"));
+        set(&memory, stat.map(|it| it.virtual_bytes));
+        set(&max_memory, limit(&limits, "Max address space"));
+        set(&resident, stat.map(|it| it.resident_bytes));
+        set(&start, stat.and_then(|it| Some(boot_time(&read("stat"))? + it.started_seconds)));
+    });
 }
 
-/// A figure of the process, read at each scrape.
-#[derive(Debug, Clone)]
-struct Figure<M> {
-    metric: M,
-    set: fn(&M, f64),
-    read: fn() -> Option<f64>,
+/// Sets a counter to the kernel's count.
+fn count(counter: &CounterVec, value: Option<f64>) {
+    counter.reset();
+    value.into_iter().for_each(|value| counter.with_label_values::<&str>(&[]).inc_by(value));
 }
 
-impl Figure<Counter> {
-    fn counter(families: &Families, name: &str, help: &str, read: fn() -> Option<f64>) {
-        // The kernel's count, set again at each scrape.
-        let set = |counter: &Counter, value| {
-            counter.reset();
-            counter.inc_by(value);
-        };
-        Self::register(families, "counter", Counter::new(name, help), set, read);
-    }
-}
-
-impl Figure<Gauge> {
-    fn gauge(families: &Families, name: &str, help: &str, read: fn() -> Option<f64>) {
-        Self::register(families, "gauge", Gauge::new(name, help), Gauge::set, read);
-    }
-}
-
-impl<M: Collector + Clone + 'static> Figure<M> {
-    fn register(
-        families: &Families,
-        kind: &'static str,
-        metric: Result<M, Error>,
-        set: fn(&M, f64),
-        read: fn() -> Option<f64>,
-    ) {
-        families.register(kind, metric.map(|metric| Self { metric, set, read }));
-    }
-}
-
-impl<M: Collector> Collector for Figure<M> {
-    fn desc(&self) -> Vec<&Desc> {
-        self.metric.desc()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let Some(value) = (self.read)() else { return Vec::new() };
-        (self.set)(&self.metric, value);
-        self.metric.collect()
-    }
-}
-
-fn stat() -> Option<Stat> {
-    Stat::read(&read("self/stat"))
-}
-
-/// Bytes received and sent.
-fn network() -> Option<(f64, f64)> {
-    octets(&read("self/net/netstat"))
+fn set(gauge: &GaugeVec, value: Option<f64>) {
+    gauge.reset();
+    value.into_iter().for_each(|value| gauge.with_label_values::<&str>(&[]).set(value));
 }
 
 /// The directory being read is one of the files, as in Go's client.
 fn open_files() -> Option<f64> {
     fs::read_dir("/proc/self/fd").ok().map(|files| float(files.count() as u64))
-}
-
-fn start_time() -> Option<f64> {
-    Some(boot_time(&read("stat"))? + stat()?.started_seconds)
 }
 
 /// A file below /proc; empty where it cannot be read.
@@ -171,6 +130,8 @@ fn float(number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use prometheus::proto::MetricFamily;
+
     use super::*;
 
     #[test]
@@ -215,10 +176,14 @@ mod tests {
 
     #[test]
     fn all_values_of_this_process_can_be_read() {
-        let families = Families::default();
-        register(&families, "disk.example.com");
-        let served = families.registry.gather();
-        assert_eq!(served.len(), families.definitions().len());
+        let metrics = Metrics::new();
+        let others = metrics.definitions().len();
+        register(&metrics, "disk.example.com");
+        metrics.text();
+        let served = metrics.families.registry.gather();
+        let is_ours =
+            |it: &&MetricFamily| it.name().starts_with("process_") || it.name().ends_with("_info");
+        assert_eq!(served.iter().filter(is_ours).count(), metrics.definitions().len() - others);
         let value = |name: &str| {
             let family = served.iter().find(|family| family.name() == name).unwrap();
             let metric = &family.get_metric()[0];

@@ -4,7 +4,7 @@ use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
-/// The families `workqueue_*`, labelled by the queue's name.
+/// The families `workqueue_*` and the counts of panics, labelled by the queue's name.
 #[derive(Debug, Clone)]
 pub struct WorkqueueMetrics {
     depth: IntGaugeVec,
@@ -14,11 +14,14 @@ pub struct WorkqueueMetrics {
     work_seconds: HistogramVec,
     unfinished_seconds: GaugeVec,
     longest_running_seconds: GaugeVec,
+    panics: IntCounterVec,
 }
 
 /// The metrics of one queue.
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
+    /// The queue's name.
+    pub name: &'static str,
     /// Keys that wait to be processed.
     pub depth: prometheus::IntGauge,
     /// Keys added, without repetitions of a waiting key.
@@ -33,6 +36,8 @@ pub struct QueueMetrics {
     pub unfinished_seconds: prometheus::Gauge,
     /// Seconds of the longest work in progress.
     pub longest_running_seconds: prometheus::Gauge,
+    /// Keys whose processing panicked.
+    pub panics: prometheus::IntCounter,
 }
 
 impl WorkqueueMetrics {
@@ -74,13 +79,19 @@ impl WorkqueueMetrics {
                 "[BETA] How many seconds has the longest running processor for workqueue been running.",
                 &name,
             ),
+            panics: families.counter(
+                "provisioner_panics_total",
+                "Pieces of work that panicked and were set aside, by queue. Anything but zero is a bug.",
+                &["queue"],
+            ),
         }
     }
 
     /// The metrics of the queue called `name`.
-    pub fn queue(&self, name: &str) -> QueueMetrics {
+    pub fn queue(&self, name: &'static str) -> QueueMetrics {
         let label = [name];
         QueueMetrics {
+            name,
             depth: self.depth.with_label_values(&label),
             adds: self.adds.with_label_values(&label),
             retries: self.retries.with_label_values(&label),
@@ -88,6 +99,7 @@ impl WorkqueueMetrics {
             work_seconds: self.work_seconds.with_label_values(&label),
             unfinished_seconds: self.unfinished_seconds.with_label_values(&label),
             longest_running_seconds: self.longest_running_seconds.with_label_values(&label),
+            panics: self.panics.with_label_values(&label),
         }
     }
 }

@@ -69,7 +69,7 @@ async fn missing_rights_on_a_resource_are_one_log_line_with_the_rule_to_add() {
     assert_eq!(log.lines().count(), 1, "{log}");
     for part in [
         "the Role in namespace csi",
-        r#"apiGroups: [\"coordination.k8s.io\"], resources: [\"leases\"], verbs: [\"get\", \"watch\", \"create\", \"update\"]"#,
+        r#"apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get", "watch", "create", "update"]"#,
     ] {
         assert!(log.contains(part), "missing {part} in {log}");
     }

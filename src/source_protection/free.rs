@@ -17,11 +17,10 @@ use super::{
     Protection,
     holders::{Due, NamedBy},
     source::{NamedSource, SourceKind},
-    writer::Removal,
 };
 use crate::{
     kube::{
-        ApiError, Scope,
+        ApiError, Edited, Scope,
         objects::{Claim, View as _},
     },
     workqueue::Action,
@@ -67,8 +66,8 @@ impl Protection {
 
     async fn free_if_due(&self, source: &NamedSource) -> Result<Action, Arc<ApiError>> {
         let due = self.0.holders.lock().due(source);
+        let Some(due) = due else { return Ok(Action::Done) };
         match due {
-            Due::Nothing | Due::Keep => Ok(Action::Done),
             Due::Remove(uid) => {
                 self.remove_finalizer_if_due(source, &uid).await.map(|_| Action::Done)
             }
@@ -152,7 +151,7 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
     ) -> Result<bool, Arc<ApiError>> {
-        self.remove_finalizer(source, uid, || self.0.holders.lock().due(source).is_action()).await
+        self.remove_finalizer(source, uid, || self.0.holders.lock().due(source).is_some()).await
     }
 
     /// Removes the finalizer from the object if `still` returns true; returns whether it was
@@ -166,13 +165,13 @@ impl Protection {
         // The write may succeed and its response be lost: a call that begins before the next try
         // reads the source again.
         self.0.holders.lock().removing_finalizer(source);
-        let removal = self.0.writer.remove_finalizer(source, uid, still).await?;
+        let edited = self.0.writer.remove_finalizer(source, uid, still).await?;
         // What keeps the finalizer now may end without a call: then it is due again.
-        if removal != Removal::Kept {
+        if edited != Some(Edited::Unchanged(true)) {
             // A call that began meanwhile waits for the lock, and reads the source again.
             self.0.holders.lock().finalizer_removed(source);
         }
-        Ok(removal == Removal::Removed)
+        Ok(matches!(edited, Some(Edited::Written(_))))
     }
 
     /// The namespaces of the pending claims that need the source, by a list of all claims. Anybody can set

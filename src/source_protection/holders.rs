@@ -258,7 +258,7 @@ impl Holders {
         let source = self.sources_by_claim.remove(claim)?;
         if let Some(held) = self.held.get_mut(&source) {
             held.calls.remove(claim);
-            let is_due = !source.kind.is_finalized_until_deleted() && held.finalized.is_some();
+            let is_due = !source.kind.is_claim() && held.finalized.is_some();
             if held.calls.is_empty() && !is_due {
                 self.held.remove(&source);
             }
@@ -328,13 +328,7 @@ impl Holders {
     pub(super) fn needed_by(&self, claim: &Claim) -> Option<NamedSource> {
         let finished = self.claims.get(claim.uid()).is_some_and(|entry| entry.finished);
         let names = named_by_pending(claim)?;
-        (!finished || names.kind.is_held_until_bound()).then_some(names)
-    }
-
-    /// Every source whose finalizer must be removed.
-    pub(super) fn all_due(&self) -> BTreeSet<NamedSource> {
-        let known = self.terminating.keys().chain(self.held.keys());
-        known.filter(|source| self.may_be_due(source)).cloned().collect()
+        (!finished || names.kind.is_claim()).then_some(names)
     }
 }
 

@@ -77,30 +77,10 @@ impl SourceKind {
         }
     }
 
-    /// Whether a claim holds its source until it is bound, as in external-provisioner; otherwise it
-    /// holds the source until it has its volume.
-    pub(super) const fn is_held_until_bound(self) -> bool {
-        match self {
-            Self::Snapshot => false,
-            Self::Claim => true,
-        }
-    }
-
-    /// Whether the finalizer stays until the source is deleted, as in external-provisioner;
-    /// otherwise it is removed once the source is not needed.
-    pub(super) const fn is_finalized_until_deleted(self) -> bool {
-        match self {
-            Self::Snapshot => false,
-            Self::Claim => true,
-        }
-    }
-
-    /// Whether a source is used without the finalizer if we are not permitted to write it.
-    pub(super) const fn may_lack_finalizer(self) -> bool {
-        match self {
-            Self::Snapshot => true,
-            Self::Claim => false,
-        }
+    /// Whether it is a claim. As in external-provisioner, who clones a claim holds it until bound, not only
+    /// until there is a volume; the claim keeps the finalizer until it is deleted; and it is not cloned without.
+    pub(super) const fn is_claim(self) -> bool {
+        matches!(self, Self::Claim)
     }
 }
 

@@ -201,9 +201,16 @@ async fn a_claim_that_is_delivered_during_a_removal_keeps_the_source_only_while_
 async fn nothing_is_freed_before_all_claims_are_listed() {
     let server = server(0..0);
     let protection = protection(&server, SETTINGS);
+    let worker = protection.clone();
+    #[allow(clippy::disallowed_methods)] // a test's own task
+    tokio::spawn(async move { worker.work(CancellationToken::new()).await });
     protection.protect("a", &source(), "u").await.unwrap();
     protection.claim_finished("a");
-    assert!(protection.0.snapshots.is_empty());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(methods(&server), ["GET", "PATCH"]);
+    protection.on_event(&InformerEvent::InitDone);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"]);
 }
 
 /// A server with the claim `origin`, whose volume is of this driver, and with grants for claims of

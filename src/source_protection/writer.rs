@@ -42,31 +42,6 @@ pub enum Unprotected {
     Refused(#[from] ApiError),
 }
 
-/// What became of the finalizer that was to be removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Removal {
-    /// It was removed.
-    Removed,
-    /// The object did not have it, or is gone.
-    Absent,
-    /// The object has it: it is not to be removed any more.
-    Kept,
-    /// The object has it, because we are not permitted to write it. Once the permission is granted,
-    /// the sweep removes it.
-    Forbidden,
-}
-
-impl Removal {
-    /// The result of an edit that says whether the object has the finalizer.
-    const fn of(edited: &Edited<bool>) -> Self {
-        match edited {
-            Edited::Written(_) => Self::Removed,
-            Edited::Unchanged(true) => Self::Kept,
-            Edited::Unchanged(false) | Edited::Gone => Self::Absent,
-        }
-    }
-}
-
 impl Writer {
     /// Writes by `client`.
     pub(super) fn new(client: Client) -> Self {
@@ -103,7 +78,8 @@ impl Writer {
     }
 
     /// Removes the finalizer from the object `uid`, if it exists and has it and `still` returns
-    /// true.
+    /// true. The result says whether it has it now; `None` if we are not permitted to write it. Once we are,
+    /// the sweep removes it.
     ///
     /// # Errors
     /// It may still have it.
@@ -112,18 +88,17 @@ impl Writer {
         source: &NamedSource,
         uid: &str,
         still: impl Fn() -> bool,
-    ) -> Result<Removal, ApiError> {
+    ) -> Result<Option<Edited<bool>>, ApiError> {
         let finalizer = source.kind.finalizer();
         let remove = |object: &mut Value| {
             if still() { finalizers::remove(object, finalizer) } else { Edit::Nothing }
         };
         match self.edit(source, uid, remove).await {
             Ok(edited) => {
-                let removal = Removal::of(&edited);
-                tracing::debug!(%source, result = ?removal, "removal of the finalizer");
-                Ok(removal)
+                tracing::debug!(%source, result = ?edited, "removal of the finalizer");
+                Ok(Some(edited))
             }
-            Err(error) if self.is_missing_permission(source, &error) => Ok(Removal::Forbidden),
+            Err(error) if self.is_missing_permission(source, &error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -170,7 +145,7 @@ impl Writer {
 
     /// Whether the error means that we are not permitted to write snapshots; logged once.
     fn is_missing_permission(&self, source: &NamedSource, error: &ApiError) -> bool {
-        let lacks = source.kind.may_lack_finalizer() && error.is_forbidden();
+        let lacks = !source.kind.is_claim() && error.is_forbidden();
         if lacks && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %error,

@@ -9,15 +9,13 @@
 
 use std::{collections::BTreeMap, num::NonZeroU64, time::Duration};
 
-use super::{
-    fair_queue::{FairQueue, Flow},
-    limiter::Limiter,
-};
+use super::fair_queue::{FairQueue, Flow};
+use crate::runtime::Backoff;
 
 /// The state of a queue of keys `K`.
 #[derive(Debug)]
 pub(super) struct Core<K> {
-    limiter: Limiter,
+    backoff: Backoff,
     /// Keys to hand out. Each is dirty and not processing.
     ready: FairQueue<K>,
     /// Keys that need work, with the time when they were added.
@@ -63,9 +61,9 @@ pub struct Counts {
 
 impl<K: Ord + Clone> Core<K> {
     /// Creates an empty queue for so many workers.
-    pub(super) fn new(limiter: Limiter, workers: usize) -> Self {
+    pub(super) fn new(backoff: Backoff, workers: usize) -> Self {
         Self {
-            limiter,
+            backoff,
             ready: FairQueue::new(workers),
             dirty: BTreeMap::new(),
             processing: BTreeMap::new(),
@@ -122,9 +120,8 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// Counts a failure of the key. Returns its back-off.
-    pub(super) fn failed(&mut self, key: &K, now: Duration) -> Duration {
-        let failures = self.retried.count_failure(key);
-        self.limiter.wait(failures, now)
+    pub(super) fn failed(&mut self, key: &K) -> Duration {
+        self.backoff.delay(self.retried.count_failure(key))
     }
 
     /// Resets the key's failures. A delay that has begun is not shortened.
@@ -180,11 +177,6 @@ impl<K: Ord + Clone> Core<K> {
         ages.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), age| {
             (sum.saturating_add(age), longest.max(age))
         })
-    }
-
-    /// Whether any key is being processed.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.processing.is_empty()
     }
 
     /// Whether [`Core::shut_down`] was called.

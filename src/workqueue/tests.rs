@@ -10,13 +10,14 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{
-    Action, Counts, Limiter, Place, Queue,
+    Action, Counts, Place, Queue,
     core::{Core, Next},
     fair_queue::Flow,
     work,
 };
 use crate::{
-    metrics::{Metrics, QueueMetrics},
+    logging::testing::logged,
+    metrics::Metrics,
     runtime::{Backoff, Generator, Random as _, Tasks, TokioSpawner},
 };
 
@@ -24,14 +25,10 @@ const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn metrics() -> QueueMetrics {
-    Metrics::new().workqueue.queue("test")
-}
-
 const BACKOFF: Backoff = Backoff::new(secs(1), secs(8));
 
 fn queue() -> Queue<u8> {
-    Queue::new(Limiter::per_item(BACKOFF), metrics())
+    Queue::new("test", BACKOFF, &Metrics::new())
 }
 
 fn tasks() -> Tasks {
@@ -163,7 +160,7 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
             let failures = model.failures.entry(key).or_default();
             let expected = secs(1 << (*failures).min(3));
             *failures += 1;
-            assert_eq!(core.failed(&key, secs(*now)), expected);
+            assert_eq!(core.failed(&key), expected);
         }
         Op::Forget(key) => {
             core.forget(&key);
@@ -191,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn the_core_does_what_the_model_does(ops in prop::collection::vec(op(), 0..80)) {
-        let (mut core, mut model) = (Core::new(Limiter::per_item(BACKOFF), usize::MAX), Model::default());
+        let (mut core, mut model) = (Core::new(BACKOFF, usize::MAX), Model::default());
         let mut now = 0;
         for op in &ops {
             play(op, &mut core, &mut model, &mut now);
@@ -201,7 +198,7 @@ proptest! {
 
 #[test]
 fn queue_and_processing_times_are_returned() {
-    let mut core = Core::new(Limiter::per_item(BACKOFF), usize::MAX);
+    let mut core = Core::new(BACKOFF, usize::MAX);
     core.add('a', Flow::default(), secs(1));
     core.add('a', Flow::default(), secs(2));
     assert_eq!(core.next(secs(5)), Next::Key('a', secs(4)));
@@ -237,8 +234,8 @@ async fn the_earliest_delay_counts_even_if_it_is_added_later() {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_count_as_client_go_does() {
-    let metrics = metrics();
-    let queue = Queue::new(Limiter::per_item(BACKOFF), metrics.clone());
+    let all = Metrics::new();
+    let (queue, metrics) = (Queue::new("test", BACKOFF, &all), all.workqueue.queue("test"));
     queue.add(1);
     queue.add(1);
     queue.add_rate_limited(2);
@@ -249,7 +246,7 @@ async fn metrics_count_as_client_go_does() {
     queue.add(1);
     assert_eq!((metrics.adds.get(), metrics.depth.get()), (2, 1), "dirty again: it counts already");
     tokio::time::sleep(secs(3)).await;
-    queue.update_unfinished();
+    all.text();
     assert!((metrics.unfinished_seconds.get() - 3.0).abs() < 0.01);
     drop(item);
     assert!((metrics.work_seconds.get_sample_sum() - 3.0).abs() < 0.01);
@@ -343,27 +340,30 @@ fn start(
             action(key).expect("asked to panic")
         }
     };
-    let on_panic = move |key: &u8, _: &str| panicked.lock().pieces.push((*key, 0));
+    let on_panic = move |key: &u8| panicked.lock().pieces.push((*key, 0));
     let tasks = tasks();
-    let job = work(queue.clone(), limit, tasks.clone(), "piece", handler, on_panic);
+    let job = work(queue.clone(), limit, tasks.clone(), handler, on_panic);
     tasks.spawn("work", job);
     (seen, panics)
 }
 
 #[tokio::test(start_paused = true)]
-async fn gauges_of_unfinished_work_are_updated_each_half_second_while_there_is_any() {
-    let metrics = metrics();
-    let queue = Queue::new(Limiter::per_item(BACKOFF), metrics.clone());
+async fn gauges_of_unfinished_work_are_right_at_each_scrape() {
+    let all = Metrics::new();
+    let (queue, metrics) = (Queue::new("test", BACKOFF, &all), all.workqueue.queue("test"));
     start(&queue, 2, secs(3), |_| Some(Action::Done));
-    for key in 0..2 {
-        queue.add(key);
-        for (wait, expected) in [(1200, 1.0), (1000, 2.0), (1500, 0.0)] {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-            assert!((metrics.unfinished_seconds.get() - expected).abs() < 0.01, "{expected}");
-            assert!((metrics.longest_running_seconds.get() - expected).abs() < 0.01, "{expected}");
-        }
-        // So long nothing is under way, and nothing wakes anybody.
-        tokio::time::sleep(Duration::from_millis(100_300)).await;
+    for (wait, sum, longest, added) in [
+        (0, 0.0, 0.0, Some(0)),
+        (1200, 1.2, 1.2, Some(1)),
+        (1000, 3.2, 2.2, None),
+        (1500, 2.5, 2.5, None),
+        (1000, 0.0, 0.0, None),
+    ] {
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        all.text();
+        assert!((metrics.unfinished_seconds.get() - sum).abs() < 0.01, "{sum}");
+        assert!((metrics.longest_running_seconds.get() - longest).abs() < 0.01, "{longest}");
+        added.into_iter().for_each(|key| queue.add(key));
     }
 }
 
@@ -389,8 +389,10 @@ async fn actions_decide_when_a_key_is_processed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_affects_only_its_key() {
-    let queue = queue();
+async fn a_panic_affects_only_its_key_and_is_logged_and_counted() {
+    let (log, _guard) = logged();
+    let metrics = Metrics::new();
+    let queue = Queue::new("test", BACKOFF, &metrics);
     let (seen, panics) = start(&queue, 2, secs(1), |key| (key != 1).then_some(Action::Done));
     queue.add_rate_limited(1);
     queue.add(1);
@@ -399,6 +401,8 @@ async fn a_panic_affects_only_its_key() {
     assert_eq!(panics.lock().pieces.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [1, 1]);
     assert_eq!(seen.lock().pieces.iter().filter(|(k, _)| *k == 2).count(), 1);
     assert_eq!(queue.failures(&1), 0, "set aside: its failures are forgotten");
+    assert!(metrics.text().contains("provisioner_panics_total{queue=\"test\"} 2"));
+    assert_eq!(log.text().matches("work on a key panicked").count(), 2, "{}", log.text());
     queue.add(3);
     tokio::time::sleep(secs(10)).await;
     assert_eq!(seen.lock().pieces.last().map(|(k, _)| *k), Some(3), "both places are free again");
@@ -419,7 +423,7 @@ async fn work_ends_after_shutdown_and_the_last_task() {
         queue.add(2);
         queue.shut_down();
     };
-    let working = work(queue.clone(), 1, tasks, "piece", handler, |_, _| ());
+    let working = work(queue.clone(), 1, tasks, handler, |_| ());
     tokio::join!(working, closing);
     assert_eq!(began.elapsed(), secs(7));
 }

@@ -1,19 +1,13 @@
 //! The workers that process a queue's keys.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt::Debug, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
-use tokio::{
-    sync::{Mutex, Notify, mpsc},
-    time::sleep,
-};
+use tokio::sync::{Mutex, mpsc};
 use tracing::Instrument as _;
 
 use super::{Item, Queue};
 use crate::runtime::{Tasks, catch_panic};
-
-/// The interval at which the gauges of unfinished work are updated, as in client-go.
-const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// When a key is processed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,33 +31,29 @@ struct Shared<K: Ord + Clone, H, P> {
     on_panic: P,
     /// Held by the one worker that waits for a key, so that a key wakes only one.
     waits: Mutex<()>,
-    /// Notified when a key begins to be processed.
-    began: Notify,
 }
 
-/// Runs so many workers, tasks called `name`, each of which calls `handler` for one of the queue's keys at a
-/// time. Returns when the queue is shut down and all workers have ended.
+/// Runs so many workers, each of which calls `handler` for one of the queue's keys at a time. Returns when
+/// the queue is shut down and all workers have ended.
 ///
-/// If `handler` panics, the key is not processed again until it is added, and `on_panic` is called with the
-/// key and the panic's message.
+/// If `handler` panics, that is logged and counted, the key is not processed again until it is added, and
+/// `on_panic` is called with it.
 pub async fn work<K, F, P>(
     queue: Queue<K>,
     workers: usize,
     tasks: Tasks,
-    name: &'static str,
     handler: impl Fn(K) -> F + Send + Sync + 'static,
     on_panic: P,
 ) where
-    K: Ord + Clone + Send + 'static,
+    K: Ord + Clone + Debug + Send + 'static,
     F: Future<Output = Action> + Send + 'static,
-    P: Fn(&K, &str) + Send + Sync + 'static,
+    P: Fn(&K) + Send + Sync + 'static,
 {
-    let (waits, began) = (Mutex::default(), Notify::new());
-    let shared = Arc::new(Shared { queue, handler, on_panic, waits, began });
-    let (working, ended) = mpsc::channel::<Infallible>(1);
+    let shared = Arc::new(Shared { queue, handler, on_panic, waits: Mutex::default() });
+    let (working, mut ended) = mpsc::channel::<Infallible>(1);
     for _ in 0..workers.max(1) {
         let (shared, working) = (Arc::clone(&shared), working.clone());
-        tasks.spawn(name, async move {
+        tasks.spawn(shared.queue.name(), async move {
             let _working = working;
             while let Some(item) = shared.take().await {
                 process(item, &shared.handler, &shared.on_panic).await;
@@ -71,41 +61,21 @@ pub async fn work<K, F, P>(
         });
     }
     drop(working);
-    update_gauges(&shared.queue, &shared.began, ended).await;
+    ended.recv().await;
 }
 
 impl<K: Ord + Clone, H, P> Shared<K, H, P> {
     /// Waits for a key; `None` once the queue is shut down.
     async fn take(&self) -> Option<Item<K>> {
         let _waits = self.waits.lock().await;
-        let item = self.queue.get().await?;
-        self.began.notify_one();
-        Some(item)
+        self.queue.get().await
     }
-}
-
-/// Updates the gauges of unfinished work while any key is being processed, until the workers have ended.
-async fn update_gauges<K: Ord + Clone>(
-    queue: &Queue<K>,
-    began: &Notify,
-    mut ended: mpsc::Receiver<Infallible>,
-) {
-    let mut is_busy = false;
-    loop {
-        tokio::select! {
-            biased;
-            _ = ended.recv() => break,
-            () = sleep(UPDATE_INTERVAL), if is_busy => is_busy = queue.update_unfinished(),
-            () = began.notified(), if !is_busy => is_busy = true,
-        }
-    }
-    queue.update_unfinished();
 }
 
 /// Processes one key and requeues it as its action says.
-async fn process<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K, &str))
+async fn process<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K))
 where
-    K: Ord + Clone + Send + 'static,
+    K: Ord + Clone + Debug + Send + 'static,
     F: Future<Output = Action> + Send + 'static,
 {
     let key = (*item).clone();
@@ -115,8 +85,16 @@ where
     match catch_panic(async { handler(key).boxed().await }.instrument(span)).await {
         Ok(action) => apply(&item, action),
         Err(panic) => {
-            item.queue.forget(&item);
-            on_panic(&item, &panic);
+            let key = &*item;
+            tracing::error!(
+                queue = item.queue.name(),
+                ?key,
+                panic,
+                "work on a key panicked; this is a bug"
+            );
+            item.queue.0.metrics.panics.inc();
+            item.queue.forget(key);
+            on_panic(key);
         }
     }
 }

@@ -40,8 +40,9 @@ fn sources(directory: &Path) -> Vec<String> {
 /// The names that the sources give to work queues.
 fn queues() -> BTreeSet<String> {
     let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    let calls = sources.iter().flat_map(|source| source.split("queue(\"").skip(1));
-    calls.filter_map(|call| call.split('"').next()).map(str::to_owned).collect()
+    let call = Regex::new(r#"(?:queue|Queue::new|Queue::fair)\(\s*"([^"]*)""#).unwrap();
+    let names = sources.iter().flat_map(|source| call.captures_iter(source));
+    names.map(|name| name[1].to_owned()).collect()
 }
 
 /// The rows of the page's tables of metrics.

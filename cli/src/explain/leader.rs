@@ -6,17 +6,18 @@
 use std::ops::ControlFlow;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
 
 use super::report::{Cause, Explanation, State};
 use csi_provisioner::{
-    kube::{Client, Name, Scope, objects::View as _},
+    kube::{ApiError, Client, Name, Scope, objects::View as _},
     leader,
-    leader::{LeaseError, Leases, WholeLease},
     status::Status,
 };
 
-use crate::{fetch::fetch_page, objects::Pod};
+use crate::{
+    fetch::fetch_page,
+    objects::{Lease, Pod},
+};
 
 /// What is known of the leader.
 #[derive(Debug)]
@@ -73,34 +74,37 @@ pub(crate) async fn read_lease(
     now: jiff::Timestamp,
 ) -> LeaseView {
     let name = leader::lease_name(driver);
-    let found = if namespace.is_empty() {
-        find_lease(client, &name).await
-    } else {
-        Leases::get(client, namespace, &name).await.map(|lease| (namespace.to_owned(), lease))
-    };
-    let (namespace, lease) = match found {
-        Ok(found) => found,
-        Err(LeaseError::NotFound) => return LeaseView::Missing { name },
+    let lease = match find_lease(client, namespace, &name).await {
+        Ok(Some(lease)) => lease,
+        Ok(None) => return LeaseView::Missing { name },
         Err(why) => return LeaseView::Unread { name, why: why.to_string() },
     };
+    let namespace = lease.namespace();
     let key = format!("{namespace}/{name}");
-    if let Some(holder) = leader::holder(&lease, now) {
+    if let Some(holder) = leader::holder(&lease.spec, now) {
         return LeaseView::Held { lease: key, holder: holder.to_owned() };
     }
-    let last_holder = leader::last_holder(&lease).unwrap_or_default().to_owned();
-    let pod = pod_of(client, &namespace, &last_holder).await;
+    let last_holder = leader::last_holder(&lease.spec).unwrap_or_default().to_owned();
+    let pod = pod_of(client, namespace, &last_holder).await;
     LeaseView::Abandoned { lease: key, last_holder, pod }
 }
 
-/// The Lease of this name, in any namespace.
-async fn find_lease(client: &Client, name: &str) -> Result<(String, Value), LeaseError> {
+/// The Lease of this name, in `namespace` or, if that is empty, in any.
+async fn find_lease(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Lease>, ApiError> {
+    if !namespace.is_empty() {
+        return client.get_opt(Name::namespaced(namespace, name)?).await;
+    }
     let mut found = None;
-    let visit = |lease: WholeLease| {
-        found = Some((lease.namespace().to_owned(), lease.object));
+    let visit = |lease| {
+        found = Some(lease);
         ControlFlow::Break(())
     };
     client.list(&Scope::all().named(name), visit).await?;
-    found.ok_or(LeaseError::NotFound)
+    Ok(found)
 }
 
 /// What became of the holder's pod, in words. A holder's name begins with its host name, which is the

@@ -34,7 +34,7 @@ use crate::{
         ApiError,
         objects::{Claim, View as _, Volume},
     },
-    metrics::{Panicked, SuspectedLeak},
+    metrics::SuspectedLeak,
     workqueue::Action,
 };
 
@@ -239,16 +239,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         let claim = claim_key(&known.claim);
         let span = tracing::info_span!("save", %claim, uid = &**uid, pv = known.key());
         self.attempt_and_report(&held).instrument(span).await
-    }
-
-    /// The task that saved the PersistentVolume of the claim with this UID has panicked.
-    pub fn saving_panicked(&self, uid: &Key, panic: &str) {
-        tracing::error!(
-            uid = &**uid,
-            panic,
-            "saving a PersistentVolume panicked; this is a bug. It is tried again at the next resync"
-        );
-        self.metrics.panicked(Panicked::UnsavedVolumes);
     }
 
     /// Tries to save all volumes once more before the process exits. Returns when only volumes are

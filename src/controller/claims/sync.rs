@@ -28,7 +28,6 @@ use crate::{
         provisioner::{NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::objects::View as _,
-    metrics::Panicked,
     runtime::Backoff,
     workqueue::Action,
 };
@@ -345,11 +344,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         if self.is_settled(held.uid(), why) { await_change(held) } else { Action::Retry }
     }
 
-    /// The task that worked on the claim has panicked. Saves what the driver has made, and leaves
-    /// the claim alone until it changes or until the next resync. An event says so.
-    pub fn panicked(&self, uid: &Key, panic: &str) {
-        tracing::error!(uid = &**uid, panic, "working on a claim panicked; this is a bug");
-        self.metrics.panicked(Panicked::Claims);
+    /// After work on the claim has panicked: saves what the driver has made, and leaves the claim alone
+    /// until it changes or until the next resync. An event says so.
+    pub fn after_panic(&self, uid: &Key) {
         self.index.update(uid, |it| it.advance(Transition::Interrupted));
         self.unsaved_queue.add(uid.clone());
         if let Some(known) = self.index.known(uid) {

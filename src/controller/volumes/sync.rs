@@ -30,7 +30,7 @@ use crate::{
         ApiError, Client, Name,
         objects::{View as _, Volume},
     },
-    metrics::{ControllerMetrics, Panicked},
+    metrics::ControllerMetrics,
     workqueue::Action,
 };
 
@@ -272,11 +272,9 @@ impl<P: Deleter> VolumeWorker<P> {
         Ok(())
     }
 
-    /// Reports that the sync of this volume panicked. The volume is synced again when it changes, or at
-    /// the next resync.
-    pub fn on_panic(&self, name: &str, panic: &str) {
-        tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug");
-        self.metrics.panicked(Panicked::Volumes);
+    /// After work on the volume has panicked: an event says so. The volume is synced again when it changes,
+    /// or at the next resync.
+    pub fn after_panic(&self, name: &str) {
         if let Some(snapshot) = self.index.snapshot(name) {
             self.events.failed_delete(&snapshot.volume, PANICKED);
         }

@@ -1,10 +1,22 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
 use super::*;
 use crate::leader::CandidateIdentity;
 
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Wall time 1 s after the epoch, in the format of a Lease.
-const NOW: &str = "1970-01-01T00:00:01.000000Z";
+/// The wall time.
+const NOW: i64 = 1;
+
+/// Wall times of records that were written before.
+const ACQUIRED: i64 = -20;
+const RENEWED: i64 = -10;
+const LATER: i64 = -5;
+
+/// This wall time, in a record.
+fn time(second: i64) -> Option<MicroTime> {
+    Some(micro_time(jiff::Timestamp::from_second(second).unwrap()))
+}
 
 fn settings(pod_uid: Option<&str>) -> ElectionSettings {
     ElectionSettings {
@@ -19,46 +31,53 @@ fn settings(pod_uid: Option<&str>) -> ElectionSettings {
 }
 
 /// A record of `holder`, acquired and renewed some time ago.
-fn record(holder: &str, transitions: i64) -> Record {
-    Record {
-        holder: holder.into(),
-        seconds: 15,
-        acquired: Some("acquired".into()),
-        renewed: Some("renewed".into()),
-        transitions,
+fn record(holder: &str, transitions: i32) -> LeaseSpec {
+    LeaseSpec {
+        holder_identity: Some(holder.into()),
+        lease_duration_seconds: Some(15),
+        acquire_time: time(ACQUIRED),
+        renew_time: time(RENEWED),
+        lease_transitions: Some(transitions),
+        ..LeaseSpec::default()
     }
 }
 
-fn own(acquired: &str, transitions: i64) -> Record {
-    Record {
-        acquired: Some(acquired.into()),
-        renewed: Some(NOW.into()),
-        ..record("me", transitions)
-    }
+/// A record of another that is valid for so many seconds.
+fn lasting(seconds: i32, transitions: i32) -> LeaseSpec {
+    LeaseSpec { lease_duration_seconds: Some(seconds), ..record("other", transitions) }
+}
+
+/// The record, renewed at this wall time.
+fn renewed(second: i64, record: LeaseSpec) -> LeaseSpec {
+    LeaseSpec { renew_time: time(second), ..record }
+}
+
+fn own(acquired: i64, transitions: i32) -> LeaseSpec {
+    LeaseSpec { acquire_time: time(acquired), ..renewed(NOW, record("me", transitions)) }
 }
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn held(record: Record) -> ObservedLease {
+fn held(record: LeaseSpec) -> ObservedLease {
     ObservedLease::Held { record, since: at(100) }
 }
 
 fn step(
     settings: &ElectionSettings,
     lease: &ObservedLease,
-    written: &[Record],
-    leads_at: Option<i64>,
+    written: &[LeaseSpec],
+    leads_at: Option<i32>,
     now: Duration,
 ) -> Step {
-    let wall = jiff::Timestamp::from_second(1).unwrap();
+    let wall = jiff::Timestamp::from_second(NOW).unwrap();
     decide(&Observation { settings, lease, exists: true, written, leads_at, wall }, now)
 }
 
 /// The step of a candidate once the Lease is deleted.
 fn after_deletion(settings: &ElectionSettings, lease: &ObservedLease, now: Duration) -> Step {
-    let wall = jiff::Timestamp::from_second(1).unwrap();
+    let wall = jiff::Timestamp::from_second(NOW).unwrap();
     let observed =
         Observation { settings, lease, exists: false, written: &[], leads_at: None, wall };
     decide(&observed, now)
@@ -68,7 +87,7 @@ fn candidate(lease: &ObservedLease, now: Duration) -> Step {
     step(&settings(None), lease, &[], None, now)
 }
 
-fn leader(lease: &ObservedLease, written: &[Record]) -> Step {
+fn leader(lease: &ObservedLease, written: &[LeaseSpec]) -> Step {
     step(&settings(None), lease, written, Some(7), at(101))
 }
 
@@ -94,19 +113,18 @@ fn a_lease_of_another_is_taken_once_its_record_is_unchanged_for_its_own_duration
         (0, at(100), Step::TakeOver(own(NOW, 8))),
         (-5, at(100), Step::TakeOver(own(NOW, 8))),
         // No settings are as long as that: it counts up to three minutes.
-        (i64::from(i32::MAX), at(279), Step::Wait(at(280))),
-        (i64::MAX, at(280), Step::TakeOver(own(NOW, 8))),
+        (i32::MAX, at(279), Step::Wait(at(280))),
+        (i32::MAX, at(280), Step::TakeOver(own(NOW, 8))),
     ] {
-        let record = Record { seconds, ..record("other", 7) };
-        assert_eq!(candidate(&held(record), now), expected, "{seconds} at {now:?}");
+        assert_eq!(candidate(&held(lasting(seconds, 7)), now), expected, "{seconds} at {now:?}");
     }
 }
 
 #[test]
 fn a_long_duration_counts_as_far_as_ours_is_long() {
     let ours = |seconds| ElectionSettings { lease_duration: at(seconds), ..settings(None) };
-    for (theirs, ours_is, until) in [(600, 300, 400), (600, 900, 700), (i64::MAX, 900, 1000)] {
-        let lease = held(Record { seconds: theirs, ..record("other", 7) });
+    for (theirs, ours_is, until) in [(600, 300, 400), (600, 900, 700), (i32::MAX, 900, 1000)] {
+        let lease = held(lasting(theirs, 7));
         let step = step(&ours(ours_is), &lease, &[], None, at(101));
         assert_eq!(step, Step::Wait(at(until)), "{theirs} {ours_is}");
     }
@@ -119,34 +137,28 @@ fn after_a_deletion_a_duration_counts_as_far_as_ours() {
         (15, at(114), Step::Wait(at(115))),
         (10, at(110), Step::TakeOver(own(NOW, 8))),
         (137, at(114), Step::Wait(at(115))),
-        (i64::MAX, at(115), Step::TakeOver(own(NOW, 8))),
+        (i32::MAX, at(115), Step::TakeOver(own(NOW, 8))),
     ] {
-        let lease = held(Record { seconds, ..record("other", 7) });
+        let lease = held(lasting(seconds, 7));
         assert_eq!(after_deletion(&settings(None), &lease, now), expected, "{seconds} {now:?}");
     }
 }
 
 #[test]
 fn times_in_the_record_are_ignored() {
-    let old = Record { renewed: Some("1970-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
-    let future =
-        Record { renewed: Some("2999-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
+    let old = renewed(0, record("other", 7));
+    let future = renewed(32_472_144_000, record("other", 7));
     assert_eq!(candidate(&held(old), at(114)), Step::Wait(at(115)));
     assert_eq!(candidate(&held(future), at(115)), Step::TakeOver(own(NOW, 8)));
 }
 
 #[test]
 fn transitions_do_not_overflow() {
-    for (before, after) in
-        [(i32::MAX.into(), 0), (i64::MAX, 0), (-1, 0), (i64::from(i32::MAX) - 1, i32::MAX.into())]
-    {
+    for (before, after) in [(i32::MAX, 0), (-1, 0), (i32::MIN, 0), (i32::MAX - 1, i32::MAX)] {
         for holder in ["other", ""] {
-            let record = Record { seconds: 0, ..record(holder, before) };
-            assert_eq!(
-                candidate(&held(record), at(100)),
-                Step::TakeOver(own(NOW, after)),
-                "{before}"
-            );
+            let record = LeaseSpec { holder_identity: Some(holder.into()), ..lasting(0, before) };
+            let expected = Step::TakeOver(own(NOW, after));
+            assert_eq!(candidate(&held(record), at(100)), expected, "{before}");
         }
     }
 }
@@ -154,14 +166,14 @@ fn transitions_do_not_overflow() {
 #[test]
 fn a_leader_renews_what_it_wrote_and_keeps_when_it_was_acquired() {
     let written = record("me", 7);
-    assert_eq!(leader(&held(written.clone()), &[written]), Step::Renew(own("acquired", 7)));
+    assert_eq!(leader(&held(written.clone()), &[written]), Step::Renew(own(ACQUIRED, 7)));
 }
 
 #[test]
 fn a_write_with_unknown_result_counts_as_own_when_it_is_observed() {
     let first = record("me", 7);
-    let second = Record { renewed: Some("later".into()), ..first.clone() };
-    assert_eq!(leader(&held(second.clone()), &[first, second]), Step::Renew(own("acquired", 7)));
+    let second = renewed(LATER, first.clone());
+    assert_eq!(leader(&held(second.clone()), &[first, second]), Step::Renew(own(ACQUIRED, 7)));
 }
 
 #[test]
@@ -186,14 +198,15 @@ fn a_record_under_the_bare_host_name_counts_as_own_only_after_two_quiet_retry_pe
     let lease = held(record("me", 7));
     assert_eq!(candidate(&lease, at(100)), Step::Wait(at(110)));
     assert_eq!(candidate(&lease, at(109)), Step::Wait(at(110)));
-    assert_eq!(candidate(&lease, at(110)), Step::Renew(own("acquired", 7)));
+    assert_eq!(candidate(&lease, at(110)), Step::Renew(own(ACQUIRED, 7)));
 }
 
 #[test]
 fn a_record_under_the_pods_name_counts_as_own_at_once() {
     let settings = settings(Some("uid"));
     let lease = held(record("me_uid", 7));
-    let expected = Step::Renew(Record { holder: "me_uid".into(), ..own("acquired", 7) });
+    let expected =
+        Step::Renew(LeaseSpec { holder_identity: Some("me_uid".into()), ..own(ACQUIRED, 7) });
     assert_eq!(step(&settings, &lease, &[], None, at(100)), expected);
     assert_eq!(step(&settings, &lease, &[], Some(7), at(100)), expected);
 }
@@ -201,10 +214,7 @@ fn a_record_under_the_pods_name_counts_as_own_at_once() {
 #[test]
 fn a_leader_with_a_bare_host_name_stops_when_another_process_of_that_name_writes() {
     assert_eq!(
-        leader(
-            &held(Record { renewed: Some("not by me".into()), ..record("me", 7) }),
-            &[record("me", 7)]
-        ),
+        leader(&held(renewed(LATER, record("me", 7))), &[record("me", 7)]),
         Step::StopLeading(Loss::SameName("me".into()))
     );
 }
@@ -215,17 +225,24 @@ mod properties {
 
     use super::*;
 
-    fn any_record() -> impl Strategy<Value = Record> {
-        let holder = prop_oneof![Just(""), Just("me"), Just("me_uid"), Just("other")];
-        let text = || prop_oneof![Just(None), Just(Some("early")), Just(Some("late"))];
-        let number = || prop_oneof![any::<i64>(), -5_i64..60];
-        (holder, number(), text(), text(), number()).prop_map(
-            |(holder, seconds, acquired, renewed, transitions)| Record {
-                holder: holder.into(),
-                seconds,
-                acquired: acquired.map(str::to_owned),
-                renewed: renewed.map(str::to_owned),
-                transitions,
+    fn any_record() -> impl Strategy<Value = LeaseSpec> {
+        let holder = prop_oneof![
+            Just(None),
+            Just(Some("")),
+            Just(Some("me")),
+            Just(Some("me_uid")),
+            Just(Some("other"))
+        ];
+        let second = || prop_oneof![Just(None), Just(Some(ACQUIRED)), Just(Some(LATER))];
+        let number = || prop::option::of(prop_oneof![any::<i32>(), -5_i32..60]);
+        (holder, number(), second(), second(), number()).prop_map(
+            |(holder, seconds, acquired, renewed, transitions)| LeaseSpec {
+                holder_identity: holder.map(str::to_owned),
+                lease_duration_seconds: seconds,
+                acquire_time: acquired.and_then(time),
+                renew_time: renewed.and_then(time),
+                lease_transitions: transitions,
+                ..LeaseSpec::default()
             },
         )
     }
@@ -241,8 +258,8 @@ mod properties {
     struct Case {
         settings: ElectionSettings,
         lease: ObservedLease,
-        written: Vec<Record>,
-        leads_at: Option<i64>,
+        written: Vec<LeaseSpec>,
+        leads_at: Option<i32>,
         now: Duration,
     }
 
@@ -255,7 +272,7 @@ mod properties {
             self.step_at(self.now)
         }
 
-        fn held(&self) -> Option<(&Record, Duration)> {
+        fn held(&self) -> Option<(&LeaseSpec, Duration)> {
             match &self.lease {
                 ObservedLease::Absent => None,
                 ObservedLease::Held { record, since } => Some((record, *since)),
@@ -263,7 +280,7 @@ mod properties {
         }
 
         fn holder(&self) -> Option<&str> {
-            self.held().map(|(record, _)| record.holder.as_str())
+            self.held().map(|(record, _)| super::holder(record))
         }
 
         fn me(&self) -> &str {
@@ -273,7 +290,7 @@ mod properties {
 
     fn any_case() -> impl Strategy<Value = Case> {
         let written = prop::collection::vec(any_record(), 0..3);
-        let leads = prop_oneof![Just(None), any::<i64>().prop_map(Some)];
+        let leads = prop_oneof![Just(None), any::<i32>().prop_map(Some)];
         (any::<bool>(), any_lease(), written, leads, 200_u64..400).prop_map(
             |(named, lease, mut written, leads_at, now)| {
                 // Often the observed record is the one that was written.
@@ -293,10 +310,10 @@ mod properties {
         fn only_a_lease_without_active_holder_is_taken(case in any_case()) {
             let Step::TakeOver(_) = case.step() else { return Ok(()) };
             let (record, since) = case.held().unwrap();
-            if !record.holder.is_empty() {
-                prop_assert_ne!(&record.holder, case.me());
+            if !super::holder(record).is_empty() {
+                prop_assert_ne!(super::holder(record), case.me());
                 prop_assert_eq!(case.leads_at, None);
-                let counted = u64::try_from(record.seconds).unwrap_or(0).min(180);
+                let counted = seconds(record.lease_duration_seconds).as_secs().min(180);
                 let stands_until = since.saturating_add(at(counted));
                 prop_assert!(stands_until <= case.now);
             }
@@ -317,21 +334,21 @@ mod properties {
 
         #[test]
         fn written_records_have_the_candidates_name_and_count_transitions(case in any_case()) {
-            let before = case.held().map_or(-1, |(record, _)| record.transitions);
-            let (record, transitions) = match case.step() {
+            let before = case.held().map_or(-1, |(record, _)| transitions(record));
+            let (record, expected) = match case.step() {
                 Step::Create(record) => (record, 0),
                 Step::TakeOver(record) => {
-                    prop_assert!((0..=i64::from(i32::MAX)).contains(&record.transitions));
-                    let follows = before >= 0 && before < i64::from(i32::MAX);
+                    prop_assert!(transitions(&record) >= 0);
+                    let follows = before >= 0 && before < i32::MAX;
                     (record, if follows { before + 1 } else { 0 })
                 }
                 Step::Renew(record) => (record, before),
                 Step::Wait(_) | Step::StopLeading(_) => return Ok(()),
             };
-            prop_assert_eq!(record.holder.as_str(), case.me());
-            prop_assert_eq!(record.seconds, 15);
-            prop_assert_eq!(record.transitions, transitions);
-            prop_assert_eq!(record.renewed.as_deref(), Some(NOW));
+            prop_assert_eq!(super::holder(&record), case.me());
+            prop_assert_eq!(record.lease_duration_seconds, Some(15));
+            prop_assert_eq!(record.lease_transitions, Some(expected));
+            prop_assert_eq!(record.renew_time, time(NOW));
         }
 
         #[test]

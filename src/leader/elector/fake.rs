@@ -6,8 +6,10 @@ use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::WatchEvent;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Value, from_value, json, to_value};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, timeout},
@@ -15,7 +17,7 @@ use tokio::{
 
 use super::{ElectionDeps, ElectionSettings, LeaseError, Leases};
 use crate::{
-    leader::{CandidateIdentity, Health, LeaseEvent},
+    leader::{CandidateIdentity, Health},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator},
 };
@@ -127,7 +129,7 @@ impl FakeClient {
     async fn request(
         &self,
         act: impl FnOnce(&mut Store) -> Result<Value, LeaseError> + Send,
-    ) -> Result<Value, LeaseError> {
+    ) -> Result<Lease, LeaseError> {
         let half = *self.latency.lock() / 2;
         sleep(half).await;
         let network = *self.network.lock();
@@ -140,7 +142,7 @@ impl FakeClient {
         sleep(half).await;
         let network = *self.network.lock();
         match network {
-            Network::Up => answer,
+            Network::Up => answer.map(lease_of),
             Network::Down | Network::Hanging | Network::ResponsesLost => {
                 std::future::pending().await
             }
@@ -150,7 +152,7 @@ impl FakeClient {
 
 impl FakeClient {
     /// Waits for a state after `version` that this client receives. Skips earlier ones.
-    async fn next_after(&self, version: u64) -> (LeaseEvent, u64) {
+    async fn next_after(&self, version: u64) -> (WatchEvent<Lease>, u64) {
         loop {
             let changed = self.store.lock().changed.clone();
             let changed = changed.notified();
@@ -162,7 +164,9 @@ impl FakeClient {
             if clear && newest > version && !self.store.lock().watch_is_silent {
                 let half = *self.latency.lock() / 2;
                 sleep(half).await;
-                return (lease.map_or(LeaseEvent::Deleted, LeaseEvent::Applied), newest);
+                let deleted = || WatchEvent::Deleted(Lease::default());
+                let event = lease.map(lease_of).map_or_else(deleted, WatchEvent::Modified);
+                return (event, newest);
             }
             // Checks the network again.
             let _ = timeout(Duration::from_secs(1), changed).await;
@@ -170,17 +174,22 @@ impl FakeClient {
     }
 }
 
+/// The Lease, from the JSON of the API server.
+fn lease_of(json: Value) -> Lease {
+    from_value(json).unwrap()
+}
+
 impl Leases for FakeClient {
-    async fn get(&self, _: &str, _: &str) -> Result<Value, LeaseError> {
+    async fn get(&self, _: &str, _: &str) -> Result<Lease, LeaseError> {
         self.request(Store::get).await
     }
 
-    async fn create(&self, _: &str, lease: &Value) -> Result<Value, LeaseError> {
-        self.request(|store| store.create(lease)).await
-    }
-
-    async fn replace(&self, _: &str, _: &str, lease: &Value) -> Result<Value, LeaseError> {
-        self.request(|store| store.replace(lease)).await
+    async fn write(&self, lease: &Lease) -> Result<Lease, LeaseError> {
+        let json = to_value(lease).unwrap();
+        match lease.metadata.resource_version {
+            None => self.request(|store| store.create(&json)).await,
+            Some(_) => self.request(|store| store.replace(&json)).await,
+        }
     }
 
     fn watch(
@@ -188,7 +197,7 @@ impl Leases for FakeClient {
         _: &str,
         _: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<LeaseEvent, LeaseError>> {
+    ) -> BoxStream<'static, Result<WatchEvent<Lease>, LeaseError>> {
         if self.store.lock().watch_refused {
             self.store.lock().requests.push("watch");
             return stream::iter([Err(LeaseError::Forbidden("no".into()))]).boxed();

@@ -8,10 +8,6 @@ use crate::source_protection::source::{NamedSource, SourceKind};
 /// What is due for a source's finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::source_protection) enum Due {
-    /// Nothing: there is no finalizer of ours to remove.
-    Nothing,
-    /// Keep it: the source is needed.
-    Keep,
     /// Remove it from the object with this UID.
     Remove(String),
     /// Remove it, unless a claim that this process does not know yet names the source.
@@ -20,13 +16,6 @@ pub(in crate::source_protection) enum Due {
     RemoveUnlessGranted(String, BTreeSet<String>),
     /// Remove it although pending claims name the source: the time-out is over.
     Release(String),
-}
-
-impl Due {
-    /// Whether there is something to do now.
-    pub(in crate::source_protection) fn is_action(&self) -> bool {
-        !matches!(self, Self::Nothing | Self::Keep)
-    }
 }
 
 /// Which pending claims name a source.
@@ -57,10 +46,10 @@ impl NamedBy {
 }
 
 impl Holders {
-    /// Decides what is due for the source's finalizer.
-    pub(in crate::source_protection) fn due(&self, source: &NamedSource) -> Due {
+    /// Decides what is due for the source's finalizer: nothing if the source is needed, or has none of ours.
+    pub(in crate::source_protection) fn due(&self, source: &NamedSource) -> Option<Due> {
         if self.has_open_call(source) {
-            return Due::Keep;
+            return None;
         }
         let named = self.named_by(source);
         let is_named = named != NamedBy::Nobody;
@@ -69,43 +58,41 @@ impl Holders {
             SourceKind::Snapshot => self.due_for_snapshot(source, named),
         };
         match self.overdue_uid(source) {
-            Some(uid) if is_named && !matches!(usual, Due::Remove(_)) => Due::Release(uid.clone()),
+            Some(uid) if is_named && !matches!(usual, Some(Due::Remove(_))) => {
+                Some(Due::Release(uid.clone()))
+            }
             _ => usual,
         }
     }
 
-    fn due_for_claim(&self, source: &NamedSource, named: NamedBy) -> Due {
-        let Some(Terminating { uid, .. }) = self.terminating.get(source) else {
-            return Due::Nothing;
-        };
+    fn due_for_claim(&self, source: &NamedSource, named: NamedBy) -> Option<Due> {
+        let Terminating { uid, .. } = self.terminating.get(source)?;
         // The watch delivers the claims that name a source before its deletion.
         match named {
-            NamedBy::OwnNamespace => Due::Keep,
+            NamedBy::OwnNamespace => None,
             NamedBy::OtherNamespaces(namespaces) => {
-                Due::RemoveUnlessGranted(uid.clone(), namespaces)
+                Some(Due::RemoveUnlessGranted(uid.clone(), namespaces))
             }
             // The end of the call will be reported later.
-            NamedBy::Nobody if self.has_call(source) => Due::Keep,
-            NamedBy::Nobody => Due::Remove(uid.clone()),
+            NamedBy::Nobody if self.has_call(source) => None,
+            NamedBy::Nobody => Some(Due::Remove(uid.clone())),
         }
     }
 
-    fn due_for_snapshot(&self, source: &NamedSource, named: NamedBy) -> Due {
-        let Some(Finalized { uid, origin }) = self.finalized_object(source) else {
-            return Due::Nothing;
-        };
+    fn due_for_snapshot(&self, source: &NamedSource, named: NamedBy) -> Option<Due> {
+        let Finalized { uid, origin } = self.finalized_object(source)?;
         let has_call = self.has_call(source);
         match named {
             _ if *origin == FinalizerOrigin::Added && !self.peers && !has_call => {
-                Due::Remove(uid.clone())
+                Some(Due::Remove(uid.clone()))
             }
-            NamedBy::OwnNamespace => Due::Keep,
+            NamedBy::OwnNamespace => None,
             NamedBy::OtherNamespaces(namespaces) => {
-                Due::RemoveUnlessGranted(uid.clone(), namespaces)
+                Some(Due::RemoveUnlessGranted(uid.clone(), namespaces))
             }
             // The end of the call will be reported later.
-            NamedBy::Nobody if has_call => Due::Keep,
-            NamedBy::Nobody => Due::RemoveUnlessNamed(uid.clone()),
+            NamedBy::Nobody if has_call => None,
+            NamedBy::Nobody => Some(Due::RemoveUnlessNamed(uid.clone())),
         }
     }
 
@@ -132,7 +119,7 @@ impl Holders {
     fn named_by(&self, source: &NamedSource) -> NamedBy {
         let needs = |uid: &String| {
             let finished = self.claims.get(uid).is_some_and(|entry| entry.finished);
-            !finished || source.kind.is_held_until_bound()
+            !finished || source.kind.is_claim()
         };
         let Some(namespaces) = self.named_by.get(source) else { return NamedBy::Nobody };
         if namespaces.get(&source.namespace).is_some_and(|claims| claims.iter().any(needs)) {
@@ -174,6 +161,6 @@ impl Holders {
     }
 
     pub(super) fn may_be_due(&self, source: &NamedSource) -> bool {
-        self.due(source).is_action()
+        self.due(source).is_some()
     }
 }

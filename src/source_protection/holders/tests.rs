@@ -74,13 +74,13 @@ fn a_snapshot_is_freed_by_the_last_restore_that_ends() {
     let mut holders = restoring(FinalizerOrigin::Added, false);
     let s = snapshot("s");
     assert!(holders.begin_call("b", &s) && !holders.begin_call("b", &s), "a repeat holds no more");
-    assert_eq!(holders.due(&s), Due::Keep);
+    assert_eq!(holders.due(&s), None);
     assert_eq!(names(holders.claim_finished("a")), Vec::<String>::new());
-    assert_eq!(holders.due(&s), Due::Keep, "b holds it");
+    assert_eq!(holders.due(&s), None, "b holds it");
     assert_eq!(names(holders.claim_finished("b")), ["s"]);
-    assert_eq!(holders.due(&s), Due::Remove("s1".into()));
+    assert_eq!(holders.due(&s), Some(Due::Remove("s1".into())));
     holders.finalizer_removed(&s);
-    assert_eq!(holders.due(&s), Due::Nothing);
+    assert_eq!(holders.due(&s), None);
 }
 
 /// The claim is deleted, but its restore may still run: nothing is due until `claim_finished`.
@@ -89,7 +89,7 @@ fn a_deleted_claim_holds_its_source_until_it_is_finished() {
     let mut holders = restoring(FinalizerOrigin::Added, false);
     let s = snapshot("s");
     assert!(holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending"))).is_empty());
-    assert_eq!(holders.due(&s), Due::Keep);
+    assert_eq!(holders.due(&s), None);
     assert!(!holders.is_orphan(&s), "nor does the sweep take it");
     assert_eq!(names(holders.claim_finished("a")), ["s"]);
 }
@@ -106,14 +106,14 @@ fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
         let s = snapshot("s");
         holders.on_event(&pending("b", &s));
         assert!(holders.claim_finished("a").is_empty());
-        assert_eq!(holders.due(&s), Due::Keep, "b may have been asked for by another process");
+        assert_eq!(holders.due(&s), None, "b may have been asked for by another process");
         let bound = InformerEvent::Apply(claim("b", &s, "Bound"));
         assert_eq!(
             names(holders.on_event(&bound)),
             ["s"],
             "and is released when it needs it no longer"
         );
-        assert_eq!(holders.due(&s), Due::RemoveUnlessNamed("s1".into()));
+        assert_eq!(holders.due(&s), Some(Due::RemoveUnlessNamed("s1".into())));
     }
     let mut holders = restoring(FinalizerOrigin::Added, false);
     holders.on_event(&pending("b", &snapshot("s")));
@@ -130,7 +130,7 @@ fn a_known_origin_is_kept() {
     let s = snapshot("s");
     holders.record_finalizer(&s, finalized(FinalizerOrigin::Added));
     holders.claim_finished("a");
-    assert_eq!(holders.due(&s), Due::RemoveUnlessNamed("s1".into()));
+    assert_eq!(holders.due(&s), Some(Due::RemoveUnlessNamed("s1".into())));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.record_finalizer(&s, Finalized { uid: "s2".into(), origin: FinalizerOrigin::Added });
     assert!(
@@ -138,7 +138,7 @@ fn a_known_origin_is_kept() {
         "another of its name"
     );
     holders.claim_finished("a");
-    assert_eq!(holders.due(&s), Due::Remove("s2".into()));
+    assert_eq!(holders.due(&s), Some(Due::Remove("s2".into())));
 }
 
 /// The response may be lost: the finalizer is uncertain then, and due as before.
@@ -208,14 +208,14 @@ fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() 
     holders.record_finalizer(&origin(), finalized(FinalizerOrigin::Added));
     let cloned = InformerEvent::Apply(claim("a", &origin(), "Bound"));
     assert!(holders.claim_finished("a").is_empty() && holders.on_event(&cloned).is_empty());
-    assert_eq!(holders.due(&origin()), Due::Nothing, "it stands");
+    assert_eq!(holders.due(&origin()), None, "it stands");
 
     let leaves = InformerEvent::Apply(source_claim("o", true, true));
     assert_eq!(names(holders.on_event(&leaves)), ["origin"]);
-    assert_eq!(holders.due(&origin()), Due::Remove("o".into()));
+    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())));
     assert!(holders.on_event(&leaves).is_empty(), "reported once");
     holders.on_event(&InformerEvent::Apply(source_claim("o", true, false)));
-    assert_eq!(holders.due(&origin()), Due::Nothing, "it wears it no longer");
+    assert_eq!(holders.due(&origin()), None, "it wears it no longer");
 }
 
 #[test]
@@ -224,17 +224,13 @@ fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
     holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
     holders.on_event(&pending("served", &origin()));
     holders.claim_finished("served");
-    assert_eq!(
-        holders.due(&origin()),
-        Due::Keep,
-        "also one that has its volume, until it is bound"
-    );
+    assert_eq!(holders.due(&origin()), None, "also one that has its volume, until it is bound");
     holders.begin_call("deleted", &origin());
     let gone = InformerEvent::Delete(claim("served", &origin(), "Pending"));
     assert!(holders.on_event(&gone).is_empty());
-    assert_eq!(holders.due(&origin()), Due::Keep, "a clone of a claim that is gone still runs");
+    assert_eq!(holders.due(&origin()), None, "a clone of a claim that is gone still runs");
     assert_eq!(names(holders.claim_finished("deleted")), ["origin"]);
-    assert_eq!(holders.due(&origin()), Due::Remove("o".into()));
+    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())));
 }
 
 #[test]
@@ -250,7 +246,7 @@ fn claims_deleted_between_lists_hold_nothing() {
         InformerEvent::Unreadable { namespace: "ns".into(), name: "b".into(), uid: "b".into() };
     holders.on_event(&unreadable);
     assert!(holders.on_event(&InformerEvent::InitDone).is_empty());
-    assert_eq!(holders.due(&origin()), Due::Keep, "b may still be pending");
+    assert_eq!(holders.due(&origin()), None, "b may still be pending");
     holders.on_event(&InformerEvent::Init);
     holders.on_event(&InformerEvent::InitApply(source_claim("o", true, true)));
     assert_eq!(names(holders.on_event(&InformerEvent::InitDone)), ["origin"]);
@@ -263,7 +259,7 @@ fn a_namesake_of_a_source_is_another_one() {
     holders.on_event(&InformerEvent::Init);
     holders.on_event(&InformerEvent::InitApply(source_claim("o2", true, true)));
     holders.on_event(&InformerEvent::InitDone);
-    assert_eq!(holders.due(&origin()), Due::Remove("o2".into()));
+    assert_eq!(holders.due(&origin()), Some(Due::Remove("o2".into())));
 }
 
 /// A grant decides, which is not known here.
@@ -275,29 +271,29 @@ fn claims_of_other_namespaces_alone_do_not_keep_a_deleted_source() {
     for (namespace, uid) in [("x", "x1"), ("x", "x2"), ("y", "y1")] {
         holders.on_event(&InformerEvent::Apply(foreign(namespace, uid, &origin())));
     }
-    assert_eq!(holders.due(&origin()), Due::Keep, "a claim of its namespace names it");
+    assert_eq!(holders.due(&origin()), None, "a claim of its namespace names it");
     assert_eq!(holders.count_claims(&origin()), 4);
     let bound = InformerEvent::Apply(claim("own", &origin(), "Bound"));
     assert_eq!(names(holders.on_event(&bound)), ["origin"]);
-    let due = |namespaces| Due::RemoveUnlessGranted("o".into(), spaces(namespaces));
+    let due = |namespaces| Some(Due::RemoveUnlessGranted("o".into(), spaces(namespaces)));
     assert_eq!(holders.due(&origin()), due(&["x", "y"]));
     for uid in ["x1", "y1"] {
         holders.on_event(&InformerEvent::Delete(claim(uid, &origin(), "Pending")));
     }
     assert_eq!(holders.due(&origin()), due(&["x"]));
     holders.begin_call("x2", &origin());
-    assert_eq!(holders.due(&origin()), Due::Keep, "a clone is being made");
+    assert_eq!(holders.due(&origin()), None, "a clone is being made");
     holders.claim_finished("x2");
     holders.on_event(&InformerEvent::Delete(claim("x2", &origin(), "Pending")));
-    assert_eq!(holders.due(&origin()), Due::Remove("o".into()));
+    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())));
 }
 
 #[test]
 fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_protected() {
     let s = snapshot("s");
     for (origin, due) in [
-        (FinalizerOrigin::Added, Due::Remove("s1".into())),
-        (FinalizerOrigin::Existing, Due::RemoveUnlessGranted("s1".into(), spaces(&["x"]))),
+        (FinalizerOrigin::Added, Some(Due::Remove("s1".into()))),
+        (FinalizerOrigin::Existing, Some(Due::RemoveUnlessGranted("s1".into(), spaces(&["x"])))),
     ] {
         let mut holders = restoring(origin, false);
         holders.on_event(&InformerEvent::Apply(foreign("x", "b", &s)));
@@ -310,7 +306,7 @@ fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_protected
     assert!(!holders.is_orphan(&s), "a restore is under way");
     holders.claim_finished("a");
     holders.claim_finished("b");
-    assert_eq!(holders.due(&s), Due::RemoveUnlessNamed("s1".into()), "b has its volume");
+    assert_eq!(holders.due(&s), Some(Due::RemoveUnlessNamed("s1".into())), "b has its volume");
 }
 
 /// The time-out of this source is over.
@@ -328,17 +324,17 @@ fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_op
         names(holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o")))
     };
     assert!(look(&mut holders).is_empty());
-    assert_eq!(holders.due(&origin()), Due::Keep);
+    assert_eq!(holders.due(&origin()), None);
     assert_eq!(names(holders.claim_finished("a")), ["origin"]);
-    assert_eq!(holders.due(&origin()), Due::Release("o".into()));
+    assert_eq!(holders.due(&origin()), Some(Due::Release("o".into())));
     assert!(look(&mut holders).is_empty(), "reported once");
     holders.set_overdue(SourceKind::Snapshot, BTreeMap::new());
-    assert_eq!(holders.due(&origin()), Due::Release("o".into()), "of another kind");
+    assert_eq!(holders.due(&origin()), Some(Due::Release("o".into())), "of another kind");
     assert_eq!(names(holders.set_overdue(SourceKind::Claim, BTreeMap::new())), [""; 0]);
-    assert_eq!(holders.due(&origin()), Due::Keep);
+    assert_eq!(holders.due(&origin()), None);
     assert_eq!(look(&mut holders), ["origin"]);
     holders.on_event(&InformerEvent::Delete(claim("a", &origin(), "Pending")));
-    assert_eq!(holders.due(&origin()), Due::Remove("o".into()), "nothing is to be reported");
+    assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())), "nothing is to be reported");
 }
 
 #[test]
@@ -347,15 +343,15 @@ fn a_deleted_snapshot_is_released_after_the_time_out_whoever_protected_it() {
     let mut holders = Holders::new(false);
     holders.on_event(&pending("a", &s));
     assert_eq!(names(holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"))), ["s"]);
-    assert_eq!(holders.due(&s), Due::Release("s1".into()));
+    assert_eq!(holders.due(&s), Some(Due::Release("s1".into())));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&pending("b", &s));
     holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"));
-    assert_eq!(holders.due(&s), Due::Keep, "a restore is under way");
+    assert_eq!(holders.due(&s), None, "a restore is under way");
     holders.claim_finished("a");
-    assert_eq!(holders.due(&s), Due::Release("s1".into()));
+    assert_eq!(holders.due(&s), Some(Due::Release("s1".into())));
     holders.finalizer_removed(&s);
-    assert_eq!(holders.due(&s), Due::Nothing);
+    assert_eq!(holders.due(&s), None);
 }
 
 /// A claim whose calls fail is tried again and again.
@@ -365,16 +361,16 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
     for found in [FinalizerOrigin::Added, FinalizerOrigin::Existing] {
         let mut holders = restoring(found, false);
         assert_eq!(holders.call_ended("a"), None);
-        assert_eq!(holders.due(&s), Due::Keep, "{found:?}: the claim names it");
+        assert_eq!(holders.due(&s), None, "{found:?}: the claim names it");
         assert!(!holders.is_orphan(&s));
         assert_eq!(names(holders.set_overdue(s.kind, overdue(&s, "s1"))), ["s"]);
-        assert_eq!(holders.due(&s), Due::Release("s1".into()));
+        assert_eq!(holders.due(&s), Some(Due::Release("s1".into())));
         assert!(!holders.begin_call("a", &s), "it is no new one");
-        assert_eq!(holders.due(&s), Due::Keep, "it is open again");
+        assert_eq!(holders.due(&s), None, "it is open again");
         assert_eq!(holders.call_ended("a"), Some(s.clone()));
         assert_eq!(holders.call_ended("a"), None, "reported once");
         holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending")));
-        assert_eq!(holders.due(&s), Due::Keep, "the end of its call is reported later");
+        assert_eq!(holders.due(&s), None, "the end of its call is reported later");
         assert!(!holders.is_orphan(&s));
         assert_eq!(names(holders.claim_finished("a")), ["s"]);
     }
@@ -383,7 +379,7 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
     holders.on_event(&InformerEvent::Apply(foreign("x", "a", &origin())));
     holders.begin_call("a", &origin());
     assert_eq!(holders.call_ended("a"), Some(origin()), "a grant decides");
-    assert_eq!(holders.due(&origin()), Due::RemoveUnlessGranted("o".into(), spaces(&["x"])));
+    assert_eq!(holders.due(&origin()), Some(Due::RemoveUnlessGranted("o".into(), spaces(&["x"]))));
     assert_eq!(holders.call_ended("unknown"), None);
 }
 
@@ -393,12 +389,12 @@ fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     holders.on_event(&pending("a", &origin()));
     holders.on_event(&InformerEvent::Apply(source_claim("o2", true, true)));
     holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o1"));
-    assert_eq!(holders.due(&origin()), Due::Keep);
+    assert_eq!(holders.due(&origin()), None);
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&pending("b", &snapshot("s")));
     holders.set_overdue(SourceKind::Snapshot, overdue(&snapshot("s"), "s2"));
     holders.claim_finished("a");
-    assert_eq!(holders.due(&snapshot("s")), Due::Keep);
+    assert_eq!(holders.due(&snapshot("s")), None);
 }
 
 /// An event of a few claims that are created from two snapshots and a claim.
@@ -478,7 +474,7 @@ proptest! {
                     holders.claim_finished(&uid.to_string())
                 }
                 Step::Freed => {
-                    let free = |s: &NamedSource| holders.due(s).is_action();
+                    let free = |s: &NamedSource| holders.due(s).is_some();
                     let free: Vec<_> = (0..3).map(source).filter(free).collect();
                     for source in &free {
                         holders.finalizer_removed(source);
@@ -487,11 +483,11 @@ proptest! {
                 }
             };
             for from in sources_by_claim.values() {
-                prop_assert_eq!(holders.due(&source(*from)), Due::Keep);
+                prop_assert_eq!(holders.due(&source(*from)), None);
                 prop_assert!(!holders.is_orphan(&source(*from)));
             }
             for source in affected {
-                prop_assert!(holders.due(&source).is_action());
+                prop_assert!(holders.due(&source).is_some());
             }
         }
         for uid in 0..4_u8 {

@@ -70,13 +70,13 @@ async fn only_our_finalizer_is_removed_and_only_while_allowed() {
         let server = server(object(&["a", kind.finalizer(), "b"], true), &[]);
         let writer = Writer::new(client(&server));
         let kept = writer.remove_finalizer(&source(kind), "u", || false).await.unwrap();
-        assert_eq!(kept, Removal::Kept);
+        assert_eq!(kept, Some(Edited::Unchanged(true)));
         assert_eq!(methods(&server), ["GET"], "somebody began to need it");
         let removed = writer.remove_finalizer(&source(kind), "u", || true).await.unwrap();
-        assert_eq!(removed, Removal::Removed);
+        assert_eq!(removed, Some(Edited::Written(false)));
         assert_eq!(finalizers(&server.requests().pop().unwrap()), json!(["a", "b"]));
         let absent = writer.remove_finalizer(&source(kind), "other", || true).await.unwrap();
-        assert_eq!(absent, Removal::Absent);
+        assert_eq!(absent, Some(Edited::Gone));
         assert_eq!(server.requests().len(), 4, "another object has the name: nothing is written");
     }
 }
@@ -114,7 +114,7 @@ async fn snapshots_that_cannot_be_written_are_used_unprotected_and_that_is_logge
 #[tokio::test]
 async fn a_finalizer_that_cannot_be_removed_is_no_error() {
     for (finalizers, expected) in
-        [(&[SNAPSHOT.finalizer()][..], Removal::Forbidden), (&[], Removal::Absent)]
+        [(&[SNAPSHOT.finalizer()][..], None), (&[], Some(Edited::Unchanged(false)))]
     {
         let server = server(object(finalizers, false), &["PATCH", "PUT"]);
         let writer = Writer::new(client(&server));
