@@ -229,16 +229,6 @@ impl Inner {
         Some(result)
     }
 
-    /// Returns the key of the claim, with the text that the index has already if it knows the claim, and
-    /// makes the claim share it.
-    fn key(&self, claim: &mut Claim) -> Key {
-        if let Some((key, _)) = self.entries.get_key_value(claim.uid()) {
-            claim.metadata.uid = Some(key.text());
-            return key.clone();
-        }
-        Key::of(claim)
-    }
-
     fn insert(&mut self, uid: Key, volume_name: Option<String>, is_new: bool) {
         let verification = if is_new { Verification::None } else { Verification::VolumeAndClaim };
         let volume_name = volume_name.map(Arc::<str>::from);

@@ -41,8 +41,8 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
         );
     }
     assert_eq!(index.len(), (0, 0));
-    assert_eq!(index.on_event(InformerEvent::Apply(released("pv"))).volumes, ["pv"]);
-    assert_eq!(index.all(), ["pv"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(released("pv"))).volumes, ["pv"].map(Key::from));
+    assert_eq!(index.all(), ["pv"].map(Key::from));
     assert_eq!(
         index.on_event(InformerEvent::Apply(volume("pv", "Available", DRIVER))),
         WakeUps::default()
@@ -64,7 +64,7 @@ async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
     kept.metadata.finalizers = vec![crate::controller::model::finalizer::PROTECTION.into()];
-    assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"].map(Key::from));
 }
 
 fn in_version(version: &str, mut volume: Volume) -> Volume {
@@ -101,7 +101,7 @@ async fn a_late_deletion_event_does_not_remove_the_successor() {
     successor.metadata.uid = Some("another".into());
     index.on_event(InformerEvent::InitApply(successor.clone()));
     index.on_event(InformerEvent::Delete(released("pv")));
-    assert_eq!(index.all(), ["pv"]);
+    assert_eq!(index.all(), ["pv"].map(Key::from));
     index.on_event(InformerEvent::Delete(successor));
     assert!(index.all().is_empty());
 }
@@ -112,10 +112,10 @@ async fn an_unchanged_volume_in_a_new_list_is_not_queued() {
     let (index, _) = indexes();
     let listed =
         |version| index.on_event(InformerEvent::InitApply(in_version(version, released("pv"))));
-    assert_eq!(listed("5").volumes, ["pv"]);
+    assert_eq!(listed("5").volumes, ["pv"].map(Key::from));
     index.on_event(InformerEvent::Init);
     assert_eq!(listed("5"), WakeUps::default());
-    assert_eq!(listed("6").volumes, ["pv"]);
+    assert_eq!(listed("6").volumes, ["pv"].map(Key::from));
 }
 
 /// Also if its deletion was missed.
@@ -136,7 +136,7 @@ async fn the_deletion_of_a_volume_queues_those_with_the_same_handle() {
         } else {
             index.on_event(InformerEvent::Delete(sharer))
         };
-        assert_eq!(woken.volumes, ["pv"], "missed: {is_missed}");
+        assert_eq!(woken.volumes, ["pv"].map(Key::from), "missed: {is_missed}");
     }
 }
 
