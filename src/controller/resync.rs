@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{
     Controller, claims::index::Entry, item::Key, provisioner::Provisioner, queues::Queues,
+    volumes::index::Deletion,
 };
 use crate::metrics::ResyncQueue;
 
@@ -53,7 +54,9 @@ impl<P: Provisioner> Controller<P> {
         for uid in &unqueued {
             self.claims.index.update(uid, Entry::resynced);
         }
-        let forgotten = |name: &Key| !volumes.holds(name) && !self.volumes.index.is_removed(name);
+        // One that is removed waits for the event about that.
+        let is_removed = |name: &Key| self.volumes.index.deletion(name) == Deletion::Removed;
+        let forgotten = |name: &Key| !volumes.holds(name) && !is_removed(name);
         for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
             self.metrics.controller.resync_found(ResyncQueue::Volumes);
         }

@@ -5,7 +5,7 @@
 //! with nothing due takes no memory but eight bytes for its handle. Each PersistentVolume is reported to
 //! the [`ClaimIndex`] first.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -33,9 +33,6 @@ use crate::{
 /// After this time the event about a volume that is still attached is emitted and counted again.
 const ATTACHED_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// How many failed deletions are kept, to be shown.
-const MAX_FAILURES: usize = 200;
-
 /// The PersistentVolumes that need work. Clones share one index.
 #[derive(Clone)]
 pub struct VolumeIndex(Arc<SharedIndex>);
@@ -60,11 +57,17 @@ struct Inner {
     volumes: Cache<Arc<Volume>>,
     /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
     /// while nothing is due for it.
-    deletions: Cache<Deletion>,
-    /// How the last attempt of a deletion failed, by name, of up to [`MAX_FAILURES`] volumes in `volumes`.
-    failures: BTreeMap<String, FailedAttempt>,
+    deletions: Cache<Begun>,
     /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
     handles: HandleIndex,
+}
+
+/// A deletion that has begun.
+#[derive(Debug, Clone, Default)]
+pub(in crate::controller) struct Begun {
+    pub(in crate::controller) deletion: Deletion,
+    /// How the last attempt failed, if nothing has succeeded since.
+    pub(in crate::controller) failure: Option<Box<FailedAttempt>>,
 }
 
 /// The progress of a volume's deletion.
@@ -115,17 +118,6 @@ pub struct WakeUps {
     pub unprotected: bool,
     /// The UIDs of claims.
     pub claims: Vec<Key>,
-}
-
-/// What a worker needs of one volume.
-#[derive(Debug, Clone)]
-pub struct VolumeSnapshot {
-    /// The volume, as the watch last reported it.
-    pub volume: Arc<Volume>,
-    /// The progress of its deletion.
-    pub deletion: Deletion,
-    /// Whether its deletion was begun before.
-    pub begun: bool,
 }
 
 impl VolumeIndex {
@@ -202,9 +194,6 @@ impl VolumeIndex {
         }
         // Keeps the progress of its deletion, which a new list would remove otherwise.
         inner.deletions.mark_listed(volume.uid());
-        if !is_kept {
-            inner.failures.remove(&name);
-        }
         let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
             // A new list repeats unchanged volumes: those that back off are not woken for that.
             Change::Updated { old, new } if is_from_list && new.is_same_version_as(&old) => {
@@ -228,7 +217,6 @@ impl VolumeIndex {
         // deletion of this one.
         if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
             inner.volumes.remove(volume.name());
-            inner.failures.remove(volume.name());
         }
         inner.deletions.remove(volume.uid());
         let volumes = self.0.remove_handle(&mut inner, volume);
@@ -237,13 +225,9 @@ impl VolumeIndex {
         WakeUps { volumes, claims, ..WakeUps::default() }
     }
 
-    /// Returns the volume of this name for a worker; `None` if nothing is due for it.
-    pub fn snapshot(&self, name: &str) -> Option<VolumeSnapshot> {
-        let inner = self.0.inner.lock();
-        let volume = Arc::clone(inner.volumes.get(name)?);
-        let deletion = inner.deletions.get(volume.uid()).cloned();
-        let begun = deletion.is_some();
-        Some(VolumeSnapshot { volume, deletion: deletion.unwrap_or_default(), begun })
+    /// Returns the volume of this name, as the watch last reported it; `None` if nothing is due for it.
+    pub fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.0.inner.lock().volumes.get(name).cloned()
     }
 
     /// Whose volume it is, by class and namespace, and whether its deletion was begun before.
@@ -265,7 +249,7 @@ impl VolumeIndex {
     pub fn begin_deletion(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         if inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
+            inner.deletions.apply(volume.uid(), Some(Begun::default()));
         }
     }
 
@@ -275,7 +259,7 @@ impl VolumeIndex {
         let mut inner = self.0.inner.lock();
         let is_known = inner.handles.contains(HashedVolume::new(handle, volume.uid()));
         if is_known && inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
+            inner.deletions.apply(volume.uid(), Some(Begun::default()));
         }
     }
 
@@ -287,33 +271,24 @@ impl VolumeIndex {
     /// Records the progress of a deletion that has begun. Does nothing if the PersistentVolume is gone
     /// already, as the record would never be removed.
     pub fn set_deletion(&self, volume: &Volume, deletion: Deletion) {
-        let mut inner = self.0.inner.lock();
-        if inner.deletions.get(volume.uid()).is_some() {
-            inner.deletions.apply(volume.uid(), Some(deletion));
+        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid()) {
+            *begun = Begun { deletion, failure: None };
         }
-        inner.failures.remove(volume.name());
     }
 
-    /// Records how an attempt of the volume's deletion failed.
+    /// Records how an attempt of a deletion that has begun failed.
     pub fn set_failure(&self, volume: &Volume, failure: &Failure) {
-        let mut inner = self.0.inner.lock();
-        let is_room =
-            inner.failures.len() < MAX_FAILURES || inner.failures.contains_key(volume.name());
-        if is_room && inner.volumes.get(volume.name()).is_some() {
-            inner.failures.insert(volume.name().to_owned(), FailedAttempt::now(failure));
+        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid()) {
+            begun.failure = Some(Box::new(FailedAttempt::now(failure)));
         }
-    }
-
-    /// How the last attempts of deletions failed, by name.
-    pub(in crate::controller) fn failures(&self) -> BTreeMap<String, FailedAttempt> {
-        self.0.inner.lock().failures.clone()
     }
 
     /// Records that the volume does not wait for its detachment.
     pub fn clear_attached(&self, volume: &Volume) {
-        let mut inner = self.0.inner.lock();
-        if let Some(Deletion::Attached(_)) = inner.deletions.get(volume.uid()) {
-            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
+        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid())
+            && matches!(begun.deletion, Deletion::Attached(_))
+        {
+            begun.deletion = Deletion::Pending;
         }
     }
 
@@ -321,17 +296,10 @@ impl VolumeIndex {
     pub fn attached_count(&self) -> usize {
         let inner = self.0.inner.lock();
         let is_waiting = |volume: &Volume| {
-            let deletion = inner.deletions.get(volume.uid());
+            let deletion = inner.deletions.get(volume.uid()).map(|begun| &begun.deletion);
             due(volume) == Due::Delete && matches!(deletion, Some(Deletion::Attached(_)))
         };
         inner.volumes.iter().filter(|(_, volume)| is_waiting(volume)).count()
-    }
-
-    /// Whether the PersistentVolume is deleted, and only the event about that is outstanding.
-    pub fn is_removed(&self, name: &str) -> bool {
-        let inner = self.0.inner.lock();
-        let deletion = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
-        deletion == Some(&Deletion::Removed)
     }
 
     /// Returns the names of all volumes except those that only lack the protection finalizer.
@@ -350,16 +318,34 @@ impl VolumeIndex {
         self.names(|volume| due(volume) == Due::Protect && !(self.0.in_reach)(volume))
     }
 
-    /// Returns the names of the volumes for which this is due.
-    pub fn due(&self, what: Due) -> Vec<Key> {
-        self.names(|volume| due(volume) == what)
-    }
-
     /// How far the deletion of the volume of this name is.
     pub fn deletion(&self, name: &str) -> Deletion {
         let inner = self.0.inner.lock();
-        let deletion = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
-        deletion.cloned().unwrap_or_default()
+        let begun = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
+        begun.map(|begun| begun.deletion.clone()).unwrap_or_default()
+    }
+
+    /// Lists up to `max` of the volumes to delete for which `is_asked_for` holds: first those that fail, then
+    /// the others, by name. Returns the number of those that are not listed, too.
+    pub(in crate::controller) fn to_delete(
+        &self,
+        max: usize,
+        is_asked_for: impl Fn(&str) -> bool,
+    ) -> (Vec<(Key, Begun)>, usize) {
+        let inner = self.0.inner.lock();
+        let is_listed = |(name, volume): &(&str, &Arc<Volume>)| {
+            due(volume) == Due::Delete && is_asked_for(name)
+        };
+        let with_progress =
+            |(name, volume): (_, &Arc<Volume>)| (name, inner.deletions.get(volume.uid()));
+        let mut found: Vec<_> = inner.volumes.iter().filter(is_listed).map(with_progress).collect();
+        found.sort_by_key(|(_, begun)| begun.is_none_or(|begun| begun.failure.is_none()));
+        let more = found.len().saturating_sub(max);
+        let listed = found.into_iter().take(max);
+        (
+            listed.map(|(name, begun)| (name.into(), begun.cloned().unwrap_or_default())).collect(),
+            more,
+        )
     }
 
     fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<Key> {

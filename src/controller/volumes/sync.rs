@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
 
 use super::{
-    index::{Deletion, VolumeIndex, VolumeSnapshot},
+    index::{Deletion, VolumeIndex},
     sharers::HeldHandle,
 };
 use crate::{
@@ -81,15 +81,15 @@ impl<P: Deleter> VolumeWorker<P> {
     pub async fn sync(&self, name: &str) -> Action {
         let _held = self.claims.volume_keys().hold(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
-        let Some(snapshot) = self.index.snapshot(name) else {
+        let Some(volume) = self.index.volume(name) else {
             self.forget(name);
             return Action::Done;
         };
-        let claim = snapshot.volume.spec.claim_ref.as_ref();
+        let claim = volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let driver = &self.index.identity().driver;
         let span = tracing::info_span!("volume", pv = name, claim, driver, code = field::Empty);
-        let action = self.do_what_is_due(snapshot).instrument(span).await;
+        let action = self.do_what_is_due(&volume).instrument(span).await;
         if action == Action::Done {
             self.forget(name);
         }
@@ -109,18 +109,18 @@ impl<P: Deleter> VolumeWorker<P> {
         self.peers.wait(volume.name())
     }
 
-    async fn do_what_is_due(&self, snapshot: VolumeSnapshot) -> Action {
-        let volume = Arc::clone(&snapshot.volume);
-        tracing::debug!(due = ?due(&volume), deletion = ?snapshot.deletion, "syncing the volume");
-        match due(&volume) {
+    async fn do_what_is_due(&self, volume: &Arc<Volume>) -> Action {
+        let deletion = self.index.deletion(volume.name());
+        tracing::debug!(due = ?due(volume), ?deletion, "syncing the volume");
+        match due(volume) {
             Due::Nothing => Action::Done,
-            Due::Protect => self.protect(&volume).await,
-            Due::Unprotect => match self.wait_out_of_reach(&volume) {
-                Duration::ZERO => self.unprotect(&volume).await,
+            Due::Protect => self.protect(volume).await,
+            Due::Unprotect => match self.wait_out_of_reach(volume) {
+                Duration::ZERO => self.unprotect(volume).await,
                 wait => Action::RequeueAfter(wait),
             },
-            Due::UnprotectUnbound => self.unprotect_unbound(&volume).await,
-            Due::Delete => self.delete(snapshot).await,
+            Due::UnprotectUnbound => self.unprotect_unbound(volume).await,
+            Due::Delete => self.delete(volume, &deletion).await,
         }
     }
 
@@ -129,19 +129,17 @@ impl<P: Deleter> VolumeWorker<P> {
         self.read_live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, snapshot: VolumeSnapshot) -> Action {
-        if snapshot.deletion == Deletion::Removed
-            || !self.provisioner.should_delete(&snapshot.volume)
-        {
+    async fn delete(&self, volume: &Arc<Volume>, deletion: &Deletion) -> Action {
+        if *deletion == Deletion::Removed || !self.provisioner.should_delete(volume) {
             return Action::Done;
         }
-        let Some(held) = self.hold_handle(&snapshot.volume) else {
+        let Some(held) = self.hold_handle(volume) else {
             return Action::RequeueAfter(SHARED_RECHECK);
         };
         let started = Instant::now();
-        let deleted = self.try_delete(&snapshot, &held).await;
+        let deleted = self.try_delete(volume, &held).await;
         if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
-            self.index.clear_attached(&snapshot.volume);
+            self.index.clear_attached(volume);
         }
         match deleted {
             Ok(Some(volume)) => {
@@ -151,8 +149,8 @@ impl<P: Deleter> VolumeWorker<P> {
                 Action::Done
             }
             Ok(None) => Action::Done,
-            Err(NotDeleted::Attached { node }) => self.wait_for_detach(&snapshot, &node),
-            Err(NotDeleted::Failed(why)) => self.failed(&snapshot.volume, &why),
+            Err(NotDeleted::Attached { node }) => self.wait_for_detach(volume, deletion, &node),
+            Err(NotDeleted::Failed(why)) => self.failed(volume, &why),
         }
     }
 
@@ -160,10 +158,10 @@ impl<P: Deleter> VolumeWorker<P> {
     /// `None` if the deletion is not due any more.
     async fn try_delete(
         &self,
-        snapshot: &VolumeSnapshot,
+        volume: &Arc<Volume>,
         held: &HeldHandle,
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
-        let mut volume = Arc::clone(&snapshot.volume);
+        let mut volume = Arc::clone(volume);
         // Whoever held the handle before may have deleted the volume for this PersistentVolume as well.
         if self.index.deletion(volume.name()).is_pending() {
             self.index.begin_deletion(&volume);
@@ -239,10 +237,9 @@ impl<P: Deleter> VolumeWorker<P> {
 
     /// Requeues a volume that is attached; its detachment queues it earlier. Each event about it counts
     /// as a failed deletion, as in external-provisioner.
-    fn wait_for_detach(&self, snapshot: &VolumeSnapshot, node: &str) -> Action {
+    fn wait_for_detach(&self, volume: &Volume, deletion: &Deletion, node: &str) -> Action {
         tracing::debug!(node, "waiting for detach");
-        let volume = &snapshot.volume;
-        if let Some(attached) = snapshot.deletion.report_attached(node) {
+        if let Some(attached) = deletion.report_attached(node) {
             self.events.still_attached(volume, node);
             self.metrics.delete_failed(class_label(volume));
             self.index.set_deletion(volume, attached);
@@ -277,8 +274,8 @@ impl<P: Deleter> VolumeWorker<P> {
     pub fn on_panic(&self, name: &str, panic: &str) {
         tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug");
         self.metrics.panicked(Panicked::Volumes);
-        if let Some(snapshot) = self.index.snapshot(name) {
-            self.events.failed_delete(&snapshot.volume, PANICKED);
+        if let Some(volume) = self.index.volume(name) {
+            self.events.failed_delete(&volume, PANICKED);
         }
     }
 
