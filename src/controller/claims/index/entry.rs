@@ -60,19 +60,9 @@ pub(super) struct PvEvents {
     pub(super) is_listed: bool,
     /// Whether one was seen that a provisioner has made, which closes the claim's call.
     pub(super) is_provisioned: bool,
-    /// What to do when it is gone.
-    pub(super) on_gone: OnPvGone,
-}
-
-/// What happens to a claim when its PersistentVolume is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum OnPvGone {
-    /// Nothing: the next event of the claim or the resync queues it, as with external-provisioner.
-    #[default]
-    Nothing,
-    /// The claim is queued: this process has removed its finalizer from the PersistentVolume for
-    /// that.
-    Requeue,
+    /// Whether the claim is queued when it is gone: this process waits for that. Otherwise the next event of
+    /// the claim or the resync queues it, as with external-provisioner.
+    pub(super) is_awaited_gone: bool,
 }
 
 impl Entry {
@@ -191,7 +181,7 @@ impl Entry {
     pub(super) fn pv_deleted(&mut self) -> bool {
         self.known.required.require(Verification::VolumeAndClaim);
         self.known.advance(Transition::PvDeleted);
-        std::mem::take(&mut self.pv.on_gone) == OnPvGone::Requeue
+        std::mem::take(&mut self.pv.is_awaited_gone)
     }
 }
 
