@@ -264,7 +264,7 @@ impl<P: Deleter> VolumeWorker<P> {
         if is_kept || volume.has_finalizer(finalizer::PROTECTION) {
             // Without a version, as there is nothing left to protect.
             let patch = finalizer::unprotect(volume.uid());
-            self.patch(volume, patch).await?.done()?;
+            self.patch(volume, patch).await?;
         }
         Ok(())
     }
