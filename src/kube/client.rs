@@ -7,6 +7,7 @@
 //! kind are in [`super::informer`].
 
 pub mod access;
+pub mod annotations;
 mod coalesced_reads;
 mod discovery;
 mod edits;

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     kube::{
         ApiError, Edit, Edited, Name,
+        client::annotations,
         objects::{Claim, View as _},
     },
     workqueue::Action,
@@ -89,13 +90,9 @@ impl<P: Provisioner> ClaimWorker<P> {
 
 /// Removes the selected node if it is still the refused one (safety rule 11).
 pub(crate) fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
-    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    let Some(annotations) = annotations else { return Edit::Nothing };
-    match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
-        Some(node) if Some(node) == refused => {
-            annotations.remove(SELECTED_NODE);
-            Edit::Write
-        }
-        _ => Edit::Nothing,
+    if refused == Some(annotations::get(claim, SELECTED_NODE)) {
+        annotations::remove(claim, SELECTED_NODE)
+    } else {
+        Edit::Nothing
     }
 }
