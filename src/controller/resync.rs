@@ -39,7 +39,7 @@ impl<P: Provisioner> Controller<P> {
     /// Queues everything in the indexes periodically, in case an event was missed. Never returns.
     pub(super) async fn resync(&self) {
         loop {
-            tokio::time::sleep(RESYNC_INTERVAL.mul_f64(0.9 + 0.2 * self.random.unit())).await;
+            tokio::time::sleep(RESYNC_INTERVAL.mul_f64(0.9 + 0.2 * self.deps.random.unit())).await;
             self.resync_once();
         }
     }
@@ -58,10 +58,10 @@ impl<P: Provisioner> Controller<P> {
         let is_removed = |name: &Key| self.volumes.index.deletion(name) == Deletion::Removed;
         let forgotten = |name: &Key| !volumes.holds(name) && !is_removed(name);
         for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
-            self.metrics.controller.resync_found(ResyncQueue::Volumes);
+            self.deps.metrics.controller.resync_found(ResyncQueue::Volumes);
         }
         for _ in self.unsaved().iter().filter(|uid| !unsaved.holds(uid)) {
-            self.metrics.controller.resync_found(ResyncQueue::UnsavedVolumes);
+            self.deps.metrics.controller.resync_found(ResyncQueue::UnsavedVolumes);
         }
         self.queues.wake_claims(unqueued);
         self.wake_others();

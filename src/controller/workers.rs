@@ -16,7 +16,7 @@ const SAVE_WORKERS: usize = 4;
 impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_claims(&self) {
         self.work_off(
-            ("claim", &self.queues.claims, self.settings.workers),
+            ("claim", &self.queues.claims, self.deps.settings.workers),
             &self.claims,
             |worker, uid| async move { worker.sync(&uid).await },
             ClaimWorker::panicked,
@@ -31,7 +31,7 @@ impl<P: Provisioner> Controller<P> {
             () = self.ready_to_delete() => {}
         }
         self.work_off(
-            ("volume", &self.queues.volumes, self.settings.workers),
+            ("volume", &self.queues.volumes, self.deps.settings.workers),
             &self.volumes,
             |worker, name| async move { worker.sync(&name).await },
             |worker, name, panic| worker.on_panic(name, panic),
@@ -60,6 +60,7 @@ impl<P: Provisioner> Controller<P> {
         let (worker, panicking) = (Arc::clone(worker), Arc::clone(worker));
         let handler = move |key| sync(Arc::clone(&worker), key);
         let on_panic = move |key: &Key, panic: &str| on_panic(&panicking, key, panic);
-        workqueue::work(queue.clone(), workers, self.tasks.clone(), name, handler, on_panic).await;
+        workqueue::work(queue.clone(), workers, self.deps.tasks.clone(), name, handler, on_panic)
+            .await;
     }
 }

@@ -47,7 +47,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 held.update(Entry::node_given_back);
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
-                if is_open && self.identity.node.is_some() {
+                if is_open && self.deps.identity.node.is_some() {
                     self.suspect_node_given_back(request);
                     held.update(|it| it.advance(Transition::GivenUp));
                 }
@@ -84,7 +84,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             edit
         };
         let name = Name::namespaced(claim.namespace(), claim.name())?;
-        self.client.edit::<Claim>(name, claim.uid(), remove).await
+        self.deps.client.edit::<Claim>(name, claim.uid(), remove).await
     }
 }
 

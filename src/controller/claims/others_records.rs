@@ -36,7 +36,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Action {
         let claim = &known.claim;
         let is_terminating = claim.is_terminating();
-        let wait = self.peers.wait(held.uid());
+        let wait = self.deps.peers.wait(held.uid());
         // Only the selected node's process may follow a live claim, but any may release a deleted
         // one.
         if is_terminating && !wait.is_zero() {
@@ -56,7 +56,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             (true, false) => Action::Retry,
             (false, true) => {
-                held.update(|it| it.adopt(node, &self.identity));
+                held.update(|it| it.adopt(node, &self.deps.identity));
                 self.suspect_node(claim, volume);
                 Action::Retry
             }
@@ -76,7 +76,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return false;
         }
         let found = match Name::cluster(node) {
-            Ok(name) => self.client.get_opt::<Node>(name).await,
+            Ok(name) => self.deps.client.get_opt::<Node>(name).await,
             Err(error) => Err(error.into()),
         };
         match found {
@@ -121,7 +121,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         known: &KnownClaim,
     ) -> Action {
         let claim = &known.claim;
-        let Some(record) = record_status::of_other_driver(&self.identity, claim) else {
+        let Some(record) = record_status::of_other_driver(&self.deps.identity, claim) else {
             return Action::Done;
         };
         match self.is_of_this_driver(claim).await {
@@ -132,7 +132,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 return Action::Retry;
             }
         }
-        let wait = self.peers.wait(held.uid());
+        let wait = self.deps.peers.wait(held.uid());
         if !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
@@ -140,7 +140,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             let report = || self.report_taken_off(claim, &record);
             return self.release_recorded(held, claim, &record, report).await;
         }
-        if self.identity.node.is_none() || self.identity.is_provisioner_of(claim) {
+        if self.deps.identity.node.is_none() || self.deps.identity.is_provisioner_of(claim) {
             self.report_other_driver(held, claim, &record);
         }
         Action::Retry
@@ -148,7 +148,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Whether the claim asks for this driver, or is bound to a volume of this driver.
     async fn is_of_this_driver(&self, claim: &Claim) -> Result<bool, ApiError> {
-        if self.identity.is_for_driver(claim) {
+        if self.deps.identity.is_for_driver(claim) {
             return Ok(true);
         }
         let Some(name) = claim.spec.volume_name.as_deref() else { return Ok(false) };
@@ -156,7 +156,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let is_for_claim = |volume: &Volume| {
             volume.spec.claim_ref.as_ref().is_some_and(|it| it.uid == claim.uid())
         };
-        Ok(bound.is_some_and(|it| is_for_claim(&it) && self.identity.owns_volume(&it)))
+        Ok(bound.is_some_and(|it| is_for_claim(&it) && self.deps.identity.owns_volume(&it)))
     }
 
     /// Tells once what holds a deleted claim of ours: the record of another driver.

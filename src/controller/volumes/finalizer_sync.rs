@@ -108,7 +108,7 @@ impl<P: Deleter> VolumeWorker<P> {
     async fn claim_waits(&self, volume: &Volume) -> Result<bool, ApiError> {
         let Some(claim) = &volume.spec.claim_ref else { return Ok(false) };
         let name = Name::namespaced(&claim.namespace, &claim.name)?;
-        let live = self.client.get_opt::<Claim>(name).await?;
+        let live = self.deps.client.get_opt::<Claim>(name).await?;
         Ok(live.is_some_and(|it| it.uid() == claim.uid && it.is_unbound() && !it.is_terminating()))
     }
 
@@ -118,7 +118,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// A conflict: it no longer has the version in the patch.
     pub(crate) async fn patch(&self, volume: &Volume, patch: Value) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        match self.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
+        match self.deps.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
             Err(error) if error.is_not_found() => Ok(()),
             // Perhaps the UID in the patch does not match. A live read decides, as a patch can fail for
             // other reasons as well.

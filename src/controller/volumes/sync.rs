@@ -14,20 +14,20 @@ use super::{
 };
 use crate::{
     controller::{
+        Deps,
         claims::index::ClaimIndex,
         dependencies::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
-        live::Live,
+        live::is_recent,
         model::{
             finalizer,
             finalizer::{Due, due},
         },
-        peers::Peers,
         provisioner::{Deleter, Failure, NotDeleted},
     },
     kube::{
-        ApiError, Client, Name,
+        ApiError, Name,
         objects::{View as _, Volume},
     },
     metrics::{ControllerMetrics, Panicked},
@@ -49,12 +49,10 @@ const MAX_READS: usize = 3;
 
 /// The worker of the queue of volumes.
 pub struct VolumeWorker<P> {
-    /// Deletes volumes at the driver.
-    pub provisioner: Arc<P>,
+    /// What all workers share.
+    pub deps: Arc<Deps<P>>,
     /// The volumes that need work.
     pub index: VolumeIndex,
-    /// Reads and writes PersistentVolumes.
-    pub client: Client,
     /// Emits events about volumes.
     pub events: VolumeEvents,
     /// Counters of deletions.
@@ -62,12 +60,8 @@ pub struct VolumeWorker<P> {
     /// What is known of the claims. Its lock admits one worker per volume at a time, including that of the
     /// claim (safety rule 5).
     pub claims: ClaimIndex,
-    /// Measures the age of live reads.
-    pub live: Live,
     /// The objects that volumes wait for.
     pub dependencies: DependencyIndex,
-    /// The processes of other nodes.
-    pub peers: Peers,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -98,15 +92,15 @@ impl<P: Deleter> VolumeWorker<P> {
 
     fn forget(&self, name: &str) {
         self.dependencies.forget(&Item::volume(name));
-        self.peers.forget(name);
+        self.deps.peers.forget(name);
     }
 
     /// How long this process still leaves the volume to one that can reach it.
     fn wait_out_of_reach(&self, volume: &Volume) -> Duration {
-        if self.provisioner.should_delete(volume) {
+        if self.deps.provisioner.should_delete(volume) {
             return Duration::ZERO;
         }
-        self.peers.wait(volume.name())
+        self.deps.peers.wait(volume.name())
     }
 
     async fn do_what_is_due(&self, volume: &Arc<Volume>) -> Action {
@@ -130,7 +124,7 @@ impl<P: Deleter> VolumeWorker<P> {
     }
 
     async fn delete(&self, volume: &Arc<Volume>, deletion: &Deletion) -> Action {
-        if *deletion == Deletion::Removed || !self.provisioner.should_delete(volume) {
+        if *deletion == Deletion::Removed || !self.deps.provisioner.should_delete(volume) {
             return Action::Done;
         }
         let Some(held) = self.hold_handle(volume) else {
@@ -165,7 +159,7 @@ impl<P: Deleter> VolumeWorker<P> {
         // Whoever held the handle before may have deleted the volume for this PersistentVolume as well.
         if self.index.deletion(volume.name()).is_pending() {
             self.index.begin_deletion(&volume);
-            let removal = self.provisioner.prepare_delete(&volume).await?;
+            let removal = self.deps.provisioner.prepare_delete(&volume).await?;
             let sharers = self.list_sharers(&volume, held).await?;
             // The last thing awaited before the call, so that the reads are recent.
             let Some((live, sharers)) = self.read_if_due(&volume, sharers, held).await? else {
@@ -188,7 +182,7 @@ impl<P: Deleter> VolumeWorker<P> {
     ) -> Result<(), NotDeleted> {
         self.claims.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
-        self.provisioner.delete(volume, removal).await?;
+        self.deps.provisioner.delete(volume, removal).await?;
         self.index.set_deletion(volume, Deletion::DeletedAtDriver);
         Ok(())
     }
@@ -211,8 +205,8 @@ impl<P: Deleter> VolumeWorker<P> {
             if due(&live) != Due::Delete {
                 return Ok(None);
             }
-            let is_recent = sharers.is_empty() || self.live.is_recent(since);
-            if is_recent && self.live.is_recent(at) {
+            let is_recent = |time| is_recent(&*self.deps.clock, time);
+            if is_recent(at) && (sharers.is_empty() || is_recent(since)) {
                 return Ok(Some((Arc::new(live), sharers)));
             }
         }
@@ -229,7 +223,7 @@ impl<P: Deleter> VolumeWorker<P> {
         &self,
         volume: &Volume,
     ) -> Result<Option<(Volume, Duration)>, ApiError> {
-        match self.client.get_dated::<Volume>(Name::cluster(volume.name())?).await {
+        match self.deps.client.get_dated::<Volume>(Name::cluster(volume.name())?).await {
             Err(error) if error.is_not_found() => Ok(None),
             found => found.map(|found| Some(found).filter(|(live, _)| live.uid() == volume.uid())),
         }
@@ -250,7 +244,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// Deletes the PersistentVolume of a deleted volume, and removes the protection finalizer.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        let kept_by = match self.client.delete::<Volume>(name, Some(volume.uid())).await {
+        let kept_by = match self.deps.client.delete::<Volume>(name, Some(volume.uid())).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // Perhaps the UID in the precondition does not match. A live read decides, as there are
             // other conflicts as well.
