@@ -7,7 +7,7 @@
 //! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
 //! | `queues`, [`item`] | the three work queues, their keys, and whose those are |
 //! | `workers` | runs the workers of the three queues |
-//! | `resync` | the periodic resync, and adding the protection finalizer to existing volumes |
+//! | `resync` | the periodic resync |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
 //! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
@@ -68,7 +68,6 @@ use self::{
     classes::Classes,
     dependencies::{Dependency, DependencyIndex},
     events::{ClaimEvents, VolumeEvents},
-    live::Live,
     ownership::ProvisionerIdentity,
     peers::Peers,
     provisioner::Provisioner,
@@ -129,84 +128,52 @@ pub struct Deps<P> {
 
 /// The provision controller.
 pub struct Controller<P> {
+    deps: Arc<Deps<P>>,
     claims: Arc<ClaimWorker<P>>,
     volumes: Arc<VolumeWorker<P>>,
     queues: Queues,
-    classes: Classes,
-    client: Client,
-    metrics: Metrics,
-    random: Arc<dyn Random>,
-    tasks: Tasks,
-    settings: ControllerSettings,
     lists: Lists,
 }
 
 impl<P: Provisioner> Controller<P> {
     /// Creates a controller. Nothing is watched or written yet.
     pub fn new(deps: Deps<P>) -> Self {
-        let Deps {
-            provisioner, identity, client, classes, metrics, random, tasks, settings, ..
-        } = deps;
-        let Deps { peers, protection, attachments, nodes, events, clock, .. } = deps;
-        let releasing = protection.clone();
+        let deps = Arc::new(deps);
+        let Deps { provisioner, identity, settings, .. } = &*deps;
+        let releasing = deps.protection.clone();
         let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
-        let (reaching, handling) = (Arc::clone(&provisioner), Arc::clone(&provisioner));
+        let (reaching, handling) = (Arc::clone(provisioner), Arc::clone(provisioner));
         let volume_index = VolumeIndex::new(
             identity.clone(),
             index.clone(),
             move |volume| reaching.should_delete(volume),
             move |volume| handling.handle(volume),
         );
-        let queues = Queues::new(&settings, &metrics, index.clone(), volume_index.clone());
+        let queues = Queues::new(settings, &deps.metrics, index.clone(), volume_index.clone());
         let dependencies = DependencyIndex::default();
-        let live = Live::new(Arc::clone(&clock));
         let volumes = VolumeWorker {
-            provisioner: Arc::clone(&provisioner),
+            deps: Arc::clone(&deps),
             index: volume_index,
-            client: client.clone(),
-            events: VolumeEvents::new(events.clone()),
-            metrics: metrics.controller.clone(),
+            events: VolumeEvents::new(deps.events.clone()),
+            metrics: deps.metrics.controller.clone(),
             claims: index.clone(),
-            live: live.clone(),
             dependencies: dependencies.clone(),
-            peers: peers.clone(),
         };
         let claims = ClaimWorker {
-            provisioner,
-            protection,
-            peers,
-            identity,
+            deps: Arc::clone(&deps),
             index,
             queue: queues.claims.clone(),
             unsaved_queue: queues.unsaved.clone(),
             save_attempted: Notify::new(),
-            classes: classes.clone(),
             dependencies,
-            client: client.clone(),
-            live,
-            clock,
-            records: settings.open_calls,
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),
-            events: ClaimEvents::new(events),
-            metrics: metrics.controller.clone(),
-            random: Arc::clone(&random),
-            retry_max: settings.retry.max,
+            events: ClaimEvents::new(deps.events.clone()),
+            metrics: deps.metrics.controller.clone(),
         };
-        let lists = Lists::new(attachments, nodes);
+        let lists = Lists::new(deps.attachments.clone(), deps.nodes.clone());
         let (claims, volumes) = (Arc::new(claims), Arc::new(volumes));
-        let controller = Self {
-            claims,
-            volumes,
-            queues,
-            classes,
-            client,
-            metrics,
-            random,
-            tasks,
-            settings,
-            lists,
-        };
+        let controller = Self { deps, claims, volumes, queues, lists };
         controller.register_gauges();
         controller
     }
@@ -215,14 +182,15 @@ impl<P: Provisioner> Controller<P> {
     fn register_gauges(&self) {
         let (claims, volumes) = (self.claims.index.clone(), self.volumes.index.clone());
         let dependencies = self.claims.dependencies.clone();
-        let gauges = self.metrics.controller.clone();
-        self.metrics.before_scrape(move || {
+        let Deps { metrics, classes, .. } = &*self.deps;
+        let gauges = metrics.controller.clone();
+        metrics.before_scrape(move || {
             gauges.in_work(&claims.census());
             gauges.attached(volumes.attached_count());
             gauges.dependencies(&dependencies.count_by_resource());
         });
-        let counters = self.metrics.controller.clone();
-        self.classes.on_change(move |name, class| counters.class_exists(name, class.is_some()));
+        let counters = metrics.controller.clone();
+        classes.on_change(move |name, class| counters.class_exists(name, class.is_some()));
     }
 
     /// Returns a function that queues the volume of a given name, for when it was detached.
@@ -269,7 +237,6 @@ impl<P: Provisioner> Controller<P> {
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.resync() => {}
-            () = self.protect_volumes() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();

@@ -1,7 +1,7 @@
 //! The events about claims and PersistentVolumes: their types, reasons and messages, most of them those
 //! of external-provisioner. [`crate::kube::events`] counts repeats, limits the rate and sends them.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use crate::kube::{
     events::{Severity, Source, Subject},
@@ -122,18 +122,9 @@ fn subject<V: View>(object: &V) -> Subject {
     }
 }
 
-/// Formats as `namespace/name`.
-pub(super) fn claim_key(claim: &Claim) -> ClaimKey<'_> {
-    ClaimKey(claim)
-}
-
-/// See [`claim_key`].
-pub(super) struct ClaimKey<'a>(&'a Claim);
-
-impl fmt::Display for ClaimKey<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.0.namespace(), self.0.name())
-    }
+/// The claim as `namespace/name`.
+pub(super) fn claim_key(claim: &Claim) -> String {
+    format!("{}/{}", claim.namespace(), claim.name())
 }
 
 #[cfg(test)]

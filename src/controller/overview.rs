@@ -8,15 +8,15 @@ use crate::{
         attempts::FailedAttempt,
         claims::worker::ClaimWorker,
         item::Key,
-        model::{
-            finalizer::Due,
-            overview::{
-                Claims, ListedVolume, Next, Overview, Progress, Query, QueueState, Volumes,
-            },
+        model::overview::{
+            Claims, ListedVolume, Next, Overview, Progress, Query, QueueState, Volumes,
         },
         provisioner::Provisioner,
         queues::Queues,
-        volumes::{index::Deletion, sync::VolumeWorker},
+        volumes::{
+            index::{Begun, Deletion},
+            sync::VolumeWorker,
+        },
     },
     kube::objects::{Claim, View as _},
     workqueue::{Counts, Place, Queue},
@@ -82,23 +82,15 @@ fn whole_seconds(time: Duration) -> u64 {
 
 fn volumes_to_delete<P>(worker: &VolumeWorker<P>, queues: &Queues, query: &Query) -> Volumes {
     let is_asked_for = |name: &str| query.volume.as_deref().is_none_or(|asked| asked == name);
-    let mut names = worker.index.due(Due::Delete);
-    names.retain(|name| is_asked_for(name));
-    let failures = worker.index.failures();
-    names.sort_unstable_by(|a, b| {
-        let is_healthy = |name: &Key| !failures.contains_key(&**name);
-        (is_healthy(a), a).cmp(&(is_healthy(b), b))
-    });
-    let more = names.len().saturating_sub(MAX_LISTED);
-    names.truncate(MAX_LISTED);
-    let state = |name: Key| ListedVolume {
-        progress: Progress::of(&worker.index.deletion(&name)),
+    let (listed, more) = worker.index.to_delete(MAX_LISTED, is_asked_for);
+    let state = |(name, begun): (Key, Begun)| ListedVolume {
+        progress: Progress::of(&begun.deletion),
         attempt: queues.volumes.failures(&name).saturating_add(1),
-        last_failure: failures.get(&*name).map(FailedAttempt::listed),
+        last_failure: begun.failure.as_deref().map(FailedAttempt::listed),
         next: Next::of(queues.volumes.place(&name)),
         name: name.to_string(),
     };
-    Volumes { listed: names.into_iter().map(state).collect(), more }
+    Volumes { listed: listed.into_iter().map(state).collect(), more }
 }
 
 impl Progress {

@@ -1,44 +1,22 @@
-//! Work that no event triggers: the periodic resync, which queues everything again and counts items that
-//! no queue held although it should, and adding the protection finalizer to volumes that lack it, which
-//! gives way to all other work.
+//! The periodic resync, which no event triggers: it queues everything again and counts items that no queue
+//! held although it should.
 
 use std::time::Duration;
 
 use super::{
     Controller, claims::index::Entry, item::Key, provisioner::Provisioner, queues::Queues,
+    volumes::index::Deletion,
 };
 use crate::metrics::ResyncQueue;
 
 /// The interval of the resync, as in external-provisioner; jittered.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// The minimum time between two volumes that get the protection finalizer: at most 20 a second.
-const PROTECT_INTERVAL: Duration = Duration::from_millis(50);
-
 impl<P: Provisioner> Controller<P> {
-    /// Queues volumes that lack the protection finalizer, one at a time while the queues are idle: at
-    /// the first start this may be every volume, and nobody waits for it. Never returns.
-    pub(super) async fn protect_volumes(&self) {
-        self.ready_to_delete().await;
-        loop {
-            for name in self.volumes.index.to_protect() {
-                while !self.queues.are_idle() {
-                    tokio::time::sleep(PROTECT_INTERVAL).await;
-                }
-                // If it is in the queue, it failed before and is in its back-off.
-                if !self.queues.volumes.holds(&name) {
-                    self.queues.wake_volumes(vec![name]);
-                    tokio::time::sleep(PROTECT_INTERVAL).await;
-                }
-            }
-            self.queues.unprotected.notified().await;
-        }
-    }
-
     /// Queues everything in the indexes periodically, in case an event was missed. Never returns.
     pub(super) async fn resync(&self) {
         loop {
-            tokio::time::sleep(RESYNC_INTERVAL.mul_f64(0.9 + 0.2 * self.random.unit())).await;
+            tokio::time::sleep(RESYNC_INTERVAL.mul_f64(0.9 + 0.2 * self.deps.random.unit())).await;
             self.resync_once();
         }
     }
@@ -53,12 +31,14 @@ impl<P: Provisioner> Controller<P> {
         for uid in &unqueued {
             self.claims.index.update(uid, Entry::resynced);
         }
-        let forgotten = |name: &Key| !volumes.holds(name) && !self.volumes.index.is_removed(name);
+        // One that is removed waits for the event about that.
+        let is_removed = |name: &Key| self.volumes.index.deletion(name) == Deletion::Removed;
+        let forgotten = |name: &Key| !volumes.holds(name) && !is_removed(name);
         for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
-            self.metrics.controller.resync_found(ResyncQueue::Volumes);
+            self.deps.metrics.controller.resync_found(ResyncQueue::Volumes);
         }
         for _ in self.unsaved().iter().filter(|uid| !unsaved.holds(uid)) {
-            self.metrics.controller.resync_found(ResyncQueue::UnsavedVolumes);
+            self.deps.metrics.controller.resync_found(ResyncQueue::UnsavedVolumes);
         }
         self.queues.wake_claims(unqueued);
         self.wake_others();
@@ -74,7 +54,6 @@ impl<P: Provisioner> Controller<P> {
     /// Queues volumes, and PersistentVolumes to save.
     fn wake_others(&self) {
         self.queues.wake_volumes(self.volumes.index.all());
-        self.queues.unprotected.notify_one();
         self.queues.wake_unsaved(self.unsaved());
     }
 

@@ -64,11 +64,11 @@ impl<P: Provisioner> Controller<P> {
     fn watch_classes(&self) {
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
-        self.classes.on_change(move |class, _| {
+        self.deps.classes.on_change(move |class, _| {
             queues.wake_claims(index.uids(|it| class_of_claim(&it.claim) == class));
         });
-        let handler = self.classes.event_handler(self.lists.classes.clone());
-        self.tasks.spawn_critical(
+        let handler = self.deps.classes.event_handler(self.lists.classes.clone());
+        self.deps.tasks.spawn_critical(
             "watch of StorageClasses",
             self.informer::<StorageClass>().run(handler),
         );
@@ -77,12 +77,12 @@ impl<P: Provisioner> Controller<P> {
     fn watch_claims(&self) {
         let handler = self.claim_event_handler();
         let informer = self.informer::<Claim>();
-        self.tasks.spawn_critical("watch of PersistentVolumeClaims", informer.run(handler));
+        self.deps.tasks.spawn_critical("watch of PersistentVolumeClaims", informer.run(handler));
     }
 
     /// Returns the function that applies an event of a claim and queues the items that it concerns.
     fn claim_event_handler(&self) -> impl FnMut(InformerEvent<Claim>) + Send + 'static + use<P> {
-        let protection = self.claims.protection.clone();
+        let protection = self.deps.protection.clone();
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
         let lists = self.lists.clone();
@@ -116,7 +116,7 @@ impl<P: Provisioner> Controller<P> {
         let handler = self.volume_event_handler();
         let lists = self.lists.clone();
         let informer = self.informer::<Volume>();
-        self.tasks.spawn_critical("watch of PersistentVolumes", async move {
+        self.deps.tasks.spawn_critical("watch of PersistentVolumes", async move {
             lists.claims.whole().await;
             informer.run(handler).await;
         });
@@ -135,11 +135,8 @@ impl<P: Provisioner> Controller<P> {
             if let InformerEvent::Delete(volume) = &event {
                 dependencies.forget(&Item::volume(volume.name()));
             }
-            let WakeUps { volumes, unprotected, claims } = index.on_event(event);
+            let WakeUps { volumes, claims } = index.on_event(event);
             queues.wake_volumes(volumes);
-            if unprotected {
-                queues.unprotected.notify_one();
-            }
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if extent == Extent::Everything {
@@ -150,8 +147,8 @@ impl<P: Provisioner> Controller<P> {
     }
 
     fn informer<V: View>(&self) -> Informer<V> {
-        let random = Arc::clone(&self.random);
-        Informer::new(&self.client, Scope::all(), random, &self.metrics)
+        let random = Arc::clone(&self.deps.random);
+        Informer::new(&self.deps.client, Scope::all(), random, &self.deps.metrics)
     }
 
     /// Waits until volumes can be created: everything has been listed.

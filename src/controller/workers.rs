@@ -16,7 +16,7 @@ const SAVE_WORKERS: usize = 4;
 impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_claims(&self) {
         self.work_off(
-            (&self.queues.claims, self.settings.workers),
+            (&self.queues.claims, self.deps.settings.workers),
             &self.claims,
             |worker, uid| async move { worker.sync(&uid).await },
             ClaimWorker::after_panic,
@@ -31,7 +31,7 @@ impl<P: Provisioner> Controller<P> {
             () = self.ready_to_delete() => {}
         }
         self.work_off(
-            (&self.queues.volumes, self.settings.workers),
+            (&self.queues.volumes, self.deps.settings.workers),
             &self.volumes,
             |worker, name| async move { worker.sync(&name).await },
             |worker, name| worker.after_panic(name),
@@ -60,6 +60,6 @@ impl<P: Provisioner> Controller<P> {
         let (worker, panicking) = (Arc::clone(worker), Arc::clone(worker));
         let handler = move |key| sync(Arc::clone(&worker), key);
         let on_panic = move |key: &Key| on_panic(&panicking, key);
-        workqueue::work(queue.clone(), workers, self.tasks.clone(), handler, on_panic).await;
+        workqueue::work(queue.clone(), workers, self.deps.tasks.clone(), handler, on_panic).await;
     }
 }

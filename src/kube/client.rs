@@ -6,6 +6,7 @@
 //! been carried out ([`ApiError::is_unclear`]). Watches are in [`super::informer`].
 
 pub mod access;
+pub mod annotations;
 mod coalesced_reads;
 mod discovery;
 mod edits;

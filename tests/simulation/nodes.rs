@@ -233,6 +233,45 @@ async fn a_volume_of_a_claim_that_has_moved_gets_the_policy_of_its_class() {
     assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Delete");
 }
 
+/// While the Node of a dead process stands, its call may still be followed there, until a deleted claim has
+/// waited for `--claim-protection-timeout`.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_claim_is_released_and_a_live_one_followed_once_its_node_is_gone() {
+    let of_gone_node = "the node whose CreateVolume for this claim";
+    let of_timeout = "within --claim-protection-timeout";
+    for (is_deleted, goes, report) in
+        [(true, true, of_gone_node), (true, false, of_timeout), (false, true, of_gone_node)]
+    {
+        let cluster = stalled_on_n0().await;
+        let api = &cluster.simulation.api;
+        cluster.nodes["n0"].process.kill();
+        if is_deleted {
+            cluster.simulation.delete_claim("data");
+        } else {
+            let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
+            api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
+        }
+        let reports = || {
+            let all = cluster.simulation.event_messages("data", "ProvisioningFailed");
+            all.iter().filter(|text| text.contains(report)).count()
+        };
+        sleep(Duration::from_secs(1800)).await;
+        assert!(api.get("PersistentVolumeClaim", "sc", "data").is_some());
+        assert_eq!((reports(), cluster.calls("CreateVolume")["n1"]), (0, 0));
+        if goes {
+            api.delete("Node", "", "n0").unwrap();
+        }
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(reports(), 1, "{is_deleted} {goes}");
+        if is_deleted {
+            assert!(api.get("PersistentVolumeClaim", "sc", "data").is_none());
+        } else {
+            assert_eq!(cluster.simulation.volumes().len(), 1);
+            assert_eq!(cluster.calls("CreateVolume")["n1"], 1);
+        }
+    }
+}
+
 /// The answer is lost to the write that releases a claim of a gone node: its sender reports the call
 /// all the same, as nobody else will.
 #[tokio::test(start_paused = true)]

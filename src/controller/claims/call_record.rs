@@ -158,7 +158,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         held: &ClaimGuard,
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
-        if self.records.mode != ClaimProtection::Always || !held.is(KnownClaim::is_wanted) {
+        if self.deps.settings.open_calls.mode != ClaimProtection::Always
+            || !held.is(KnownClaim::is_wanted)
+        {
             return Ok(());
         }
         match self.write_record(held, request).await {
@@ -186,7 +188,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Writes the record if the mode wants one. A failure is logged, and the next sync of the claim
     /// tries again. Returns false if another try may succeed.
     pub(super) async fn protect(&self, held: &ClaimGuard, request: &ProvisionRequest) -> bool {
-        let owed = self.records.mode != ClaimProtection::Off && held.is(KnownClaim::is_wanted);
+        let owed = self.deps.settings.open_calls.mode != ClaimProtection::Off
+            && held.is(KnownClaim::is_wanted);
         if !owed {
             return true;
         }
@@ -227,7 +230,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn try_to_reconcile(&self, held: &ClaimGuard) -> bool {
         let Some(known) = held.known() else { return true };
         let current = self.is_current(&known);
-        match due(self.records.mode, &known, self.is_overdue(&known), current) {
+        match due(self.deps.settings.open_calls.mode, &known, self.is_overdue(&known), current) {
             Due::Nothing => true,
             Due::Write => match &known.request {
                 Some(request) => self.protect(held, request).await,
@@ -250,16 +253,16 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(super) fn is_overdue(&self, known: &KnownClaim) -> bool {
         let deleted = known.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let seen = known.terminating_for();
-        is_overdue(deleted, seen, self.clock.wall(), self.records.timeout)
+        is_overdue(deleted, seen, self.deps.clock.wall(), self.deps.settings.open_calls.timeout)
     }
 
     /// The digest of the request.
     pub(super) fn digest(&self, request: &ProvisionRequest) -> String {
-        digest(request, self.provisioner.secret_names(request))
+        digest(request, self.deps.provisioner.secret_names(request))
     }
 
     fn record(&self, request: &ProvisionRequest) -> Record {
-        Record::of(request, &self.identity, self.digest(request))
+        Record::of(request, &self.deps.identity, self.digest(request))
     }
 
     async fn write_record(
@@ -309,7 +312,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Identifies this process to the edits of records.
     pub(super) fn this_process<'a>(&'a self, adopted: Option<&'a str>) -> ThisProcess<'a> {
-        ThisProcess { identity: &self.identity, adopted }
+        ThisProcess { identity: &self.deps.identity, adopted }
     }
 
     async fn edit(
@@ -319,7 +322,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         edit: impl FnMut(&mut Value) -> Edit,
     ) -> Result<Edited<Claim>, ApiError> {
         let name = Name::namespaced(claim.namespace(), claim.name())?;
-        self.client.edit::<Claim>(name, held.uid(), edit).await
+        self.deps.client.edit::<Claim>(name, held.uid(), edit).await
     }
 
     /// Removes the record and keeps the finalizer. Returns false if that must be tried again.
@@ -468,7 +471,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             return;
         }
         let waited = held.update(Entry::unrepeatable_for).unwrap_or_default();
-        let is_too_long = self.records.timeout.is_some_and(|timeout| waited >= timeout);
+        let is_too_long =
+            self.deps.settings.open_calls.timeout.is_some_and(|timeout| waited >= timeout);
         if !is_too_long || !held.is(KnownClaim::is_wanted) {
             return;
         }

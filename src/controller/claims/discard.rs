@@ -22,6 +22,7 @@ use super::{
 use crate::{
     controller::{
         events::claim_key,
+        live::is_recent,
         model::unusable_volume::UnusableVolume,
         provisioner::{Failure, ProvisionRequest, Provisioner},
     },
@@ -60,12 +61,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             return self.suspect(held, request, unusable, &objection);
         }
         self.protect(held, request).await;
-        if !self.live.is_recent(reads.began) {
+        if !is_recent(&*self.deps.clock, reads.began) {
             // The record is written now, so the next attempt is faster.
             return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
         }
-        let is_safe = || self.live.is_recent(reads.began);
-        let discarded = self.provisioner.discard(unusable, is_safe).await;
+        let is_safe = || is_recent(&*self.deps.clock, reads.began);
+        let discarded = self.deps.provisioner.discard(unusable, is_safe).await;
         match discarded {
             Ok(()) => {
                 self.report_failure(request, &unusable.defect);
@@ -83,21 +84,21 @@ impl<P: Provisioner> ClaimWorker<P> {
         request: &ProvisionRequest,
         unusable: &UnusableVolume,
     ) -> Result<LiveReads, ApiError> {
-        let began = self.live.now();
+        let began = self.deps.clock.boot();
         let handle = &unusable.handle;
         if self.index.any_unsaved(|unsaved| unsaved.handle == *handle) {
             let objection = Some("it is being saved for another claim".to_owned());
             return Ok(LiveReads { began, objection });
         }
         let is_of_volume =
-            |volume: &Volume| self.provisioner.handle(volume).is_some_and(|it| it == *handle);
-        let objection = objection(&self.client, held.uid(), request, is_of_volume).await?;
-        if objection.is_some() || self.live.is_recent(began) {
+            |volume: &Volume| self.deps.provisioner.handle(volume).is_some_and(|it| it == *handle);
+        let objection = objection(&self.deps.client, held.uid(), request, is_of_volume).await?;
+        if objection.is_some() || is_recent(&*self.deps.clock, began) {
             return Ok(LiveReads { began, objection });
         }
         // The list took so long that the first reads are too old.
-        let began = self.live.now();
-        let objection = objection_by_name(&self.client, held.uid(), request).await?;
+        let began = self.deps.clock.boot();
+        let objection = objection_by_name(&self.deps.client, held.uid(), request).await?;
         Ok(LiveReads { began, objection })
     }
 

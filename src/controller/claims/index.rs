@@ -35,7 +35,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use self::entry::LatestTexts;
 pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     entry::Entry,
@@ -84,7 +83,6 @@ struct Inner {
     /// process has seen all their events, they may have a PersistentVolume if they become ours (safety rule
     /// 6).
     others: ListedMap<u64>,
-    latest_texts: LatestTexts,
 }
 
 impl ClaimIndex {
@@ -215,7 +213,6 @@ impl Inner {
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
             others: ListedMap::default(),
-            latest_texts: LatestTexts::default(),
         }
     }
 
@@ -224,19 +221,8 @@ impl Inner {
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let entry = self.entries.get_mut(uid)?;
         let result = change(entry);
-        entry.share_texts(&mut self.latest_texts);
         self.tidy(uid);
         Some(result)
-    }
-
-    /// Returns the key of the claim, with the text that the index has already if it knows the claim, and
-    /// makes the claim share it.
-    fn key(&self, claim: &mut Claim) -> Key {
-        if let Some((key, _)) = self.entries.get_key_value(claim.uid()) {
-            claim.metadata.uid = Some(key.text());
-            return key.clone();
-        }
-        Key::of(claim)
     }
 
     fn insert(&mut self, uid: Key, volume_name: Option<String>, is_new: bool) {

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     kube::{
         ApiError, Edit, Edited, Name,
+        client::annotations,
         objects::{Claim, View as _},
     },
     workqueue::Action,
@@ -46,7 +47,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 held.update(Entry::node_given_back);
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
-                if is_open && self.identity.node.is_some() {
+                if is_open && self.deps.identity.node.is_some() {
                     self.suspect_node_given_back(request);
                     held.update(|it| it.advance(Transition::GivenUp));
                 }
@@ -83,19 +84,15 @@ impl<P: Provisioner> ClaimWorker<P> {
             edit
         };
         let name = Name::namespaced(claim.namespace(), claim.name())?;
-        self.client.edit::<Claim>(name, claim.uid(), remove).await
+        self.deps.client.edit::<Claim>(name, claim.uid(), remove).await
     }
 }
 
 /// Removes the selected node if it is still the refused one (safety rule 11).
 pub(crate) fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
-    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    let Some(annotations) = annotations else { return Edit::Nothing };
-    match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
-        Some(node) if Some(node) == refused => {
-            annotations.remove(SELECTED_NODE);
-            Edit::Write
-        }
-        _ => Edit::Nothing,
+    if refused == Some(annotations::get(claim, SELECTED_NODE)) {
+        annotations::remove(claim, SELECTED_NODE)
+    } else {
+        Edit::Nothing
     }
 }

@@ -25,29 +25,6 @@ use crate::{
     workqueue::Action,
 };
 
-/// What to do with a claim whose call is open on another node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// Look again later.
-    Wait,
-    /// Tell the user and look again later.
-    Block,
-    /// Remove the record.
-    Release,
-    /// Follow the call in this process.
-    Adopt,
-}
-
-/// Decides what to do. `overdue`: the claim has been deleted for longer than it is kept.
-fn step(is_terminating: bool, overdue: bool, node_is_gone: bool) -> Step {
-    match (is_terminating, overdue || node_is_gone, node_is_gone) {
-        (true, true, _) => Step::Release,
-        (true, false, _) => Step::Wait,
-        (false, _, true) => Step::Adopt,
-        (false, _, false) => Step::Block,
-    }
-}
-
 impl<P: Provisioner> ClaimWorker<P> {
     /// Does what this process must do for the call of another node that `record` is of: that node's process
     /// may never come back.
@@ -59,29 +36,35 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Action {
         let claim = &known.claim;
         let is_terminating = claim.is_terminating();
-        let wait = self.peers.wait(held.uid());
+        let wait = self.deps.peers.wait(held.uid());
         // Only the selected node's process may follow a live claim, but any may release a deleted
         // one.
         if is_terminating && !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
         let node = record.printable_node();
-        let overdue = self.is_overdue(known);
         let node_is_gone = self.is_node_gone(node).await;
         let volume = known.volume_name.as_deref().unwrap_or_default();
-        match step(is_terminating, overdue, node_is_gone) {
-            Step::Wait => Action::Retry,
-            Step::Block => {
+        match (is_terminating, node_is_gone) {
+            (true, true) => {
+                let report = || self.suspect_node(claim, volume);
+                self.release_recorded(held, claim, record, report).await
+            }
+            (true, false) if self.is_overdue(known) => {
+                let report = || self.suspect_timeout(claim, volume);
+                self.release_recorded(held, claim, record, report).await
+            }
+            (true, false) => Action::Retry,
+            (false, true) => {
+                held.update(|it| it.adopt(node, &self.deps.identity));
+                self.suspect_node(claim, volume);
+                Action::Retry
+            }
+            (false, false) => {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
                 );
                 self.retry_blocked(claim, &why, &why)
-            }
-            Step::Release => self.release_for_node(held, claim, volume, record, node_is_gone).await,
-            Step::Adopt => {
-                held.update(|it| it.adopt(node, &self.identity));
-                self.suspect_node(claim, volume);
-                Action::Retry
             }
         }
     }
@@ -93,7 +76,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return false;
         }
         let found = match Name::cluster(node) {
-            Ok(name) => self.client.get_opt::<Node>(name).await,
+            Ok(name) => self.deps.client.get_opt::<Node>(name).await,
             Err(error) => Err(error.into()),
         };
         match found {
@@ -105,22 +88,19 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Releases a deleted claim with the record of another node. The process whose write removes the record,
+    /// Releases a deleted claim with the record of another process. The process whose write removes the record,
     /// or may have removed it, reports the call.
-    async fn release_for_node(
+    async fn release_recorded(
         &self,
         held: &ClaimGuard,
         claim: &Claim,
-        volume: &str,
         record: &Record,
-        node_is_gone: bool,
+        report: impl FnOnce(),
     ) -> Action {
         let remove = |object: &mut Value| record_status::remove_recorded(object, record);
         let (reports, done) = self.release(held, claim, remove).await;
-        match (reports && held.report(Topic::Release), node_is_gone) {
-            (false, _) => {}
-            (true, true) => self.suspect_node(claim, volume),
-            (true, false) => self.suspect_timeout(claim, volume),
+        if reports && held.report(Topic::Release) {
+            report();
         }
         if done { Action::Done } else { Action::Retry }
     }
@@ -141,7 +121,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         known: &KnownClaim,
     ) -> Action {
         let claim = &known.claim;
-        let Some(record) = record_status::of_other_driver(&self.identity, claim) else {
+        let Some(record) = record_status::of_other_driver(&self.deps.identity, claim) else {
             return Action::Done;
         };
         match self.is_of_this_driver(claim).await {
@@ -152,14 +132,15 @@ impl<P: Provisioner> ClaimWorker<P> {
                 return Action::Retry;
             }
         }
-        let wait = self.peers.wait(held.uid());
+        let wait = self.deps.peers.wait(held.uid());
         if !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
         if self.is_overdue(known) {
-            return self.release_for_other_driver(held, claim, &record).await;
+            let report = || self.report_taken_off(claim, &record);
+            return self.release_recorded(held, claim, &record, report).await;
         }
-        if self.identity.node.is_none() || self.identity.is_provisioner_of(claim) {
+        if self.deps.identity.node.is_none() || self.deps.identity.is_provisioner_of(claim) {
             self.report_other_driver(held, claim, &record);
         }
         Action::Retry
@@ -167,7 +148,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Whether the claim asks for this driver, or is bound to a volume of this driver.
     async fn is_of_this_driver(&self, claim: &Claim) -> Result<bool, ApiError> {
-        if self.identity.is_for_driver(claim) {
+        if self.deps.identity.is_for_driver(claim) {
             return Ok(true);
         }
         let Some(name) = claim.spec.volume_name.as_deref() else { return Ok(false) };
@@ -175,7 +156,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let is_for_claim = |volume: &Volume| {
             volume.spec.claim_ref.as_ref().is_some_and(|it| it.uid == claim.uid())
         };
-        Ok(bound.is_some_and(|it| is_for_claim(&it) && self.identity.owns_volume(&it)))
+        Ok(bound.is_some_and(|it| is_for_claim(&it) && self.deps.identity.owns_volume(&it)))
     }
 
     /// Tells once what holds a deleted claim of ours: the record of another driver.
@@ -192,47 +173,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.events.blocked(claim, &why);
     }
 
-    /// Releases a deleted claim of ours with the record of another driver, and reports it as
-    /// [`ClaimWorker::release_for_node`] does.
-    async fn release_for_other_driver(
-        &self,
-        held: &ClaimGuard,
-        claim: &Claim,
-        record: &Record,
-    ) -> Action {
-        let remove = |object: &mut Value| record_status::remove_recorded(object, record);
-        let (reports, done) = self.release(held, claim, remove).await;
-        if reports && held.report(Topic::Release) {
-            let (driver, volume) = (record.printable_driver(), record.printable_volume());
-            let why = format!(
-                "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
-            );
-            self.events.blocked(claim, &why);
-        }
-        if done { Action::Done } else { Action::Retry }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_deleted_claim_is_released_and_a_live_one_followed_once_its_node_is_gone() {
-        for (terminating, overdue, gone, expected) in [
-            (true, false, false, Step::Wait),
-            (true, true, false, Step::Release),
-            (true, false, true, Step::Release),
-            (true, true, true, Step::Release),
-            (false, false, false, Step::Block),
-            (false, true, false, Step::Block),
-            (false, false, true, Step::Adopt),
-        ] {
-            assert_eq!(
-                step(terminating, overdue, gone),
-                expected,
-                "{terminating} {overdue} {gone}"
-            );
-        }
+    /// Reports that the record of another driver is off a deleted claim.
+    fn report_taken_off(&self, claim: &Claim, record: &Record) {
+        let (driver, volume) = (record.printable_driver(), record.printable_volume());
+        let why = format!(
+            "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
+        );
+        self.events.blocked(claim, &why);
     }
 }

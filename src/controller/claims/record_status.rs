@@ -4,7 +4,7 @@
 //! and from the flags of this process; whether its class fits is checked when the claim is planned.
 //! The edits are pure functions of the object that is written back (safety rule 11).
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::{
     controller::{
@@ -13,7 +13,7 @@ use crate::{
     },
     kube::{
         Edit,
-        client::finalizers,
+        client::{annotations, finalizers},
         objects::{Claim, View as _},
     },
 };
@@ -149,9 +149,8 @@ impl ThisProcess<'_> {
 
     /// Whether another node than that of this process is selected for the claim.
     pub(super) fn is_for_other_node(self, claim: &Value) -> bool {
-        let annotations = claim.pointer("/metadata/annotations");
-        let selected = annotations.and_then(|it| it.get(SELECTED_NODE)?.as_str());
-        selected.is_some_and(|node| !node.is_empty() && self.is_other_node(node))
+        let selected = annotations::get(claim, SELECTED_NODE);
+        !selected.is_empty() && self.is_other_node(selected)
     }
 
     /// Whether our driver's process on another node has written this record.
@@ -173,81 +172,59 @@ pub(super) fn add(claim: &mut Value, this_process: ThisProcess<'_>, text: &str) 
     if !given("/metadata/deletionTimestamp").is_empty() || !given("/spec/volumeName").is_empty() {
         return Edit::Nothing;
     }
-    if this_process.is_of_another(record_text(claim)) {
+    if this_process.is_of_another(annotations::get(claim, RECORD)) {
         return Edit::Nothing;
     }
-    let is_protected = finalizers::add(claim, FINALIZER) == Edit::Write;
-    let metadata = claim.get_mut("metadata").and_then(Value::as_object_mut);
-    let recorded = metadata.is_some_and(|metadata| set_record(metadata, text));
-    if is_protected || recorded { Edit::Write } else { Edit::Nothing }
-}
-
-/// Sets the record. Returns whether that changed anything.
-fn set_record(metadata: &mut Map<String, Value>, text: &str) -> bool {
-    let annotations = metadata.entry("annotations").or_insert(Value::Null);
-    if annotations.is_null() {
-        *annotations = json!({});
-    }
-    let Some(annotations) = annotations.as_object_mut() else { return false };
-    let before = annotations.insert(RECORD.to_owned(), text.into());
-    before.is_none_or(|before| before.as_str() != Some(text))
-}
-
-fn record_text(claim: &Value) -> &str {
-    let annotations = claim.pointer("/metadata/annotations");
-    annotations.and_then(|it| it.get(RECORD)?.as_str()).unwrap_or_default()
+    let edits = [finalizers::add(claim, FINALIZER), annotations::set(claim, RECORD, text)];
+    if edits.contains(&Edit::Write) { Edit::Write } else { Edit::Nothing }
 }
 
 /// Removes the record and keeps the finalizer, unless the record is of another process.
 pub(super) fn close(claim: &mut Value, this_process: ThisProcess<'_>) -> Edit {
-    if this_process.is_of_another(record_text(claim)) {
+    if this_process.is_of_another(annotations::get(claim, RECORD)) {
         Edit::Nothing
     } else {
-        remove_record(claim)
+        annotations::remove(claim, RECORD)
     }
 }
 
 /// Removes node and topology from the record, as the selected node is given back.
 pub(in crate::controller) fn forget_topology(claim: &mut Value, this_process: ThisProcess<'_>) {
-    let text = record_text(claim);
+    let text = annotations::get(claim, RECORD);
     if this_process.is_of_another(text) {
         return;
     }
     let Some(record) = Record::decode(text) else { return };
-    let anywhere = Record { node: None, topology: None, ..record }.encode();
-    let metadata = claim.get_mut("metadata").and_then(Value::as_object_mut);
-    if let (Some(metadata), Some(text)) = (metadata, anywhere) {
-        set_record(metadata, &text);
+    if let Some(anywhere) = (Record { node: None, topology: None, ..record }).encode() {
+        annotations::set(claim, RECORD, &anywhere);
     }
 }
 
 /// Removes finalizer and record, unless the record is of another process.
 pub(in crate::controller) fn remove_own(claim: &mut Value, this_process: ThisProcess<'_>) -> Edit {
-    if this_process.is_of_another(record_text(claim)) { Edit::Nothing } else { remove(claim) }
+    if this_process.is_of_another(annotations::get(claim, RECORD)) {
+        Edit::Nothing
+    } else {
+        remove(claim)
+    }
 }
 
 /// Removes finalizer and record, if the record is this one.
 pub(super) fn remove_recorded(claim: &mut Value, record: &Record) -> Edit {
-    let written = Record::decode(record_text(claim)).unwrap_or_default();
+    let written = Record::decode(annotations::get(claim, RECORD)).unwrap_or_default();
     if written == *record { remove(claim) } else { Edit::Nothing }
 }
 
 /// Removes finalizer and record, whoever has written them.
 pub fn remove(claim: &mut Value) -> Edit {
-    let edits = [finalizers::remove(claim, FINALIZER), remove_record(claim)];
+    let edits = [finalizers::remove(claim, FINALIZER), annotations::remove(claim, RECORD)];
     if edits.contains(&Edit::Write) { Edit::Write } else { Edit::Nothing }
-}
-
-fn remove_record(claim: &mut Value) -> Edit {
-    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    match annotations.and_then(|annotations| annotations.remove(RECORD)) {
-        Some(_) => Edit::Write,
-        None => Edit::Nothing,
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const DRIVER: &str = "volume.kubernetes.io/storage-provisioner";

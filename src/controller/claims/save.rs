@@ -341,7 +341,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             to_save.unsaved.started.elapsed(),
         );
         self.events.blocked(to_save.claim(), &why);
-        held.update(|it| it.pv_terminating(volume, &self.identity));
+        held.update(|it| it.pv_terminating(volume, &self.deps.identity));
         forget(held)
     }
 
@@ -400,7 +400,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn with_policy(&self, to_save: &ToSave) -> PersistentVolume {
         let mut volume = complete(to_save.unsaved.volume.clone(), &to_save.request);
         let spec = volume.spec.get_or_insert_default();
-        let class = spec.storage_class_name.as_deref().and_then(|class| self.classes.get(class));
+        let class =
+            spec.storage_class_name.as_deref().and_then(|class| self.deps.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
         let then = spec.persistent_volume_reclaim_policy.as_deref();
         let claim = self.index.known(to_save.claim().uid());
@@ -412,7 +413,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     async fn post(&self, to_save: &ToSave) -> Attempt {
         let volume = self.with_policy(to_save);
-        match self.client.create::<Volume>(None, &volume).await {
+        match self.deps.client.create::<Volume>(None, &volume).await {
             Ok(_) => Attempt::Saved,
             Err(taken) if taken.is_already_exists() => {
                 after_conflict(self.read_taken_name(to_save).await, &taken)

@@ -62,7 +62,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let held = self.index.hold(uid).await;
         let Some(known) = held.known() else {
             self.dependencies.forget(&Item::Claim(uid.clone()));
-            self.peers.forget(uid);
+            self.deps.peers.forget(uid);
             return Action::Done;
         };
         held.update(Entry::work_started);
@@ -71,7 +71,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             claim = %claim_key(&known.claim),
             uid = &**uid,
             pv = known.key(),
-            driver = self.identity.driver,
+            driver = self.deps.identity.driver,
             code = field::Empty
         );
         let turn = async {
@@ -85,7 +85,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn act(&self, held: &ClaimGuard, mut known: KnownClaim) -> Action {
         match self.plan(held, &mut known) {
             Plan::Drop => {
-                self.peers.forget(held.uid());
+                self.deps.peers.forget(held.uid());
                 self.look_for_other_driver(held, &known).await
             }
             Plan::Blocked { why, is_failure } => self.wait(held, &known, &why, is_failure),
@@ -119,7 +119,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         match action {
             action if is_reconciled => action,
             Action::Done => Action::Retry,
-            Action::RequeueAfter(delay) if delay > self.retry_max => Action::Retry,
+            Action::RequeueAfter(delay) if delay > self.deps.settings.retry.max => Action::Retry,
             soon => soon,
         }
     }
@@ -128,17 +128,17 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// before their call.
     fn release_source(&self, held: &ClaimGuard) {
         if !held.is(KnownClaim::needs_source) {
-            self.protection.claim_finished(held.uid());
+            self.deps.protection.claim_finished(held.uid());
         } else if !held.is(KnownClaim::may_have_open_call) {
-            self.protection.call_ended(held.uid());
+            self.deps.protection.call_ended(held.uid());
         }
     }
 
     /// Decides what to do with the claim now.
     fn plan(&self, held: &ClaimGuard, known: &mut KnownClaim) -> Plan {
         let facts = Facts {
-            identity: &self.identity,
-            class: self.classes.get(ownership::class_of_claim(&known.claim)),
+            identity: &self.deps.identity,
+            class: self.deps.classes.get(ownership::class_of_claim(&known.claim)),
             fits: &|record, request| record.is_of_class(request, &self.digest(request)),
         };
         if is_record_void(known, &facts) {
@@ -189,7 +189,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Returns what to do with a claim that other processes may provision for as well, if it is not
     /// this process's turn.
     async fn check_turn(&self, request: &ProvisionRequest) -> Result<(), Action> {
-        Err(match self.provisioner.turn(request).await {
+        Err(match self.deps.provisioner.turn(request).await {
             Turn::Ours => return Ok(()),
             Turn::Others => Action::Done,
             Turn::Later(wait) => Action::RequeueAfter(wait),
@@ -208,12 +208,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         held: &ClaimGuard,
         request: &mut ProvisionRequest,
     ) -> Result<Outcome, Action> {
-        let prepared = match self.provisioner.prepare(request).await {
+        let prepared = match self.deps.provisioner.prepare(request).await {
             Ok(prepared) => prepared,
             Err(why) => return Ok(Outcome::NotPrepared(why)),
         };
         // A request that cannot be sent opens no call, and so needs no record.
-        if self.provisioner.can_send(&prepared) {
+        if self.deps.provisioner.can_send(&prepared) {
             self.record_before_call(held, request).await?;
         }
         if held.update(|it| it.call_started(request)) != Some(true) {
@@ -253,7 +253,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         request: &ProvisionRequest,
         prepared: P::Request,
     ) -> Outcome {
-        let call = self.provisioner.create(request, prepared);
+        let call = self.deps.provisioner.create(request, prepared);
         tokio::pin!(call);
         tokio::select! {
             biased;
@@ -276,7 +276,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Outcome::NotPrepared(why) = &outcome {
             self.give_up_unrepeatable(held, &request, why);
         }
-        let ended = held.update(|it| it.ended(&outcome, started, &self.identity));
+        let ended = held.update(|it| it.ended(&outcome, started, &self.deps.identity));
         let (next, polls) = ended.unwrap_or((Next::Drop, 0));
         // Who reads of an open call may delete the claim: first the record, which keeps it.
         if held.is(|known| known.state.is_outcome_unknown()) {
@@ -307,10 +307,15 @@ impl<P: Provisioner> ClaimWorker<P> {
             },
             (Next::Poll, outcome) => {
                 let timed_out = is_time_out(&outcome);
-                let unit = self.random.unit();
-                Action::RequeueAfter(poll_delay(polls, timed_out, unit, self.retry_max))
+                let unit = self.deps.random.unit();
+                Action::RequeueAfter(poll_delay(
+                    polls,
+                    timed_out,
+                    unit,
+                    self.deps.settings.retry.max,
+                ))
             }
-            (Next::Rest, _) => Action::RequeueAfter(self.retry_max),
+            (Next::Rest, _) => Action::RequeueAfter(self.deps.settings.retry.max),
             (Next::Drop | Next::Discard, _) => Action::Done,
         }
     }

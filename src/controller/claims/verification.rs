@@ -43,7 +43,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Ok(())
             }
             Ok(Found::HasVolume(volume)) => {
-                let read = |it: &mut Entry| it.volume_read(&volume, known.required, &self.identity);
+                let read =
+                    |it: &mut Entry| it.volume_read(&volume, known.required, &self.deps.identity);
                 let is_served = held.update(read) == Some(true);
                 let is_over = is_served || held.known().is_none();
                 Err(if is_over { Action::Done } else { Action::Retry })
@@ -106,7 +107,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
             return Ok(Found::NotWanted);
         };
-        let read = |it: &mut Entry| it.claim_read(&live, &self.identity);
+        let read = |it: &mut Entry| it.claim_read(&live, &self.deps.identity);
         let is_new = !is_recorded && held.update(read) == Some(true);
         Ok(if is_new { Found::Recorded } else { named })
     }
@@ -140,12 +141,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     pub(super) async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
-        self.client.get_opt(Name::cluster(volume)?).await
+        self.deps.client.get_opt(Name::cluster(volume)?).await
     }
 
     async fn read_claim(&self, request: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
         let claim = &request.claim;
-        self.client.get_opt(Name::namespaced(claim.namespace(), claim.name())?).await
+        self.deps.client.get_opt(Name::namespaced(claim.namespace(), claim.name())?).await
     }
 }
 

@@ -21,40 +21,16 @@ use crate::{
 /// The number of attempts after conflicts before the back-off begins.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The result of a patch.
-#[derive(Debug)]
-pub(crate) enum Patched {
-    /// The patch was applied.
-    Done,
-    /// The PersistentVolume is gone, or another one has its name.
-    Gone,
-    /// The PersistentVolume no longer has the version in the patch.
-    Outdated(ApiError),
-}
-
-impl Patched {
-    /// For a patch without a version, which cannot be outdated.
-    ///
-    /// # Errors
-    /// The API server reported a conflict.
-    pub(crate) fn done(self) -> Result<(), ApiError> {
-        match self {
-            Self::Done | Self::Gone => Ok(()),
-            Self::Outdated(error) => Err(error),
-        }
-    }
-}
-
 impl<P: Deleter> VolumeWorker<P> {
     /// Adds the protection finalizer.
     pub(crate) async fn protect(&self, volume: &Volume) -> Action {
         let patched = self.patch(volume, finalizer::protect(volume)).await;
-        self.finish_patch(volume, patched.and_then(Patched::done))
+        self.finish_patch(volume, patched)
     }
 
     /// Removes the protection finalizer of a volume that is to be kept.
     pub(crate) async fn unprotect(&self, volume: &Volume) -> Action {
-        let patched = self.try_unprotect(volume.clone()).await;
+        let patched = self.try_unprotect(volume, Due::Unprotect).await;
         self.finish_patch(volume, patched)
     }
 
@@ -71,18 +47,35 @@ impl<P: Deleter> VolumeWorker<P> {
         Action::Retry
     }
 
-    async fn try_unprotect(&self, mut volume: Volume) -> Result<(), ApiError> {
-        let mut attempts = 1;
+    /// Removes the finalizer while `what` is due. The first attempt for a volume to be kept is on the version
+    /// that the watch has shown; all others follow a live read.
+    async fn try_unprotect(&self, volume: &Volume, what: Due) -> Result<(), ApiError> {
+        let is_unbound = what == Due::UnprotectUnbound;
+        let mut volume = volume.clone();
+        let mut attempts = 0;
         loop {
-            match self.patch(&volume, finalizer::unprotect_if_unchanged(&volume)).await? {
-                Patched::Done | Patched::Gone => return Ok(()),
-                Patched::Outdated(error) if attempts == MAX_ATTEMPTS => return Err(error),
-                Patched::Outdated(_) => attempts += 1,
+            attempts += 1;
+            if attempts > 1 || is_unbound {
+                match self.read_live(&volume).await? {
+                    Some(live) if due(&live) == what => volume = live,
+                    // The watch reports what is due instead.
+                    _ => return Ok(()),
+                }
             }
-            match self.read_live(&volume).await? {
-                Some(live) if due(&live) == Due::Unprotect => volume = live,
-                // The watch reports what is due instead.
-                _ => return Ok(()),
+            if is_unbound {
+                if !self.claim_waits(&volume).await? {
+                    return Ok(());
+                }
+                // The claim needs another PersistentVolume once this one is gone (safety rule 13).
+                self.claims.update(claim_uid(&volume), Entry::pv_released);
+            }
+            match self.patch(&volume, finalizer::unprotect_if_unchanged(&volume)).await {
+                Err(error) if error.is_conflict() && attempts < MAX_ATTEMPTS => {}
+                Ok(()) if is_unbound => {
+                    self.report_unprotected(&volume).await;
+                    return Ok(());
+                }
+                patched => return patched,
             }
         }
     }
@@ -91,33 +84,11 @@ impl<P: Deleter> VolumeWorker<P> {
     /// that the claim gets another one of the same volume (safety rule 13). If the claim does not wait
     /// any more, the cluster binds or releases the volume, and the watch reports that.
     pub(crate) async fn unprotect_unbound(&self, volume: &Volume) -> Action {
-        let Err(error) = self.try_unprotect_unbound(volume).await else { return Action::Done };
+        let patched = self.try_unprotect(volume, Due::UnprotectUnbound).await;
+        let Err(error) = patched else { return Action::Done };
         let why = format!("failed to let go of a deleted PersistentVolume: {error}");
         self.events.failed_delete(volume, &why);
         Action::Retry
-    }
-
-    async fn try_unprotect_unbound(&self, volume: &Volume) -> Result<(), ApiError> {
-        let mut attempts = 1;
-        loop {
-            let live = self.read_live(volume).await?;
-            let Some(live) = live.filter(|live| due(live) == Due::UnprotectUnbound) else {
-                return Ok(());
-            };
-            if !self.claim_waits(&live).await? {
-                return Ok(());
-            }
-            // The claim needs another PersistentVolume once this one is gone (safety rule 13).
-            self.claims.update(claim_uid(&live), Entry::pv_released);
-            match self.patch(&live, finalizer::unprotect_if_unchanged(&live)).await? {
-                Patched::Done | Patched::Gone => {
-                    self.report_unprotected(&live).await;
-                    return Ok(());
-                }
-                Patched::Outdated(error) if attempts == MAX_ATTEMPTS => return Err(error),
-                Patched::Outdated(_) => attempts += 1,
-            }
-        }
     }
 
     /// Reports that the finalizer of an unbound PersistentVolume was removed. If the claim was deleted
@@ -137,25 +108,24 @@ impl<P: Deleter> VolumeWorker<P> {
     async fn claim_waits(&self, volume: &Volume) -> Result<bool, ApiError> {
         let Some(claim) = &volume.spec.claim_ref else { return Ok(false) };
         let name = Name::namespaced(&claim.namespace, &claim.name)?;
-        let live = self.client.get_opt::<Claim>(name).await?;
+        let live = self.deps.client.get_opt::<Claim>(name).await?;
         Ok(live.is_some_and(|it| it.uid() == claim.uid && it.is_unbound() && !it.is_terminating()))
     }
 
-    /// Patches the PersistentVolume, unless it was replaced by another one.
-    pub(crate) async fn patch(&self, volume: &Volume, patch: Value) -> Result<Patched, ApiError> {
+    /// Patches the PersistentVolume. Does nothing if it is gone, or another one has its name.
+    ///
+    /// # Errors
+    /// A conflict: it no longer has the version in the patch.
+    pub(crate) async fn patch(&self, volume: &Volume, patch: Value) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        match self.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
-            Err(error) if error.is_not_found() => Ok(Patched::Gone),
+        match self.deps.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
+            Err(error) if error.is_not_found() => Ok(()),
             // Perhaps the UID in the patch does not match. A live read decides, as a patch can fail for
             // other reasons as well.
             Err(error) if error.is_invalid() || error.is_conflict() => {
-                match self.is_gone_or_replaced(volume).await? {
-                    true => Ok(Patched::Gone),
-                    false if error.is_conflict() => Ok(Patched::Outdated(error)),
-                    false => Err(error),
-                }
+                if self.is_gone_or_replaced(volume).await? { Ok(()) } else { Err(error) }
             }
-            patched => patched.map(|_| Patched::Done),
+            patched => patched.map(drop),
         }
     }
 }

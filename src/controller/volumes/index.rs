@@ -5,7 +5,7 @@
 //! with nothing due takes no memory but eight bytes for its handle. Each PersistentVolume is reported to
 //! the [`ClaimIndex`] first.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -33,9 +33,6 @@ use crate::{
 /// After this time the event about a volume that is still attached is emitted and counted again.
 const ATTACHED_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// How many failed deletions are kept, to be shown.
-const MAX_FAILURES: usize = 200;
-
 /// The PersistentVolumes that need work. Clones share one index.
 #[derive(Clone)]
 pub struct VolumeIndex(Arc<SharedIndex>);
@@ -60,11 +57,17 @@ struct Inner {
     volumes: Cache<Arc<Volume>>,
     /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
     /// while nothing is due for it.
-    deletions: Cache<Deletion>,
-    /// How the last attempt of a deletion failed, by name, of up to [`MAX_FAILURES`] volumes in `volumes`.
-    failures: BTreeMap<String, FailedAttempt>,
+    deletions: Cache<Begun>,
     /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
     handles: HandleIndex,
+}
+
+/// A deletion that has begun.
+#[derive(Debug, Clone, Default)]
+pub(in crate::controller) struct Begun {
+    pub(in crate::controller) deletion: Deletion,
+    /// How the last attempt failed, if nothing has succeeded since.
+    pub(in crate::controller) failure: Option<Box<FailedAttempt>>,
 }
 
 /// The progress of a volume's deletion.
@@ -111,21 +114,8 @@ impl Deletion {
 pub struct WakeUps {
     /// The names of volumes.
     pub volumes: Vec<Key>,
-    /// Whether a volume lacks the protection finalizer, which is not urgent.
-    pub unprotected: bool,
     /// The UIDs of claims.
     pub claims: Vec<Key>,
-}
-
-/// What a worker needs of one volume.
-#[derive(Debug, Clone)]
-pub struct VolumeSnapshot {
-    /// The volume, as the watch last reported it.
-    pub volume: Arc<Volume>,
-    /// The progress of its deletion.
-    pub deletion: Deletion,
-    /// Whether its deletion was begun before.
-    pub begun: bool,
 }
 
 impl VolumeIndex {
@@ -180,7 +170,7 @@ impl VolumeIndex {
         drop(inner);
         let mut wake_ups = WakeUps::default();
         for volume in deleted {
-            let WakeUps { volumes, claims, .. } = self.on_delete(&volume);
+            let WakeUps { volumes, claims } = self.on_delete(&volume);
             wake_ups.volumes.extend(volumes);
             wake_ups.claims.extend(claims);
         }
@@ -202,16 +192,14 @@ impl VolumeIndex {
         }
         // Keeps the progress of its deletion, which a new list would remove otherwise.
         inner.deletions.mark_listed(volume.uid());
-        if !is_kept {
-            inner.failures.remove(&name);
-        }
         let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
             // A new list repeats unchanged volumes: those that back off are not woken for that.
             Change::Updated { old, new } if is_from_list && new.is_same_version_as(&old) => {
                 WakeUps::default()
             }
-            Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
-                WakeUps { unprotected: in_reach, ..WakeUps::default() }
+            // It waits for the resync: the process that can reach it adds the finalizer.
+            Change::Entered(_) | Change::Updated { .. } if due == Due::Protect && !in_reach => {
+                WakeUps::default()
             }
             Change::Entered(_) | Change::Updated { .. } => {
                 WakeUps { volumes: vec![name.as_str().into()], ..WakeUps::default() }
@@ -228,31 +216,27 @@ impl VolumeIndex {
         // deletion of this one.
         if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
             inner.volumes.remove(volume.name());
-            inner.failures.remove(volume.name());
         }
         inner.deletions.remove(volume.uid());
         let volumes = self.0.remove_handle(&mut inner, volume);
         drop(inner);
         let claims = self.0.claims.on_volume_deleted(volume).into_iter().collect();
-        WakeUps { volumes, claims, ..WakeUps::default() }
+        WakeUps { volumes, claims }
     }
 
-    /// Returns the volume of this name for a worker; `None` if nothing is due for it.
-    pub fn snapshot(&self, name: &str) -> Option<VolumeSnapshot> {
-        let inner = self.0.inner.lock();
-        let volume = Arc::clone(inner.volumes.get(name)?);
-        let deletion = inner.deletions.get(volume.uid()).cloned();
-        let begun = deletion.is_some();
-        Some(VolumeSnapshot { volume, deletion: deletion.unwrap_or_default(), begun })
+    /// Returns the volume of this name, as the watch last reported it; `None` if nothing is due for it.
+    pub fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.0.inner.lock().volumes.get(name).cloned()
     }
 
-    /// Whose volume it is, by class and namespace, and whether its deletion was begun before.
+    /// Whose volume it is, by class and namespace, and whether it comes after others: its deletion was begun
+    /// before, or it only lacks the protection finalizer, which at the first start may be every volume.
     pub fn flow(&self, name: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
         let inner = self.0.inner.lock();
         let Some(volume) = inner.volumes.get(name) else { return Flow::default() };
         let claim = volume.spec.claim_ref.as_ref();
         let namespace = claim.map_or("", |claim| &*claim.namespace);
-        let is_repeat = inner.deletions.get(volume.uid()).is_some();
+        let is_repeat = inner.deletions.get(volume.uid()).is_some() || due(volume) == Due::Protect;
         Flow { id: id((class_of_volume(volume), namespace)), is_repeat }
     }
 
@@ -265,7 +249,7 @@ impl VolumeIndex {
     pub fn begin_deletion(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         if inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
+            inner.deletions.apply(volume.uid(), Some(Begun::default()));
         }
     }
 
@@ -275,7 +259,7 @@ impl VolumeIndex {
         let mut inner = self.0.inner.lock();
         let is_known = inner.handles.contains(HashedVolume::new(handle, volume.uid()));
         if is_known && inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
+            inner.deletions.apply(volume.uid(), Some(Begun::default()));
         }
     }
 
@@ -287,33 +271,24 @@ impl VolumeIndex {
     /// Records the progress of a deletion that has begun. Does nothing if the PersistentVolume is gone
     /// already, as the record would never be removed.
     pub fn set_deletion(&self, volume: &Volume, deletion: Deletion) {
-        let mut inner = self.0.inner.lock();
-        if inner.deletions.get(volume.uid()).is_some() {
-            inner.deletions.apply(volume.uid(), Some(deletion));
+        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid()) {
+            *begun = Begun { deletion, failure: None };
         }
-        inner.failures.remove(volume.name());
     }
 
-    /// Records how an attempt of the volume's deletion failed.
+    /// Records how an attempt of a deletion that has begun failed.
     pub fn set_failure(&self, volume: &Volume, failure: &Failure) {
-        let mut inner = self.0.inner.lock();
-        let is_room =
-            inner.failures.len() < MAX_FAILURES || inner.failures.contains_key(volume.name());
-        if is_room && inner.volumes.get(volume.name()).is_some() {
-            inner.failures.insert(volume.name().to_owned(), FailedAttempt::now(failure));
+        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid()) {
+            begun.failure = Some(Box::new(FailedAttempt::now(failure)));
         }
-    }
-
-    /// How the last attempts of deletions failed, by name.
-    pub(in crate::controller) fn failures(&self) -> BTreeMap<String, FailedAttempt> {
-        self.0.inner.lock().failures.clone()
     }
 
     /// Records that the volume does not wait for its detachment.
     pub fn clear_attached(&self, volume: &Volume) {
-        let mut inner = self.0.inner.lock();
-        if let Some(Deletion::Attached(_)) = inner.deletions.get(volume.uid()) {
-            inner.deletions.apply(volume.uid(), Some(Deletion::Pending));
+        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid())
+            && matches!(begun.deletion, Deletion::Attached(_))
+        {
+            begun.deletion = Deletion::Pending;
         }
     }
 
@@ -321,45 +296,51 @@ impl VolumeIndex {
     pub fn attached_count(&self) -> usize {
         let inner = self.0.inner.lock();
         let is_waiting = |volume: &Volume| {
-            let deletion = inner.deletions.get(volume.uid());
+            let deletion = inner.deletions.get(volume.uid()).map(|begun| &begun.deletion);
             due(volume) == Due::Delete && matches!(deletion, Some(Deletion::Attached(_)))
         };
         inner.volumes.iter().filter(|(_, volume)| is_waiting(volume)).count()
     }
 
-    /// Whether the PersistentVolume is deleted, and only the event about that is outstanding.
-    pub fn is_removed(&self, name: &str) -> bool {
-        let inner = self.0.inner.lock();
-        let deletion = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
-        deletion == Some(&Deletion::Removed)
-    }
-
-    /// Returns the names of all volumes except those that only lack the protection finalizer.
+    /// Returns the names of all volumes except those for the resync.
     pub fn all(&self) -> Vec<Key> {
-        self.names(|volume| due(volume) != Due::Protect)
-    }
-
-    /// Returns the names of the volumes in reach that lack the protection finalizer.
-    pub fn to_protect(&self) -> Vec<Key> {
-        self.names(|volume| due(volume) == Due::Protect && (self.0.in_reach)(volume))
+        self.names(|volume| !self.0.is_for_resync(volume))
     }
 
     /// Returns the names of the volumes out of reach that lack the protection finalizer: the process that
     /// can reach them has not added it yet.
     pub fn to_protect_elsewhere(&self) -> Vec<Key> {
-        self.names(|volume| due(volume) == Due::Protect && !(self.0.in_reach)(volume))
-    }
-
-    /// Returns the names of the volumes for which this is due.
-    pub fn due(&self, what: Due) -> Vec<Key> {
-        self.names(|volume| due(volume) == what)
+        self.names(|volume| self.0.is_for_resync(volume))
     }
 
     /// How far the deletion of the volume of this name is.
     pub fn deletion(&self, name: &str) -> Deletion {
         let inner = self.0.inner.lock();
-        let deletion = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
-        deletion.cloned().unwrap_or_default()
+        let begun = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
+        begun.map(|begun| begun.deletion.clone()).unwrap_or_default()
+    }
+
+    /// Lists up to `max` of the volumes to delete for which `is_asked_for` holds: first those that fail, then
+    /// the others, by name. Returns the number of those that are not listed, too.
+    pub(in crate::controller) fn to_delete(
+        &self,
+        max: usize,
+        is_asked_for: impl Fn(&str) -> bool,
+    ) -> (Vec<(Key, Begun)>, usize) {
+        let inner = self.0.inner.lock();
+        let is_listed = |(name, volume): &(&str, &Arc<Volume>)| {
+            due(volume) == Due::Delete && is_asked_for(name)
+        };
+        let with_progress =
+            |(name, volume): (_, &Arc<Volume>)| (name, inner.deletions.get(volume.uid()));
+        let mut found: Vec<_> = inner.volumes.iter().filter(is_listed).map(with_progress).collect();
+        found.sort_by_key(|(_, begun)| begun.is_none_or(|begun| begun.failure.is_none()));
+        let more = found.len().saturating_sub(max);
+        let listed = found.into_iter().take(max);
+        (
+            listed.map(|(name, begun)| (name.into(), begun.cloned().unwrap_or_default())).collect(),
+            more,
+        )
     }
 
     fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<Key> {
@@ -387,6 +368,11 @@ impl SharedIndex {
             Due::Delete | Due::UnprotectUnbound if !(self.in_reach)(volume) => Due::Nothing,
             due => due,
         }
+    }
+
+    /// Whether the volume only lacks the protection finalizer, and is out of reach.
+    fn is_for_resync(&self, volume: &Volume) -> bool {
+        due(volume) == Due::Protect && !(self.in_reach)(volume)
     }
 
     /// Removes the handle of a PersistentVolume that is gone. Returns the names of the kept volumes with the

@@ -39,7 +39,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// PersistentVolume.
     pub(super) fn hold_handle(&self, volume: &Volume) -> Option<HeldHandle> {
         // Without one, preparing the deletion fails with the reason.
-        let Some(handle) = self.provisioner.handle(volume) else {
+        let Some(handle) = self.deps.provisioner.handle(volume) else {
             return Some(HeldHandle { handle: None, _held: None });
         };
         // No PersistentVolume has a name with a space.
@@ -64,7 +64,7 @@ impl<P: Deleter> VolumeWorker<P> {
         let mut sharers = Vec::new();
         let mut blocking = None;
         let collect = |other: Volume| {
-            let has_same = self.provisioner.handle(&other).is_some_and(|it| it == *handle);
+            let has_same = self.deps.provisioner.handle(&other).is_some_and(|it| it == *handle);
             if !has_same || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
@@ -75,7 +75,7 @@ impl<P: Deleter> VolumeWorker<P> {
             blocking = Some(other.name().to_owned());
             ControlFlow::Break(())
         };
-        self.client.list(&Scope::all(), collect).await?;
+        self.deps.client.list(&Scope::all(), collect).await?;
         match blocking {
             Some(name) => Err(stands_for_it_too(handle, &format!("PersistentVolume {name:?}"))),
             None => Ok(sharers),
@@ -84,8 +84,8 @@ impl<P: Deleter> VolumeWorker<P> {
 
     /// Whether this process deletes the volume because of this PersistentVolume as well.
     fn is_due(&self, volume: &Volume) -> bool {
-        let is_ours =
-            self.index.identity().owns_volume(volume) && self.provisioner.should_delete(volume);
+        let is_ours = self.index.identity().owns_volume(volume)
+            && self.deps.provisioner.should_delete(volume);
         is_ours && due(volume) == Due::Delete
     }
 
@@ -99,7 +99,7 @@ impl<P: Deleter> VolumeWorker<P> {
         sharers: Vec<Volume>,
         held: &HeldHandle,
     ) -> Result<(Vec<Volume>, Duration), NotDeleted> {
-        let began = self.live.now();
+        let began = self.deps.clock.boot();
         let reads = stream::iter(sharers).map(|sharer| async move {
             let live = self.read_live(&sharer).await.map_err(NotDeleted::from)?;
             match live {
@@ -124,7 +124,7 @@ impl<P: Deleter> VolumeWorker<P> {
     ) -> Result<(), NotDeleted> {
         self.check_unsaved(volume, held)?;
         for sharer in sharers {
-            self.provisioner.check_detached(sharer).map_err(|why| match why {
+            self.deps.provisioner.check_detached(sharer).map_err(|why| match why {
                 NotDeleted::Attached { node } => held.refused_for_attached(sharer, &node),
                 failed @ NotDeleted::Failed(_) => failed,
             })?;

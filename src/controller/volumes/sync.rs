@@ -9,25 +9,25 @@ use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
 
 use super::{
-    index::{Deletion, VolumeIndex, VolumeSnapshot},
+    index::{Deletion, VolumeIndex},
     sharers::HeldHandle,
 };
 use crate::{
     controller::{
+        Deps,
         claims::index::ClaimIndex,
         dependencies::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
-        live::Live,
+        live::is_recent,
         model::{
             finalizer,
             finalizer::{Due, due},
         },
-        peers::Peers,
         provisioner::{Deleter, Failure, NotDeleted},
     },
     kube::{
-        ApiError, Client, Name,
+        ApiError, Name,
         objects::{View as _, Volume},
     },
     metrics::ControllerMetrics,
@@ -49,12 +49,10 @@ const MAX_READS: usize = 3;
 
 /// The worker of the queue of volumes.
 pub struct VolumeWorker<P> {
-    /// Deletes volumes at the driver.
-    pub provisioner: Arc<P>,
+    /// What all workers share.
+    pub deps: Arc<Deps<P>>,
     /// The volumes that need work.
     pub index: VolumeIndex,
-    /// Reads and writes PersistentVolumes.
-    pub client: Client,
     /// Emits events about volumes.
     pub events: VolumeEvents,
     /// Counters of deletions.
@@ -62,12 +60,8 @@ pub struct VolumeWorker<P> {
     /// What is known of the claims. Its lock admits one worker per volume at a time, including that of the
     /// claim (safety rule 5).
     pub claims: ClaimIndex,
-    /// Measures the age of live reads.
-    pub live: Live,
     /// The objects that volumes wait for.
     pub dependencies: DependencyIndex,
-    /// The processes of other nodes.
-    pub peers: Peers,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -81,15 +75,15 @@ impl<P: Deleter> VolumeWorker<P> {
     pub async fn sync(&self, name: &str) -> Action {
         let _held = self.claims.volume_keys().hold(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
-        let Some(snapshot) = self.index.snapshot(name) else {
+        let Some(volume) = self.index.volume(name) else {
             self.forget(name);
             return Action::Done;
         };
-        let claim = snapshot.volume.spec.claim_ref.as_ref();
+        let claim = volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let driver = &self.index.identity().driver;
         let span = tracing::info_span!("volume", pv = name, claim, driver, code = field::Empty);
-        let action = self.do_what_is_due(snapshot).instrument(span).await;
+        let action = self.do_what_is_due(&volume).instrument(span).await;
         if action == Action::Done {
             self.forget(name);
         }
@@ -98,29 +92,29 @@ impl<P: Deleter> VolumeWorker<P> {
 
     fn forget(&self, name: &str) {
         self.dependencies.forget(&Item::volume(name));
-        self.peers.forget(name);
+        self.deps.peers.forget(name);
     }
 
     /// How long this process still leaves the volume to one that can reach it.
     fn wait_out_of_reach(&self, volume: &Volume) -> Duration {
-        if self.provisioner.should_delete(volume) {
+        if self.deps.provisioner.should_delete(volume) {
             return Duration::ZERO;
         }
-        self.peers.wait(volume.name())
+        self.deps.peers.wait(volume.name())
     }
 
-    async fn do_what_is_due(&self, snapshot: VolumeSnapshot) -> Action {
-        let volume = Arc::clone(&snapshot.volume);
-        tracing::debug!(due = ?due(&volume), deletion = ?snapshot.deletion, "syncing the volume");
-        match due(&volume) {
+    async fn do_what_is_due(&self, volume: &Arc<Volume>) -> Action {
+        let deletion = self.index.deletion(volume.name());
+        tracing::debug!(due = ?due(volume), ?deletion, "syncing the volume");
+        match due(volume) {
             Due::Nothing => Action::Done,
-            Due::Protect => self.protect(&volume).await,
-            Due::Unprotect => match self.wait_out_of_reach(&volume) {
-                Duration::ZERO => self.unprotect(&volume).await,
+            Due::Protect => self.protect(volume).await,
+            Due::Unprotect => match self.wait_out_of_reach(volume) {
+                Duration::ZERO => self.unprotect(volume).await,
                 wait => Action::RequeueAfter(wait),
             },
-            Due::UnprotectUnbound => self.unprotect_unbound(&volume).await,
-            Due::Delete => self.delete(snapshot).await,
+            Due::UnprotectUnbound => self.unprotect_unbound(volume).await,
+            Due::Delete => self.delete(volume, &deletion).await,
         }
     }
 
@@ -129,19 +123,17 @@ impl<P: Deleter> VolumeWorker<P> {
         self.read_live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, snapshot: VolumeSnapshot) -> Action {
-        if snapshot.deletion == Deletion::Removed
-            || !self.provisioner.should_delete(&snapshot.volume)
-        {
+    async fn delete(&self, volume: &Arc<Volume>, deletion: &Deletion) -> Action {
+        if *deletion == Deletion::Removed || !self.deps.provisioner.should_delete(volume) {
             return Action::Done;
         }
-        let Some(held) = self.hold_handle(&snapshot.volume) else {
+        let Some(held) = self.hold_handle(volume) else {
             return Action::RequeueAfter(SHARED_RECHECK);
         };
         let started = Instant::now();
-        let deleted = self.try_delete(&snapshot, &held).await;
+        let deleted = self.try_delete(volume, &held).await;
         if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
-            self.index.clear_attached(&snapshot.volume);
+            self.index.clear_attached(volume);
         }
         match deleted {
             Ok(Some(volume)) => {
@@ -151,8 +143,8 @@ impl<P: Deleter> VolumeWorker<P> {
                 Action::Done
             }
             Ok(None) => Action::Done,
-            Err(NotDeleted::Attached { node }) => self.wait_for_detach(&snapshot, &node),
-            Err(NotDeleted::Failed(why)) => self.failed(&snapshot.volume, &why),
+            Err(NotDeleted::Attached { node }) => self.wait_for_detach(volume, deletion, &node),
+            Err(NotDeleted::Failed(why)) => self.failed(volume, &why),
         }
     }
 
@@ -160,14 +152,14 @@ impl<P: Deleter> VolumeWorker<P> {
     /// `None` if the deletion is not due any more.
     async fn try_delete(
         &self,
-        snapshot: &VolumeSnapshot,
+        volume: &Arc<Volume>,
         held: &HeldHandle,
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
-        let mut volume = Arc::clone(&snapshot.volume);
+        let mut volume = Arc::clone(volume);
         // Whoever held the handle before may have deleted the volume for this PersistentVolume as well.
         if self.index.deletion(volume.name()).is_pending() {
             self.index.begin_deletion(&volume);
-            let removal = self.provisioner.prepare_delete(&volume).await?;
+            let removal = self.deps.provisioner.prepare_delete(&volume).await?;
             let sharers = self.list_sharers(&volume, held).await?;
             // The last thing awaited before the call, so that the reads are recent.
             let Some((live, sharers)) = self.read_if_due(&volume, sharers, held).await? else {
@@ -190,7 +182,7 @@ impl<P: Deleter> VolumeWorker<P> {
     ) -> Result<(), NotDeleted> {
         self.claims.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
-        self.provisioner.delete(volume, removal).await?;
+        self.deps.provisioner.delete(volume, removal).await?;
         self.index.set_deletion(volume, Deletion::DeletedAtDriver);
         Ok(())
     }
@@ -213,8 +205,8 @@ impl<P: Deleter> VolumeWorker<P> {
             if due(&live) != Due::Delete {
                 return Ok(None);
             }
-            let is_recent = sharers.is_empty() || self.live.is_recent(since);
-            if is_recent && self.live.is_recent(at) {
+            let is_recent = |time| is_recent(&*self.deps.clock, time);
+            if is_recent(at) && (sharers.is_empty() || is_recent(since)) {
                 return Ok(Some((Arc::new(live), sharers)));
             }
         }
@@ -231,7 +223,7 @@ impl<P: Deleter> VolumeWorker<P> {
         &self,
         volume: &Volume,
     ) -> Result<Option<(Volume, Duration)>, ApiError> {
-        match self.client.get_dated::<Volume>(Name::cluster(volume.name())?).await {
+        match self.deps.client.get_dated::<Volume>(Name::cluster(volume.name())?).await {
             Err(error) if error.is_not_found() => Ok(None),
             found => found.map(|found| Some(found).filter(|(live, _)| live.uid() == volume.uid())),
         }
@@ -239,10 +231,9 @@ impl<P: Deleter> VolumeWorker<P> {
 
     /// Requeues a volume that is attached; its detachment queues it earlier. Each event about it counts
     /// as a failed deletion, as in external-provisioner.
-    fn wait_for_detach(&self, snapshot: &VolumeSnapshot, node: &str) -> Action {
+    fn wait_for_detach(&self, volume: &Volume, deletion: &Deletion, node: &str) -> Action {
         tracing::debug!(node, "waiting for detach");
-        let volume = &snapshot.volume;
-        if let Some(attached) = snapshot.deletion.report_attached(node) {
+        if let Some(attached) = deletion.report_attached(node) {
             self.events.still_attached(volume, node);
             self.metrics.delete_failed(class_label(volume));
             self.index.set_deletion(volume, attached);
@@ -253,7 +244,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// Deletes the PersistentVolume of a deleted volume, and removes the protection finalizer.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        let kept_by = match self.client.delete::<Volume>(name, Some(volume.uid())).await {
+        let kept_by = match self.deps.client.delete::<Volume>(name, Some(volume.uid())).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // Perhaps the UID in the precondition does not match. A live read decides, as there are
             // other conflicts as well.
@@ -267,7 +258,7 @@ impl<P: Deleter> VolumeWorker<P> {
         if is_kept || volume.has_finalizer(finalizer::PROTECTION) {
             // Without a version, as there is nothing left to protect.
             let patch = finalizer::unprotect(volume.uid());
-            self.patch(volume, patch).await?.done()?;
+            self.patch(volume, patch).await?;
         }
         Ok(())
     }
@@ -275,8 +266,8 @@ impl<P: Deleter> VolumeWorker<P> {
     /// After work on the volume has panicked: an event says so. The volume is synced again when it changes,
     /// or at the next resync.
     pub fn after_panic(&self, name: &str) {
-        if let Some(snapshot) = self.index.snapshot(name) {
-            self.events.failed_delete(&snapshot.volume, PANICKED);
+        if let Some(volume) = self.index.volume(name) {
+            self.events.failed_delete(&volume, PANICKED);
         }
     }
 

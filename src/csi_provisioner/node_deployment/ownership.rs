@@ -4,12 +4,13 @@
 //! ([`select_node`]), which is checked against the very object that is written (safety rule 11).
 //! Pure.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{
     controller::ownership::SELECTED_NODE,
     kube::{
         Edit,
+        client::annotations,
         objects::{Claim, StorageClass, View as _},
     },
 };
@@ -59,27 +60,16 @@ pub(super) fn ownership(
 /// Selects `node` for a claim that was judged in the version `judged`, if it is unchanged.
 pub(super) fn select_node(claim: &mut Value, node: &str, judged: &str) -> (Choice, Edit) {
     let choice = judge(claim, node, judged);
-    let free = claim.pointer("/metadata/annotations").and_then(|it| it.get(SELECTED_NODE));
-    if choice != Choice::Own || is_named(free) {
-        return (choice, Edit::Nothing);
-    }
-    let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return (Choice::Changed, Edit::Nothing);
+    let edit = match choice {
+        Choice::Own => annotations::set(claim, SELECTED_NODE, node),
+        _ => Edit::Nothing,
     };
-    let annotations = metadata.entry("annotations").or_insert(Value::Null);
-    if !annotations.is_object() {
-        *annotations = Value::Object(Map::new());
-    }
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.insert(SELECTED_NODE.to_owned(), node.into());
-    }
-    (Choice::Own, Edit::Write)
+    (choice, edit)
 }
 
 fn judge(claim: &Value, node: &str, judged: &str) -> Choice {
     let text = |pointer| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let selected = claim.pointer("/metadata/annotations").and_then(|it| it.get(SELECTED_NODE));
-    match selected.and_then(Value::as_str).unwrap_or_default() {
+    match annotations::get(claim, SELECTED_NODE) {
         _ if !text("/metadata/deletionTimestamp").is_empty() => Choice::Gone,
         _ if !text("/spec/volumeName").is_empty() => Choice::Gone,
         "" if text("/metadata/resourceVersion") == judged => Choice::Own,
@@ -87,10 +77,6 @@ fn judge(claim: &Value, node: &str, judged: &str) -> Choice {
         selected if selected == node => Choice::Own,
         selected => Choice::Another(selected.to_owned()),
     }
-}
-
-fn is_named(node: Option<&Value>) -> bool {
-    node.and_then(Value::as_str).is_some_and(|node| !node.is_empty())
 }
 
 #[cfg(test)]

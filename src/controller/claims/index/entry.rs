@@ -46,13 +46,6 @@ pub(super) struct Repeats {
     pub(super) unknown_outcomes: BTreeSet<&'static str>,
 }
 
-/// The texts of the claim that changed last. The next one often fails alike, or waits for the same.
-#[derive(Debug, Default)]
-pub(super) struct LatestTexts {
-    failure: Arc<str>,
-    obstacle: Arc<str>,
-}
-
 /// What is known of the claim's PersistentVolume beside the state of the claim.
 #[derive(Debug, Default)]
 pub(super) struct PvEvents {
@@ -60,19 +53,9 @@ pub(super) struct PvEvents {
     pub(super) is_listed: bool,
     /// Whether one was seen that a provisioner has made, which closes the claim's call.
     pub(super) is_provisioned: bool,
-    /// What to do when it is gone.
-    pub(super) on_gone: OnPvGone,
-}
-
-/// What happens to a claim when its PersistentVolume is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum OnPvGone {
-    /// Nothing: the next event of the claim or the resync queues it, as with external-provisioner.
-    #[default]
-    Nothing,
-    /// The claim is queued: this process has removed its finalizer from the PersistentVolume for
-    /// that.
-    Requeue,
+    /// Whether the claim is queued when it is gone: this process waits for that. Otherwise the next event of
+    /// the claim or the resync queues it, as with external-provisioner.
+    pub(super) is_awaited_gone: bool,
 }
 
 impl Entry {
@@ -81,12 +64,6 @@ impl Entry {
         let known_since = Some(Instant::now());
         let known = KnownClaim { volume_name, required, known_since, ..Default::default() };
         Self { known, ..Self::default() }
-    }
-
-    /// Shares the claim's texts with the claim that changed before it, where they are equal.
-    pub(super) fn share_texts(&mut self, latest: &mut LatestTexts) {
-        share(self.attempts.message(), &mut latest.failure);
-        share(self.reports.obstacle_text(), &mut latest.obstacle);
     }
 
     /// Follows the recorded call unless this process knows it already; stops following it if there
@@ -191,15 +168,6 @@ impl Entry {
     pub(super) fn pv_deleted(&mut self) -> bool {
         self.known.required.require(Verification::VolumeAndClaim);
         self.known.advance(Transition::PvDeleted);
-        std::mem::take(&mut self.pv.on_gone) == OnPvGone::Requeue
-    }
-}
-
-/// Makes `text` the same as `latest` if both are equal, otherwise `latest` the same as `text`.
-fn share<T: PartialEq + Clone>(text: Option<&mut T>, latest: &mut T) {
-    match text {
-        Some(text) if text == latest => text.clone_from(latest),
-        Some(text) => latest.clone_from(text),
-        None => {}
+        std::mem::take(&mut self.pv.is_awaited_gone)
     }
 }

@@ -59,13 +59,8 @@ impl ClaimIndex {
 
     /// Handles a claim that exists, from a list (`is_from_list`) or an event. Returns the claims to
     /// queue.
-    pub(super) fn apply(
-        &self,
-        inner: &mut Inner,
-        mut claim: Claim,
-        is_from_list: bool,
-    ) -> Vec<Key> {
-        let uid = inner.key(&mut claim);
+    pub(super) fn apply(&self, inner: &mut Inner, claim: Claim, is_from_list: bool) -> Vec<Key> {
+        let uid = claim.metadata.uid.clone().unwrap_or_default();
         self.drop_unwanted_adoption(inner, &claim);
         let entry = inner.entries.get(claim.uid());
         let adopted = entry.and_then(|entry| entry.known.adopted.as_deref());

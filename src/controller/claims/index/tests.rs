@@ -123,7 +123,7 @@ fn request(uid: &str) -> ProvisionRequest {
 /// The index of a leader with the new claim `u`.
 fn with_claim() -> ClaimIndex {
     let index = leading_index();
-    assert_eq!(index.on_event(InformerEvent::Apply(claim("u"))), ["u"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(claim("u"))), ["u"].map(Key::from));
     index
 }
 
@@ -243,7 +243,7 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
         let index = with_claim();
         assert!(index.start_call("u", &request("u")));
         assert_eq!(index.on_outcome("u", &background()), (Next::Poll, 1));
-        assert_eq!(index.on_event(event.clone()), ["u"], "{event:?}");
+        assert_eq!(index.on_event(event.clone()), ["u"].map(Key::from), "{event:?}");
         let snapshot = index.known("u").unwrap();
         assert_eq!(snapshot.demand(), Demand::Withdrawn);
         assert!(
@@ -264,8 +264,8 @@ async fn a_claim_missing_from_a_relist_is_removed_or_followed() {
     index.start_call("open", &request("open"));
     index.on_outcome("open", &background());
     index.on_event(InformerEvent::Init);
-    assert_eq!(index.on_event(InformerEvent::InitDone), ["open"]);
-    assert_eq!(index.uids(|_| true), ["open"]);
+    assert_eq!(index.on_event(InformerEvent::InitDone), ["open"].map(Key::from));
+    assert_eq!(index.uids(|_| true), ["open"].map(Key::from));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn an_unreadable_claim_is_not_removed() {
         uid: "u".into(),
     });
     assert!(index.on_event(InformerEvent::InitDone).is_empty());
-    assert_eq!(index.uids(|_| true), ["u"]);
+    assert_eq!(index.uids(|_| true), ["u"].map(Key::from));
 }
 
 #[tokio::test]
@@ -381,7 +381,7 @@ fn claims_are_found_by_their_class() {
     let of_class = |class| {
         index.uids(|known| crate::controller::ownership::class_of_claim(&known.claim) == class)
     };
-    assert_eq!(of_class("fast"), ["u"]);
+    assert_eq!(of_class("fast"), ["u"].map(Key::from));
     assert!(of_class("slow").is_empty());
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant};
 
 use super::{
-    entry::{Entry, OnPvGone},
+    entry::Entry,
     known::{RecordOrigin, Required, Verification},
 };
 use crate::{
@@ -176,7 +176,7 @@ impl Entry {
     pub fn pv_terminating(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {
         if self.known.unsaved().is_some_and(|it| it.seen != Seen::Gone) {
             self.volume_found(volume, identity);
-            self.pv.on_gone = OnPvGone::Requeue;
+            self.pv.is_awaited_gone = true;
         }
     }
 
@@ -190,7 +190,7 @@ impl Entry {
     /// This process removes its finalizer from the claim's PersistentVolume: the claim is queued once that is
     /// gone.
     pub fn pv_released(&mut self) {
-        self.pv.on_gone = OnPvGone::Requeue;
+        self.pv.is_awaited_gone = true;
     }
 
     /// This process is about to write the record: a record that is seen from now on is known.

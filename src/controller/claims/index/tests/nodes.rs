@@ -24,9 +24,9 @@ async fn a_node_keeps_no_claims_of_other_nodes() {
     assert!(index.is_empty());
     index.on_event(InformerEvent::Apply(on_node("free", None, None)));
     index.on_event(InformerEvent::Apply(on_node("ours", Some("n1"), None)));
-    assert_eq!(index.uids(|_| true), ["free", "ours"]);
+    assert_eq!(index.uids(|_| true), ["free", "ours"].map(Key::from));
     index.on_event(InformerEvent::Apply(on_node("free", Some("n2"), None)));
-    assert_eq!(index.uids(|_| true), ["ours"], "the scheduler chose another node");
+    assert_eq!(index.uids(|_| true), ["ours"].map(Key::from), "the scheduler chose another node");
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn a_node_follows_its_own_open_calls_and_no_others() {
     assert!(open("made-here") && !open("made-there"));
     assert_eq!(index.known("made-here").unwrap().demand(), Demand::Withdrawn);
     let woken = index.on_event(InformerEvent::Apply(on_node("made-there", Some("n1"), None)));
-    assert_eq!(woken, ["made-there"], "the other node's call is over");
+    assert_eq!(woken, ["made-there"].map(Key::from), "the other node's call is over");
 }
 
 /// The process of a node that is gone does not release its claims.
@@ -63,7 +63,7 @@ async fn any_node_keeps_a_deleted_claim_with_the_record_of_another_node() {
     assert!(index.on_event(InformerEvent::Apply(claim.clone())).is_empty() && index.is_empty());
     claim.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert_eq!(index.on_event(InformerEvent::Apply(claim)), ["u"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(claim)), ["u"].map(Key::from));
     let snapshot = index.known("u").unwrap();
     assert_eq!(snapshot.elsewhere().unwrap().node.as_deref(), Some("n2"));
     assert!(!index.known("u").unwrap().state.is_open());

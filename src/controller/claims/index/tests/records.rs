@@ -56,7 +56,7 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
     let odd = |volume: &str| recorded("u", &json!({"driver": DRIVER, "volume": volume}));
     index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
     assert!(is_open(&index, "u"));
-    assert_eq!(index.on_event(InformerEvent::Apply(odd("x-u"))), ["u"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(odd("x-u"))), ["u"].map(Key::from));
     assert!(!is_open(&index, "u"), "its user has written something else");
     let snapshot = index.known("u").unwrap();
     assert!(
@@ -86,7 +86,7 @@ async fn an_event_older_than_the_close_confirms_no_record() {
 async fn a_void_record_is_reported_once() {
     let index = leading_index();
     let void = || recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
-    assert_eq!(index.on_event(InformerEvent::Apply(void())), ["u"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(void())), ["u"].map(Key::from));
     assert!(!is_open(&index, "u"));
     assert_eq!(reports_void_record(&index, "u").unwrap().volume, "x-u");
     index.on_event(InformerEvent::Apply(claim("u")));
@@ -181,7 +181,7 @@ async fn a_bound_claim_is_kept_until_its_record_is_removed() {
         "its record can be removed"
     );
     claim.spec.volume_name = Some("pvc-u".into());
-    assert_eq!(index.on_event(InformerEvent::Apply(claim.clone())), ["u"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(claim.clone())), ["u"].map(Key::from));
     let view = index.known("u").unwrap();
     assert!(view.is_protected() && !view.state.is_open() && !view.is_wanted());
     claim.metadata.finalizers.clear();
@@ -204,7 +204,10 @@ async fn our_own_record_queues_nothing() {
 async fn a_late_record_of_another_process_is_followed() {
     let index = leading_index();
     index.on_event(InformerEvent::Apply(claim("u")));
-    assert_eq!(index.on_event(InformerEvent::Apply(with_record("u", DRIVER))), ["u"]);
+    assert_eq!(
+        index.on_event(InformerEvent::Apply(with_record("u", DRIVER))),
+        ["u"].map(Key::from)
+    );
     assert!(is_open(&index, "u"));
     assert!(!index.start_call("u", &request("u")), "it is verified first");
     assert!(!record_found(&index, &with_record("u", DRIVER)), "it is followed already");

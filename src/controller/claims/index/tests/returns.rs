@@ -32,7 +32,7 @@ fn a_claim_that_was_another_drivers_is_verified_when_it_returns() {
         assert_eq!(verification(&index, "u"), Verification::None);
         index.on_event(InformerEvent::Apply(away));
         assert!(index.is_empty());
-        assert_eq!(index.on_event(InformerEvent::Apply(claim("u"))), ["u"]);
+        assert_eq!(index.on_event(InformerEvent::Apply(claim("u"))), ["u"].map(Key::from));
         assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
         assert!(index.0.inner.lock().others.len() == 0);
     }
@@ -102,10 +102,10 @@ fn a_relist_of_an_unchanged_claim_queues_nothing() {
         claim.metadata.resource_version = Some(version.into());
         claim
     };
-    assert_eq!(index.on_event(InformerEvent::Apply(in_version("5"))), ["v"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(in_version("5"))), ["v"].map(Key::from));
     index.on_event(InformerEvent::Init);
     assert!(index.on_event(InformerEvent::InitApply(in_version("5"))).is_empty());
-    assert_eq!(index.on_event(InformerEvent::InitApply(in_version("6"))), ["v"]);
+    assert_eq!(index.on_event(InformerEvent::InitApply(in_version("6"))), ["v"].map(Key::from));
 }
 
 /// The index of a leader with the claim `u`, whose node was given back.
