@@ -107,14 +107,8 @@ pub async fn run_with_metrics(
 
 /// All parts of the program.
 struct Program<'a> {
-    flags: &'a Flags,
-    env: &'a Env,
-    metrics: Metrics,
-    gate: Gate,
-    lanes: Lanes,
-    driver: Driver,
+    base: Base<'a>,
     recorder: Recorder,
-    tasks: Tasks,
     controller: Controller<CsiProvisioner>,
     /// Protects the sources of volumes.
     protection: Protection,
@@ -125,8 +119,6 @@ struct Program<'a> {
     nodes: Option<Nodes>,
     /// Publishes storage capacity, with `--enable-capacity`.
     publisher: Option<Publisher>,
-    /// Whether VolumeAttributesClasses are supported.
-    attributes_classes: bool,
     /// Whether this process is the leader; always true without leader election.
     is_leader: watch::Sender<bool>,
     health: leader::Health,
@@ -139,7 +131,7 @@ impl<'a> Program<'a> {
         flags: &'a Flags,
         env: &'a Env,
         metrics: Metrics,
-        tasks: &Tasks,
+        tasks: &'a Tasks,
         stop: &CancellationToken,
     ) -> Result<(), AppError> {
         let program = tokio::select! {
@@ -148,14 +140,14 @@ impl<'a> Program<'a> {
             // Nothing is in progress yet.
             () = stop.cancelled() => return Ok(()),
         };
-        let servers = program.serve(tasks).await?;
+        let servers = program.serve().await?;
         let outcome = tokio::select! {
             biased;
             outcome = program.work(stop) => outcome,
-            ended = program.driver.clone().watch() => Err(ended.into()),
+            ended = program.base.driver.clone().watch() => Err(ended.into()),
         };
         // Starts nothing new, whatever the outcome.
-        program.gate.retire();
+        program.base.gate.retire();
         let outcome = program.drain_events(outcome).await;
         servers.shut_down().await;
         outcome
@@ -179,7 +171,7 @@ impl<'a> Program<'a> {
         flags: &'a Flags,
         env: &'a Env,
         metrics: Metrics,
-        tasks: &Tasks,
+        tasks: &'a Tasks,
     ) -> Result<Self, AppError> {
         let base = Base::new(flags, env, metrics, tasks).await?;
         let nodes = nodes(flags, &base.driver);
@@ -233,23 +225,15 @@ impl<'a> Program<'a> {
             tasks: tasks.clone(),
             settings: controller_settings(flags),
         });
-        let Base { metrics, gate, lanes, attributes_classes, driver, .. } = base;
         Ok(Self {
-            flags,
-            env,
-            metrics,
-            gate,
-            lanes,
-            driver,
+            base,
             recorder,
-            tasks: tasks.clone(),
             controller,
             protection,
             classes,
             attachments,
             nodes,
             publisher,
-            attributes_classes,
             is_leader: watch::Sender::new(flags.leader_election().is_none()),
             health: leader::Health::new(Arc::clone(&env.clock)),
             missing_rights: MissingRightsNow::default(),
@@ -261,8 +245,8 @@ impl<'a> Program<'a> {
         self.controller.watch();
         if let Some(attachments) = &self.attachments {
             let handler = attachments.event_handler(self.controller.volume_waker());
-            let (volumes, informer) = (self.controller.volumes_listed(), self.informer());
-            self.tasks.spawn_critical("watch of VolumeAttachments", async move {
+            let (volumes, informer) = (self.controller.volumes_listed(), self.base.informer());
+            self.base.tasks.spawn_critical("watch of VolumeAttachments", async move {
                 volumes.await;
                 informer.run(handler).await;
             });
@@ -284,24 +268,11 @@ impl<'a> Program<'a> {
             });
         };
         let handler = nodes.csi_node_handler(wake.clone());
-        self.tasks.spawn_critical("watch of CSINodes", self.informer().run(handler));
-        let informers = self.informers();
-        self.tasks.spawn_critical("watch of Nodes", async move {
+        self.base.tasks.spawn_critical("watch of CSINodes", self.base.informer().run(handler));
+        let informers = self.base.informers();
+        self.base.tasks.spawn_critical("watch of Nodes", async move {
             nodes.watch_nodes(informers, wake).await;
         });
-    }
-
-    /// Creates an informer of all objects of a kind.
-    fn informer<V: View>(&self) -> Informer<V> {
-        self.informers()()
-    }
-
-    /// Returns a function that creates informers of all objects of a kind.
-    fn informers<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
-        let client = self.lanes.objects.clone();
-        let metrics = self.metrics.clone();
-        let random = Arc::clone(&self.env.random);
-        move || Informer::new(&client, Scope::all(), Arc::clone(&random), &metrics)
     }
 
     /// Returns a check that everything that is watched has been listed once. Its error names what has
@@ -328,6 +299,7 @@ struct Base<'a> {
     metrics: Metrics,
     gate: Gate,
     lanes: Lanes,
+    /// Whether VolumeAttributesClasses are supported.
     attributes_classes: bool,
     driver: Driver,
 }
@@ -349,6 +321,19 @@ impl<'a> Base<'a> {
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, env, tasks, &gate, &metrics).await?;
         Ok(Self { flags, env, tasks, metrics, gate, lanes, attributes_classes, driver })
+    }
+
+    /// Creates an informer of all objects of a kind.
+    fn informer<V: View>(&self) -> Informer<V> {
+        self.informers()()
+    }
+
+    /// Returns a function that creates informers of all objects of a kind.
+    fn informers<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
+        let client = self.lanes.objects.clone();
+        let metrics = self.metrics.clone();
+        let random = self.random();
+        move || Informer::new(&client, Scope::all(), Arc::clone(&random), &metrics)
     }
 
     fn recorder(&self) -> Recorder {

@@ -105,7 +105,7 @@ pub struct ProtectionDeps {
 pub struct Protection(Arc<Shared>);
 
 struct Shared {
-    client: Client,
+    deps: ProtectionDeps,
     /// The grants of a namespace, for all its sources that are freed within a second.
     grants: CoalescedReads<Grants>,
     writer: Writer,
@@ -119,38 +119,23 @@ struct Shared {
     clones: Queue<NamedSource>,
     /// Whether all claims have been listed once.
     listed: watch::Sender<bool>,
-    metrics: Metrics,
-    random: Arc<dyn Random>,
-    clock: Arc<dyn Clock>,
-    events: EventSource,
-    driver: String,
-    tasks: Tasks,
-    settings: ProtectionSettings,
 }
 
 impl Protection {
     /// Creates it; nothing is protected yet.
     pub fn new(deps: ProtectionDeps) -> Self {
-        let ProtectionDeps { client, metrics, random, clock, events, driver, tasks, settings } =
-            deps;
-        let queue = |name| Queue::new(name, settings.retry, &metrics);
+        let ProtectionDeps { client, metrics, tasks, settings, .. } = &deps;
+        let queue = |name| Queue::new(name, settings.retry, metrics);
         Self(Arc::new(Shared {
             writer: Writer::new(client.clone()),
             grants: CoalescedReads::new(client.clone(), tasks.clone()),
-            client,
             holders: Mutex::new(Holders::new(settings.peers)),
             reference_lists: Mutex::default(),
             locks: KeyedMutex::default(),
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),
             listed: watch::Sender::new(false),
-            metrics,
-            random,
-            clock,
-            events,
-            driver,
-            tasks,
-            settings,
+            deps,
         }))
     }
 
@@ -218,7 +203,7 @@ impl Protection {
                 SourceKind::Snapshot => self.0.snapshots.add(source),
                 // A driver that does not clone frees no source of clones, as in
                 // external-provisioner.
-                SourceKind::Claim if !self.0.settings.clones => {}
+                SourceKind::Claim if !self.0.deps.settings.clones => {}
                 SourceKind::Claim => self.0.clones.add(source),
             }
         }
@@ -236,7 +221,7 @@ impl Protection {
         }
         let freeing = futures::future::join(
             self.free_from(&self.0.snapshots, SNAPSHOT_WORKERS),
-            self.free_from(&self.0.clones, self.0.settings.workers),
+            self.free_from(&self.0.clones, self.0.deps.settings.workers),
         );
         tokio::pin!(freeing);
         tokio::select! {
@@ -264,7 +249,7 @@ impl Protection {
             async move { protection.free(&source).await }
         };
         let queue = queue.clone();
-        let tasks = self.0.tasks.clone();
+        let tasks = self.0.deps.tasks.clone();
         workqueue::work(queue, workers, tasks, handler, |_| ()).await;
     }
 }

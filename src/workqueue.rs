@@ -54,8 +54,8 @@ impl<K: Ord + Clone> Clone for Queue<K> {
 }
 
 impl<K: Ord + Clone + Send + 'static> Queue<K> {
-    /// Creates an empty queue of this name. Each key that fails waits for its own `backoff`, as in client-go without
-    /// jitter.
+    /// Creates an empty queue of this name. Each key that fails waits for its own `backoff`, as in client-go
+    /// without jitter.
     pub fn new(name: &'static str, backoff: Backoff, metrics: &Metrics) -> Self {
         Self::shared(name, Core::new(backoff, usize::MAX), None, metrics)
     }

@@ -7,7 +7,7 @@ use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, Program};
+use super::{AppError, Base, Program};
 use crate::{
     flags,
     kube::events::{Severity, Subject},
@@ -36,7 +36,7 @@ struct Stopped {
 impl Program<'_> {
     /// Works while this process is the leader, until `stop` is cancelled. Returns when the cleanup must end.
     pub(super) async fn work(&self, stop: &CancellationToken) -> Result<Instant, AppError> {
-        match self.election_settings() {
+        match self.base.election_settings() {
             None => Ok(self.lead_and_stop(stop).await.end),
             Some(settings) => self.elect(settings, stop).await,
         }
@@ -71,7 +71,7 @@ impl Program<'_> {
     /// Works as the leader. After `stop` waits for work in progress, up to `--shutdown-timeout`, and shuts
     /// the gate for good.
     async fn lead_and_stop(&self, stop: &CancellationToken) -> Stopped {
-        let timeout = self.flags.safety.shutdown_timeout;
+        let timeout = self.base.flags.safety.shutdown_timeout;
         let recording = RECORDING_TIME.min(timeout / 2);
         let overdue = async {
             stop.cancelled().await;
@@ -97,7 +97,7 @@ impl Program<'_> {
 
     /// Shuts the gate for good, and logs what is unfinished.
     fn stopped(&self) -> Stopped {
-        let in_flight = self.gate.retire();
+        let in_flight = self.base.gate.retire();
         self.controller.log_unsaved();
         Stopped { in_flight, end: Instant::now() + CLEANUP_TIME }
     }
@@ -134,7 +134,7 @@ impl Program<'_> {
     }
 
     fn log_cancelled(&self, in_flight: usize) {
-        let patience = self.flags.safety.shutdown_timeout;
+        let patience = self.base.flags.safety.shutdown_timeout;
         tracing::warn!(
             in_flight,
             ?patience,
@@ -143,8 +143,9 @@ impl Program<'_> {
     }
 
     async fn election_loop(&self, settings: ElectionSettings, release: CancellationToken) -> Ended {
-        let source =
-            self.recorder.from(&leader::event_component(self.driver.name(), &self.env.host.name));
+        let Base { env, driver, gate, metrics, lanes, .. } = &self.base;
+        let component = leader::event_component(driver.name(), &env.host.name);
+        let source = self.recorder.from(&component);
         let is_leader = self.is_leader.clone();
         let on_change = move |change: leader::Change| {
             is_leader.send_replace(change.leads);
@@ -154,15 +155,17 @@ impl Program<'_> {
             }
         };
         let deps = leader::ElectionDeps {
-            gate: self.gate.clone(),
-            clock: Arc::clone(&self.env.clock),
-            random: Arc::clone(&self.env.random),
-            metrics: self.metrics.leader.clone(),
+            gate: gate.clone(),
+            clock: Arc::clone(&env.clock),
+            random: Arc::clone(&env.random),
+            metrics: metrics.leader.clone(),
             health: self.health.clone(),
         };
-        leader::lead(self.lanes.leases.clone(), settings, deps, on_change, release).await
+        leader::lead(lanes.leases.clone(), settings, deps, on_change, release).await
     }
+}
 
+impl Base<'_> {
     /// The settings of the election, if the flags ask for one.
     fn election_settings(&self) -> Option<ElectionSettings> {
         let flags::LeaderElection {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use csi_translation::Migration;
 use tokio::time::sleep;
 
-use super::{Program, election};
+use super::{Base, Program, election};
 use crate::{
     controller::classes::Classes,
     csi::proto::controller_service_capability::rpc::Type as Rpc,
@@ -30,21 +30,22 @@ impl Program<'_> {
     /// Starts a task that checks the permissions once everything that is watched has been listed, or after
     /// [`LIST_WAIT_SECONDS`], as a missing permission may prevent a list. Checks again from time to time.
     pub(super) fn preflight(&self) {
+        let Base { flags, driver, lanes, .. } = &self.base;
         let readiness = self.readiness();
-        let forbidden = Arc::clone(&self.lanes.forbidden);
+        let forbidden = Arc::clone(&lanes.forbidden);
         let rights = Rights {
-            client: self.lanes.reviews.clone(),
+            client: lanes.reviews.clone(),
             classes: self.classes.clone(),
-            driver: self.driver.name().to_owned(),
-            migration: Migration::of_driver(self.driver.name(), self.flags.gates.csi_migration_rbd),
-            restores: self.driver.capabilities().controller.contains(&Rpc::CreateDeleteSnapshot),
+            driver: driver.name().to_owned(),
+            migration: Migration::of_driver(driver.name(), flags.gates.csi_migration_rbd),
+            restores: driver.capabilities().controller.contains(&Rpc::CreateDeleteSnapshot),
             features: self.features(),
-            events: self.recorder.from(self.driver.name()),
-            lease: self.lease_name(),
+            events: self.recorder.from(driver.name()),
+            lease: self.base.lease_name(),
             missing: self.missing_rights.clone(),
         };
-        let mut preflight = self.new_preflight();
-        self.tasks.spawn_critical("preflight", async move {
+        let mut preflight = self.base.new_preflight();
+        self.base.tasks.spawn_critical("preflight", async move {
             for _ in 0..LIST_WAIT_SECONDS {
                 if readiness().is_ok() {
                     break;
@@ -62,6 +63,29 @@ impl Program<'_> {
         });
     }
 
+    /// The features in use by flags and driver.
+    fn features(&self) -> Vec<Feature> {
+        let Base { flags, driver, attributes_classes, .. } = &self.base;
+        let modifies = driver.capabilities().controller.contains(&Rpc::ModifyVolume);
+        let owner = flags.capacity().and_then(flags::Capacity::owner_level);
+        [
+            (true, Feature::Provisioning),
+            (self.attachments.is_some(), Feature::Attachments),
+            (self.nodes.is_some(), Feature::Topology),
+            (flags.leader_election().is_some(), Feature::LeaderElection),
+            (*attributes_classes && modifies, Feature::VolumeAttributesClass),
+            (flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
+            (self.publisher.is_some(), Feature::Capacity),
+            (owner.is_some(), Feature::CapacityOwner),
+            (owner.is_some_and(|level| level > 1), Feature::CapacityOwnersOwner),
+        ]
+        .into_iter()
+        .filter_map(|(used, feature)| used.then_some(feature))
+        .collect()
+    }
+}
+
+impl Base<'_> {
     fn new_preflight(&self) -> Preflight {
         let capacity = self.flags.capacity().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
@@ -75,28 +99,6 @@ impl Program<'_> {
     pub(super) fn lease_name(&self) -> Option<(String, String)> {
         self.flags.leader_election()?;
         Some((self.lease_namespace(), leader::lease_name(self.driver.name())))
-    }
-
-    /// The features in use by flags and driver.
-    fn features(&self) -> Vec<Feature> {
-        let capabilities = self.driver.capabilities();
-        let modifies =
-            self.attributes_classes && capabilities.controller.contains(&Rpc::ModifyVolume);
-        let owner = self.flags.capacity().and_then(flags::Capacity::owner_level);
-        [
-            (true, Feature::Provisioning),
-            (self.attachments.is_some(), Feature::Attachments),
-            (self.nodes.is_some(), Feature::Topology),
-            (self.flags.leader_election().is_some(), Feature::LeaderElection),
-            (modifies, Feature::VolumeAttributesClass),
-            (self.flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
-            (self.publisher.is_some(), Feature::Capacity),
-            (owner.is_some(), Feature::CapacityOwner),
-            (owner.is_some_and(|level| level > 1), Feature::CapacityOwnersOwner),
-        ]
-        .into_iter()
-        .filter_map(|(used, feature)| used.then_some(feature))
-        .collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, Program};
+use super::{AppError, Base, Program};
 use crate::{
     flags,
     flags::Flags,
@@ -23,16 +23,17 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Program<'_> {
     /// Starts the HTTP servers.
-    pub(super) async fn serve(&self, tasks: &Tasks) -> Result<RunningServers, AppError> {
-        let metrics = self.flags.http.address().map(|_| self.routes());
-        RunningServers::bind(self.flags, metrics, || self.status_routes(), tasks).await
+    pub(super) async fn serve(&self) -> Result<RunningServers, AppError> {
+        let Base { flags, tasks, .. } = self.base;
+        let metrics = flags.http.address().map(|_| self.routes());
+        RunningServers::bind(flags, metrics, || self.status_routes(), tasks).await
     }
 
     /// Metrics, health checks and the CPU profile.
     fn routes(&self) -> Routes {
-        let http = &self.flags.http;
-        let routes = routes(http, &self.metrics, self.driver.name(), self.readiness());
-        if http.endpoint.is_none() || self.flags.leader_election().is_none() {
+        let Base { flags, metrics, driver, .. } = &self.base;
+        let routes = routes(&flags.http, metrics, driver.name(), self.readiness());
+        if flags.http.endpoint.is_none() || flags.leader_election().is_none() {
             return routes;
         }
         let health = self.health.clone();
@@ -42,10 +43,10 @@ impl Program<'_> {
 
     /// The status.
     fn status_routes(&self) -> Routes {
-        let driver = self.driver.clone();
+        let driver = self.base.driver.clone();
         status_routes(Sources {
             driver: Box::new(move || DriverStatus::of(&driver)),
-            clock: Arc::clone(&self.env.clock),
+            clock: Arc::clone(&self.base.env.clock),
             missing_rights: self.missing_rights.clone(),
             leader: Box::new(self.leader_status()),
             readiness: Box::new(self.readiness()),
@@ -55,9 +56,9 @@ impl Program<'_> {
 
     /// Returns a function that reads the state of leader election.
     fn leader_status(&self) -> impl Fn() -> LeaderStatus + Send + Sync + use<> {
-        let host = &self.env.host;
+        let host = &self.base.env.host;
         let identity = CandidateIdentity::new(&host.name, host.pod_uid.as_deref());
-        let lease = self.lease_name().map(|(namespace, name)| format!("{namespace}/{name}"));
+        let lease = self.base.lease_name().map(|(namespace, name)| format!("{namespace}/{name}"));
         let is_leader = self.is_leader.subscribe();
         move || LeaderStatus {
             leads: *is_leader.borrow(),

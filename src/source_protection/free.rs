@@ -136,7 +136,7 @@ impl Protection {
         source: &NamedSource,
         from: &BTreeSet<String>,
     ) -> Result<bool, Arc<ApiError>> {
-        if !self.0.settings.cross_namespace_sources {
+        if !self.0.deps.settings.cross_namespace_sources {
             return Ok(false);
         }
         let is_from = |namespace: &str| from.contains(namespace);
@@ -216,7 +216,7 @@ impl Protection {
             }
             ControlFlow::Continue(())
         };
-        self.0.client.list(&Scope::all(), visit).await?;
+        self.0.deps.client.list(&Scope::all(), visit).await?;
         Ok(named)
     }
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Protection,
+    Protection, ProtectionDeps,
     holders::Terminating,
     source::{NamedSource, SourceKind},
 };
@@ -71,7 +71,8 @@ fn is_overdue(
 impl Protection {
     /// Checks the deleted sources of clones periodically, for ever.
     pub(super) async fn find_overdue_claims(&self) {
-        if !self.0.settings.clones || self.0.settings.timeout.is_none() {
+        let settings = self.0.deps.settings;
+        if !settings.clones || settings.timeout.is_none() {
             return std::future::pending().await;
         }
         let mut observed = Observed::default();
@@ -89,9 +90,10 @@ impl Protection {
         observed: &mut Observed,
         terminating: Option<&BTreeMap<NamedSource, Terminating>>,
     ) {
+        let ProtectionDeps { clock, settings, .. } = &self.0.deps;
         let mut holders = self.0.holders.lock();
         let terminating = terminating.unwrap_or_else(|| holders.terminating());
-        let overdue = observed.update(terminating, self.0.clock.wall(), self.0.settings.timeout);
+        let overdue = observed.update(terminating, clock.wall(), settings.timeout);
         let affected = holders.set_overdue(kind, overdue);
         drop(holders);
         self.enqueue(affected);
@@ -119,8 +121,9 @@ impl Protection {
             "removed the finalizer {}: the object has been Terminating for longer than --claim-protection-timeout, and {claims} pending claim(s) still name it as their source; no volume can be created from it any more",
             source.kind.finalizer()
         );
-        self.0.metrics.controller.source_released("protection_timeout");
-        self.0.events.final_event(subject(source, uid), Severity::Warning, "SourceReleased", why);
+        let ProtectionDeps { metrics, events, .. } = &self.0.deps;
+        metrics.controller.source_released("protection_timeout");
+        events.final_event(subject(source, uid), Severity::Warning, "SourceReleased", why);
     }
 }
 

@@ -22,12 +22,12 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
     ) -> Result<bool, ApiError> {
-        let client = &self.0.client;
+        let client = &self.0.deps.client;
         let driver = match source.kind {
             SourceKind::Claim => driver_of_claim(client, source, uid).await?,
             SourceKind::Snapshot => driver_of_snapshot(client, source, uid).await?,
         };
-        let another = driver.filter(|driver| *driver != self.0.driver);
+        let another = driver.filter(|driver| *driver != self.0.deps.driver);
         if let Some(driver) = &another {
             tracing::debug!(%source, driver, "the source is left to the provisioner of its driver");
         }

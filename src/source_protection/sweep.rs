@@ -46,7 +46,7 @@ struct Candidates {
 impl Protection {
     /// Sweeps now and then periodically, for ever.
     pub(super) async fn sweep(&self) {
-        let settings = self.0.settings;
+        let settings = self.0.deps.settings;
         let Some(interval) = settings.sweep_interval.filter(|_| settings.restores) else {
             return std::future::pending().await;
         };
@@ -56,7 +56,7 @@ impl Protection {
             if let Err(error) = self.sweep_once(&mut observed).await {
                 log_list_error(&error, &logged);
             }
-            sleep(jittered(interval, self.0.random.unit())).await;
+            sleep(jittered(interval, self.0.deps.random.unit())).await;
         }
     }
 
@@ -85,7 +85,7 @@ impl Protection {
             }
             ControlFlow::Continue(())
         };
-        self.0.client.list(&Scope::all(), visit).await?;
+        self.0.deps.client.list(&Scope::all(), visit).await?;
         Ok(candidates)
     }
 

@@ -335,7 +335,7 @@ async fn a_deleted_source_that_claims_name_is_released_after_the_time_out_and_th
     sleep(Duration::from_secs(1)).await;
     assert_eq!(counted(&server, "PUT", "/namespaces/ns/persistentvolumeclaims/origin"), 1);
     let count = r#"provisioner_sources_released_total{reason="protection_timeout"} 1"#;
-    assert!(protection.0.metrics.text().contains(count));
+    assert!(protection.0.deps.metrics.text().contains(count));
     let reported = log.text();
     let warned = reported.lines().find(|line| line.contains("ERROR") && line.contains("ns/origin"));
     assert!(warned.is_some_and(|line| line.contains("1 pending claim")), "{reported}");

@@ -202,7 +202,9 @@ fn the_pod_monitor_scrapes_the_port_of_the_deployment() {
 /// also count the value of a series that is new.
 #[test]
 fn counters_whose_increase_raises_an_alert_start_at_zero_or_are_counted_when_new() {
-    let served = Metrics::new().text();
+    let metrics = Metrics::new();
+    metrics.workqueue.queue("claims");
+    let served = metrics.text();
     let rules = rules();
     let queries = values(&rules, "expr").concat();
     let increase = Regex::new(r"increase\((\w+_total|csi_\w+_count)").unwrap();
