@@ -426,7 +426,7 @@ impl Inner {
         let Some(correction) = object.correction(sizes, self.owner.as_ref()) else {
             return Ok(());
         };
-        match self.store.correct(object, &correction).await {
+        match self.store.correct(object, correction).await {
             Ok(Some(after)) => self.update_index(|index| index.upsert_corrected(object, after)),
             Ok(None) => self.update_index(|index| index.remove_object(&object.name)),
             Err(error) => {
