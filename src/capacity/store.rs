@@ -9,9 +9,7 @@ use serde_json::Value;
 
 use super::{Destination, labels::ObjectLabels, object::Object};
 use crate::{
-    kube::{
-        ApiError, Client, EventHandler, Informer, Name, Patch, Scope, objects::StorageCapacity,
-    },
+    kube::{ApiError, Client, EventHandler, Informer, Name, Patch, objects::StorageCapacity},
     metrics::Metrics,
     runtime::{Random, Tasks},
 };
@@ -19,25 +17,16 @@ use crate::{
 /// Reads and writes our objects.
 #[derive(Debug)]
 pub(super) struct Store {
-    client: Client,
-    namespace: String,
-    scope: Scope,
-    labels: ObjectLabels,
+    pub(super) client: Client,
+    pub(super) destination: Destination,
+    pub(super) labels: ObjectLabels,
 }
 
 impl Store {
-    pub(super) fn new(client: Client, destination: &Destination, labels: ObjectLabels) -> Self {
-        Self {
-            client,
-            namespace: destination.namespace.clone(),
-            scope: destination.scope.clone(),
-            labels,
-        }
-    }
-
     /// Creates an object.
     pub(super) async fn create(&self, body: &Value) -> Result<Object, ApiError> {
-        let created = self.client.create::<StorageCapacity>(Some(&self.namespace), body).await;
+        let created =
+            self.client.create::<StorageCapacity>(Some(&self.destination.namespace), body).await;
         created.map(Object::from)
     }
 
@@ -47,7 +36,7 @@ impl Store {
         object: &Object,
         patch: Value,
     ) -> Result<Option<Object>, ApiError> {
-        let name = Name::namespaced(&self.namespace, &object.name)?;
+        let name = Name::namespaced(&self.destination.namespace, &object.name)?;
         match self.client.patch::<StorageCapacity>(name, &Patch::Merge(patch)).await {
             Err(error) if error.is_not_found() => Ok(None),
             patched => patched.map(|object| Some(object.into())),
@@ -56,7 +45,7 @@ impl Store {
 
     /// Deletes this very object.
     pub(super) async fn delete(&self, object: &Object) -> Result<(), ApiError> {
-        let name = Name::namespaced(&self.namespace, &object.name)?;
+        let name = Name::namespaced(&self.destination.namespace, &object.name)?;
         let uid = Some(object.uid.as_str());
         self.client.delete::<StorageCapacity>(name, uid).await.map(drop)
     }
@@ -69,7 +58,7 @@ impl Store {
         metrics: &Metrics,
         on_event: impl EventHandler<StorageCapacity> + 'static,
     ) {
-        let scope = self.scope.clone().labelled(&self.labels.selector());
+        let scope = self.destination.scope.clone().labelled(&self.labels.selector());
         let informer = Informer::new(&self.client, scope, random, metrics);
         tasks.spawn_critical("watch of CSIStorageCapacities", informer.run(on_event));
     }
