@@ -3,7 +3,7 @@
 //! One object exists for each StorageClass in each [`Segment`] of the cluster. `index` holds the
 //! desired and the existing objects and derives the difference (pure). `publisher` calls
 //! GetCapacity and writes, through `store`. `object`
-//! holds the content of an object, `labels` tells whose it is, [`owner`] finds its owner, and
+//! holds the content of an object, `labels` tells whose it is, `owner` finds its owner, and
 //! `refresh` triggers updates between two polls.
 //!
 //! Guarantees: of several objects for one class and segment, as a lost response to a POST leaves them, all
@@ -13,7 +13,7 @@
 mod index;
 mod labels;
 mod object;
-pub mod owner;
+mod owner;
 mod publisher;
 mod refresh;
 mod segment;
@@ -22,12 +22,12 @@ mod store;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 pub use self::{
-    publisher::{Publisher, PublisherDeps, PublisherSettings},
+    publisher::{Publisher, PublisherDeps},
     segment::Segment,
 };
 use crate::{
     flags,
-    kube::{ApiError, BadName, Client, Scope, objects::StorageCapacity},
+    kube::{Client, Scope, objects::StorageCapacity},
 };
 
 /// Where the objects go, resolved against the API server.
@@ -41,53 +41,39 @@ pub struct Destination {
     owner: Option<OwnerReference>,
 }
 
-/// Why capacity cannot be published; texts are external-provisioner's.
-#[derive(Debug, thiserror::Error)]
-pub enum DestinationError {
-    /// The namespace is not configured.
-    #[error("need NAMESPACE env variable for CSIStorageCapacity objects")]
-    NoNamespace,
-    /// An owner is configured, but not the pod to start from.
-    #[error("need POD_NAME env variable to determine CSIStorageCapacity owner")]
-    NoPodName,
-    /// The owner does not exist or cannot be read.
-    #[error("look up owner(s) of pod: {0}")]
-    Owner(#[from] owner::LookupError),
-    /// The namespace is not a valid name.
-    #[error("NAMESPACE: {0}")]
-    Namespace(#[from] BadName),
-    /// API discovery failed.
-    #[error("unexpected error when checking for the V1 CSIStorageCapacity API: {0}")]
-    Version(#[source] ApiError),
-}
-
 impl Destination {
     /// Resolves the destination. Returns `None` if the server does not serve the kind. Writes
     /// nothing.
     ///
     /// # Errors
-    /// What is missing. As in external-provisioner, this is independent of the driver's
+    /// What is missing; texts are external-provisioner's. As there, this is independent of the driver's
     /// capabilities.
-    pub async fn find(
-        client: &Client,
-        flags: &flags::Capacity,
-    ) -> Result<Option<Self>, DestinationError> {
+    pub async fn find(client: &Client, flags: &flags::Capacity) -> Result<Option<Self>, String> {
         let flags::Capacity { namespace, pod, .. } = flags;
         if namespace.is_empty() {
-            return Err(DestinationError::NoNamespace);
+            return Err("need NAMESPACE env variable for CSIStorageCapacity objects".to_owned());
         }
         let owner = match flags.owner_level() {
             None => None,
-            Some(_) if pod.is_empty() => return Err(DestinationError::NoPodName),
-            Some(level) => Some(owner::find_owner(client, namespace, pod, level).await?),
+            Some(_) if pod.is_empty() => {
+                let why = "need POD_NAME env variable to determine CSIStorageCapacity owner";
+                return Err(why.to_owned());
+            }
+            Some(level) => {
+                let found = owner::find_owner(client, namespace, pod, level).await;
+                Some(found.map_err(|why| format!("look up owner(s) of pod: {why}"))?)
+            }
         };
         if let Some(OwnerReference { api_version, kind, name, .. }) = &owner {
             tracing::info!(
                 "using {api_version}/{kind} {name} as owner of CSIStorageCapacity objects"
             );
         }
-        let scope = Scope::namespace(namespace)?;
-        if !client.serves::<StorageCapacity>().await.map_err(DestinationError::Version)? {
+        let scope = Scope::namespace(namespace).map_err(|bad| format!("NAMESPACE: {bad}"))?;
+        let is_served = client.serves::<StorageCapacity>().await.map_err(|error| {
+            format!("unexpected error when checking for the V1 CSIStorageCapacity API: {error}")
+        })?;
+        if !is_served {
             tracing::warn!(
                 "this API server knows no CSIStorageCapacity (v1): --enable-capacity publishes nothing"
             );
@@ -143,7 +129,7 @@ mod tests {
         in_namespace("csi", owner)
     }
 
-    async fn find(flags: flags::Capacity) -> Result<Option<Destination>, DestinationError> {
+    async fn find(flags: flags::Capacity) -> Result<Option<Destination>, String> {
         Destination::find(&client(&server("v1")), &flags).await
     }
 
@@ -165,7 +151,7 @@ mod tests {
         let mute = Server::new(|_, _| Answer::status(500));
         let error = Destination::find(&client(&mute), &flags(None)).await.unwrap_err();
         let prefix = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
-        assert!(error.to_string().starts_with(prefix), "{error}");
+        assert!(error.starts_with(prefix), "{error}");
     }
 
     #[tokio::test]
@@ -185,9 +171,9 @@ mod tests {
                 "look up owner(s) of pod: v1/Pod \"prov-0\" in namespace \"csi\" has no controlling owner, cannot unwind the ownership further",
             ),
         ] {
-            assert_eq!(find(flags).await.unwrap_err().to_string(), expected);
+            assert_eq!(find(flags).await.unwrap_err(), expected);
         }
         let odd = find(in_namespace("..", None)).await.unwrap_err();
-        assert!(matches!(odd, DestinationError::Namespace(_)), "{odd}");
+        assert!(odd.starts_with("NAMESPACE: "), "{odd}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{AppError, Base, settings::retry};
 use crate::{
-    capacity::{Destination, Publisher, PublisherDeps, PublisherSettings},
+    capacity::{Destination, Publisher, PublisherDeps},
     controller::classes::Classes,
     nodes::Nodes,
 };
@@ -17,26 +17,20 @@ pub(super) async fn publisher(
 ) -> Result<Option<Publisher>, AppError> {
     let Base { flags, env, tasks, driver, lanes, metrics, .. } = base;
     let Some(capacity) = flags.capacity() else { return Ok(None) };
-    let Some(destination) = Destination::find(&lanes.objects, capacity).await? else {
-        return Ok(None);
-    };
-    let settings = PublisherSettings {
-        destination,
-        node: flags.node_deployment().map(|node| node.node_name.clone()),
-        flags: capacity.clone(),
-        retry: retry(flags),
-    };
-    let deps = PublisherDeps {
+    let found = Destination::find(&lanes.objects, capacity).await.map_err(AppError::Capacity)?;
+    let Some(destination) = found else { return Ok(None) };
+    Ok(Some(Publisher::new(PublisherDeps {
         driver: driver.clone(),
         client: lanes.capacity.clone(),
+        destination,
+        node: flags.node_deployment().map(|node| node.node_name.clone()),
         nodes: nodes.clone(),
+        flags: capacity.clone(),
+        retry: retry(flags),
         metrics: metrics.clone(),
-        counts: metrics.capacity(),
         random: Arc::clone(&env.random),
         tasks: (*tasks).clone(),
-        settings,
-    };
-    Ok(Some(Publisher::new(deps)))
+    })))
 }
 
 /// Reports changes of classes to the publisher.

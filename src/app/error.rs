@@ -1,6 +1,6 @@
 //! Why the program ended without being asked to, and its exit code.
 
-use crate::{capacity, csi, http, leader, runtime::TaskEnded};
+use crate::{csi, http, leader, runtime::TaskEnded};
 
 /// Why the program ended without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -12,8 +12,8 @@ pub enum AppError {
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),
     /// The namespace or the owner of CSIStorageCapacity objects was not found.
-    #[error(transparent)]
-    Capacity(#[from] capacity::DestinationError),
+    #[error("{0}")]
+    Capacity(String),
     /// Another driver answered after a reconnect. The text begins as external-provisioner's does, which
     /// ends up in the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]

@@ -101,28 +101,22 @@ pub(super) fn body(
     object
 }
 
-/// The sizes and the owner references that an object must have, where one of them differs.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Correction {
-    pub(super) sizes: Sizes,
-    pub(super) owners: Vec<OwnerReference>,
-}
-
 impl Object {
-    /// Compares an object with the reported sizes and its owner; returns the necessary changes.
-    pub(super) fn correction(
-        &self,
-        sizes: Sizes,
-        owner: Option<&OwnerReference>,
-    ) -> Option<Correction> {
+    /// The merge patch that gives this version of the object the sizes and the owner; `None` if it has them.
+    pub(super) fn correction(&self, sizes: Sizes, owner: Option<&OwnerReference>) -> Option<Value> {
         let is_ours = |ours: &OwnerReference| {
             self.owners.iter().any(|one| controls(one) && one.uid == ours.uid)
         };
-        match owner.filter(|ours| !is_ours(ours)) {
-            Some(ours) => Some(Correction { sizes, owners: with_owner(&self.owners, ours) }),
-            None if self.sizes == sizes => None,
-            None => Some(Correction { sizes, owners: self.owners.clone() }),
-        }
+        let owners = match owner.filter(|ours| !is_ours(ours)) {
+            Some(ours) => with_owner(&self.owners, ours),
+            None if self.sizes == sizes => return None,
+            None => self.owners.clone(),
+        };
+        let metadata =
+            json!({"uid": self.uid, "resourceVersion": self.version, "ownerReferences": owners});
+        let mut patch = json!({"metadata": metadata});
+        write(&mut patch, sizes);
+        Some(patch)
     }
 }
 
@@ -134,23 +128,6 @@ fn controls(owner: &OwnerReference) -> bool {
 fn with_owner(owners: &[OwnerReference], ours: &OwnerReference) -> Vec<OwnerReference> {
     let others = owners.iter().filter(|owner| !controls(owner) && owner.uid != ours.uid);
     others.chain([ours]).cloned().collect()
-}
-
-impl Correction {
-    /// Applies the changes to an object.
-    pub(super) fn write(&self, object: &mut Value) {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("ownerReferences".to_owned(), json!(self.owners));
-        }
-        write(object, self.sizes);
-    }
-
-    /// The changes as a merge patch onto this version of the object.
-    pub(super) fn patch(&self, object: &Object) -> Value {
-        let mut patch = json!({"metadata": {"uid": object.uid, "resourceVersion": object.version}, "maximumVolumeSize": null});
-        self.write(&mut patch);
-        patch
-    }
 }
 
 /// Writes the sizes. An absent size is written as null, which removes the field.
@@ -239,6 +216,10 @@ mod tests {
     #[test]
     fn our_owner_replaces_a_controller_and_keeps_others() {
         let ours = owner("ours", true);
+        let uids = |patch: &Value| -> Vec<String> {
+            let owners = patch["metadata"]["ownerReferences"].as_array().unwrap().iter();
+            owners.map(|owner| owner["uid"].as_str().unwrap().to_owned()).collect()
+        };
         for (owners, expected) in [
             (vec![], vec!["ours"]),
             (vec![owner("other", false)], vec!["other", "ours"]),
@@ -247,21 +228,18 @@ mod tests {
         ] {
             let correction =
                 object(sizes(1, None), &owners).correction(sizes(1, None), Some(&ours));
-            let uids: Vec<String> =
-                correction.unwrap().owners.into_iter().map(|owner| owner.uid).collect();
-            assert_eq!(uids, expected);
+            assert_eq!(uids(&correction.unwrap()), expected);
         }
         let kept = object(sizes(1, None), &[owner("other", true)]);
         let correction = kept.correction(sizes(2, None), None).unwrap();
-        assert_eq!(correction.owners, [owner("other", true)], "nobody else's without one of ours");
+        assert_eq!(uids(&correction), ["other"], "nobody else's without one of ours");
     }
 
     #[test]
     fn a_correction_is_for_that_version_and_removes_a_limit() {
         let correction = object(sizes(1, Some(9)), &[]).correction(sizes(1 << 31, None), None);
-        let patch = correction.unwrap().patch(&object(sizes(1, Some(9)), &[]));
         assert_eq!(
-            patch,
+            correction.unwrap(),
             json!({"metadata": {"uid": "u", "resourceVersion": "7", "ownerReferences": []},
                    "capacity": "2Gi", "maximumVolumeSize": null})
         );

@@ -14,7 +14,6 @@ use std::{
 };
 
 use futures::future::{join, join3};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -40,7 +39,7 @@ use crate::{
         ApiError, Client, InformerEvent,
         objects::{StorageCapacity, StorageClass, View as _},
     },
-    metrics::{CapacityMetrics, Metrics},
+    metrics::Metrics,
     nodes::Nodes,
     runtime::{Backoff, Random, Tasks},
     workqueue,
@@ -50,37 +49,28 @@ use crate::{
 /// The binding mode of classes whose capacity the scheduler does not look at.
 const IMMEDIATE: &str = "Immediate";
 
-/// Configuration of the publisher.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PublisherSettings {
-    /// Where the objects go.
-    pub destination: Destination,
-    /// The node that the objects are for; `None`: the whole cluster.
-    pub node: Option<String>,
-    /// The flags.
-    pub flags: flags::Capacity,
-    /// `--retry-interval-start` and `--retry-interval-max`.
-    pub retry: Backoff,
-}
-
-/// Dependencies of the publisher.
+/// What the publisher works with.
 pub struct PublisherDeps {
     /// Answers GetCapacity.
     pub driver: Driver,
     /// The lane for these objects.
     pub client: Client,
+    /// Where the objects go.
+    pub destination: Destination,
+    /// The node that the objects are for; `None`: the whole cluster.
+    pub node: Option<String>,
     /// The nodes, from which the segments follow.
     pub nodes: Nodes,
-    /// Metrics of queues and API requests.
+    /// The flags.
+    pub flags: flags::Capacity,
+    /// `--retry-interval-start` and `--retry-interval-max`.
+    pub retry: Backoff,
+    /// Metrics.
     pub metrics: Metrics,
-    /// The publisher's own metrics.
-    pub counts: CapacityMetrics,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// Runs the tasks.
     pub tasks: Tasks,
-    /// Configuration.
-    pub settings: PublisherSettings,
 }
 
 /// Publishes capacity. Clones are the same publisher.
@@ -88,13 +78,10 @@ pub struct PublisherDeps {
 pub struct Publisher(Arc<Inner>);
 
 struct Inner {
-    driver: Driver,
+    deps: PublisherDeps,
     /// Whether the driver supports GetCapacity.
     supports_get_capacity: bool,
     store: Store,
-    labels: ObjectLabels,
-    owner: Option<OwnerReference>,
-    nodes: Nodes,
     index: Mutex<CapacityIndex>,
     queue: Queue<Key>,
     /// Holds an item when segments may have changed. The queue's name in metrics is
@@ -105,10 +92,6 @@ struct Inner {
     listed: watch::Sender<bool>,
     /// Cancelled when no new work may begin.
     stopping: CancellationToken,
-    metrics: Metrics,
-    random: Arc<dyn Random>,
-    tasks: Tasks,
-    settings: PublisherSettings,
 }
 
 /// Why a pair's object is not up to date.
@@ -135,37 +118,31 @@ enum PublishError {
 impl Publisher {
     /// Creates a publisher; [`watch`](Self::watch) and [`work`](Self::work) start it.
     pub fn new(deps: PublisherDeps) -> Self {
-        let PublisherDeps { driver, client, nodes, metrics, counts, random, tasks, settings } =
-            deps;
-        let labels = ObjectLabels::new(driver.name(), settings.node.as_deref());
+        let PublisherDeps { driver, client, destination, metrics, .. } = &deps;
+        let labels = ObjectLabels::new(driver.name(), deps.node.as_deref());
+        let destination = destination.clone();
         let inner = Inner {
             supports_get_capacity: driver.capabilities().controller.contains(&Rpc::GetCapacity),
-            store: Store::new(client, &settings.destination, labels.clone()),
-            labels,
-            owner: settings.destination.owner.clone(),
-            nodes,
+            store: Store { client: client.clone(), destination, labels },
             index: Mutex::default(),
-            queue: Queue::new("csistoragecapacity", settings.retry, &metrics),
-            topology: Queue::new("csitopology", settings.retry, &metrics),
+            queue: Queue::new("csistoragecapacity", deps.retry, metrics),
+            topology: Queue::new("csitopology", deps.retry, metrics),
             working: AtomicBool::new(false),
             listed: watch::Sender::new(false),
             stopping: CancellationToken::new(),
-            metrics,
-            random,
-            tasks,
-            settings,
-            driver,
+            deps,
         };
         inner.log_start();
         let publisher = Self(Arc::new(inner));
-        publisher.report_objects(counts);
+        publisher.report_objects();
         publisher
     }
 
     /// Updates the metrics of objects before each scrape.
-    fn report_objects(&self, counts: CapacityMetrics) {
+    fn report_objects(&self) {
+        let counts = self.0.deps.metrics.capacity();
         let weak = Arc::downgrade(&self.0);
-        self.0.metrics.before_scrape(move || {
+        self.0.deps.metrics.before_scrape(move || {
             if let Some(inner) = weak.upgrade() {
                 let objects = inner.index.lock().object_counts();
                 counts.objects(objects.wanted, objects.published, objects.obsolete);
@@ -176,10 +153,8 @@ impl Publisher {
     /// Starts watching. Writes nothing and does not call the driver.
     pub fn watch(&self) {
         let inner = Arc::clone(&self.0);
-        let random = Arc::clone(&self.0.random);
-        self.0
-            .store
-            .watch(&self.0.tasks, random, &self.0.metrics, move |event| inner.on_event(event));
+        let PublisherDeps { tasks, random, metrics, .. } = &self.0.deps;
+        self.0.store.watch(tasks, Arc::clone(random), metrics, move |event| inner.on_event(event));
     }
 
     /// Handles a class that was added, changed or removed.
@@ -207,11 +182,11 @@ impl Publisher {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            _ = join3(classes, self.0.nodes.listed(), self.0.objects_listed()) => {}
+            _ = join3(classes, self.0.deps.nodes.listed(), self.0.objects_listed()) => {}
         }
         // Subscribe first: the segments are computed below from the current state, and later
         // changes are signalled.
-        let changes = self.0.nodes.changes();
+        let changes = self.0.deps.nodes.changes();
         self.0.working.store(true, Ordering::Relaxed);
         self.0.update_segments();
         self.0.enqueue_all();
@@ -236,8 +211,8 @@ impl Publisher {
             async move { inner.sync(&key).await }
         };
         let queue = self.0.queue.clone();
-        let tasks = self.0.tasks.clone();
-        let workers = self.0.settings.flags.workers;
+        let tasks = self.0.deps.tasks.clone();
+        let workers = self.0.deps.flags.workers;
         workqueue::work(queue, workers, tasks, handler, |_| ()).await;
     }
 
@@ -251,7 +226,7 @@ impl Publisher {
             }
         };
         let queue = self.0.topology.clone();
-        let tasks = self.0.tasks.clone();
+        let tasks = self.0.deps.tasks.clone();
         workqueue::work(queue, 1, tasks, handler, |()| ()).await;
     }
 
@@ -263,7 +238,7 @@ impl Publisher {
     }
 
     async fn poll(&self) {
-        let every = self.0.settings.flags.poll_interval.max(Duration::from_millis(1));
+        let every = self.0.deps.flags.poll_interval.max(Duration::from_millis(1));
         let mut ticks = interval_at(Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -281,10 +256,10 @@ impl Inner {
                 "the CSI driver does not report its free capacity (GET_CAPACITY): no new CSIStorageCapacity objects"
             );
         }
-        if self.settings.node.is_some() {
-            let segments = Segment::of_nodes(&self.nodes);
+        if self.deps.node.is_some() {
+            let segments = Segment::of_nodes(&self.deps.nodes);
             tracing::info!(
-                manager = self.labels.manager,
+                manager = self.store.labels.manager,
                 segment = segments.iter().map(ToString::to_string).collect::<String>(),
                 "producing CSIStorageCapacity objects with fixed topology segment"
             );
@@ -298,8 +273,8 @@ impl Inner {
 
     /// Whether capacity is published for the class. An unset binding mode counts as late binding.
     fn publishes(&self, class: &StorageClass) -> bool {
-        class.provisioner == self.labels.driver
-            && (self.settings.flags.for_immediate_binding
+        class.provisioner == self.store.labels.driver
+            && (self.deps.flags.for_immediate_binding
                 || class.volume_binding_mode.as_deref() != Some(IMMEDIATE))
     }
 
@@ -318,7 +293,7 @@ impl Inner {
     }
 
     fn update_segments(&self) {
-        let segments = Segment::of_nodes(&self.nodes);
+        let segments = Segment::of_nodes(&self.deps.nodes);
         self.update_index(|index| index.set_segments(segments));
     }
 
@@ -330,7 +305,7 @@ impl Inner {
                 Vec::new()
             }
             InformerEvent::InitApply(object) | InformerEvent::Apply(object)
-                if self.labels.are_on(&object) =>
+                if self.store.labels.are_on(&object) =>
             {
                 index.upsert_object(object.into())
             }
@@ -396,12 +371,13 @@ impl Inner {
         tokio::select! {
             biased;
             () = self.stopping.cancelled() => Err(PublishError::ShuttingDown),
-            answer = self.driver.get_capacity(request) => Ok(Sizes::from(&answer?)),
+            answer = self.deps.driver.get_capacity(request) => Ok(Sizes::from(&answer?)),
         }
     }
 
     async fn create(&self, pair: &Pair, sizes: Sizes) -> Result<(), PublishError> {
-        let body = object::body(&self.labels, pair, sizes, self.owner.as_ref());
+        let Store { labels, destination, .. } = &self.store;
+        let body = object::body(labels, pair, sizes, destination.owner.as_ref());
         let object = self.store.create(&body).await.map_err(|error| PublishError::Write {
             what: "create",
             which: format!("for {pair}"),
@@ -412,10 +388,11 @@ impl Inner {
     }
 
     async fn correct(&self, object: &Object, sizes: Sizes) -> Result<(), PublishError> {
-        let Some(correction) = object.correction(sizes, self.owner.as_ref()) else {
+        let Some(correction) = object.correction(sizes, self.store.destination.owner.as_ref())
+        else {
             return Ok(());
         };
-        match self.store.correct(object, &correction).await {
+        match self.store.correct(object, correction).await {
             Ok(Some(after)) => self.update_index(|index| index.upsert_corrected(object, after)),
             Ok(None) => self.update_index(|index| index.remove_object(&object.name)),
             Err(error) => {

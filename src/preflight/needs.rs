@@ -142,7 +142,7 @@ pub const NEEDS: &[Need] = &[
     need(Capacity, STORAGE, "csistoragecapacities", "list", "what is published already?"),
     need(Capacity, STORAGE, "csistoragecapacities", "watch", "what is published already?"),
     need(Capacity, STORAGE, "csistoragecapacities", "create", "publishes the free capacity"),
-    need(Capacity, STORAGE, "csistoragecapacities", "patch", "publishes changes of the free capacity").or("update"),
+    need(Capacity, STORAGE, "csistoragecapacities", "patch", "publishes changes of the free capacity"),
     need(Capacity, STORAGE, "csistoragecapacities", "delete", "takes back what is published of classes and nodes that are gone"),
     need(CapacityOwner, "", "pods", "get", "who owns CSIStorageCapacity objects?"),
     need(CapacityOwnersOwner, "apps", "replicasets", "get", "which Deployment owns CSIStorageCapacity objects?"),

@@ -429,27 +429,6 @@ mod refusals {
         assert_eq!(writes(&simulation), [3, 1, 2]);
     }
 
-    /// external-provisioner needs no right to PATCH.
-    #[tokio::test(start_paused = true)]
-    async fn to_patch_are_got_round() {
-        let simulation = cluster(1);
-        add_class(&simulation, "fast");
-        add_node(&simulation, "n1", "a");
-        simulation.api.create(&object("old", "fast", "a")).unwrap();
-        let refused = Effect::Answer(forbidden(&simulation));
-        simulation.faults().add(Rule::on("patch", "csistoragecapacities", refused));
-        start(&simulation);
-        until_published(&simulation, all(&["fast"], &["a"], "1Gi")).await;
-        set_capacity(&simulation, 2);
-        until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
-        assert_eq!(
-            simulation.api_requests("patch", "csistoragecapacities"),
-            1,
-            "and not tried again"
-        );
-        assert_eq!(simulation.api_requests("update", "csistoragecapacities"), 2);
-    }
-
     #[tokio::test(start_paused = true)]
     async fn of_the_driver_hold_up_nobody_else_and_leave_the_old_size() {
         let simulation = running().await;
@@ -547,8 +526,8 @@ mod processes {
             assert_eq!(published(&simulation), all(&["fast", "slow"], &["a", "b", "c"], "1Gi"));
             let [created, patched, deleted] = writes(&simulation);
             assert!((6..=12).contains(&created) && patched == 0, "seed {seed}: {created}");
-            // Each may try to delete a double that it sees.
-            assert!(deleted <= 2 * (created - 6), "seed {seed}: {deleted}");
+            // Each deletes a double that it sees; whoever made it once more, when the late answer comes.
+            assert!(deleted <= 3 * (created - 6), "seed {seed}: {deleted}");
             both.iter().for_each(Process::kill);
         }
     }
