@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::item::Item;
 use crate::kube::{
     InformerEvent, Kind, View,
-    objects::{Claim, CsiNode, Node, StorageClass, Volume},
+    objects::{Claim, CsiNode, Node},
 };
 
 /// For this long after an item began to wait, it is tried again every [`YOUNG_POLL`].
@@ -40,7 +40,7 @@ const NAMESPACE_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependency {
     /// The object's kind.
-    pub kind: Kind,
+    pub kind: &'static Kind,
     /// The object's namespace, for namespaced kinds.
     pub namespace: Option<String>,
     /// The object's name. Without one, any object of the kind counts, in `namespace` if that is set.
@@ -51,12 +51,12 @@ impl Dependency {
     /// The object `name` of the kind that `V` reads; `namespace` is set for namespaced kinds.
     pub fn object<V: View>(namespace: Option<&str>, name: &str) -> Self {
         let namespace = namespace.map(str::to_owned);
-        Self { kind: Kind::of::<V>(), namespace, name: Some(name.to_owned()) }
+        Self { kind: V::API, namespace, name: Some(name.to_owned()) }
     }
 
     /// Any object of the kind that `V` reads.
     pub fn any<V: View>() -> Self {
-        Self { kind: Kind::of::<V>(), namespace: None, name: None }
+        Self { kind: V::API, namespace: None, name: None }
     }
 
     /// Any object of the kind that `V` reads, in `namespace`.
@@ -67,11 +67,14 @@ impl Dependency {
     /// Whether each change of the object wakes the items that wait for it: it is watched, and only
     /// administrators and controllers write it.
     fn wakes_at_once(&self) -> bool {
-        let kind = &self.kind;
-        *kind == Kind::of::<StorageClass>()
-            || *kind == Kind::of::<Volume>()
-            || *kind == Kind::of::<Node>()
-            || *kind == Kind::of::<CsiNode>()
+        self.kind == Node::API || self.kind == CsiNode::API
+    }
+
+    /// Whether this is `object`, or any object of such a kind and namespace.
+    fn covers(&self, object: &Self) -> bool {
+        self.kind == object.kind
+            && (self.namespace.is_none() || self.namespace == object.namespace)
+            && (self.name.is_none() || self.name == object.name)
     }
 }
 
@@ -82,18 +85,16 @@ pub struct DependencyIndex(Arc<Mutex<Waiting>>);
 #[derive(Debug, Default)]
 struct Waiting {
     items: BTreeMap<Item, Wait>,
-    by_object: BTreeMap<Arc<Dependency>, BTreeSet<Item>>,
-    /// How many items of a namespace wait; its keys are shared by them.
-    namespaces: BTreeMap<Arc<str>, u32>,
+    /// How many items of a namespace wait.
+    namespaces: BTreeMap<String, u32>,
 }
 
 /// What one item waits for.
 #[derive(Debug)]
 struct Wait {
-    /// The keys of [`Waiting::by_object`].
-    objects: Box<[Arc<Dependency>]>,
-    /// The item's namespace; empty for volumes.
-    namespace: Arc<str>,
+    objects: Box<[Dependency]>,
+    /// The namespace of the claim, or of the volume's claim.
+    namespace: String,
     since: Instant,
     /// When a change that a user can make last woke the item.
     woken: Option<Instant>,
@@ -107,7 +108,7 @@ impl DependencyIndex {
 
     /// Removes `item`: it waits for nothing any more.
     pub fn forget(&self, item: &Item) {
-        self.0.lock().forget(item);
+        self.0.lock().remove(item);
     }
 
     /// Within which time the item is to be tried again, although its back-off may be longer; `None` if no
@@ -115,11 +116,11 @@ impl DependencyIndex {
     pub fn poll_within(&self, item: &Item) -> Option<Duration> {
         let waiting = self.0.lock();
         let wait = waiting.items.get(item)?;
-        if wait.objects.iter().all(|object| object.wakes_at_once()) {
+        if wait.objects.iter().all(Dependency::wakes_at_once) {
             return None;
         }
         let poll = if wait.since.elapsed() < YOUNG { YOUNG_POLL } else { OLD_POLL };
-        Some(poll.max(waiting.share_of(wait)))
+        Some(poll.max(wait.share(&waiting.namespaces)))
     }
 
     /// Whether the item has waited for so long.
@@ -127,29 +128,27 @@ impl DependencyIndex {
         self.0.lock().items.get(item).is_some_and(|wait| wait.since.elapsed() >= time)
     }
 
-    /// Returns the items that wait for this object by name, or for any object of its kind in any
-    /// namespace. If users can change the object, those of other namespaces are left out, and those that
-    /// such a change woke not long ago.
+    /// Returns the items that wait for this object. If users can change the object, those of other namespaces
+    /// are left out, and those that such a change woke not long ago.
     pub fn waiting_for(&self, object: &Dependency) -> Vec<Item> {
-        let mut waiting = self.0.lock();
-        let any = Dependency { namespace: None, name: None, ..object.clone() };
-        let both = [object, &any].map(|key| waiting.by_object.get(key));
-        let items: BTreeSet<Item> = both.into_iter().flatten().flatten().cloned().collect();
-        if object.wakes_at_once() {
-            return items.into_iter().collect();
-        }
-        let namespace = object.namespace.as_deref().unwrap_or_default();
-        items.into_iter().filter(|item| waiting.may_wake(item, namespace)).collect()
+        let Waiting { items, namespaces } = &mut *self.0.lock();
+        let is_trusted = object.wakes_at_once();
+        let wakes = |wait: &mut Wait| {
+            let is_reached = is_trusted || object.namespace.as_ref() == Some(&wait.namespace);
+            let awaits = || wait.objects.iter().any(|it| it.covers(object));
+            is_reached && awaits() && (is_trusted || wait.take_turn(namespaces))
+        };
+        let woken = items.iter_mut().filter_map(|(item, wait)| wakes(wait).then(|| item.clone()));
+        woken.collect()
     }
 
     /// Returns the items that wait for the claim that `event` adds or changes, as
-    /// [`DependencyIndex::waiting_for`].
+    /// [`DependencyIndex::waiting_for`]. A claim in a list wakes nothing: to look at all items for each claim
+    /// of a large list takes long, and their next attempt is not far.
     pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<Item> {
-        let (InformerEvent::InitApply(claim) | InformerEvent::Apply(claim)) = event else {
-            return Vec::new();
-        };
-        // Saves work for each object of a large list: usually no item waits for anything.
-        if self.0.lock().by_object.is_empty() {
+        let InformerEvent::Apply(claim) = event else { return Vec::new() };
+        // Usually no item waits for anything.
+        if self.0.lock().items.is_empty() {
             return Vec::new();
         }
         self.waiting_for(&Dependency::object::<Claim>(Some(claim.namespace()), claim.name()))
@@ -158,7 +157,9 @@ impl DependencyIndex {
     /// The number of objects that items wait for, by resource.
     pub fn count_by_resource(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for object in self.0.lock().by_object.keys() {
+        let waiting = self.0.lock();
+        let objects: BTreeSet<_> = waiting.items.values().flat_map(|wait| &wait.objects).collect();
+        for object in objects {
             *counts.entry(object.kind.resource()).or_default() += 1;
         }
         counts
@@ -171,75 +172,42 @@ impl Waiting {
         if dependencies.is_empty() {
             return;
         }
-        let objects = dependencies.iter().map(|object| self.join(item, object)).collect();
-        let namespace = self.count(namespace);
-        let (since, woken) = before.unwrap_or_else(|| (Instant::now(), None));
+        let (objects, namespace) = (dependencies.into(), namespace.to_owned());
+        *self.namespaces.entry(namespace.clone()).or_default() += 1;
+        let (since, woken) =
+            before.map_or_else(|| (Instant::now(), None), |it| (it.since, it.woken));
         self.items.insert(item.clone(), Wait { objects, namespace, since, woken });
     }
 
-    fn forget(&mut self, item: &Item) {
-        self.remove(item);
-    }
-
-    /// Adds the item to those that wait for the object. Returns the key, of which there is one for all.
-    fn join(&mut self, item: &Item, object: &Dependency) -> Arc<Dependency> {
-        let key = match self.by_object.get_key_value(object) {
-            Some((key, _)) => Arc::clone(key),
-            None => Arc::new(object.clone()),
-        };
-        self.by_object.entry(Arc::clone(&key)).or_default().insert(item.clone());
-        key
-    }
-
-    /// Counts one more item of the namespace. Returns its shared name.
-    fn count(&mut self, namespace: &str) -> Arc<str> {
-        let name = match self.namespaces.get_key_value(namespace) {
-            Some((name, _)) => Arc::clone(name),
-            None => namespace.into(),
-        };
-        *self.namespaces.entry(Arc::clone(&name)).or_default() += 1;
-        name
-    }
-
-    /// Removes the item. Returns since when it has waited, and when it was last woken.
-    fn remove(&mut self, item: &Item) -> Option<(Instant, Option<Instant>)> {
-        let Wait { objects, namespace, since, woken } = self.items.remove(item)?;
-        for object in &objects {
-            let Some(items) = self.by_object.get_mut(object) else { continue };
-            items.remove(item);
-            if items.is_empty() {
-                self.by_object.remove(object);
-            }
-        }
-        if let Some(count) = self.namespaces.get_mut(&namespace) {
+    /// Removes the item. Returns for what it has waited.
+    fn remove(&mut self, item: &Item) -> Option<Wait> {
+        let wait = self.items.remove(item)?;
+        if let Some(count) = self.namespaces.get_mut(&wait.namespace) {
             *count -= 1;
             if *count == 0 {
-                self.namespaces.remove(&namespace);
+                self.namespaces.remove(&wait.namespace);
             }
         }
-        Some((since, woken))
+        Some(wait)
     }
+}
 
+impl Wait {
     /// The time between two attempts of the item, if all of its namespace are tried in turn.
-    fn share_of(&self, wait: &Wait) -> Duration {
-        let count = self.namespaces.get(&wait.namespace).copied().unwrap_or_default();
+    fn share(&self, namespaces: &BTreeMap<String, u32>) -> Duration {
+        let count = namespaces.get(&self.namespace).copied().unwrap_or_default();
         NAMESPACE_INTERVAL.saturating_mul(count)
     }
 
     /// Whether a change that a user of the namespace can make wakes the item now; notes that it does.
-    fn may_wake(&mut self, item: &Item, namespace: &str) -> bool {
+    fn take_turn(&mut self, namespaces: &BTreeMap<String, u32>) -> bool {
         let now = Instant::now();
-        let Some(wait) = self.items.get(item).filter(|wait| &*wait.namespace == namespace) else {
-            return false;
-        };
-        let least = self.share_of(wait).max(YOUNG_POLL);
-        if wait.woken.is_some_and(|woken| now < woken + least) {
-            return false;
+        let least = self.share(namespaces).max(YOUNG_POLL);
+        let is_due = self.woken.is_none_or(|woken| now >= woken + least);
+        if is_due {
+            self.woken = Some(now);
         }
-        if let Some(wait) = self.items.get_mut(item) {
-            wait.woken = Some(now);
-        }
-        true
+        is_due
     }
 }
 
@@ -266,19 +234,20 @@ mod tests {
     async fn items_wait_for_what_they_registered_last() {
         let index = DependencyIndex::default();
         let [a, b] = [Item::claim("a"), Item::claim("b")];
-        let class = Dependency::object::<StorageClass>(None, "class");
-        index.wait(&a, "ns", &[class.clone(), secret("s")]);
-        index.wait(&b, "ns", &[Dependency::any::<StorageClass>()]);
-        assert_eq!(index.waiting_for(&class), claims(&["a", "b"]));
+        let node = Dependency::object::<Node>(None, "node");
+        index.wait(&a, "ns", &[node.clone(), secret("s")]);
+        index.wait(&b, "ns", &[Dependency::any::<Node>()]);
+        assert_eq!(index.waiting_for(&node), claims(&["a", "b"]));
+        assert_eq!(index.waiting_for(&Dependency::object::<Node>(None, "other")), claims(&["b"]));
         let counts = index.count_by_resource();
         assert_eq!(counts.values().sum::<usize>(), 3, "{counts:?}");
         index.wait(&a, "ns", &[secret("s")]);
-        assert_eq!(index.waiting_for(&class), claims(&["b"]));
+        assert_eq!(index.waiting_for(&node), claims(&["b"]));
         index.forget(&a);
         index.wait(&b, "ns", &[]);
-        assert!(index.waiting_for(&class).is_empty() && index.count_by_resource().is_empty());
-        let Waiting { items, by_object, namespaces } = &*index.0.lock();
-        assert!(items.is_empty() && by_object.is_empty() && namespaces.is_empty());
+        assert!(index.waiting_for(&node).is_empty() && index.count_by_resource().is_empty());
+        let Waiting { items, namespaces } = &*index.0.lock();
+        assert!(items.is_empty() && namespaces.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
