@@ -7,7 +7,7 @@
 //! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
 //! | `queues`, [`item`] | the three work queues, their keys, and whose those are |
 //! | `workers` | runs the workers of the three queues |
-//! | `resync` | the periodic resync, and adding the protection finalizer to existing volumes |
+//! | `resync` | the periodic resync |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
 //! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
@@ -237,7 +237,6 @@ impl<P: Provisioner> Controller<P> {
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.resync() => {}
-            () = self.protect_volumes() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();

@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
-
 use super::{
     ControllerSettings,
     claims::index::ClaimIndex,
@@ -31,8 +29,6 @@ pub(super) struct Queues {
     pub(super) volumes: Queue<Key>,
     /// UIDs of claims whose PersistentVolume is not saved.
     pub(super) unsaved: Queue<Key>,
-    /// Notified when a volume lacks the protection finalizer.
-    pub(super) unprotected: Arc<Notify>,
     /// Whether the work has begun. Nothing is queued while the first lists run: the indexes know what to do
     /// once they are whole.
     pub(super) working: Arc<AtomicBool>,
@@ -57,14 +53,8 @@ impl Queues {
             claims: Queue::fair(per_item(), metrics("claims"), workers, claim),
             volumes: Queue::fair(per_item(), metrics("volumes"), workers, volume),
             unsaved: Queue::new(Limiter::controller_default(), metrics("unsavedpvs")),
-            unprotected: Arc::default(),
             working: Arc::default(),
         }
-    }
-
-    /// Whether no claim and no volume is ready.
-    pub(super) fn are_idle(&self) -> bool {
-        self.claims.is_empty() && self.volumes.is_empty()
     }
 
     /// Queues these items.

@@ -1,6 +1,5 @@
-//! Work that no event triggers: the periodic resync, which queues everything again and counts items that
-//! no queue held although it should, and adding the protection finalizer to volumes that lack it, which
-//! gives way to all other work.
+//! The periodic resync, which no event triggers: it queues everything again and counts items that no queue
+//! held although it should.
 
 use std::time::Duration;
 
@@ -13,29 +12,7 @@ use crate::metrics::ResyncQueue;
 /// The interval of the resync, as in external-provisioner; jittered.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// The minimum time between two volumes that get the protection finalizer: at most 20 a second.
-const PROTECT_INTERVAL: Duration = Duration::from_millis(50);
-
 impl<P: Provisioner> Controller<P> {
-    /// Queues volumes that lack the protection finalizer, one at a time while the queues are idle: at
-    /// the first start this may be every volume, and nobody waits for it. Never returns.
-    pub(super) async fn protect_volumes(&self) {
-        self.ready_to_delete().await;
-        loop {
-            for name in self.volumes.index.to_protect() {
-                while !self.queues.are_idle() {
-                    tokio::time::sleep(PROTECT_INTERVAL).await;
-                }
-                // If it is in the queue, it failed before and is in its back-off.
-                if !self.queues.volumes.holds(&name) {
-                    self.queues.wake_volumes(vec![name]);
-                    tokio::time::sleep(PROTECT_INTERVAL).await;
-                }
-            }
-            self.queues.unprotected.notified().await;
-        }
-    }
-
     /// Queues everything in the indexes periodically, in case an event was missed. Never returns.
     pub(super) async fn resync(&self) {
         loop {
@@ -77,7 +54,6 @@ impl<P: Provisioner> Controller<P> {
     /// Queues volumes, and PersistentVolumes to save.
     fn wake_others(&self) {
         self.queues.wake_volumes(self.volumes.index.all());
-        self.queues.unprotected.notify_one();
         self.queues.wake_unsaved(self.unsaved());
     }
 

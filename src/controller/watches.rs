@@ -135,11 +135,8 @@ impl<P: Provisioner> Controller<P> {
             if let InformerEvent::Delete(volume) = &event {
                 dependencies.forget(&Item::volume(volume.name()));
             }
-            let WakeUps { volumes, unprotected, claims } = index.on_event(event);
+            let WakeUps { volumes, claims } = index.on_event(event);
             queues.wake_volumes(volumes);
-            if unprotected {
-                queues.unprotected.notify_one();
-            }
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if extent == Extent::Everything {

@@ -436,24 +436,37 @@ mod adoption {
         simulation
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn they_are_adopted_at_twenty_a_second() {
-        let simulation = existing(100);
-        simulation.start();
-        sleep(Duration::from_secs(3)).await;
-        assert!((40..=61).contains(&adopted(&simulation)), "{}", adopted(&simulation));
-        sleep(Duration::from_secs(4)).await;
-        assert_eq!(adopted(&simulation), 100);
+    /// Each write takes a second.
+    fn slow_to_write(simulation: &Simulation) {
+        let slow = Rule::on("patch", "persistentvolumes", Effect::Delay(Duration::from_secs(1)));
+        simulation.faults().add(slow);
     }
 
-    /// A claim is served at once, however many wait to be adopted.
+    #[tokio::test(start_paused = true)]
+    async fn half_of_the_workers_adopt_them() {
+        let simulation = existing(20);
+        slow_to_write(&simulation);
+        simulation.start_with(&["--worker-threads=10"]);
+        simulation.until("the first are adopted", |s| adopted(s) > 0).await;
+        for count in [5, 10, 15, 20] {
+            sleep(Duration::from_millis(500)).await;
+            assert_eq!(adopted(&simulation), count);
+            sleep(Duration::from_millis(510)).await;
+        }
+    }
+
+    /// Claims are served and volumes deleted at once, however many wait to be adopted.
     #[tokio::test(start_paused = true)]
     async fn behind_all_other_work() {
         let simulation = existing(100);
-        simulation.start();
+        simulation.api.create(&volume("released", "released")).unwrap();
+        slow_to_write(&simulation);
+        simulation.start_with(&["--worker-threads=10"]);
         simulation.until("it has begun", |s| adopted(s) > 0).await;
         let uid = simulation.create_claim("data");
-        let took = simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        simulation.phase("released", "Released");
+        let is_done = |s: &Simulation| s.is_saved(&uid) && s.calls("DeleteVolume") > 0;
+        let took = simulation.until("both are done", is_done).await;
         assert!(took < Duration::from_millis(500), "{took:?}");
         assert!(adopted(&simulation) < 50);
     }

@@ -114,8 +114,6 @@ impl Deletion {
 pub struct WakeUps {
     /// The names of volumes.
     pub volumes: Vec<Key>,
-    /// Whether a volume lacks the protection finalizer, which is not urgent.
-    pub unprotected: bool,
     /// The UIDs of claims.
     pub claims: Vec<Key>,
 }
@@ -172,7 +170,7 @@ impl VolumeIndex {
         drop(inner);
         let mut wake_ups = WakeUps::default();
         for volume in deleted {
-            let WakeUps { volumes, claims, .. } = self.on_delete(&volume);
+            let WakeUps { volumes, claims } = self.on_delete(&volume);
             wake_ups.volumes.extend(volumes);
             wake_ups.claims.extend(claims);
         }
@@ -199,8 +197,9 @@ impl VolumeIndex {
             Change::Updated { old, new } if is_from_list && new.is_same_version_as(&old) => {
                 WakeUps::default()
             }
-            Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
-                WakeUps { unprotected: in_reach, ..WakeUps::default() }
+            // It waits for the resync: the process that can reach it adds the finalizer.
+            Change::Entered(_) | Change::Updated { .. } if due == Due::Protect && !in_reach => {
+                WakeUps::default()
             }
             Change::Entered(_) | Change::Updated { .. } => {
                 WakeUps { volumes: vec![name.as_str().into()], ..WakeUps::default() }
@@ -222,7 +221,7 @@ impl VolumeIndex {
         let volumes = self.0.remove_handle(&mut inner, volume);
         drop(inner);
         let claims = self.0.claims.on_volume_deleted(volume).into_iter().collect();
-        WakeUps { volumes, claims, ..WakeUps::default() }
+        WakeUps { volumes, claims }
     }
 
     /// Returns the volume of this name, as the watch last reported it; `None` if nothing is due for it.
@@ -230,13 +229,14 @@ impl VolumeIndex {
         self.0.inner.lock().volumes.get(name).cloned()
     }
 
-    /// Whose volume it is, by class and namespace, and whether its deletion was begun before.
+    /// Whose volume it is, by class and namespace, and whether it comes after others: its deletion was begun
+    /// before, or it only lacks the protection finalizer, which at the first start may be every volume.
     pub fn flow(&self, name: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
         let inner = self.0.inner.lock();
         let Some(volume) = inner.volumes.get(name) else { return Flow::default() };
         let claim = volume.spec.claim_ref.as_ref();
         let namespace = claim.map_or("", |claim| &*claim.namespace);
-        let is_repeat = inner.deletions.get(volume.uid()).is_some();
+        let is_repeat = inner.deletions.get(volume.uid()).is_some() || due(volume) == Due::Protect;
         Flow { id: id((class_of_volume(volume), namespace)), is_repeat }
     }
 
@@ -302,20 +302,15 @@ impl VolumeIndex {
         inner.volumes.iter().filter(|(_, volume)| is_waiting(volume)).count()
     }
 
-    /// Returns the names of all volumes except those that only lack the protection finalizer.
+    /// Returns the names of all volumes except those for the resync.
     pub fn all(&self) -> Vec<Key> {
-        self.names(|volume| due(volume) != Due::Protect)
-    }
-
-    /// Returns the names of the volumes in reach that lack the protection finalizer.
-    pub fn to_protect(&self) -> Vec<Key> {
-        self.names(|volume| due(volume) == Due::Protect && (self.0.in_reach)(volume))
+        self.names(|volume| !self.0.is_for_resync(volume))
     }
 
     /// Returns the names of the volumes out of reach that lack the protection finalizer: the process that
     /// can reach them has not added it yet.
     pub fn to_protect_elsewhere(&self) -> Vec<Key> {
-        self.names(|volume| due(volume) == Due::Protect && !(self.0.in_reach)(volume))
+        self.names(|volume| self.0.is_for_resync(volume))
     }
 
     /// How far the deletion of the volume of this name is.
@@ -373,6 +368,11 @@ impl SharedIndex {
             Due::Delete | Due::UnprotectUnbound if !(self.in_reach)(volume) => Due::Nothing,
             due => due,
         }
+    }
+
+    /// Whether the volume only lacks the protection finalizer, and is out of reach.
+    fn is_for_resync(&self, volume: &Volume) -> bool {
+        due(volume) == Due::Protect && !(self.in_reach)(volume)
     }
 
     /// Removes the handle of a PersistentVolume that is gone. Returns the names of the kept volumes with the

@@ -56,15 +56,25 @@ async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
     assert_eq!(index.on_event(InformerEvent::Apply(released("elsewhere"))), WakeUps::default());
     assert_eq!(index.len(), (0, 0));
     let bound = volume("elsewhere", "Bound", DRIVER);
-    assert_eq!(index.on_event(InformerEvent::Apply(bound)), WakeUps::default(), "not urgent");
-    assert_eq!(
-        (index.to_protect(), index.to_protect_elsewhere()),
-        (vec![], vec!["elsewhere".into()])
-    );
+    assert_eq!(index.on_event(InformerEvent::Apply(bound)), WakeUps::default(), "for the resync");
+    assert_eq!((index.all(), index.to_protect_elsewhere()), (vec![], vec!["elsewhere".into()]));
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
     kept.metadata.finalizers = vec![crate::controller::model::finalizer::PROTECTION.into()];
     assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"].map(Key::from));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_only_lacks_the_finalizer_comes_after_first_deletions() {
+    let (index, _) = indexes();
+    let is_repeat = |volume: Volume| {
+        assert_eq!(index.on_event(InformerEvent::Apply(volume)).volumes, ["pv"].map(Key::from));
+        index.flow("pv", &|_| 0).is_repeat
+    };
+    assert!(is_repeat(volume("pv", "Bound", DRIVER)));
+    assert!(!is_repeat(released("pv")));
+    index.begin_deletion(&released("pv"));
+    assert!(is_repeat(in_version("2", released("pv"))));
 }
 
 fn in_version(version: &str, mut volume: Volume) -> Volume {
