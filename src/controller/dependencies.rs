@@ -40,7 +40,7 @@ const NAMESPACE_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependency {
     /// The object's kind.
-    pub kind: Kind,
+    pub kind: &'static Kind,
     /// The object's namespace, for namespaced kinds.
     pub namespace: Option<String>,
     /// The object's name. Without one, any object of the kind counts, in `namespace` if that is set.
@@ -51,12 +51,12 @@ impl Dependency {
     /// The object `name` of the kind that `V` reads; `namespace` is set for namespaced kinds.
     pub fn object<V: View>(namespace: Option<&str>, name: &str) -> Self {
         let namespace = namespace.map(str::to_owned);
-        Self { kind: Kind::of::<V>(), namespace, name: Some(name.to_owned()) }
+        Self { kind: V::API, namespace, name: Some(name.to_owned()) }
     }
 
     /// Any object of the kind that `V` reads.
     pub fn any<V: View>() -> Self {
-        Self { kind: Kind::of::<V>(), namespace: None, name: None }
+        Self { kind: V::API, namespace: None, name: None }
     }
 
     /// Any object of the kind that `V` reads, in `namespace`.
@@ -67,7 +67,7 @@ impl Dependency {
     /// Whether each change of the object wakes the items that wait for it: it is watched, and only
     /// administrators and controllers write it.
     fn wakes_at_once(&self) -> bool {
-        self.kind == Kind::of::<Node>() || self.kind == Kind::of::<CsiNode>()
+        self.kind == Node::API || self.kind == CsiNode::API
     }
 
     /// Whether this is `object`, or any object of such a kind and namespace.

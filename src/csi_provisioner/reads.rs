@@ -11,7 +11,7 @@ use crate::{
         model::source::{NamedSource, SourceKind},
     },
     kube::{
-        Client, CoalescedReads, Kind,
+        Client, CoalescedReads, View as _,
         objects::{CloneSource, Secret, VolumeAttributesClass, VolumeSnapshot},
     },
     runtime::Tasks,
@@ -52,12 +52,11 @@ impl Reads {
 
     /// An attempt with these objects failed: drops their shared results.
     pub fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
-        let (secret, class) = (Kind::of::<Secret>(), Kind::of::<VolumeAttributesClass>());
         for Dependency { kind, namespace, name } in read {
             let (namespace, name) = (namespace.as_deref(), name.as_deref().unwrap_or_default());
-            if *kind == secret {
+            if *kind == Secret::API {
                 self.secrets.forget(namespace, name);
-            } else if *kind == class {
+            } else if *kind == VolumeAttributesClass::API {
                 self.attributes_classes.forget(namespace, name);
             }
         }

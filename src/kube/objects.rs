@@ -35,6 +35,12 @@ pub trait View:
     const PLURAL: &'static str;
     /// Whether the kind is namespaced.
     const NAMESPACED: bool;
+    /// Group, version and plural name.
+    const API: &'static Kind = &Kind {
+        group: Cow::Borrowed(Self::GROUP),
+        version: Cow::Borrowed(Self::VERSION),
+        plural: Cow::Borrowed(Self::PLURAL),
+    };
 
     /// The object's metadata.
     fn meta(&self) -> &Metadata;

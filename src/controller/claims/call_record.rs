@@ -258,7 +258,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// The digest of the request.
     pub(super) fn digest(&self, request: &ProvisionRequest) -> String {
-        digest(request, self.deps.provisioner.secret_names(request))
+        digest(request, &self.deps.provisioner.secret_names(request))
     }
 
     fn record(&self, request: &ProvisionRequest) -> Record {

@@ -19,7 +19,7 @@ pub struct Kind {
 impl Kind {
     /// The kind of the view `V`.
     pub fn of<V: View>() -> Self {
-        Self { group: V::GROUP.into(), version: V::VERSION.into(), plural: V::PLURAL.into() }
+        V::API.clone()
     }
 
     /// Resource and group as in messages, such as `storageclasses.storage.k8s.io`.
