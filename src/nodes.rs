@@ -3,10 +3,10 @@
 //! Owns the watches of CSINodes and Nodes. Of a node it keeps whether the driver is registered, its
 //! topology keys, and the labels that topology keys name. A heartbeat, or a label that no key names,
 //! changes nothing and wakes nobody. If a driver registers a key whose labels are not kept, the Nodes are
-//! listed again, at most once a minute; until a node is listed it lacks that label. That costs one list when
-//! a driver is installed or adds a key; the alternative would be to keep all labels of all nodes. What one
-//! kubelet writes is bounded: of its CSINode 64 keys of the driver count, of its Node 64 labels. What follows
-//! from topology belongs to `csi_provisioner::topology` and `capacity`.
+//! listed again, at most once a minute; until then the key wakes nobody and is not among the most common
+//! ones. That costs one list when a driver is installed or adds a key; the alternative would be to keep all
+//! labels of all nodes. What one kubelet writes is bounded: of its CSINode 64 keys of the driver count, of its
+//! Node 64 labels. What follows from topology belongs to `csi_provisioner::topology` and `capacity`.
 
 mod index;
 mod terms;
@@ -256,6 +256,10 @@ impl Nodes {
             });
         }
         self.notify(&changed, |name| on_change(NodeChange::Node(name)));
+        if complete {
+            let counted = self.0.index.lock().count_watched_keys();
+            self.notify(&counted, |name| on_change(NodeChange::CsiNode(name)));
+        }
     }
 
     fn update_progress(&self, step: impl FnOnce(&mut Progress)) {
@@ -270,6 +274,8 @@ impl Nodes {
         if !changed.is_empty() {
             self.0.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
         }
-        changed.iter().for_each(|name| on_change(name));
+        for name in changed {
+            on_change(name);
+        }
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct NodeIndex {
     nodes: Cache<Labels>,
     /// The keys for which nodes are being listed or watched.
     watched_keys: KeySet,
+    /// The keys for which all nodes have been listed: others do not count yet.
+    listed_keys: KeySet,
     /// The driver has registered a key that is not watched.
     needs_relist: bool,
     is_warned: Warned,
@@ -56,6 +58,7 @@ impl NodeIndex {
             csi_nodes: Cache::default(),
             nodes: Cache::default(),
             watched_keys: KeySet::new(),
+            listed_keys: KeySet::new(),
             needs_relist: false,
             is_warned: Warned::default(),
         }
@@ -94,7 +97,8 @@ impl NodeIndex {
 
     pub(super) fn most_common_keys(&self) -> Option<&Keys> {
         let mut nodes = BTreeMap::<&Keys, usize>::new();
-        for (_, keys) in self.registered().filter(|(_, keys)| !keys.is_empty()) {
+        let count = |keys: &Keys| !keys.is_empty() && keys.are_in(&self.listed_keys);
+        for (_, keys) in self.registered().filter(|(_, keys)| count(keys)) {
             *nodes.entry(keys).or_default() += 1;
         }
         // The first of those that most nodes have.
@@ -114,14 +118,16 @@ impl NodeIndex {
         let distinct: BTreeSet<&str> =
             self.registered().flat_map(|(_, keys)| keys.iter()).collect();
         self.watched_keys = distinct.into_iter().map(Arc::from).collect();
+        self.listed_keys.retain(|key| self.watched_keys.contains(key));
         self.needs_relist = false;
         self.watched_keys.clone()
     }
 
-    /// Returns the names of the CSINodes with relevant changes.
+    /// Returns the names of the CSINodes with relevant changes. New keys are none until all nodes are listed
+    /// for them: whoever waits for them would find no labels.
     pub(super) fn on_csi_node_event(&mut self, event: InformerEvent<CsiNode>) -> Vec<Box<str>> {
         let Self { driver, csi_nodes, watched_keys, needs_relist, is_warned, .. } = self;
-        follow(csi_nodes, event, |node| {
+        let mut changed = follow(csi_nodes, event, |node| {
             let ours = node.spec.drivers.iter().find(|entry| *entry.name == **driver)?;
             if ours.topology_keys.len() > MOST && !std::mem::replace(&mut is_warned.keys, true) {
                 tracing::warn!(
@@ -130,9 +136,23 @@ impl NodeIndex {
                 );
             }
             let keys: Keys = ours.topology_keys.iter().take(MOST).cloned().collect();
-            *needs_relist |= keys.iter().any(|key| !watched_keys.contains(key));
+            *needs_relist |= !keys.are_in(watched_keys);
             Some(keys)
-        })
+        });
+        changed.retain(|node| match self.csi_nodes.get(node) {
+            Some(Some(keys)) => keys.are_in(&self.listed_keys),
+            _ => true,
+        });
+        changed
+    }
+
+    /// All nodes are listed for the watched keys: returns the names of the CSINodes whose keys count from now
+    /// on.
+    pub(super) fn count_watched_keys(&mut self) -> Vec<Box<str>> {
+        let before = std::mem::replace(&mut self.listed_keys, self.watched_keys.clone());
+        let count_now = |keys: &Keys| !keys.are_in(&before) && keys.are_in(&self.listed_keys);
+        let new = self.registered().filter(|(_, keys)| count_now(keys));
+        new.map(|(node, _)| node.into()).collect()
     }
 
     /// Returns the names of the Nodes with relevant changes.

@@ -37,6 +37,11 @@ impl Keys {
         self.iter().map(|key| Some((key.to_owned(), label(key)?.to_owned()))).collect()
     }
 
+    /// Whether all of them are in `set`.
+    pub(super) fn are_in(&self, set: &BTreeSet<Arc<str>>) -> bool {
+        self.iter().all(|key| set.contains(key))
+    }
+
     /// The keys with their values in a node's labels; `None` if one has none.
     pub(super) fn place_in(&self, labels: &Labels) -> Option<BTreeMap<String, String>> {
         self.segments(|key| labels.get(key))
