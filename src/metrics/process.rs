@@ -33,7 +33,7 @@ fn register_figures(metrics: &Metrics) {
     let memory = gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.");
     let max_memory = gauge("process_virtual_memory_max_bytes", "Maximum amount of virtual memory available in bytes.");
     let resident = gauge("process_resident_memory_bytes", "Resident memory size in bytes.");
-    let start = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
+    let started = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
     metrics.before_scrape(move || {
         let (stat, network) = (Stat::read(&read("self/stat")), octets(&read("self/net/netstat")));
         let (stat, limits) = (stat.as_ref(), read("self/limits"));
@@ -45,19 +45,23 @@ fn register_figures(metrics: &Metrics) {
         set(&memory, stat.map(|it| it.virtual_bytes));
         set(&max_memory, limit(&limits, "Max address space"));
         set(&resident, stat.map(|it| it.resident_bytes));
-        set(&start, stat.and_then(|it| Some(boot_time(&read("stat"))? + it.started_seconds)));
+        set(&started, stat.and_then(|it| Some(boot_time(&read("stat"))? + it.started_seconds)));
     });
 }
 
 /// Sets a counter to the kernel's count.
 fn count(counter: &CounterVec, value: Option<f64>) {
     counter.reset();
-    value.into_iter().for_each(|value| counter.with_label_values::<&str>(&[]).inc_by(value));
+    if let Some(value) = value {
+        counter.with_label_values::<&str>(&[]).inc_by(value);
+    }
 }
 
 fn set(gauge: &GaugeVec, value: Option<f64>) {
     gauge.reset();
-    value.into_iter().for_each(|value| gauge.with_label_values::<&str>(&[]).set(value));
+    if let Some(value) = value {
+        gauge.with_label_values::<&str>(&[]).set(value);
+    }
 }
 
 /// The directory being read is one of the files, as in Go's client.

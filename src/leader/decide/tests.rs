@@ -14,8 +14,8 @@ const RENEWED: i64 = -10;
 const LATER: i64 = -5;
 
 /// This wall time, in a record.
-fn time(second: i64) -> Option<MicroTime> {
-    Some(micro_time(jiff::Timestamp::from_second(second).unwrap()))
+fn time(second: i64) -> MicroTime {
+    micro_time(jiff::Timestamp::from_second(second).unwrap())
 }
 
 fn settings(pod_uid: Option<&str>) -> ElectionSettings {
@@ -35,8 +35,8 @@ fn record(holder: &str, transitions: i32) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(holder.into()),
         lease_duration_seconds: Some(15),
-        acquire_time: time(ACQUIRED),
-        renew_time: time(RENEWED),
+        acquire_time: Some(time(ACQUIRED)),
+        renew_time: Some(time(RENEWED)),
         lease_transitions: Some(transitions),
         ..LeaseSpec::default()
     }
@@ -49,11 +49,11 @@ fn lasting(seconds: i32, transitions: i32) -> LeaseSpec {
 
 /// The record, renewed at this wall time.
 fn renewed(second: i64, record: LeaseSpec) -> LeaseSpec {
-    LeaseSpec { renew_time: time(second), ..record }
+    LeaseSpec { renew_time: Some(time(second)), ..record }
 }
 
 fn own(acquired: i64, transitions: i32) -> LeaseSpec {
-    LeaseSpec { acquire_time: time(acquired), ..renewed(NOW, record("me", transitions)) }
+    LeaseSpec { acquire_time: Some(time(acquired)), ..renewed(NOW, record("me", transitions)) }
 }
 
 fn at(seconds: u64) -> Duration {
@@ -239,8 +239,8 @@ mod properties {
             |(holder, seconds, acquired, renewed, transitions)| LeaseSpec {
                 holder_identity: holder.map(str::to_owned),
                 lease_duration_seconds: seconds,
-                acquire_time: acquired.and_then(time),
-                renew_time: renewed.and_then(time),
+                acquire_time: acquired.map(time),
+                renew_time: renewed.map(time),
                 lease_transitions: transitions,
                 ..LeaseSpec::default()
             },
@@ -339,7 +339,7 @@ mod properties {
                 Step::Create(record) => (record, 0),
                 Step::TakeOver(record) => {
                     prop_assert!(transitions(&record) >= 0);
-                    let follows = before >= 0 && before < i32::MAX;
+                    let follows = (0..i32::MAX).contains(&before);
                     (record, if follows { before + 1 } else { 0 })
                 }
                 Step::Renew(record) => (record, before),
@@ -348,7 +348,7 @@ mod properties {
             prop_assert_eq!(super::holder(&record), case.me());
             prop_assert_eq!(record.lease_duration_seconds, Some(15));
             prop_assert_eq!(record.lease_transitions, Some(expected));
-            prop_assert_eq!(record.renew_time, time(NOW));
+            prop_assert_eq!(record.renew_time, Some(time(NOW)));
         }
 
         #[test]
