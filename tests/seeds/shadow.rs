@@ -2,7 +2,8 @@
 //! has the troubles that they have.
 //!
 //! Checked at each act: it only reads, and asks the driver for nothing but its identity. It ends as soon as
-//! it is asked to. At rest it keeps no more than there is to compare. What it finds `agreement` judges.
+//! it is asked to. At rest it keeps no more than there is to compare. Whether what it finds is true is checked
+//! where a case is recorded, and in `tests/simulation/shadow.rs`.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -46,9 +47,6 @@ const READS: [&str; 3] = ["get", "list", "watch"];
 /// How long it may take to end: it has nothing to finish.
 const END: Duration = Duration::from_secs(2);
 
-/// How long a claim is kept that is gone, and how late that may be noticed.
-const GONE_FOR: Duration = Duration::from_secs(80);
-
 /// Shadow mode of one seed.
 pub(crate) struct Shadow {
     pub process: Mutex<Option<Process>>,
@@ -74,7 +72,6 @@ impl Shadow {
             Described::ByFlags
         };
         let naming = Naming::of(core.plan.names, &dice);
-        core.agreements.names(naming);
         Arc::new(Self { process: Mutex::default(), driver, naming })
     }
 
@@ -140,14 +137,13 @@ pub(crate) fn check_request(core: &Core, life: &Life, info: &RequestInfo) {
     }
 }
 
-/// What the process keeps that it must not keep at rest.
+/// What the process keeps that it must not keep at rest. A claim that is gone it keeps for a little more than a minute.
 pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
     let figures = process.metrics.text();
     let kept = |kind| sizes::sum(&figures, &format!("provisioner_shadow_kept{{kind=\"{kind}\"}}"));
     let (claims, deletions) = (waiting(core), leaving(core));
-    let just_gone = core.agreements.gone_within(GONE_FOR);
     let mut unrest = Vec::new();
-    if kept("claims") > (claims + just_gone) as u64 {
+    if kept("claims") > claims as u64 {
         unrest.push(format!("shadow mode keeps {} claims, and {claims} wait", kept("claims")));
     }
     if kept("deletions") > deletions as u64 {
