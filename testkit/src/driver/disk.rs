@@ -42,8 +42,6 @@ pub struct Settings {
     pub name: String,
     /// Where the volumes are kept.
     pub root: PathBuf,
-    /// Bytes to give out altogether; what the file system has free, when `None`.
-    pub size: Option<i64>,
 }
 
 /// A driver with volumes on disk.
@@ -149,16 +147,11 @@ impl DiskDriver {
         }
     }
 
-    /// Bytes that can still be given out.
+    /// Bytes that can still be given out: what the file system has free.
     fn available(&self) -> io::Result<i64> {
-        let Some(size) = self.settings.size else {
-            let system = rustix::fs::statvfs(&self.settings.root)?;
-            let free = system.f_bavail.saturating_mul(system.f_frsize);
-            return Ok(i64::try_from(free).unwrap_or(i64::MAX));
-        };
-        let volumes = self.volumes()?;
-        let used = volumes.iter().map(|volume| volume.capacity_bytes);
-        Ok(used.fold(size, i64::saturating_sub).max(0))
+        let system = rustix::fs::statvfs(&self.settings.root)?;
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        Ok(i64::try_from(free).unwrap_or(i64::MAX))
     }
 }
 
