@@ -104,6 +104,3 @@ pub async fn main(command: Binder) -> Result<(), crate::Error> {
     run(Client::try_from(config)?, Settings::default()).await;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;
