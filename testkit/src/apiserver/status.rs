@@ -241,11 +241,6 @@ impl FieldError {
         Self::new("FieldValueForbidden", field, with_detail("Forbidden".to_owned(), detail))
     }
 
-    /// The same value stands twice.
-    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self::new("FieldValueDuplicate", field, format!("Duplicate value: {}", shown(value)))
-    }
-
     /// The value is none of those there are.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| quote(s)).collect();
