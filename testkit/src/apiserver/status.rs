@@ -158,15 +158,6 @@ impl Status {
         .details(json!({}))
     }
 
-    /// 406 for an Accept header nothing fits.
-    pub fn not_acceptable() -> Self {
-        Self::new(
-            406,
-            "NotAcceptable",
-            "only the following media types are accepted: application/json",
-        )
-    }
-
     /// 410 for a resourceVersion or continue token that history no longer reaches.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
