@@ -225,7 +225,7 @@ impl Door {
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Closed> {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await?.to_bytes();
-        match self.tokens.user(&parts.headers, self.api.now()) {
+        match self.tokens.user(&parts.headers) {
             Ok(user) => Ok(self.api.answer(&user, Request::from_parts(parts, body)).await?),
             Err(status) => Ok(refuse(&status)),
         }
