@@ -15,12 +15,10 @@ use support::connector::connector;
 use testkit::{
     apiserver::request_info::RequestInfo,
     driver::{
-        Answer, Backend, Call, Host, Status,
+        Answer, Backend, Call, Description, Host, Status,
         proto::{
-            ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-            DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-            GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse,
-            ProbeResponse,
+            CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+            GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse,
         },
     },
 };
@@ -30,8 +28,7 @@ use super::{
     binder::{PROVISIONER, annotation},
     core::{Core, DRIVER},
     dice::Dice,
-    disruptions,
-    driver::{self, capability_names},
+    disruptions, driver,
     ledger::text,
     naming::Naming,
     process::{Life, Process},
@@ -82,7 +79,8 @@ impl Shadow {
             Described::ByItself(host) => connector(host),
             Described::ByFlags => {
                 flags.push(format!("--driver={DRIVER}"));
-                let names = capability_names(&core.plan).join(",");
+                let Description { plugin, controller, .. } = driver::description(&core.plan);
+                let names = [plugin, controller].concat().join(",");
                 flags.push(format!("--capabilities={names}"));
                 nowhere(core)
             }
@@ -183,20 +181,8 @@ impl Identity {
 }
 
 impl Backend for Identity {
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        Ok(driver::info())
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        Ok(driver::plugin_capabilities(&self.0.plan))
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        Ok(ProbeResponse { ready: Some(true) })
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        Ok(driver::controller_capabilities(&self.0.plan))
+    fn description(&self) -> Description {
+        driver::description(&self.0.plan)
     }
 
     async fn create_volume(&self, _: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
