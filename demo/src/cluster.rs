@@ -49,7 +49,7 @@ impl Cluster {
         let served = Served::start(Settings::new(directory.path())).await?;
         let client = client_of(&served.layout().kubeconfig("admin")).await?;
         let root = directory.path().join("volumes");
-        let settings = disk::Settings { name: DRIVER.to_owned(), root, size: None };
+        let settings = disk::Settings { name: DRIVER.to_owned(), root };
         let driver = Host::new(Driver::new(DiskDriver::open(settings)?, ability));
         let mut binder = JoinSet::new();
         binder.spawn(binder::run(client.clone(), binder::Settings::default()));

@@ -38,8 +38,6 @@ const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// What the binder does beyond binding.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The node that claims of late-binding classes are given, as if a Pod were scheduled there.
-    pub node: Option<String>,
     /// The labels of the claims and volumes it minds; all where there is none.
     pub selector: Option<String>,
     /// Whether it keeps the finalizers `kubernetes.io/pvc-protection` and `kubernetes.io/pv-protection`,
@@ -63,7 +61,7 @@ fn about(item: &Item, book: &Book, settings: &Settings) -> Option<Action> {
         Item::Claim(..) => {
             let claim = book.claim(item)?;
             let protected = settings.protection.then(|| upkeep::protected_claim(claim)).flatten();
-            protected.or_else(|| claims::sync(claim, book, settings))
+            protected.or_else(|| claims::sync(claim, book))
         }
         Item::Volume(_) => {
             let volume = book.volume(item)?;
@@ -92,9 +90,6 @@ pub struct Binder {
     /// How the API server is reached; without it as kubectl finds it.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Node that claims of late-binding classes are given; without it a scheduler is needed.
-    #[arg(long)]
-    node: Option<String>,
 }
 
 /// Runs the binder until the process is ended.
@@ -106,9 +101,6 @@ pub async fn main(command: Binder) -> Result<(), crate::Error> {
         }
         None => Config::infer().await?,
     };
-    run(Client::try_from(config)?, Settings { node: command.node, ..Settings::default() }).await;
+    run(Client::try_from(config)?, Settings::default()).await;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

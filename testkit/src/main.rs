@@ -5,10 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use testkit::{
-    apiserver::{
-        resources::ServerVersion,
-        serve::{Served, Settings},
-    },
+    apiserver::serve::{Served, Settings},
     binder, driver, player,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,17 +40,6 @@ struct Serve {
     /// File that gets a line for every request, as kube-apiserver's audit log.
     #[arg(long)]
     audit: Option<PathBuf>,
-    /// The Kubernetes release to behave like: 1.20 to 1.36.
-    #[arg(long, default_value = "1.36", value_parser = version)]
-    kubernetes_version: ServerVersion,
-}
-
-fn version(text: &str) -> Result<ServerVersion, String> {
-    text.strip_prefix("1.")
-        .and_then(|minor| minor.parse().ok())
-        .filter(|minor| (20..=36).contains(minor))
-        .map(ServerVersion::minor)
-        .ok_or_else(|| format!("{text:?} is not one of 1.20 to 1.36"))
 }
 
 fn main() -> ExitCode {
@@ -75,8 +61,8 @@ async fn run(command: Command) -> Result<ExitCode, testkit::Error> {
 }
 
 async fn serve(arguments: Serve) -> Result<(), testkit::Error> {
-    let Serve { dir, port, audit, kubernetes_version } = arguments;
-    let settings = Settings { port, audit, version: kubernetes_version, ..Settings::new(dir) };
+    let Serve { dir, port, audit } = arguments;
+    let settings = Settings { dir, port, audit };
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let served = Served::start(settings).await?;

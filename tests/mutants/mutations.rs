@@ -72,8 +72,6 @@ pub enum Mutation {
     AttachmentsUnlisted,
     /// Shadow mode works as the sidecar does.
     ShadowWorks,
-    /// Shadow mode does not compare the reclaim policy.
-    PolicyNotCompared,
 }
 
 thread_local! {

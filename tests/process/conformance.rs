@@ -17,7 +17,7 @@ use std::{
 };
 
 use support::process::beside;
-use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_files};
+use testkit::player::{Options, Played, Summary, play_all, scenario_files};
 
 use crate::explained::{self, Table};
 
@@ -100,7 +100,7 @@ fn play(files: &[PathBuf], options: &Options, table: &Table) -> (Summary, Vec<St
             failed.extend(explained::wrong(table, played));
         }
     };
-    let summary = runtime.block_on(play_all(files, options, Cluster::of_environment, report));
+    let summary = runtime.block_on(play_all(files, options, report));
     (summary, failed)
 }
 

@@ -58,7 +58,7 @@ impl Setup {
         let served = Served::start(Settings::new(value(&serve, "--dir"))).await.unwrap();
         let driver = arguments("target/debug/testkit driver", directory);
         let (name, root) = (value(&driver, "--name"), PathBuf::from(value(&driver, "--root")));
-        let settings = disk::Settings { name, root: root.clone(), size: None };
+        let settings = disk::Settings { name, root: root.clone() };
         let host = Host::new(disk::DiskDriver::open(settings).unwrap());
         host.listen(Path::new(&value(&driver, "--socket"))).unwrap();
         let binder = arguments("target/debug/testkit binder", directory);

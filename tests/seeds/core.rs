@@ -16,7 +16,6 @@ use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    agreement::Agreements,
     asking::Asking,
     calls::Calls,
     copying::Copying,
@@ -53,7 +52,6 @@ pub(crate) struct Core {
     pub ledger: Ledger,
     pub looks: Looks,
     pub asking: Asking,
-    pub agreements: Agreements,
     /// The nodes that have left for ever, and all that was on them.
     pub lost: Mutex<BTreeSet<String>>,
     /// Whether all trouble is over.
@@ -95,7 +93,6 @@ impl Core {
             ledger: Ledger::new(),
             looks: Looks::default(),
             asking: Asking::default(),
-            agreements: Agreements::default(),
             lost: Mutex::default(),
             healed: AtomicBool::new(false),
             forbidden: Mutex::default(),
@@ -139,9 +136,6 @@ impl Core {
     pub(crate) fn observe(&self) {
         self.ledger.catch_up(&self.api);
         self.asking.catch_up(&self.api, self.plan.copies);
-        if self.plan.shadow {
-            self.agreements.catch_up(&self.api);
-        }
     }
 
     /// Whether what has this handle was on a node that has left for ever.

@@ -8,14 +8,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use prost::Message as _;
 use testkit::driver::{
-    Answer, Backend, Call, Code, Status,
+    Answer, Backend, Call, Code, Description, Status,
     proto::{
-        ControllerGetCapabilitiesResponse, ControllerServiceCapability, CreateVolumeRequest,
-        CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
-        GetCapacityResponse, GetPluginCapabilitiesResponse, GetPluginInfoResponse,
-        NodeGetInfoResponse, PluginCapability, ProbeResponse, Topology, Volume,
-        controller_service_capability::{self, Rpc, rpc},
-        plugin_capability::{self, Service, service},
+        CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse, Topology, Volume,
     },
 };
 use tokio::{
@@ -86,45 +82,21 @@ pub(crate) const NO_SOURCE: &str = "there is nothing to copy:";
 const LOST: &str = "lost";
 
 /// What the driver says of itself.
-pub(crate) fn info() -> GetPluginInfoResponse {
-    GetPluginInfoResponse { name: DRIVER.to_owned(), ..GetPluginInfoResponse::default() }
-}
-
-/// What it can do.
-pub(crate) fn plugin_capabilities(plan: &Plan) -> GetPluginCapabilitiesResponse {
-    let capabilities = services(plan).map(|able| PluginCapability {
-        r#type: Some(plugin_capability::Type::Service(Service { r#type: able.into() })),
-    });
-    GetPluginCapabilitiesResponse { capabilities: capabilities.collect() }
-}
-
-/// What its controller can do.
-pub(crate) fn controller_capabilities(plan: &Plan) -> ControllerGetCapabilitiesResponse {
-    let capabilities = calls(plan).map(|able| ControllerServiceCapability {
-        r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
-    });
-    ControllerGetCapabilitiesResponse { capabilities: capabilities.collect() }
-}
-
-/// The names of all that in the CSI specification.
-pub(crate) fn capability_names(plan: &Plan) -> Vec<&'static str> {
-    let services = services(plan).map(|able| able.as_str_name());
-    services.chain(calls(plan).map(|able| able.as_str_name())).collect()
-}
-
-fn services(plan: &Plan) -> impl Iterator<Item = service::Type> + use<> {
-    let zones = plan.topology.then_some(service::Type::VolumeAccessibilityConstraints);
-    std::iter::once(service::Type::ControllerService).chain(zones)
-}
-
-fn calls(plan: &Plan) -> impl Iterator<Item = rpc::Type> + use<> {
-    let attaches = plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
-    let copies = [rpc::Type::CloneVolume, rpc::Type::CreateDeleteSnapshot];
-    let has_copies = plan.copies;
-    let copies = copies.into_iter().filter(move |_| has_copies);
-    let capacity = plan.local.then_some(rpc::Type::GetCapacity);
-    let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches).chain(copies);
-    able.chain(capacity)
+pub(crate) fn description(plan: &Plan) -> Description {
+    let (mut plugin, mut controller) = (vec!["CONTROLLER_SERVICE"], vec!["CREATE_DELETE_VOLUME"]);
+    if plan.topology {
+        plugin.push("VOLUME_ACCESSIBILITY_CONSTRAINTS");
+    }
+    if plan.attaches {
+        controller.push("PUBLISH_UNPUBLISH_VOLUME");
+    }
+    if plan.copies {
+        controller.extend(["CLONE_VOLUME", "CREATE_DELETE_SNAPSHOT"]);
+    }
+    if plan.local {
+        controller.push("GET_CAPACITY");
+    }
+    Description::new(DRIVER, &plugin, &controller)
 }
 
 /// One replica's driver.
@@ -421,20 +393,8 @@ impl Drop for Job {
 }
 
 impl Backend for Driver {
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        Ok(info())
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        Ok(plugin_capabilities(&self.0.core.plan))
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        Ok(ProbeResponse { ready: Some(true) })
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        Ok(controller_capabilities(&self.0.core.plan))
+    fn description(&self) -> Description {
+        description(&self.0.core.plan)
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

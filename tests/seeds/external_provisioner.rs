@@ -1,9 +1,8 @@
 //! A model of external-provisioner, which leads for a turn in between.
 //!
 //! It knows nothing of our records, and is killed at some await. What it leaves behind is not ours to
-//! answer for. Coarse in what it does, but not in what it saves: its PersistentVolumes have all
-//! the fields that v6.3.0 writes, from its description and not by our code, so that shadow mode has something
-//! to compare.
+//! answer for. Coarse in what it does; its PersistentVolumes are as v6.3.0 writes them, from its description
+//! and not by our code, but for the secrets that only others read.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -259,26 +258,6 @@ impl Made {
             places: places.map(|place| place.segments.into_iter().collect()).collect(),
         }
     }
-
-    /// What it must have said for this PersistentVolume.
-    pub(crate) fn shown_by(volume: &Value) -> Self {
-        let attributes = volume["spec"]["csi"]["volumeAttributes"].as_object();
-        let context = attributes.into_iter().flatten().filter(|(key, _)| *key != IDENTITY);
-        let texts = |(key, it): (&String, &Value)| {
-            (key.clone(), it.as_str().unwrap_or_default().to_owned())
-        };
-        let terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].as_array();
-        let place = |term: &Value| {
-            let all = term["matchExpressions"].as_array().into_iter().flatten();
-            all.map(|it| (text(it, "/key").to_owned(), text(it, "/values/0").to_owned())).collect()
-        };
-        Self {
-            handle: text(volume, "/spec/csi/volumeHandle").to_owned(),
-            bytes: bytes(text(volume, "/spec/capacity/storage")),
-            context: context.map(texts).collect(),
-            places: terms.into_iter().flatten().map(place).collect(),
-        }
-    }
 }
 
 /// The attribute that names the process which has provisioned a volume.
@@ -286,15 +265,6 @@ const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 
 /// What a class's parameters say of secrets begins so.
 const RESERVED: &str = "csi.storage.k8s.io/";
-
-/// The secrets that the source names, and how parameters do.
-const SECRETS: [(&str, &str); 5] = [
-    ("controllerPublishSecretRef", "controller-publish-secret"),
-    ("nodeStageSecretRef", "node-stage-secret"),
-    ("nodePublishSecretRef", "node-publish-secret"),
-    ("controllerExpandSecretRef", "controller-expand-secret"),
-    ("nodeExpandSecretRef", "node-expand-secret"),
-];
 
 /// The PersistentVolume that v6.3.0 saves for what the driver has made.
 pub(crate) fn volume(name: &str, made: &Made, claim: &Value, class: &Value) -> Value {
@@ -310,7 +280,7 @@ pub(crate) fn volume(name: &str, made: &Made, claim: &Value, class: &Value) -> V
             "mountOptions": class["mountOptions"], "volumeMode": spec["volumeMode"],
             "persistentVolumeReclaimPolicy": class["reclaimPolicy"],
             "storageClassName": class_of(claim),
-            "nodeAffinity": affinity(&made.places), "csi": source(name, made, claim, class),
+            "nodeAffinity": affinity(&made.places), "csi": source(made, claim, class),
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                          "namespace": metadata["namespace"], "name": metadata["name"],
                          "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
@@ -328,20 +298,15 @@ fn annotations(name: &str, claim: &Value, class: &Value) -> Value {
     })
 }
 
-fn source(name: &str, made: &Made, claim: &Value, class: &Value) -> Value {
+fn source(made: &Made, claim: &Value, class: &Value) -> Value {
     let mut attributes = BTreeMap::from([(IDENTITY.to_owned(), format!("1-2-{DRIVER}"))]);
     attributes.extend(made.context.clone());
     let is_block = claim["spec"]["volumeMode"] == "Block";
     let fs_type = class["parameters"][format!("{RESERVED}fstype")].as_str();
-    let mut source = json!({
+    json!({
         "driver": DRIVER, "volumeHandle": made.handle, "volumeAttributes": attributes,
         "fsType": fs_type.filter(|_| !is_block),
-    });
-    for (field, kind) in SECRETS {
-        let secret = secret(name, claim, class, kind);
-        source[field] = json!(secret.map(|(name, of)| json!({"name": name, "namespace": of})));
-    }
-    source
+    })
 }
 
 /// The name and namespace of the secret of a kind, as the class's templates say.

@@ -9,7 +9,6 @@
 
 mod admins;
 mod adversary;
-mod agreement;
 mod asking;
 mod attacher;
 mod binder;

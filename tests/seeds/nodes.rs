@@ -78,7 +78,6 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         sleep(dice.stretch(500..60_000)).await;
         provide(&core.api, &core.plan);
-        core.agreements.nodes_changed();
         core.ledger.log("nodes: all is there again");
     }
 }
@@ -103,6 +102,5 @@ fn take(core: &Core, dice: &Dice, node: &str) {
         }
     };
     taken.unwrap();
-    core.agreements.nodes_changed();
     core.ledger.log(&format!("nodes: {node} lacks {what}"));
 }

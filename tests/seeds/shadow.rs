@@ -2,7 +2,8 @@
 //! has the troubles that they have.
 //!
 //! Checked at each act: it only reads, and asks the driver for nothing but its identity. It ends as soon as
-//! it is asked to. At rest it keeps no more than there is to compare. What it finds `agreement` judges.
+//! it is asked to. At rest it keeps no more than there is to compare. Whether what it finds is true is checked
+//! where a case is recorded, and in `tests/simulation/shadow.rs`.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -14,12 +15,10 @@ use support::connector::connector;
 use testkit::{
     apiserver::request_info::RequestInfo,
     driver::{
-        Answer, Backend, Call, Host, Status,
+        Answer, Backend, Call, Description, Host, Status,
         proto::{
-            ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-            DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-            GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse,
-            ProbeResponse,
+            CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+            GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse,
         },
     },
 };
@@ -29,8 +28,7 @@ use super::{
     binder::{PROVISIONER, annotation},
     core::{Core, DRIVER},
     dice::Dice,
-    disruptions,
-    driver::{self, capability_names},
+    disruptions, driver,
     ledger::text,
     naming::Naming,
     process::{Life, Process},
@@ -45,9 +43,6 @@ const READS: [&str; 3] = ["get", "list", "watch"];
 
 /// How long it may take to end: it has nothing to finish.
 const END: Duration = Duration::from_secs(2);
-
-/// How long a claim is kept that is gone, and how late that may be noticed.
-const GONE_FOR: Duration = Duration::from_secs(80);
 
 /// Shadow mode of one seed.
 pub(crate) struct Shadow {
@@ -74,7 +69,6 @@ impl Shadow {
             Described::ByFlags
         };
         let naming = Naming::of(core.plan.names, &dice);
-        core.agreements.names(naming);
         Arc::new(Self { process: Mutex::default(), driver, naming })
     }
 
@@ -85,7 +79,8 @@ impl Shadow {
             Described::ByItself(host) => connector(host),
             Described::ByFlags => {
                 flags.push(format!("--driver={DRIVER}"));
-                let names = capability_names(&core.plan).join(",");
+                let Description { plugin, controller, .. } = driver::description(&core.plan);
+                let names = [plugin, controller].concat().join(",");
                 flags.push(format!("--capabilities={names}"));
                 nowhere(core)
             }
@@ -140,14 +135,13 @@ pub(crate) fn check_request(core: &Core, life: &Life, info: &RequestInfo) {
     }
 }
 
-/// What the process keeps that it must not keep at rest.
+/// What the process keeps that it must not keep at rest. A claim that is gone it keeps for a little more than a minute.
 pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
     let figures = process.metrics.text();
     let kept = |kind| sizes::sum(&figures, &format!("provisioner_shadow_kept{{kind=\"{kind}\"}}"));
     let (claims, deletions) = (waiting(core), leaving(core));
-    let just_gone = core.agreements.gone_within(GONE_FOR);
     let mut unrest = Vec::new();
-    if kept("claims") > (claims + just_gone) as u64 {
+    if kept("claims") > claims as u64 {
         unrest.push(format!("shadow mode keeps {} claims, and {claims} wait", kept("claims")));
     }
     if kept("deletions") > deletions as u64 {
@@ -187,20 +181,8 @@ impl Identity {
 }
 
 impl Backend for Identity {
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        Ok(driver::info())
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        Ok(driver::plugin_capabilities(&self.0.plan))
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        Ok(ProbeResponse { ready: Some(true) })
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        Ok(driver::controller_capabilities(&self.0.plan))
+    fn description(&self) -> Description {
+        driver::description(&self.0.plan)
     }
 
     async fn create_volume(&self, _: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

@@ -1,5 +1,5 @@
 //! What the program logs of volumes that may be left behind, of records that it does not follow, and of
-//! bugs: read from its log, as are the results of shadow mode.
+//! bugs: read from its log.
 
 use std::{
     fmt::{self, Write as _},
@@ -13,12 +13,7 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-use super::{
-    adversary,
-    agreement::{self, TARGET},
-    core::Core,
-    ledger::text,
-};
+use super::{adversary, core::Core, ledger::text};
 
 /// Listens on this thread until the guard is dropped.
 pub(crate) fn listen(core: &Arc<Core>) -> DefaultGuard {
@@ -37,8 +32,7 @@ struct Listener {
 
 impl Subscriber for Listener {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let is_heard = *metadata.level() <= Level::WARN || metadata.target().starts_with(TARGET);
-        metadata.is_event() && (self.shows_all || is_heard)
+        metadata.is_event() && (self.shows_all || *metadata.level() <= Level::WARN)
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -52,9 +46,6 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        if event.metadata().target().starts_with(TARGET) {
-            agreement::hear(&self.core, event);
-        }
         let (ledger, plan) = (&self.core.ledger, &self.core.plan);
         if self.shows_all {
             ledger.log(&format!("{}: {}", event.metadata().target(), line.text));

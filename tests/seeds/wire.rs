@@ -13,7 +13,7 @@ use bytes::Bytes;
 use csi_provisioner::controller::claims::record_status::RECORD;
 use http::{Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::Value;
 use testkit::apiserver::{Body, User, refuse, request_info::RequestInfo, status::Status};
 use tokio::{
@@ -142,7 +142,7 @@ impl Wire {
             Fate::Served => {
                 let response = self.watched(&info, self.serve(&info, request).await?);
                 looks::note(&self.core, self.life.name(), &info, asked, response.status());
-                if self.life.is_shadow() { self.shown(&info, response).await } else { Ok(response) }
+                Ok(response)
             }
             Fate::Lost => Err("the connection was cut".into()),
             Fate::Hung(served) => {
@@ -203,30 +203,6 @@ impl Wire {
             return Ok(response);
         }
         Ok(self.watch(info.resource.clone(), response))
-    }
-
-    /// Notes what shadow mode is answered that its results rest on.
-    async fn shown(
-        &self,
-        info: &RequestInfo,
-        response: Response<Body>,
-    ) -> Result<Response<Body>, BoxError> {
-        if info.resource != watching::VOLUMES || response.status() != 200 {
-            return Ok(response);
-        }
-        if info.verb == "list" {
-            self.core.agreements.listed();
-        }
-        if info.verb != "get" {
-            return Ok(response);
-        }
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await?.to_bytes();
-        self.core.agreements.read(serde_json::from_slice(&body)?);
-        Ok(Response::from_parts(
-            parts,
-            Full::new(body).map_err(|never| match never {}).boxed_unsync(),
-        ))
     }
 
     /// The UID of the PersistentVolume that is about to be deleted.

@@ -10,7 +10,7 @@ use super::*;
 use csi_provisioner::controller::claims::record_status::{FINALIZER, RECORD};
 use csi_provisioner::controller::model::overview::Stage;
 
-use crate::testing::{Answer, Epoch, RecordedRequest, Server, client};
+use crate::testing::{Answer, Asked, Epoch, Server, client};
 
 const DRIVER: &str = "d.example.com";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -87,7 +87,7 @@ impl Cluster {
     }
 
     /// The answer to a GET of an object or of a list.
-    fn answer(&self, request: &RecordedRequest) -> Answer {
+    fn answer(&self, request: &Asked) -> Answer {
         assert_eq!(request.method, "GET", "it only reads");
         let (path, query) = request.url.split_once('?').unwrap_or((&request.url, ""));
         if query.is_empty() {

@@ -68,11 +68,10 @@ fn version(minor: u8) -> Value {
 // === Discovery ===
 
 /// The groups of the questions that `access::reviews` answers.
-const QUESTIONS: [(&str, &str, &str); 4] = [
+const QUESTIONS: [(&str, &str, &str); 3] = [
     ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
     ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
     ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview"),
-    ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
 ];
 
 /// The versions of every named group, the one that clients should prefer first.

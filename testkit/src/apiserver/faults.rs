@@ -43,9 +43,6 @@ pub enum StreamFault {
     Cut { after: usize },
     /// Nothing more comes, not even its end.
     Stall { after: usize },
-    /// Changes are left out from then on, while bookmarks go on as if nothing were: only a new
-    /// list shows them.
-    Swallow { after: usize },
     /// It ends with an ERROR event that says 410 Expired.
     Expire { after: usize },
     /// A line begins that has no end.
@@ -65,7 +62,6 @@ impl StreamFault {
             Self::End { after }
             | Self::Cut { after }
             | Self::Stall { after }
-            | Self::Swallow { after }
             | Self::Expire { after }
             | Self::Endless { after }
             | Self::Drag { after, .. } => after,
@@ -80,10 +76,6 @@ pub struct Match {
     pub verb: Option<String>,
     /// The resource's plural.
     pub resource: Option<String>,
-    /// The subresource; `Some("")` for requests without.
-    pub subresource: Option<String>,
-    /// The namespace.
-    pub namespace: Option<String>,
     /// The object's name.
     pub name: Option<String>,
     /// The user's name.
@@ -105,8 +97,6 @@ impl Match {
             .as_deref()
             .is_none_or(|verb| verb == info.verb || verb == "write" && writes(info));
         verb && is(&self.resource, &info.resource)
-            && is(&self.subresource, &info.subresource)
-            && is(&self.namespace, &info.namespace)
             && is(&self.name, &info.name)
             && is(&self.user, &user.name)
     }

@@ -1,65 +1,26 @@
-//! How objects are written to a client: whole, or their metadata alone; always in JSON.
+//! How objects are written to a client: whole and in JSON, whatever it accepts. kubectl, which asks for tables first,
+//! takes that too.
 
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::{object::Object, resources::Kind, status::Status, tree};
+use super::{object::Object, resources::Kind, status::Status};
 
-/// What a client wants to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Representation {
-    /// The objects.
-    Whole,
-    /// `PartialObjectMetadata`.
-    Metadata,
-}
-
-impl Representation {
-    /// Reads an Accept header: the first media type that can be served; 406 when none can.
-    pub(crate) fn negotiate(accept: Option<&str>) -> Result<Self, Status> {
-        let accept = accept.map(str::trim).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
-        accept.split(',').find_map(Self::of).ok_or_else(Status::not_acceptable)
-    }
-
-    fn of(range: &str) -> Option<Self> {
-        let mut parts = range.split(';').map(str::trim);
-        if !matches!(parts.next(), Some("application/json" | "application/*" | "*/*")) {
-            return None;
-        }
-        match parts.find_map(|part| part.strip_prefix("as=")) {
-            None => Some(Self::Whole),
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(Self::Metadata),
-            Some(_) => None,
-        }
-    }
-}
-
-/// Writes objects of one kind for one client.
+/// Writes objects of one kind.
 #[derive(Clone)]
-pub(crate) struct Writer {
-    pub(crate) kind: Arc<Kind>,
-    pub(crate) representation: Representation,
-}
+pub(crate) struct Writer(pub(crate) Arc<Kind>);
 
 impl Writer {
     /// One object.
     pub(crate) fn object(&self, object: &Arc<Object>) -> Bytes {
-        match self.representation {
-            Representation::Metadata => Bytes::from(partial(object).to_string()),
-            Representation::Whole => object.typed_json(&self.kind),
-        }
+        object.typed_json(&self.0)
     }
 
     /// A list with its metadata. Items of built-in kinds stand without `TypeMeta`, as on a real server.
     pub(crate) async fn list(&self, objects: &[Arc<Object>], metadata: &Value) -> Bytes {
-        let whole = self.representation == Representation::Whole;
-        let (kind, version) = if whole {
-            (self.kind.list_kind.as_str(), self.kind.api_version())
-        } else {
-            ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned())
-        };
+        let (kind, version) = (&self.0.list_kind, self.0.api_version());
         let mut out = BytesMut::new();
         out.put_slice(format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[").as_bytes());
         for (i, object) in objects.iter().enumerate() {
@@ -70,12 +31,10 @@ impl Writer {
                     tokio::task::yield_now().await;
                 }
             }
-            match self.representation {
-                Representation::Metadata => out.put_slice(partial(object).to_string().as_bytes()),
-                Representation::Whole if self.kind.custom => {
-                    object.write_typed(&self.kind, &mut out);
-                }
-                Representation::Whole => out.put_slice(object.json()),
+            if self.0.custom {
+                object.write_typed(&self.0, &mut out);
+            } else {
+                out.put_slice(object.json());
             }
         }
         out.put_slice(b"]}");
@@ -95,10 +54,7 @@ impl Writer {
     /// A bookmark.
     pub(crate) fn bookmark(&self, revision: u64) -> Bytes {
         let metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
-        let (kind, version) = match self.representation {
-            Representation::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
-            Representation::Whole => (self.kind.kind.as_str(), self.kind.api_version()),
-        };
+        let (kind, version) = (&self.0.kind, self.0.api_version());
         let object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
         event("BOOKMARK", object.to_string().as_bytes())
     }
@@ -114,9 +70,4 @@ fn event(name: &str, object: &[u8]) -> Bytes {
     out.put_slice(object);
     out.put_slice(b"}\n");
     out.freeze()
-}
-
-fn partial(object: &Object) -> Value {
-    let metadata = tree::at(object.value(), &["metadata"]);
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }

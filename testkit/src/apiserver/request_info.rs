@@ -67,13 +67,6 @@ impl RequestInfo {
 
     fn take_resource(&mut self, parts: &[&str]) {
         let parts = match parts {
-            ["watch", rest @ ..] => {
-                "watch".clone_into(&mut self.verb);
-                rest
-            }
-            all => all,
-        };
-        let parts = match parts {
             ["namespaces", namespace, rest @ ..] => {
                 (*namespace).clone_into(&mut self.namespace);
                 // A namespace's own subresources are no resources in it.

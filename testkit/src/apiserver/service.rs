@@ -25,7 +25,7 @@ use super::{
     object::{Key, Object},
     parameters::{ListOptions, Query},
     patch::Patch,
-    representation::{Representation, Writer},
+    representation::Writer,
     request_info::RequestInfo,
     resources::Kind,
     status::Status,
@@ -246,11 +246,6 @@ impl ApiServer {
     }
 }
 
-/// What the client accepts.
-fn accept(request: &Request<Bytes>) -> Option<&str> {
-    request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok())
-}
-
 /// Whether the table of kinds answers at the path: the resource, or the status it has.
 fn serves(kind: &Kind, info: &RequestInfo) -> bool {
     let subresource = match info.subresource.as_str() {
@@ -281,7 +276,6 @@ impl<'a> Call<'a> {
         request: &'a Request<Bytes>,
     ) -> Result<Self, Status> {
         let query = Query::parse(request.uri().query());
-        let representation = Representation::negotiate(accept(request))?;
         let namespace = if kind.namespaced { info.namespace.as_str() } else { "" };
         // A list by name is authorized like a get, but stays a list.
         let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
@@ -297,7 +291,7 @@ impl<'a> Call<'a> {
         if query.get("dryRun").is_some() {
             return Err(Status::bad_request("this server knows no dry run"));
         }
-        let writer = Writer { kind, representation };
+        let writer = Writer(kind);
         Ok(Self { server, target, status: info.subresource == "status", query, request, writer })
     }
 

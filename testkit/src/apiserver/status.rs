@@ -158,15 +158,6 @@ impl Status {
         .details(json!({}))
     }
 
-    /// 406 for an Accept header nothing fits.
-    pub fn not_acceptable() -> Self {
-        Self::new(
-            406,
-            "NotAcceptable",
-            "only the following media types are accepted: application/json",
-        )
-    }
-
     /// 410 for a resourceVersion or continue token that history no longer reaches.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
@@ -239,11 +230,6 @@ impl FieldError {
     /// The field may not be set, or not so.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self::new("FieldValueForbidden", field, with_detail("Forbidden".to_owned(), detail))
-    }
-
-    /// The same value stands twice.
-    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self::new("FieldValueDuplicate", field, format!("Duplicate value: {}", shown(value)))
     }
 
     /// The value is none of those there are.

@@ -120,7 +120,6 @@ pub(super) struct Watcher {
     bookmarks: Option<Instant>,
     end: Instant,
     fault: Option<StreamFault>,
-    swallowing: bool,
     drag: Duration,
     delivered: usize,
     handle: Arc<Handle>,
@@ -160,7 +159,6 @@ impl Watcher {
             bookmarks: options.bookmarks.then(|| now + BOOKMARK_EVERY),
             end: now + options.timeout.unwrap_or(DEFAULT_TIMEOUT),
             fault,
-            swallowing: false,
             drag: Duration::ZERO,
             delivered: 0,
             handle: watches.open(&target.kind.plural),
@@ -218,10 +216,6 @@ impl Watcher {
     /// Reads what the history has next.
     fn read_changes(&mut self) {
         self.latest.see();
-        if self.swallowing {
-            self.revision = self.state.lock().store.revision();
-            return;
-        }
         let changes = self.state.lock().store.changes(
             &self.target.kind.group_resource(),
             self.revision,
@@ -289,7 +283,6 @@ impl Watcher {
             StreamFault::Cut { .. } => return self.cut(),
             // Only a cut from outside ends the silence.
             StreamFault::Stall { .. } => self.handle.notify.notified().await,
-            StreamFault::Swallow { .. } => self.swallowing = true,
             StreamFault::Expire { .. } => self.expire(self.revision + 1),
             StreamFault::Endless { .. } => {
                 self.fault = Some(fault);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Action, BETA_PROVISIONER, BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONER,
-    SELECTED_NODE, Settings,
+    SELECTED_NODE,
     book::{Book, Item},
     change,
     fit::{claim_uid, class_name, is_for, reference, satisfies, volume_name},
@@ -15,11 +15,7 @@ use super::{
 };
 
 /// What is to be done about a claim.
-pub(super) fn sync(
-    claim: &PersistentVolumeClaim,
-    book: &Book,
-    settings: &Settings,
-) -> Option<Action> {
+pub(super) fn sync(claim: &PersistentVolumeClaim, book: &Book) -> Option<Action> {
     let annotations = claim.annotations();
     let named = annotations.get(PROVISIONER).or_else(|| annotations.get(BETA_PROVISIONER));
     if let Some(patch) = upkeep::migration(annotations, named) {
@@ -29,7 +25,7 @@ pub(super) fn sync(
         (true, None) => set_phase(claim, "Lost"),
         (true, Some(name)) => sync_bound(claim, name, book),
         (false, Some(name)) => sync_named(claim, name, book),
-        (false, None) => sync_waiting(claim, book, settings),
+        (false, None) => sync_waiting(claim, book),
     }
 }
 
@@ -68,10 +64,10 @@ fn sync_named(claim: &PersistentVolumeClaim, name: &str, book: &Book) -> Option<
 }
 
 /// A claim that names no volume is bound to the one that is for it, or calls its provisioner.
-fn sync_waiting(claim: &PersistentVolumeClaim, book: &Book, settings: &Settings) -> Option<Action> {
+fn sync_waiting(claim: &PersistentVolumeClaim, book: &Book) -> Option<Action> {
     match book.volume_for(claim) {
         Some(volume) => bind(claim, volume),
-        None => call_provisioner(claim, book, settings),
+        None => call_provisioner(claim, book),
     }
 }
 
@@ -112,23 +108,18 @@ fn set_phase(claim: &PersistentVolumeClaim, wanted: &str) -> Option<Action> {
 }
 
 /// Annotates a claim for its class's provisioner; of a late-binding class once it has a node.
-fn call_provisioner(
-    claim: &PersistentVolumeClaim,
-    book: &Book,
-    settings: &Settings,
-) -> Option<Action> {
+fn call_provisioner(claim: &PersistentVolumeClaim, book: &Book) -> Option<Action> {
     if class_name(claim).is_empty() {
         return set_phase(claim, "Pending");
     }
     let class = book.class_of(claim)?;
-    let mut missing = Map::new();
     if class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
         && !claim.annotations().contains_key(SELECTED_NODE)
     {
-        let Some(node) = &settings.node else { return set_phase(claim, "Pending") };
-        missing.insert(SELECTED_NODE.to_owned(), node.as_str().into());
+        return set_phase(claim, "Pending");
     }
     let provisioner = upkeep::provisioner(&class.provisioner)?;
+    let mut missing = Map::new();
     // The older annotation alone is not looked at.
     if claim.annotations().get(PROVISIONER).map(String::as_str) != Some(provisioner) {
         missing.insert(PROVISIONER.to_owned(), provisioner.into());

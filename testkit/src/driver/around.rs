@@ -1,7 +1,7 @@
 //! A driver around another, which answers all that this one does not do in its own way.
 
 use super::{
-    Answer, Backend, Call,
+    Answer, Backend, Call, Description,
     proto::{
         ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
         DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
@@ -33,6 +33,10 @@ pub trait Around: Send + Sync + 'static {
 }
 
 impl<D: Around> Backend for D {
+    fn description(&self) -> Description {
+        self.inside().description()
+    }
+
     async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
         self.inside().get_plugin_info().await
     }

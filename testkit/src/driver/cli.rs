@@ -22,17 +22,14 @@ pub struct Driver {
     /// What the driver is called.
     #[arg(long, default_value = "disk.csi.example.com")]
     name: String,
-    /// Bytes to give out altogether; without it, what the file system has free.
-    #[arg(long)]
-    size: Option<i64>,
 }
 
 /// Serves until SIGTERM or SIGINT, and prints every call without its secrets.
 pub async fn run(command: Driver) -> io::Result<()> {
-    let Driver { socket, root, name, size } = command;
+    let Driver { socket, root, name } = command;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let host = Host::new(DiskDriver::open(Settings { name, root, size })?);
+    let host = Host::new(DiskDriver::open(Settings { name, root })?);
     host.listen(&socket)?;
     println!("ready unix://{}", socket.display());
     tokio::select! {

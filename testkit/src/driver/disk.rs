@@ -13,14 +13,11 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Backend, Call, Status,
+    Answer, Backend, Call, Description, Status,
     proto::{
-        CapacityRange, ControllerGetCapabilitiesResponse, CreateVolumeRequest,
-        CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
-        GetCapacityResponse, GetPluginCapabilitiesResponse, GetPluginInfoResponse,
-        NodeGetInfoResponse, ProbeResponse, Volume,
+        CapacityRange, CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest,
+        DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse, Volume,
     },
-    scripted::{controller_capabilities, plugin_capabilities},
 };
 
 /// What a volume gets when the request asks for no size, in bytes.
@@ -42,16 +39,13 @@ pub struct Settings {
     pub name: String,
     /// Where the volumes are kept.
     pub root: PathBuf,
-    /// Bytes to give out altogether; what the file system has free, when `None`.
-    pub size: Option<i64>,
 }
 
 /// A driver with volumes on disk.
 #[derive(Debug)]
 pub struct DiskDriver {
     settings: Settings,
-    /// Names of its capabilities: the plugin's and the controller's.
-    capabilities: [Vec<String>; 2],
+    description: Description,
     /// Held during every change, so that two calls never see half a volume.
     changes: Mutex<()>,
 }
@@ -80,17 +74,16 @@ impl DiskDriver {
                 fs::remove_dir_all(entry.path())?;
             }
         }
-        let capabilities = [&["CONTROLLER_SERVICE"][..], &["CREATE_DELETE_VOLUME", "GET_CAPACITY"]]
-            .map(|names| names.iter().map(ToString::to_string).collect());
-        Ok(Self { settings, capabilities, changes: Mutex::new(()) })
+        let controller = ["CREATE_DELETE_VOLUME", "GET_CAPACITY"];
+        let description = Description::new(&settings.name, &["CONTROLLER_SERVICE"], &controller);
+        Ok(Self { settings, description, changes: Mutex::new(()) })
     }
 
     /// The same driver, which says that it can do this as well; whoever wraps it does it.
     #[must_use]
     pub fn able(mut self, plugin: &[&str], controller: &[&str]) -> Self {
-        let [of_plugin, of_controller] = &mut self.capabilities;
-        of_plugin.extend(plugin.iter().map(ToString::to_string));
-        of_controller.extend(controller.iter().map(ToString::to_string));
+        self.description.plugin.extend(plugin.iter().map(ToString::to_string));
+        self.description.controller.extend(controller.iter().map(ToString::to_string));
         self
     }
 
@@ -149,16 +142,11 @@ impl DiskDriver {
         }
     }
 
-    /// Bytes that can still be given out.
+    /// Bytes that can still be given out: what the file system has free.
     fn available(&self) -> io::Result<i64> {
-        let Some(size) = self.settings.size else {
-            let system = rustix::fs::statvfs(&self.settings.root)?;
-            let free = system.f_bavail.saturating_mul(system.f_frsize);
-            return Ok(i64::try_from(free).unwrap_or(i64::MAX));
-        };
-        let volumes = self.volumes()?;
-        let used = volumes.iter().map(|volume| volume.capacity_bytes);
-        Ok(used.fold(size, i64::saturating_sub).max(0))
+        let system = rustix::fs::statvfs(&self.settings.root)?;
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        Ok(i64::try_from(free).unwrap_or(i64::MAX))
     }
 }
 
@@ -239,24 +227,8 @@ fn is_volume_id(id: &str) -> bool {
 }
 
 impl Backend for DiskDriver {
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        Ok(GetPluginInfoResponse {
-            name: self.settings.name.clone(),
-            vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
-            manifest: BTreeMap::new(),
-        })
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        plugin_capabilities(&self.capabilities[0])
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        Ok(ProbeResponse { ready: Some(true) })
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        controller_capabilities(&self.capabilities[1])
+    fn description(&self) -> Description {
+        self.description.clone()
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

@@ -7,14 +7,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    Answer, Backend, Call, Status,
+    Answer, Backend, Call, Description, Status,
     proto::{
-        ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-        DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-        GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
-        Topology, Volume,
+        CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse, Topology, Volume,
     },
-    scripted::{controller_capabilities, plugin_capabilities},
 };
 
 /// The topology key whose values are the nodes' names.
@@ -95,26 +92,10 @@ impl LocalDriver {
 }
 
 impl Backend for LocalDriver {
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        Ok(GetPluginInfoResponse {
-            name: self.settings.name.clone(),
-            vendor_version: "1.0".to_owned(),
-            manifest: BTreeMap::new(),
-        })
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        plugin_capabilities(
-            &["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"].map(str::to_owned),
-        )
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        Ok(ProbeResponse { ready: Some(true) })
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        controller_capabilities(&["CREATE_DELETE_VOLUME", "GET_CAPACITY"].map(str::to_owned))
+    fn description(&self) -> Description {
+        let plugin = ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
+        let controller = ["CREATE_DELETE_VOLUME", "GET_CAPACITY"];
+        Description::new(&self.settings.name, &plugin, &controller)
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

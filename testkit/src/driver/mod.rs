@@ -3,10 +3,14 @@
 //! call whose caller went away is dropped where it stands; on a paused, single-threaded runtime the same calls give
 //! the same answers.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::{Future, ready},
+    time::Duration,
+};
 
 mod around;
 pub mod cli;
+mod description;
 pub mod disk;
 mod host;
 mod journal;
@@ -19,10 +23,11 @@ mod service;
 mod tests;
 
 pub use around::Around;
+pub use description::Description;
 pub use host::Host;
 pub use journal::{Journal, Record};
 pub use rules::{Code, Failure, Match, NodeSpec, Ready, Rule, Script, VolumeSpec};
-pub use scripted::{Flight, Scripted, controller_capabilities, plugin_capabilities};
+pub use scripted::{Flight, Scripted};
 pub use tonic::Status;
 
 /// Messages and server traits of `proto/csi.proto`.
@@ -52,18 +57,28 @@ pub type Answer<T> = Result<T, Status>;
 /// What a driver does with each call that a provisioner makes. The calls are written down by
 /// the adapter before they get here.
 pub trait Backend: Send + Sync + 'static {
+    /// What it says of itself when it is asked.
+    fn description(&self) -> Description;
     /// `Identity.GetPluginInfo`
-    fn get_plugin_info(&self) -> impl Future<Output = Answer<GetPluginInfoResponse>> + Send;
+    fn get_plugin_info(&self) -> impl Future<Output = Answer<GetPluginInfoResponse>> + Send {
+        ready(self.description().plugin_info())
+    }
     /// `Identity.GetPluginCapabilities`
     fn get_plugin_capabilities(
         &self,
-    ) -> impl Future<Output = Answer<GetPluginCapabilitiesResponse>> + Send;
+    ) -> impl Future<Output = Answer<GetPluginCapabilitiesResponse>> + Send {
+        ready(self.description().plugin_capabilities())
+    }
     /// `Identity.Probe`
-    fn probe(&self) -> impl Future<Output = Answer<ProbeResponse>> + Send;
+    fn probe(&self) -> impl Future<Output = Answer<ProbeResponse>> + Send {
+        ready(Ok(ProbeResponse { ready: Some(true) }))
+    }
     /// `Controller.ControllerGetCapabilities`
     fn controller_get_capabilities(
         &self,
-    ) -> impl Future<Output = Answer<ControllerGetCapabilitiesResponse>> + Send;
+    ) -> impl Future<Output = Answer<ControllerGetCapabilitiesResponse>> + Send {
+        ready(self.description().controller_capabilities())
+    }
     /// `Controller.CreateVolume`
     fn create_volume(
         &self,

@@ -9,14 +9,12 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Answer, Backend, Call, Status,
+    Answer, Backend, Call, Description, Status,
     proto::{
-        ControllerGetCapabilitiesResponse, ControllerServiceCapability, CreateVolumeRequest,
-        CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
-        GetCapacityResponse, GetPluginCapabilitiesResponse, GetPluginInfoResponse,
-        NodeGetInfoResponse, PluginCapability, ProbeResponse, Topology, Volume,
-        controller_service_capability::{self, Rpc, rpc},
-        plugin_capability::{self, Service, service},
+        ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
+        DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
+        GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
+        Topology, Volume,
     },
     rules::{Chooser, Ready, Rule, Script, Subject, VolumeSpec},
 };
@@ -83,12 +81,6 @@ impl Scripted {
         state.chooser = Chooser::default();
     }
 
-    /// The driver's name, and the names of its capabilities.
-    pub fn identity(&self) -> (String, Vec<String>) {
-        let State { script, .. } = &*self.state.lock();
-        (script.driver_name(), [script.plugin(), script.controller()].concat())
-    }
-
     /// Ids of the volumes the driver holds.
     pub fn volumes(&self) -> BTreeSet<String> {
         self.state.lock().volumes.clone()
@@ -153,19 +145,20 @@ async fn act(rule: &Rule) -> Result<(), Status> {
 }
 
 impl Backend for Scripted {
+    fn description(&self) -> Description {
+        let State { script, .. } = &*self.state.lock();
+        let name = script.driver_name();
+        Description { name, plugin: script.plugin(), controller: script.controller() }
+    }
+
     async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
         self.follow("GetPluginInfo").await?;
-        let name = self.state.lock().script.driver_name();
-        Ok(GetPluginInfoResponse {
-            name,
-            vendor_version: "1.0".to_owned(),
-            manifest: BTreeMap::new(),
-        })
+        self.description().plugin_info()
     }
 
     async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
         self.follow("GetPluginCapabilities").await?;
-        plugin_capabilities(&self.state.lock().script.plugin())
+        self.description().plugin_capabilities()
     }
 
     async fn probe(&self) -> Answer<ProbeResponse> {
@@ -179,7 +172,7 @@ impl Backend for Scripted {
 
     async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
         self.follow("ControllerGetCapabilities").await?;
-        controller_capabilities(&self.state.lock().script.controller())
+        self.description().controller_capabilities()
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
@@ -252,29 +245,4 @@ fn volume(spec: VolumeSpec, volume_id: String, request: CreateVolumeRequest) -> 
 
 fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
-}
-
-/// The answer that lists these plugin capabilities.
-pub fn plugin_capabilities(names: &[String]) -> Answer<GetPluginCapabilitiesResponse> {
-    let capabilities = names.iter().map(|name| {
-        let kind = service::Type::from_str_name(name).ok_or_else(|| unknown_capability(name))?;
-        let service = plugin_capability::Type::Service(Service { r#type: kind.into() });
-        Ok(PluginCapability { r#type: Some(service) })
-    });
-    Ok(GetPluginCapabilitiesResponse { capabilities: capabilities.collect::<Answer<_>>()? })
-}
-
-/// The answer that lists these controller capabilities.
-pub fn controller_capabilities(names: &[String]) -> Answer<ControllerGetCapabilitiesResponse> {
-    let capabilities = names.iter().map(|name| {
-        let kind = rpc::Type::from_str_name(name).ok_or_else(|| unknown_capability(name))?;
-        let rpc = controller_service_capability::Type::Rpc(Rpc { r#type: kind.into() });
-        Ok(ControllerServiceCapability { r#type: Some(rpc) })
-    });
-    Ok(ControllerGetCapabilitiesResponse { capabilities: capabilities.collect::<Answer<_>>()? })
-}
-
-/// What grpcio answers when a handler fails: `UNKNOWN`.
-fn unknown_capability(name: &str) -> Status {
-    Status::unknown(format!("the script names the capability {name:?}, which CSI does not have"))
 }

@@ -22,7 +22,7 @@ pub use outcome::Outcome;
 pub use process::last_lines;
 pub use rulings::{Ruled, Rulings};
 pub use run::Explained;
-pub use runner::{Cluster, Options, Played, Summary, Verdict, play_all, scenario_files};
+pub use runner::{Options, Played, Summary, Verdict, play_all, scenario_files};
 
 /// Why a scenario was not played to its end.
 pub type PlayError = crate::Error;

@@ -90,8 +90,7 @@ struct Run<'a> {
 
 /// What a scenario came to.
 pub(super) struct Ended {
-    pub(super) outcome: Outcome,
-    /// In what that is not as expected.
+    /// In what its outcome is not as expected.
     pub(super) found: Vec<Value>,
     /// The last lines that its last process printed.
     pub(super) said: String,
@@ -150,13 +149,13 @@ pub(super) async fn play(
         leak::search(process, &log)?;
         said = last_lines(&log, LAST_LINES);
     }
-    let (outcome, found) = result?;
-    Ok(Ended { outcome, found, said, explained: explained?, shadow: shadow? })
+    let found = result?;
+    Ok(Ended { found, said, explained: explained?, shadow: shadow? })
 }
 
 impl Run<'_> {
     /// Plays all; returns what it came to, and in what that is not as expected.
-    async fn all(&mut self) -> Result<(Outcome, Vec<Value>), PlayError> {
+    async fn all(&mut self) -> Result<Vec<Value>, PlayError> {
         let began = Instant::now();
         let scenario = self.scenario;
         for note in scenario.steps.iter().filter_map(|step| step.note.as_ref()) {
@@ -191,7 +190,7 @@ impl Run<'_> {
             let found = self.expected.differences(&outcome, tries);
             let is_last = Instant::now() >= last || self.expected.is_exceeded(&outcome, tries);
             if is_last || found.is_empty() {
-                return Ok((outcome, found));
+                return Ok(found);
             }
             sleep(POLL_INTERVAL).await;
         }

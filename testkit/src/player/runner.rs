@@ -3,16 +3,13 @@
 use std::{
     any::Any,
     collections::{BTreeSet, VecDeque},
-    fmt, fs,
-    future::Future,
-    io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
@@ -25,23 +22,18 @@ use tokio::{
 
 use super::{
     PlayError,
-    outcome::Outcome,
     rulings::{Ruled, Rulings},
     run::{self, Beside, Explained},
     scenario::Scenario,
     shadowed::SHADOW,
     verdict::Expected,
 };
-use crate::{
-    apiserver::serve::layout::{ADMIN_TOKEN, kubeconfig},
-    control_plane::ControlPlane,
-    ports::free_port,
-};
+use crate::{control_plane::ControlPlane, ports::free_port};
 
 // === Where ===
 
 /// An API server with the port and the files of one run.
-pub struct Cluster {
+pub(super) struct Cluster {
     pub(super) admin: kube::Client,
     /// Holds `NAME.kubeconfig` files for the processes.
     pub(super) directory: PathBuf,
@@ -55,19 +47,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The API server at `url` whose files are in `directory`: `pki/ca.crt` and the kubeconfigs.
-    pub async fn at(directory: &Path, url: &str) -> Result<Self, PlayError> {
-        let authority = fs::read_to_string(directory.join("pki/ca.crt"))?;
-        let admin = Kubeconfig::from_yaml(&kubeconfig(url, &authority, ADMIN_TOKEN))?;
-        let options = KubeConfigOptions::default();
-        let admin = kube::Config::from_custom_kubeconfig(admin, &options).await?.try_into()?;
-        let directory = directory.to_owned();
-        Ok(Self { admin, directory, http: free_port()?, again: true, _keep: None })
-    }
-
     /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else an in-memory one;
     /// kept until the run ends.
-    pub async fn of_environment() -> Result<Self, PlayError> {
+    pub(super) async fn of_environment() -> Result<Self, PlayError> {
         let plane = ControlPlane::start().await?;
         let admin = plane.client("admin").await?;
         let directory = plane.layout().root().to_owned();
@@ -121,8 +103,6 @@ pub struct Played {
     pub name: String,
     /// What is to be held of it.
     pub verdict: Verdict,
-    /// What it left behind; `None` when it broke off.
-    pub outcome: Option<Outcome>,
     /// The results of shadow mode beside it other than `same`.
     pub shadow: Vec<Value>,
     /// What the CLI said about claims, if that was asked.
@@ -188,7 +168,7 @@ async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Playe
     };
     let expected = Expected { outcomes, is_ruled: ruled.is_some() };
     let ended = run::play(&scenario, cluster, binary, conformance, beside, &expected).await?;
-    let (outcome, mut found) = (ended.outcome, ended.found);
+    let mut found = ended.found;
     if !ended.shadow.faults.is_empty() {
         found.push(serde_json::json!([SHADOW, "values", ended.shadow.faults]));
     }
@@ -198,31 +178,27 @@ async fn play(file: &Path, cluster: &Cluster, options: &Options) -> Result<Playe
         (true, None) => Verdict::Same,
     };
     let (shadow, explained) = (ended.shadow.rows, ended.explained);
-    Ok(Played { name, verdict, outcome: Some(outcome), shadow, explained, took: began.elapsed() })
+    Ok(Played { name, verdict, shadow, explained, took: began.elapsed() })
 }
 
 fn name_of(file: &Path) -> String {
     file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Plays all `files`, each on a cluster that `cluster` makes, and reports each as it ends. Clusters that can be played
+/// Plays all `files`, each on a cluster of its own, and reports each as it ends. Clusters that can be played
 /// on again are, unless a play broke off there. SIGTERM and SIGINT end it early; what it started ends with it.
-pub async fn play_all<F>(
+pub async fn play_all(
     files: &[PathBuf],
     options: &Options,
-    cluster: impl Fn() -> F + Clone + Send + 'static,
     mut report: impl FnMut(&Played),
-) -> Summary
-where
-    F: Future<Output = Result<Cluster, PlayError>> + 'static,
-{
+) -> Summary {
     let files = Arc::new(Mutex::new(VecDeque::from(files.to_vec())));
     let (sender, mut played) = mpsc::unbounded_channel();
     let (go_on, asked) = watch::channel(());
     let mut jobs = JoinSet::new();
     for _ in 0..options.jobs.max(1) {
         let (files, played, asked) = (Arc::clone(&files), sender.clone(), asked.clone());
-        let mut job = Job { options: options.clone(), cluster: cluster.clone(), idle: None };
+        let mut job = Job { options: options.clone(), idle: None };
         jobs.spawn_blocking(move || job.run(&files, &played, asked));
     }
     drop(sender);
@@ -253,14 +229,13 @@ where
 
 /// Plays one scenario after another, on a thread of its own: a busy machine gives each its share. On one thread calls
 /// that come together are noted in the order in which they came.
-struct Job<C> {
+struct Job {
     options: Options,
-    cluster: C,
     /// A cluster that may be played on again.
     idle: Option<Cluster>,
 }
 
-impl<C: Fn() -> F, F: Future<Output = Result<Cluster, PlayError>>> Job<C> {
+impl Job {
     /// Plays what is left of `files`, until `asked` is closed.
     fn run(
         &mut self,
@@ -294,7 +269,6 @@ impl<C: Fn() -> F, F: Future<Output = Result<Cluster, PlayError>>> Job<C> {
         played.unwrap_or_else(|error| Played {
             name: name_of(file),
             verdict: Verdict::Broken(error),
-            outcome: None,
             shadow: Vec::new(),
             explained: Vec::new(),
             took: Duration::ZERO,
@@ -304,7 +278,7 @@ impl<C: Fn() -> F, F: Future<Output = Result<Cluster, PlayError>>> Job<C> {
     async fn play_once(&mut self, file: &Path) -> Result<Played, PlayError> {
         let cluster = match self.idle.take() {
             Some(cluster) => cluster,
-            None => (self.cluster)().await?,
+            None => Cluster::of_environment().await?,
         };
         let played = play(file, &cluster, &self.options).await?;
         self.idle = Some(cluster).filter(|cluster| cluster.again);

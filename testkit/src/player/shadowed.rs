@@ -7,7 +7,10 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{process::Invocation, web};
-use crate::{apiserver::tree, driver::Scripted};
+use crate::{
+    apiserver::tree,
+    driver::{Backend as _, Description, Scripted},
+};
 
 /// The name of the process, and of the command that it runs.
 pub(super) const SHADOW: &str = "shadow";
@@ -29,11 +32,11 @@ pub(super) fn invocation(
     if main.arguments.iter().any(|flag| flag.starts_with("--node-deployment")) {
         return None;
     }
-    let (name, capabilities) = driver.identity();
+    let Description { name, plugin, controller } = driver.description();
     let own = [
         SHADOW.to_owned(),
         format!("--driver={name}"),
-        format!("--capabilities={}", capabilities.join(",")),
+        format!("--capabilities={}", [plugin, controller].concat().join(",")),
         format!("--status-endpoint=127.0.0.1:{port}"),
     ];
     let kept = main.arguments.iter();

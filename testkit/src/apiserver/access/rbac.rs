@@ -92,11 +92,11 @@ fn is_of(own: &str, resource: &str, subresource: &str) -> bool {
 
 // === Policy ===
 
-/// What a binding grants: where (`None`: everywhere), and the rules, or the role that is missing.
+/// What a binding grants, and where (`None`: everywhere). A role that is missing grants nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Grant {
     namespace: Option<String>,
-    rules: Result<Vec<Rule>, String>,
+    rules: Vec<Rule>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,36 +128,22 @@ impl Policy {
             let namespace =
                 Some(object.meta("namespace")).filter(|namespace| !namespace.is_empty());
             for subject in &binding.subjects {
-                let granted = binding.role_ref.find(namespace, &roles);
-                let grant = Grant { namespace: namespace.map(str::to_owned), rules: granted };
+                let rules = binding.role_ref.rules(namespace, &roles);
+                let grant = Grant { namespace: namespace.map(str::to_owned), rules };
                 grants.entry(subject.holder()).or_default().push(grant);
             }
         }
         Self { grants }
     }
 
-    /// Whether `user` may do what `attempt` says; if not, the bindings whose role is missing, or nothing.
-    pub(crate) fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Result<(), String> {
-        if user.groups.iter().any(|group| group == SUPERUSERS) {
-            return Ok(());
-        }
+    /// Whether `user` may do what `attempt` says.
+    pub(crate) fn allows(&self, user: &User, attempt: &Attempt<'_>) -> bool {
         let namespace = match attempt {
             Attempt::Resource { namespace, .. } => namespace,
             Attempt::Path { .. } => "",
         };
-        let mut missing: Vec<&str> = Vec::new();
-        for grant in self.grants_of(user, namespace) {
-            match &grant.rules {
-                Ok(rules) if rules.iter().any(|rule| rule.covers(attempt)) => return Ok(()),
-                Err(text) if !missing.contains(&text.as_str()) => missing.push(text),
-                _ => {}
-            }
-        }
-        Err(match missing.as_slice() {
-            [] => String::new(),
-            [one] => format!("RBAC: {one}"),
-            more => format!("RBAC: [{}]", more.join(", ")),
-        })
+        let mut granted = self.grants_of(user, namespace).flat_map(|grant| &grant.rules);
+        user.groups.iter().any(|group| group == SUPERUSERS) || granted.any(|it| it.covers(attempt))
     }
 
     /// The rules that hold for `user` in `namespace`, those of cluster-wide bindings included.
@@ -168,8 +154,7 @@ impl Policy {
             Rule { verbs: all(), paths: all(), ..Rule::default() },
         ];
         let is_superuser = user.groups.iter().any(|group| group == SUPERUSERS);
-        let granted =
-            self.grants_of(user, namespace).flat_map(|grant| grant.rules.iter().flatten());
+        let granted = self.grants_of(user, namespace).flat_map(|grant| &grant.rules);
         everything.into_iter().filter(|_| is_superuser).chain(granted.cloned()).collect()
     }
 
@@ -197,11 +182,9 @@ struct RoleRef {
 }
 
 impl RoleRef {
-    fn find(&self, namespace: Option<&str>, roles: &Roles) -> Result<Vec<Rule>, String> {
+    fn rules(&self, namespace: Option<&str>, roles: &Roles) -> Vec<Rule> {
         let namespace = namespace.filter(|_| self.kind == "Role").unwrap_or_default();
-        let found = roles.get(&(namespace.to_owned(), self.name.clone())).cloned();
-        let kind = self.kind.to_lowercase();
-        found.ok_or_else(|| format!("{kind}.rbac.authorization.k8s.io {:?} not found", self.name))
+        roles.get(&(namespace.to_owned(), self.name.clone())).cloned().unwrap_or_default()
     }
 }
 
@@ -272,10 +255,8 @@ impl Rbac {
         request: &RequestInfo,
     ) -> Result<(), String> {
         let attempt = Attempt::from(request);
-        self.policy(server).decide(user, &attempt).map_err(|reason| {
-            let text = cannot(&user.name, &attempt);
-            if reason.is_empty() { text } else { format!("{text}: {reason}") }
-        })
+        let is_allowed = self.policy(server).allows(user, &attempt);
+        if is_allowed { Ok(()) } else { Err(cannot(&user.name, &attempt)) }
     }
 }
 

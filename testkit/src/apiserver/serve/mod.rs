@@ -44,7 +44,6 @@ use super::{
     documents::Documents,
     hooks::Hooks,
     refuse,
-    resources::ServerVersion,
 };
 use crate::ports::free_port;
 
@@ -70,14 +69,12 @@ pub struct Settings {
     pub port: u16,
     /// File that gets a line for every request.
     pub audit: Option<PathBuf>,
-    /// The Kubernetes release to behave like.
-    pub version: ServerVersion,
 }
 
 impl Settings {
-    /// A free port, the newest release, the built-in manifests and no audit log.
+    /// A free port, and no audit log.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), port: 0, audit: None, version: ServerVersion::default() }
+        Self { dir: dir.into(), port: 0, audit: None }
     }
 }
 
@@ -96,7 +93,7 @@ pub struct Served {
 impl Served {
     /// Serves a fresh API server on 127.0.0.1.
     pub async fn start(settings: Settings) -> Result<Self, crate::Error> {
-        let Settings { dir, port, audit, version } = settings;
+        let Settings { dir, port, audit } = settings;
         let identity = Identity::generate()?;
         let (listener, url) = listen(port).await?;
         let layout = Layout::new(dir);
@@ -105,7 +102,7 @@ impl Served {
             .write(&url, &identity.authority_pem)
             .map_err(|error| format!("can't write {dir}: {error}"))?;
         let audit = audit.map(|path| AuditFile::open(&path)).transpose()?.map(Arc::new);
-        let door = Arc::new(Door::new(version, audit));
+        let door = Arc::new(Door::new(audit));
         let client = door.api.client(auth::admin());
         manifests::apply(&client, &bootstrap()?).await?;
         manifests::apply(&client, &manifests::embedded()?).await?;
@@ -206,7 +203,7 @@ struct Door {
 
 impl Door {
     /// An API server with every hook in place, and the tokens of [`CLIENTS`].
-    fn new(version: ServerVersion, audit: Option<Arc<AuditFile>>) -> Self {
+    fn new(audit: Option<Arc<AuditFile>>) -> Self {
         let (rbac, tokens) = (Arc::new(Rbac::default()), Arc::new(tokens()));
         let hooks = Hooks {
             extensions: vec![
@@ -218,14 +215,8 @@ impl Door {
             audit,
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
-        let options = Options {
-            version,
-            clock: wall_clock(),
-            seed,
-            history: HISTORY,
-            hooks,
-            ..Options::default()
-        };
+        let options =
+            Options { clock: wall_clock(), seed, history: HISTORY, hooks, ..Options::default() };
         let api = ApiServer::new(options);
         Self { api, tokens }
     }
@@ -234,7 +225,7 @@ impl Door {
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Closed> {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await?.to_bytes();
-        match self.tokens.user(&parts.headers, self.api.now()) {
+        match self.tokens.user(&parts.headers) {
             Ok(user) => Ok(self.api.answer(&user, Request::from_parts(parts, body)).await?),
             Err(status) => Ok(refuse(&status)),
         }

@@ -111,7 +111,6 @@ async fn stream_faults_strike_after_the_events_they_let_pass() {
         (StreamFault::Cut { after: 1 }, "ADDED a, broken"),
         (StreamFault::Expire { after: 2 }, "ADDED a, ADDED b, ERROR 410, end"),
         (StreamFault::Stall { after: 1 }, "ADDED a, silence"),
-        (StreamFault::Swallow { after: 1 }, "ADDED a, BOOKMARK, silence"),
         (StreamFault::Drag { after: 1, by: minutes(2) }, "ADDED a, silence"),
         (
             StreamFault::Drag { after: 1, by: minutes(1) },

@@ -86,7 +86,6 @@ fn content(kind: &Kind, new: &Value, errors: &mut Errors) {
         ("", "PersistentVolume") => persistent_volume::content(new, errors),
         ("", "PersistentVolumeClaim") => persistent_volume_claim::content(new, errors),
         ("", "Event") => event::content(new, errors),
-        ("storage.k8s.io", "StorageClass") => storage::class(new, errors),
         ("storage.k8s.io", "CSIStorageCapacity") => storage::capacity(new, errors),
         ("coordination.k8s.io", "Lease") => lease(new, errors),
         _ => {}
@@ -97,14 +96,7 @@ fn changes(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "PersistentVolume") => persistent_volume::changes(new, old, errors),
         ("", "PersistentVolumeClaim") => persistent_volume_claim::changes(new, old, errors),
-        ("", "Secret") => {
-            errors.immutable("type", tree::at(new, &["type"]), tree::at(old, &["type"]));
-        }
-        ("storage.k8s.io", "StorageClass") => storage::class_changes(new, old, errors),
         ("storage.k8s.io", "CSIStorageCapacity") => storage::capacity_changes(new, old, errors),
-        ("storage.k8s.io", "VolumeAttributesClass") => {
-            storage::attributes_class_changes(new, old, errors);
-        }
         _ => {}
     }
 }

