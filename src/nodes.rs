@@ -1,24 +1,24 @@
 //! The cluster's nodes: their topology labels, and whether the driver is registered on them.
 //!
 //! Owns the watches of CSINodes and Nodes. Of a node it keeps whether the driver is registered, its
-//! topology keys, and the labels that topology keys name; equal lists of keys or labels are stored
-//! once. A heartbeat, or a label that no key names, changes nothing and wakes nobody. Registrations
-//! and labels are consistent: a registration takes effect once the labels that its keys name are
-//! kept for every node. If a driver registers a key whose labels were not kept, the Nodes are
-//! listed again, at most once a minute. That costs one list when a driver is installed or adds a key; the
-//! alternative would be to keep all labels of all nodes. What one kubelet writes is bounded: of its CSINode
-//! 64 keys of the driver count, of its Node 64 labels. What follows from topology belongs to
-//! `csi_provisioner::topology` and `capacity`.
+//! topology keys, and the labels that topology keys name. A heartbeat, or a label that no key names,
+//! changes nothing and wakes nobody. If a driver registers a key whose labels are not kept, the Nodes are
+//! listed again, at most once a minute; until then the key wakes nobody and is not among the most common
+//! ones. That costs one list when a driver is installed or adds a key; the alternative would be to keep all
+//! labels of all nodes. What one kubelet writes is bounded: of its CSINode 64 keys of the driver count, of its
+//! Node 64 labels. What follows from topology belongs to `csi_provisioner::topology` and `capacity`.
 
 mod index;
-mod interned;
 mod terms;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -26,7 +26,7 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use self::index::{Changed, NodeIndex};
+use self::index::NodeIndex;
 pub use self::{
     index::Registration,
     terms::{Keys, Labels},
@@ -155,16 +155,15 @@ impl Nodes {
         self.0.index.lock().labels(node).cloned()
     }
 
-    /// Calls `each` for every node with the driver on it, by name: its keys, and its labels if the
-    /// Node exists. `each` must not call other methods of the nodes.
-    pub fn for_each_registered(&self, mut each: impl FnMut(&str, &Keys, Option<&Labels>)) {
-        let index = self.0.index.lock();
-        index.registered().for_each(|(name, keys, labels)| each(name, keys, labels));
+    /// The distinct places of nodes with the driver: what its keys there name. A node that lacks a label has none.
+    pub fn driver_places(&self) -> BTreeSet<BTreeMap<String, String>> {
+        self.0.index.lock().driver_places()
     }
 
-    /// The distinct label sets of all Nodes, with or without the driver, in order.
-    pub fn distinct_labels(&self) -> Vec<Labels> {
-        self.0.index.lock().distinct_labels().cloned().collect()
+    /// What these keys name on all Nodes that have all of the labels, with or without the driver. A place may
+    /// be there twice.
+    pub fn places(&self, keys: &Keys) -> Vec<BTreeMap<String, String>> {
+        self.0.index.lock().places(keys)
     }
 
     /// The topology keys of most nodes with the driver; `None` if it has none on any node.
@@ -244,7 +243,7 @@ impl Nodes {
             progress.needs_relist = index.needs_relist();
         });
         drop(index);
-        self.notify(&changed, on_change);
+        self.notify(&changed, |name| on_change(NodeChange::CsiNode(name)));
     }
 
     fn on_node_event(&self, event: InformerEvent<Node>, on_change: &impl Fn(NodeChange<'_>)) {
@@ -256,7 +255,11 @@ impl Nodes {
                 progress.complete = true;
             });
         }
-        self.notify(&changed, on_change);
+        self.notify(&changed, |name| on_change(NodeChange::Node(name)));
+        if complete {
+            let counted = self.0.index.lock().count_watched_keys();
+            self.notify(&counted, |name| on_change(NodeChange::CsiNode(name)));
+        }
     }
 
     fn update_progress(&self, step: impl FnOnce(&mut Progress)) {
@@ -267,12 +270,12 @@ impl Nodes {
         });
     }
 
-    fn notify(&self, changed: &Changed, on_change: &impl Fn(NodeChange<'_>)) {
-        if *changed == Changed::default() {
-            return;
+    fn notify(&self, changed: &[Box<str>], on_change: impl Fn(&str)) {
+        if !changed.is_empty() {
+            self.0.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
         }
-        self.0.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
-        changed.csi_nodes.iter().for_each(|name| on_change(NodeChange::CsiNode(name)));
-        changed.nodes.iter().for_each(|name| on_change(NodeChange::Node(name)));
+        for name in changed {
+            on_change(name);
+        }
     }
 }

@@ -421,7 +421,7 @@ impl Inner {
             // Replaced by another object, which the watch will deliver.
             Err(error) if error.is_conflict() => {}
             Err(error) if error.is_not_found() => {
-                self.update_index(|index| index.remove_object(name))
+                self.update_index(|index| index.remove_object(name));
             }
             Err(error) => {
                 return Err(PublishError::Write { what: "delete", which: name.to_owned(), error });

@@ -10,7 +10,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorTerm};
 
-use crate::nodes::{Keys, Labels, Nodes};
+use crate::nodes::Nodes;
 
 /// The nodes that have these labels; without labels, all nodes. Clones share the labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,18 +40,7 @@ impl Segment {
     /// The segments of all nodes on which the driver is registered. A node that lacks a label
     /// counts once it has it.
     pub fn of_nodes(nodes: &Nodes) -> BTreeSet<Self> {
-        let mut distinct: BTreeSet<(Keys, Labels)> = BTreeSet::new();
-        nodes.for_each_registered(|_, keys, labels| {
-            if let Some(labels) = labels {
-                distinct.insert((keys.clone(), labels.clone()));
-            }
-        });
-        distinct.iter().filter_map(|(keys, labels)| Self::of_node(keys, labels)).collect()
-    }
-
-    /// The segment of a node; `None` if it lacks the label of a key.
-    fn of_node(keys: &Keys, labels: &Labels) -> Option<Self> {
-        keys.segments(|key| labels.get(key)).map(|labels| Self(Arc::new(labels)))
+        nodes.driver_places().into_iter().map(|place| Self(Arc::new(place))).collect()
     }
 
     /// The segments that a volume's node affinity names. A term in another form than this program
@@ -103,6 +92,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::nodes::testing::nodes;
 
     fn segment(labels: &[(&str, &str)]) -> Segment {
         labels.iter().copied().collect()
@@ -127,10 +117,8 @@ mod tests {
         assert_eq!(of(&both), BTreeSet::from([segment(&both)]));
         assert_eq!(of(&[]), BTreeSet::from([Segment::default()]));
         assert_eq!(Segment::of_nodes(&Nodes::for_driver("d")), BTreeSet::new());
-        let zoned = BTreeMap::from([("zone".to_owned(), "z".to_owned())]);
-        let labels = Nodes::fixed("d", "n", &zoned).labels("n").unwrap();
-        let keys: Keys = ["zone", "rack"].into_iter().collect();
-        assert_eq!(Segment::of_node(&keys, &labels), None);
+        let lacking = nodes("d", &[("n", Some(&["zone", "rack"]), Some(&[("zone", "z")]))]);
+        assert_eq!(Segment::of_nodes(&lacking), BTreeSet::new());
     }
 
     #[test]

@@ -1,14 +1,11 @@
-//! The known nodes, and the effect of events on them.
-//!
-//! Decides when a registration takes effect: once the labels that its keys name are kept for every
-//! node. Pure.
+//! The known nodes, and the effect of events on them. Pure.
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use super::{
-    interned::Interned,
-    terms::{Keys, Labels, MOST},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
+
+use super::terms::{Keys, Labels, MOST};
 use crate::kube::{
     informer::{
         InformerEvent,
@@ -20,25 +17,19 @@ use crate::kube::{
 /// A set of label keys.
 pub(super) type KeySet = BTreeSet<Arc<str>>;
 
-/// The names of objects with relevant changes.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Changed {
-    pub(super) csi_nodes: Vec<Box<str>>,
-    pub(super) nodes: Vec<Box<str>>,
-}
-
 /// All nodes, by name.
 #[derive(Debug)]
 pub(super) struct NodeIndex {
     driver: Box<str>,
-    csi_nodes: Cache<Registered>,
+    /// The driver's keys; `None` where it is not registered.
+    csi_nodes: Cache<Option<Keys>>,
     nodes: Cache<Labels>,
-    keys: Interned<Keys>,
-    labels: Interned<Labels>,
-    /// The keys whose labels are kept for every node.
-    kept_keys: KeySet,
     /// The keys for which nodes are being listed or watched.
     watched_keys: KeySet,
+    /// The keys for which all nodes have been listed: others do not count yet.
+    listed_keys: KeySet,
+    /// The driver has registered a key that is not watched.
+    needs_relist: bool,
     is_warned: Warned,
 }
 
@@ -47,15 +38,6 @@ pub(super) struct NodeIndex {
 struct Warned {
     keys: bool,
     labels: bool,
-}
-
-/// The driver's registration on a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Registered {
-    /// Its keys in effect; `None` if it is not registered.
-    current: Option<Keys>,
-    /// The keys that take effect once the labels are known.
-    pending: Option<Keys>,
 }
 
 /// Whether the driver is on a node.
@@ -75,10 +57,9 @@ impl NodeIndex {
             driver: driver.into(),
             csi_nodes: Cache::default(),
             nodes: Cache::default(),
-            keys: Interned::default(),
-            labels: Interned::default(),
-            kept_keys: KeySet::new(),
             watched_keys: KeySet::new(),
+            listed_keys: KeySet::new(),
+            needs_relist: false,
             is_warned: Warned::default(),
         }
     }
@@ -88,8 +69,8 @@ impl NodeIndex {
     pub(super) fn registration(&self, node: &str) -> Registration {
         match self.csi_nodes.get(node) {
             None => Registration::NoCsiNode,
-            Some(Registered { current: None, .. }) => Registration::NoDriver,
-            Some(Registered { current: Some(keys), .. }) => Registration::Driver(keys.clone()),
+            Some(None) => Registration::NoDriver,
+            Some(Some(keys)) => Registration::Driver(keys.clone()),
         }
     }
 
@@ -97,172 +78,127 @@ impl NodeIndex {
         self.nodes.get(node)
     }
 
-    pub(super) fn registered(&self) -> impl Iterator<Item = (&str, &Keys, Option<&Labels>)> {
-        let registered = self.csi_nodes.iter();
-        registered.filter_map(|(node, at)| Some((node, at.current.as_ref()?, self.labels(node))))
+    /// The nodes with the driver on them, and its keys there.
+    fn registered(&self) -> impl Iterator<Item = (&str, &Keys)> {
+        self.csi_nodes.iter().filter_map(|(node, keys)| Some((node, keys.as_ref()?)))
     }
 
-    pub(super) fn distinct_labels(&self) -> impl Iterator<Item = &Labels> {
-        self.labels.iter().map(|(labels, _)| labels)
+    pub(super) fn driver_places(&self) -> BTreeSet<BTreeMap<String, String>> {
+        let labelled =
+            self.registered().filter_map(|(node, keys)| Some((keys, self.labels(node)?)));
+        let distinct: BTreeSet<(&Keys, &Labels)> = labelled.collect();
+        distinct.into_iter().filter_map(|(keys, labels)| keys.place_in(labels)).collect()
+    }
+
+    pub(super) fn places(&self, keys: &Keys) -> Vec<BTreeMap<String, String>> {
+        let distinct: BTreeSet<&Labels> = self.nodes.iter().map(|(_, labels)| labels).collect();
+        distinct.into_iter().filter_map(|labels| keys.place_in(labels)).collect()
     }
 
     pub(super) fn most_common_keys(&self) -> Option<&Keys> {
-        let usable =
-            self.keys.iter().filter(|(keys, _)| !keys.is_empty() && self.keeps_labels_for(keys));
+        let mut nodes = BTreeMap::<&Keys, usize>::new();
+        let count = |keys: &Keys| !keys.is_empty() && keys.are_in(&self.listed_keys);
+        for (_, keys) in self.registered().filter(|(_, keys)| count(keys)) {
+            *nodes.entry(keys).or_default() += 1;
+        }
         // The first of those that most nodes have.
-        usable.rev().max_by_key(|(_, nodes)| *nodes).map(|(keys, _)| keys)
-    }
-
-    fn keeps_labels_for(&self, keys: &Keys) -> bool {
-        keys.are_in(&self.kept_keys)
-    }
-
-    // === CSINodes ===
-
-    pub(super) fn on_csi_node_event(&mut self, event: InformerEvent<CsiNode>) -> Changed {
-        let csi_nodes = match event {
-            InformerEvent::InitApply(node) | InformerEvent::Apply(node) => {
-                self.upsert_csi_node(&node)
-            }
-            InformerEvent::Delete(gone) => self.remove_csi_node(gone.name()),
-            InformerEvent::InitDone => {
-                let vanished = self.csi_nodes.finish_list_by_key();
-                for (_, registered) in &vanished {
-                    self.release(registered);
-                }
-                vanished.into_iter().map(|(name, _)| name).collect()
-            }
-            InformerEvent::Init => {
-                self.csi_nodes.begin_list();
-                Vec::new()
-            }
-            InformerEvent::Unreadable { name, .. } => {
-                self.csi_nodes.mark_listed(&name);
-                Vec::new()
-            }
-        };
-        Changed { csi_nodes, ..Changed::default() }
-    }
-
-    fn upsert_csi_node(&mut self, node: &CsiNode) -> Vec<Box<str>> {
-        let driver = node.spec.drivers.iter().find(|driver| *driver.name == *self.driver);
-        if driver.is_some_and(|driver| driver.topology_keys.len() > MOST)
-            && !std::mem::replace(&mut self.is_warned.keys, true)
-        {
-            tracing::warn!(
-                node = node.name(),
-                "The CSINode has more than {MOST} topology keys of the driver: the others are ignored. Logged once"
-            );
-        }
-        let keys = driver
-            .map(|driver| driver.topology_keys.iter().take(MOST).map(String::as_str).collect());
-        let before = self.csi_nodes.get(node.name()).cloned();
-        let current = || before.as_ref().and_then(|before| before.current.clone());
-        let now = match keys {
-            Some(keys) if !self.keeps_labels_for(&keys) => {
-                Registered { current: current(), pending: Some(keys) }
-            }
-            keys => Registered { current: keys, pending: None },
-        };
-        let changed = before.as_ref().is_none_or(|before| before.current != now.current);
-        self.register(node.name(), now);
-        changed.then(|| node.name().into()).into_iter().collect()
-    }
-
-    fn remove_csi_node(&mut self, name: &str) -> Vec<Box<str>> {
-        let Change::Gone(registered) = self.csi_nodes.remove(name) else { return Vec::new() };
-        self.release(&registered);
-        vec![name.into()]
-    }
-
-    fn register(&mut self, node: &str, now: Registered) {
-        let mut acquire = |keys: Option<Keys>| keys.map(|keys| self.keys.acquire(keys));
-        let now = Registered { current: acquire(now.current), pending: acquire(now.pending) };
-        if let Change::Updated { old, .. } = self.csi_nodes.apply(node, Some(now)) {
-            self.release(&old);
-        }
-    }
-
-    fn release(&mut self, registered: &Registered) {
-        for keys in [&registered.current, &registered.pending].into_iter().flatten() {
-            self.keys.release(keys);
-        }
-    }
-
-    // === Nodes ===
-
-    /// Begins to list nodes again, for the labels of all registered keys, in effect or not yet, and
-    /// no others. Returns these keys.
-    pub(super) fn relist(&mut self) -> KeySet {
-        self.watched_keys = self.keys.iter().flat_map(|(keys, _)| keys.shared()).collect();
-        self.kept_keys.retain(|key| self.watched_keys.contains(key));
-        self.watched_keys.clone()
+        nodes.into_iter().rev().max_by_key(|(_, nodes)| *nodes).map(|(keys, _)| keys)
     }
 
     /// Whether there are keys for which nodes are not listed and watched.
     pub(super) fn needs_relist(&self) -> bool {
-        !self.keys.iter().all(|(keys, _)| keys.are_in(&self.watched_keys))
+        self.needs_relist
     }
 
-    pub(super) fn on_node_event(&mut self, event: InformerEvent<Node>) -> Changed {
-        let nodes = match event {
-            InformerEvent::InitApply(node) | InformerEvent::Apply(node) => self.upsert_node(&node),
-            InformerEvent::Delete(gone) => self.remove_node(gone.name()),
-            InformerEvent::InitDone => {
-                let vanished = self.nodes.finish_list_by_key();
-                for (_, labels) in &vanished {
-                    self.labels.release(labels);
-                }
-                let nodes = vanished.into_iter().map(|(name, _)| name).collect();
-                return Changed { nodes, csi_nodes: self.apply_pending() };
+    // === changes ===
+
+    /// Begins to list nodes again, for the labels of all registered keys and no others. Returns these
+    /// keys.
+    pub(super) fn relist(&mut self) -> KeySet {
+        let distinct: BTreeSet<&str> =
+            self.registered().flat_map(|(_, keys)| keys.iter()).collect();
+        self.watched_keys = distinct.into_iter().map(Arc::from).collect();
+        self.listed_keys.retain(|key| self.watched_keys.contains(key));
+        self.needs_relist = false;
+        self.watched_keys.clone()
+    }
+
+    /// Returns the names of the CSINodes with relevant changes. New keys are none until all nodes are listed
+    /// for them: whoever waits for them would find no labels.
+    pub(super) fn on_csi_node_event(&mut self, event: InformerEvent<CsiNode>) -> Vec<Box<str>> {
+        let Self { driver, csi_nodes, watched_keys, needs_relist, is_warned, .. } = self;
+        let mut changed = follow(csi_nodes, event, |node| {
+            let ours = node.spec.drivers.iter().find(|entry| *entry.name == **driver)?;
+            if ours.topology_keys.len() > MOST && !std::mem::replace(&mut is_warned.keys, true) {
+                tracing::warn!(
+                    node = node.name(),
+                    "The CSINode has more than {MOST} topology keys of the driver: the others are ignored. Logged once"
+                );
             }
-            InformerEvent::Init => {
-                self.nodes.begin_list();
-                Vec::new()
+            let keys: Keys = ours.topology_keys.iter().take(MOST).cloned().collect();
+            *needs_relist |= !keys.are_in(watched_keys);
+            Some(keys)
+        });
+        changed.retain(|node| match self.csi_nodes.get(node) {
+            Some(Some(keys)) => keys.are_in(&self.listed_keys),
+            _ => true,
+        });
+        changed
+    }
+
+    /// All nodes are listed for the watched keys: returns the names of the CSINodes whose keys count from now
+    /// on.
+    pub(super) fn count_watched_keys(&mut self) -> Vec<Box<str>> {
+        let before = std::mem::replace(&mut self.listed_keys, self.watched_keys.clone());
+        let count_now = |keys: &Keys| !keys.are_in(&before) && keys.are_in(&self.listed_keys);
+        let new = self.registered().filter(|(_, keys)| count_now(keys));
+        new.map(|(node, _)| node.into()).collect()
+    }
+
+    /// Returns the names of the Nodes with relevant changes.
+    pub(super) fn on_node_event(&mut self, event: InformerEvent<Node>) -> Vec<Box<str>> {
+        let Self { nodes, watched_keys, is_warned, .. } = self;
+        follow(nodes, event, |node| {
+            let (labels, are_more) = Labels::named(watched_keys, node.metadata.labels.iter());
+            if are_more && !std::mem::replace(&mut is_warned.labels, true) {
+                tracing::warn!(
+                    node = node.name(),
+                    "The Node has more than {MOST} labels that topology keys of the driver name: the others are ignored. Logged once"
+                );
             }
-            InformerEvent::Unreadable { name, .. } => {
-                self.nodes.mark_listed(&name);
-                Vec::new()
+            labels
+        })
+    }
+}
+
+/// Applies an event to what is kept of each object, which `keep` takes from it. Returns the names of the
+/// objects of which something else is kept now.
+fn follow<V: View, T: PartialEq>(
+    cache: &mut Cache<T>,
+    event: InformerEvent<V>,
+    keep: impl FnOnce(&V) -> T,
+) -> Vec<Box<str>> {
+    match event {
+        InformerEvent::InitApply(object) | InformerEvent::Apply(object) => {
+            match cache.apply(object.name(), Some(keep(&object))) {
+                Change::Updated { old, new } if old == *new => Vec::new(),
+                _ => vec![object.name().into()],
             }
-        };
-        Changed { nodes, ..Changed::default() }
-    }
-
-    fn upsert_node(&mut self, node: &Node) -> Vec<Box<str>> {
-        let (labels, are_more) = Labels::named(&self.watched_keys, node.metadata.labels.iter());
-        if are_more && !std::mem::replace(&mut self.is_warned.labels, true) {
-            tracing::warn!(
-                node = node.name(),
-                "The Node has more than {MOST} labels that topology keys of the driver name: the others are ignored. Logged once"
-            );
         }
-        let labels = self.labels.acquire(labels);
-        let changed = self.nodes.get(node.name()) != Some(&labels);
-        if let Change::Updated { old, .. } = self.nodes.apply(node.name(), Some(labels)) {
-            self.labels.release(&old);
+        InformerEvent::Delete(gone) => match cache.remove(gone.name()) {
+            Change::Gone(_) => vec![gone.name().into()],
+            _ => Vec::new(),
+        },
+        InformerEvent::InitDone => {
+            cache.finish_list_by_key().into_iter().map(|(name, _)| name).collect()
         }
-        changed.then(|| node.name().into()).into_iter().collect()
-    }
-
-    fn remove_node(&mut self, name: &str) -> Vec<Box<str>> {
-        let Change::Gone(labels) = self.nodes.remove(name) else { return Vec::new() };
-        self.labels.release(&labels);
-        vec![name.into()]
-    }
-
-    /// All nodes were listed: applies the registrations that waited for it; returns the names of
-    /// their CSINodes.
-    fn apply_pending(&mut self) -> Vec<Box<str>> {
-        self.kept_keys.clone_from(&self.watched_keys);
-        let waiting =
-            self.csi_nodes.iter().filter_map(|(node, at)| Some((node, at.pending.clone()?)));
-        let due: Vec<(Box<str>, Keys)> = waiting
-            .filter(|(_, keys)| self.keeps_labels_for(keys))
-            .map(|(node, keys)| (node.into(), keys))
-            .collect();
-        for (node, keys) in &due {
-            self.register(node, Registered { current: Some(keys.clone()), pending: None });
+        InformerEvent::Init => {
+            cache.begin_list();
+            Vec::new()
         }
-        due.into_iter().map(|(node, _)| node).collect()
+        InformerEvent::Unreadable { name, .. } => {
+            cache.mark_listed(&name);
+            Vec::new()
+        }
     }
 }

@@ -10,18 +10,18 @@ use std::{
 /// writes its own; no driver has more than a few.
 pub(super) const MOST: usize = 64;
 
-/// The topology keys of the driver on a node, in its order. Clones share them.
+/// The topology keys of the driver on a node, in its order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Keys(Arc<[Arc<str>]>);
+pub struct Keys(Vec<String>);
 
-/// A node's labels that topology keys name. Clones share them.
+/// A node's labels that topology keys name, ordered by key. All nodes share the keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Labels(Arc<[(Arc<str>, Box<str>)]>);
+pub struct Labels(Box<[(Arc<str>, Box<str>)]>);
 
 impl Keys {
     /// The keys, in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|key| &**key)
+        self.0.iter().map(String::as_str)
     }
 
     /// Whether the driver has no topology.
@@ -39,16 +39,16 @@ impl Keys {
 
     /// Whether all of them are in `set`.
     pub(super) fn are_in(&self, set: &BTreeSet<Arc<str>>) -> bool {
-        self.0.iter().all(|key| set.contains(key))
+        self.iter().all(|key| set.contains(key))
     }
 
-    /// The keys as shared strings.
-    pub(super) fn shared(&self) -> impl Iterator<Item = Arc<str>> {
-        self.0.iter().cloned()
+    /// The keys with their values in a node's labels; `None` if one has none.
+    pub(super) fn place_in(&self, labels: &Labels) -> Option<BTreeMap<String, String>> {
+        self.segments(|key| labels.get(key))
     }
 }
 
-impl<S: Into<Arc<str>>> FromIterator<S> for Keys {
+impl<S: Into<String>> FromIterator<S> for Keys {
     fn from_iter<I: IntoIterator<Item = S>>(keys: I) -> Self {
         Self(keys.into_iter().map(Into::into).collect())
     }

@@ -65,6 +65,13 @@ impl Fixture {
         self.node(InformerEvent::InitDone);
     }
 
+    /// The labels that are kept of a Node.
+    fn kept(&self, node: &str) -> Option<String> {
+        let labels = self.nodes.labels(node)?;
+        let labels = labels.iter().map(|(key, value)| format!("{key}={value}"));
+        Some(labels.collect::<Vec<_>>().join(","))
+    }
+
     fn needs_relist(&self) -> bool {
         self.nodes.0.progress.borrow().needs_relist
     }
@@ -77,17 +84,12 @@ fn only_labels_named_by_the_drivers_keys_are_kept() {
         vec![csi_node("n1", Some(&["zone"])), csi_node("n2", None)],
         vec![node("n1", &labels), node("n3", &[("arch", "arm")])],
     );
-    let kept: Vec<Vec<(String, String)>> = fixture
-        .nodes
-        .distinct_labels()
-        .iter()
-        .map(|labels| labels.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
-        .collect();
-    assert_eq!(kept, [vec![], vec![("zone".to_owned(), "a".to_owned())]]);
+    assert_eq!(fixture.kept("n1"), Some("zone=a".to_owned()));
+    assert_eq!(fixture.kept("n3"), Some(String::new()));
     assert_eq!(fixture.nodes.registration("n1"), Registration::Driver(keys(&["zone"])));
     assert_eq!(fixture.nodes.registration("n2"), Registration::NoDriver);
     assert_eq!(fixture.nodes.registration("n3"), Registration::NoCsiNode);
-    assert!(fixture.nodes.labels("n2").is_none() && fixture.nodes.labels("n3").is_some());
+    assert_eq!(fixture.kept("n2"), None);
 }
 
 #[test]
@@ -118,21 +120,23 @@ fn objects_deleted_between_two_lists_are_reported() {
     fixture.csi(InformerEvent::InitApply(csi_node("n1", Some(&["zone"]))));
     fixture.csi(InformerEvent::InitDone);
     assert_eq!(fixture.take_changes(), ["node n2", "csi n2"]);
-    assert_eq!(fixture.nodes.distinct_labels().len(), 1);
+    assert_eq!(fixture.kept("n2"), None);
     assert_eq!(fixture.nodes.registration("n2"), Registration::NoCsiNode);
 }
 
 #[test]
-fn a_new_key_takes_effect_once_all_nodes_are_listed_for_it() {
+fn a_new_key_wakes_whoever_waits_once_all_nodes_are_listed_for_it() {
     let all = || vec![node("n1", &[("zone", "a"), ("rack", "7")])];
     let fixture = Fixture::with(vec![csi_node("n1", Some(&["zone"]))], all());
     fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone", "rack"]))));
-    assert_eq!(fixture.nodes.registration("n1"), Registration::Driver(keys(&["zone"])));
-    assert!(fixture.needs_relist() && fixture.take_changes().is_empty());
-    fixture.relist(all());
     assert_eq!(fixture.nodes.registration("n1"), Registration::Driver(keys(&["zone", "rack"])));
-    assert_eq!(fixture.nodes.labels("n1").unwrap().get("rack"), Some("7"));
-    assert!(!fixture.needs_relist());
+    assert!(fixture.needs_relist() && fixture.nodes.driver_places().is_empty());
+    assert_eq!(fixture.nodes.most_common_keys(), None);
+    assert!(fixture.take_changes().is_empty(), "nobody is woken in vain");
+    fixture.relist(all());
+    assert_eq!(fixture.kept("n1"), Some("rack=7,zone=a".to_owned()));
+    assert!(!fixture.needs_relist() && fixture.nodes.driver_places().len() == 1);
+    assert_eq!(fixture.nodes.most_common_keys(), Some(keys(&["zone", "rack"])));
     assert_eq!(fixture.take_changes(), ["node n1", "csi n1"]);
     // Unregistering needs no labels.
     fixture.csi(InformerEvent::Apply(csi_node("n1", None)));
@@ -152,18 +156,15 @@ fn the_most_common_keys_win_and_among_equals_the_first() {
 }
 
 #[test]
-fn nodes_in_one_place_share_what_is_kept() {
+fn nodes_in_one_place_are_one_place() {
     let names: Vec<String> = (0..100).map(|n| format!("n{n}")).collect();
     let fixture = Fixture::with(
-        names.iter().map(|name| csi_node(name, Some(&["zone"]))).collect(),
-        names.iter().map(|name| node(name, &[("zone", "a")])).collect(),
+        names[1..].iter().map(|name| csi_node(name, Some(&["zone"]))).collect(),
+        names.iter().map(|name| node(name, &[("zone", "a")])).chain([node("bare", &[])]).collect(),
     );
-    let mut count = 0;
-    fixture.nodes.for_each_registered(|_, keys, labels| {
-        count += 1;
-        assert_eq!((keys.to_string(), labels.unwrap().get("zone")), ("[zone]".into(), Some("a")));
-    });
-    assert_eq!((count, fixture.nodes.distinct_labels().len()), (100, 1));
+    let place = [("zone".to_owned(), "a".to_owned())].into();
+    assert_eq!(fixture.nodes.places(&keys(&["zone"])), [place]);
+    assert_eq!(fixture.nodes.driver_places().len(), 1);
 }
 
 #[test]
@@ -211,6 +212,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// The value of a label of a node.
+fn label(labels: [Option<u8>; 2], key: &str) -> Option<String> {
+    let mut values = LABELS.iter().zip(labels);
+    values
+        .find(|(name, _)| **name == key)
+        .and_then(|(_, value)| value.map(|value| value.to_string()))
+}
+
 fn registration(keys: Option<&Vec<u8>>) -> Registration {
     keys.map_or(Registration::NoDriver, |keys| {
         Registration::Driver(keys.iter().map(|key| LABELS[usize::from(*key)]).collect())
@@ -218,8 +227,8 @@ fn registration(keys: Option<&Vec<u8>>) -> Registration {
 }
 
 proptest! {
-    /// Whatever happens, registrations and labels are consistent: every label that a registered key
-    /// names is current; and once nodes were listed for all keys, everything equals the cluster.
+    /// Whatever happens, registrations are as in the cluster, and every label that is kept is current; once
+    /// nodes were listed for all keys, those that registered keys name are kept.
     #[test]
     fn keys_and_labels_are_always_consistent(steps in vec(step(), 0..40)) {
         let fixture = Fixture::with(vec![], vec![]);
@@ -252,28 +261,30 @@ proptest! {
                 Step::Relist if fixture.needs_relist() => fixture.relist(labelled.iter().map(|(name, labels)| object(*name, labels)).collect()),
                 Step::Relist => {}
             }
-            let mut registered = Vec::new();
-            fixture.nodes.for_each_registered(|_, keys, _| registered.extend(keys.iter().map(str::to_owned)));
-            for (name, labels) in &labelled {
-                let known = fixture.nodes.labels(&name.to_string()).unwrap();
-                for (key, value) in LABELS.iter().zip(labels).filter(|(key, _)| registered.iter().any(|known| known == *key)) {
-                    prop_assert_eq!(known.get(key).map(str::to_owned), value.map(|value| value.to_string()));
+            for name in 0..3_u8 {
+                let truth = csi_nodes.get(&name).map_or(Registration::NoCsiNode, |keys| registration(keys.as_ref()));
+                prop_assert_eq!(fixture.nodes.registration(&name.to_string()), truth);
+                let kept = fixture.nodes.labels(&name.to_string());
+                prop_assert_eq!(kept.is_some(), labelled.contains_key(&name));
+                for (key, value) in kept.iter().flat_map(Labels::iter) {
+                    prop_assert_eq!(Some(value.to_owned()), label(labelled[&name], key));
                 }
             }
         }
         prop_assert!(!fixture.needs_relist());
-        for name in 0..3_u8 {
-            let truth = csi_nodes.get(&name).map_or(Registration::NoCsiNode, |keys| registration(keys.as_ref()));
-            prop_assert_eq!(fixture.nodes.registration(&name.to_string()), truth);
-            prop_assert_eq!(fixture.nodes.labels(&name.to_string()).is_some(), labelled.contains_key(&name));
+        let registered: Vec<&u8> = csi_nodes.values().flatten().flatten().collect();
+        for (name, labels) in &labelled {
+            let kept = fixture.nodes.labels(&name.to_string()).unwrap();
+            for key in registered.iter().map(|key| LABELS[usize::from(**key)]) {
+                prop_assert_eq!(kept.get(key).map(str::to_owned), label(*labels, key));
+            }
         }
         // Nothing is kept of deleted objects.
         for name in 0..3_u8 {
             fixture.csi(InformerEvent::Delete(csi_node(&name.to_string(), None)));
             fixture.node(InformerEvent::Delete(node(&name.to_string(), &[])));
         }
-        prop_assert!(fixture.nodes.distinct_labels().is_empty() && fixture.nodes.most_common_keys().is_none());
-        prop_assert!(!fixture.needs_relist());
+        prop_assert!(fixture.nodes.places(&keys(&[])).is_empty() && fixture.nodes.most_common_keys().is_none());
     }
 }
 

@@ -142,7 +142,7 @@ fn requisite(
         None if !constraints.immediate => return Ok(Vec::new()),
         None => nodes.most_common_keys().ok_or(Refusal::NoKeysAnywhere)?,
     };
-    let places = terms::of_nodes(&keys, &nodes.distinct_labels());
+    let places = nodes.places(&keys);
     if places.is_empty() { Err(Refusal::NoLabelsAnywhere { keys }) } else { Ok(places) }
 }
 

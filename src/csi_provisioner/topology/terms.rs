@@ -6,10 +6,7 @@ use std::cmp::Ordering;
 
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
 
-use crate::{
-    controller::model::topology::Segments,
-    nodes::{Keys, Labels},
-};
+use crate::controller::model::topology::Segments;
 
 /// The order of terms in requests: shorter ones first, then by keys and values.
 pub(super) fn order(a: &Segments, b: &Segments) -> Ordering {
@@ -19,11 +16,6 @@ pub(super) fn order(a: &Segments, b: &Segments) -> Ordering {
 /// Whether `whole` has all segments of `part`.
 pub(super) fn is_subset(part: &Segments, whole: &Segments) -> bool {
     part.iter().all(|(key, value)| whole.get(key) == Some(value))
-}
-
-/// All combinations of labels that have all `keys`, as terms.
-pub(super) fn of_nodes(keys: &Keys, labels: &[Labels]) -> Vec<Segments> {
-    labels.iter().filter_map(|labels| keys.segments(|key| labels.get(key))).collect()
 }
 
 /// The terms that a class allows: for each alternative, all combinations of values, in
