@@ -213,7 +213,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The value of a label of a node.
-fn label(labels: &[Option<u8>; 2], key: &str) -> Option<String> {
+fn label(labels: [Option<u8>; 2], key: &str) -> Option<String> {
     let mut values = LABELS.iter().zip(labels);
     values
         .find(|(name, _)| **name == key)
@@ -267,7 +267,7 @@ proptest! {
                 let kept = fixture.nodes.labels(&name.to_string());
                 prop_assert_eq!(kept.is_some(), labelled.contains_key(&name));
                 for (key, value) in kept.iter().flat_map(Labels::iter) {
-                    prop_assert_eq!(Some(value.to_owned()), label(&labelled[&name], key));
+                    prop_assert_eq!(Some(value.to_owned()), label(labelled[&name], key));
                 }
             }
         }
@@ -276,7 +276,7 @@ proptest! {
         for (name, labels) in &labelled {
             let kept = fixture.nodes.labels(&name.to_string()).unwrap();
             for key in registered.iter().map(|key| LABELS[usize::from(**key)]) {
-                prop_assert_eq!(kept.get(key).map(str::to_owned), label(labels, key));
+                prop_assert_eq!(kept.get(key).map(str::to_owned), label(*labels, key));
             }
         }
         // Nothing is kept of deleted objects.
