@@ -1,10 +1,10 @@
 //! CSIStorageCapacity objects: publishes how much free space the driver has, for the scheduler.
 //!
 //! One object exists for each StorageClass in each [`Segment`] of the cluster. `index` holds the
-//! desired and the existing objects and derives the difference (pure). `publisher` calls
-//! GetCapacity and writes, through `store`. `object`
-//! holds the content of an object, `labels` tells whose it is, `owner` finds its owner, and
-//! `refresh` triggers updates between two polls.
+//! desired and the existing objects and derives the difference (pure). `publisher` calls GetCapacity
+//! and writes, through `store` in the API version that the server serves. `object` holds the content
+//! of an object, `labels` tells whose it is, `owner` finds its owner, and `refresh` triggers updates
+//! between two polls.
 //!
 //! Guarantees: of several objects for one class and segment, as a lost response to a POST leaves them, all
 //! but one are deleted once they are seen; objects of others are never modified; nothing is written before
@@ -21,13 +21,14 @@ mod store;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use self::store::Version;
 pub use self::{
     publisher::{Publisher, PublisherDeps},
     segment::Segment,
 };
 use crate::{
     flags,
-    kube::{Client, Scope, objects::StorageCapacity},
+    kube::{Client, Scope},
 };
 
 /// Where the objects go, resolved against the API server.
@@ -39,6 +40,8 @@ pub struct Destination {
     scope: Scope,
     /// The owner reference of each object.
     owner: Option<OwnerReference>,
+    /// The API version that the server serves.
+    version: Version,
 }
 
 impl Destination {
@@ -70,17 +73,17 @@ impl Destination {
             );
         }
         let scope = Scope::namespace(namespace).map_err(|bad| format!("NAMESPACE: {bad}"))?;
-        let is_served = client.serves::<StorageCapacity>().await.map_err(|error| {
+        let version = Version::find(client).await.map_err(|error| {
             format!("unexpected error when checking for the V1 CSIStorageCapacity API: {error}")
         })?;
-        if !is_served {
+        let Some(version) = version else {
             tracing::warn!(
-                "this API server knows no CSIStorageCapacity (v1): --enable-capacity publishes nothing"
+                "this API server knows no CSIStorageCapacity (v1 or v1beta1): --enable-capacity publishes nothing"
             );
             return Ok(None);
-        }
-        tracing::info!("using the CSIStorageCapacity v1 API");
-        Ok(Some(Self { namespace: namespace.to_owned(), scope, owner }))
+        };
+        tracing::info!("using the CSIStorageCapacity {} API", version.name());
+        Ok(Some(Self { namespace: namespace.to_owned(), scope, owner, version }))
     }
 }
 
@@ -143,10 +146,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_must_serve_the_kind_as_v1() {
-        for (served, expected) in [("v1", true), ("v1beta1", false)] {
+    async fn the_newest_version_is_taken_that_the_server_serves() {
+        for (served, expected) in
+            [("v1", Some(Version::V1)), ("v1beta1", Some(Version::V1beta1)), ("v2", None)]
+        {
             let found = Destination::find(&client(&server(served)), &flags(None)).await.unwrap();
-            assert_eq!(found.is_some(), expected, "{served}");
+            assert_eq!(found.map(|found| found.version), expected, "{served}");
         }
         let mute = Server::new(|_, _| Answer::status(500));
         let error = Destination::find(&client(&mute), &flags(None)).await.unwrap_err();

@@ -58,6 +58,22 @@ pub enum InformerEvent<V> {
     },
 }
 
+impl<V> InformerEvent<V> {
+    /// Replaces the object by what `view` makes of it.
+    pub fn map<W>(self, view: impl FnOnce(V) -> W) -> InformerEvent<W> {
+        match self {
+            Self::Init => InformerEvent::Init,
+            Self::InitApply(object) => InformerEvent::InitApply(view(object)),
+            Self::InitDone => InformerEvent::InitDone,
+            Self::Apply(object) => InformerEvent::Apply(view(object)),
+            Self::Delete(object) => InformerEvent::Delete(view(object)),
+            Self::Unreadable { namespace, name, uid } => {
+                InformerEvent::Unreadable { namespace, name, uid }
+            }
+        }
+    }
+}
+
 /// Receives the events of an informer, one at a time and in order.
 pub trait EventHandler<V>: Send {
     /// Handles an event; must not block.

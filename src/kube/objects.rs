@@ -438,7 +438,7 @@ view! {
 }
 
 view! {
-    /// A CSIStorageCapacity, since Kubernetes 1.24.
+    /// A CSIStorageCapacity of version v1, since Kubernetes 1.24.
     StorageCapacity: Namespaced + labels "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
         /// The name of the StorageClass.
         storage_class_name: String,
@@ -448,6 +448,29 @@ view! {
         capacity: Option<String>,
         /// The maximum size of a volume.
         maximum_volume_size: Option<String>,
+    }
+}
+
+/// A CSIStorageCapacity of version v1beta1, for Kubernetes 1.21 to 1.23: it has the fields of v1.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub struct StorageCapacityBeta(StorageCapacity);
+
+impl View for StorageCapacityBeta {
+    const GROUP: &'static str = StorageCapacity::GROUP;
+    const VERSION: &'static str = "v1beta1";
+    const KIND: &'static str = StorageCapacity::KIND;
+    const PLURAL: &'static str = StorageCapacity::PLURAL;
+    const NAMESPACED: bool = StorageCapacity::NAMESPACED;
+
+    fn meta(&self) -> &Metadata {
+        self.0.meta()
+    }
+}
+
+impl From<StorageCapacityBeta> for StorageCapacity {
+    fn from(beta: StorageCapacityBeta) -> Self {
+        beta.0
     }
 }
 

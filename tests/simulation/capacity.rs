@@ -553,8 +553,8 @@ mod servers {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn of_all_releases_with_v1_are_published_to() {
-        for minor in [36, 24] {
+    async fn of_all_releases_are_spoken_to_in_a_version_they_serve() {
+        for (minor, version) in [(36, "v1"), (24, "v1"), (23, "v1beta1"), (21, "v1beta1")] {
             let simulation = prepared(Simulation::of_release(minor));
             add_class(&simulation, "fast");
             add_node(&simulation, "n1", "a");
@@ -564,19 +564,19 @@ mod servers {
             until_published(&simulation, all(&["fast"], &["a"], "2Gi")).await;
             simulation.api.delete("StorageClass", "", "fast").unwrap();
             until_published(&simulation, Published::new()).await;
+            let asked = simulation.api.requests().matching("create", "csistoragecapacities");
+            assert_eq!(asked[0].info.version, version, "1.{minor}");
         }
     }
 
     /// There is nothing to publish, and volumes are made.
     #[tokio::test(start_paused = true)]
-    async fn without_v1_are_left_alone() {
-        for minor in [23, 20] {
-            let simulation = prepared(Simulation::of_release(minor));
-            add_class(&simulation, "fast");
-            start(&simulation);
-            add_claim(&simulation, "data", "n1");
-            simulation.until("there is a volume", |s| s.volumes().len() == 1).await;
-            assert_eq!(writes(&simulation), [0, 0, 0], "1.{minor}");
-        }
+    async fn that_know_no_such_objects_are_left_alone() {
+        let simulation = prepared(Simulation::of_release(20));
+        add_class(&simulation, "fast");
+        start(&simulation);
+        add_claim(&simulation, "data", "n1");
+        simulation.until("there is a volume", |s| s.volumes().len() == 1).await;
+        assert_eq!(writes(&simulation), [0, 0, 0]);
     }
 }
