@@ -4,12 +4,8 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf, process::Command};
 
 use serde_json::{Value, json};
-use support::process::{Provisioner, beside};
-use testkit::{
-    apiserver::serve::{Served, Settings, manifests},
-    control_plane::TemporaryDirectory,
-    driver::{Host, Script, Scripted},
-};
+use support::process::{Provisioner, Surroundings, beside};
+use testkit::apiserver::{ApiServer, serve::manifests};
 
 use crate::ran::{self, Ran};
 
@@ -27,29 +23,33 @@ fn run(arguments: &[impl AsRef<OsStr>]) -> Ran {
     ran::run(&[OsStr::new("release-claims")].into_iter().chain(arguments).collect::<Vec<_>>(), "")
 }
 
-/// A served API server.
-struct Cluster {
-    served: Served,
-    directory: TemporaryDirectory,
-}
+/// An API server, and a driver that goes on saying Aborted.
+struct Cluster(Surroundings);
 
 impl Cluster {
     async fn start() -> Self {
-        let directory = TemporaryDirectory::new().unwrap();
-        let served = Served::start(Settings::new(directory.path().join("cluster"))).await.unwrap();
-        Self { served, directory }
+        let script = json!({"name": DRIVER, "create_volume": [{"error": {"code": "ABORTED"}}]});
+        Self(Surroundings::start(script).await)
     }
 
-    fn kubeconfig(&self, user: &str) -> String {
-        format!("--kubeconfig={}", self.served.layout().kubeconfig(user).display())
+    fn api(&self) -> &ApiServer {
+        self.0.served.api()
     }
 
-    /// Runs the subcommand beside the server, as this user.
-    async fn run(&self, user: &str, arguments: &[&str]) -> Ran {
-        let all =
-            [self.kubeconfig(user)].into_iter().chain(arguments.iter().map(ToString::to_string));
-        let all: Vec<_> = all.collect();
+    /// Runs the subcommand beside the server, as the provisioner's user.
+    async fn run(&self, arguments: &[&str]) -> Ran {
+        let kubeconfig = self.0.served.layout().kubeconfig("sa");
+        let all = [format!("--kubeconfig={}", kubeconfig.display())];
+        let all: Vec<_> =
+            all.into_iter().chain(arguments.iter().map(ToString::to_string)).collect();
         tokio::task::spawn_blocking(move || run(&all)).await.unwrap()
+    }
+
+    /// Starts the sidecar.
+    fn sidecar(&self, log: &str) -> Provisioner {
+        let kubeconfig = self.0.served.layout().kubeconfig("sa");
+        let flags = self.0.flags(&kubeconfig, &["--leader-election", "--retry-interval-max=2s"]);
+        Provisioner::start(sidecar().to_str().unwrap(), &flags, self.0.file(log))
     }
 
     /// Nothing was released, and the reason is printed for each claim of our driver.
@@ -65,11 +65,11 @@ impl Cluster {
     }
 
     fn create(&self, object: &Value) {
-        self.served.api().create(object).unwrap();
+        self.api().create(object).unwrap();
     }
 
     fn claim(&self, name: &str) -> Value {
-        self.served.api().get("PersistentVolumeClaim", "default", name).unwrap()
+        self.api().get("PersistentVolumeClaim", "default", name).unwrap()
     }
 
     fn is_marked(&self, name: &str) -> bool {
@@ -84,7 +84,7 @@ impl Cluster {
 
     /// Takes from the service account `csi-provisioner` all rights but these rules.
     fn grant_only(&self, rules: &Value) {
-        self.served.api().delete("ClusterRoleBinding", "", "provisioner-full").unwrap();
+        self.api().delete("ClusterRoleBinding", "", "provisioner-full").unwrap();
         let group = "rbac.authorization.k8s.io";
         let subject = "system:serviceaccount:default:csi-provisioner";
         self.create(&json!({
@@ -125,15 +125,15 @@ async fn some_claims() -> Cluster {
     }
     cluster.create(&marked("foreign", OTHER_DRIVER));
     cluster.create(&claim("plain", DRIVER));
-    cluster.served.api().delete("PersistentVolumeClaim", "default", "deleted").unwrap();
+    cluster.api().delete("PersistentVolumeClaim", "default", "deleted").unwrap();
     cluster
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_marked_is_listed_and_nothing_is_written() {
     let cluster = some_claims().await;
-    let before = cluster.served.api().revision();
-    let ran = cluster.run("sa", &[]).await;
+    let before = cluster.api().revision();
+    let ran = cluster.run(&[]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let rows: Vec<Vec<_>> =
         ran.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -146,8 +146,8 @@ async fn what_is_marked_is_listed_and_nothing_is_written() {
         ran.stdout.lines().nth(4),
         Some("Nothing was changed; --release takes finalizer and record off.")
     );
-    assert_eq!(cluster.served.api().revision(), before);
-    cluster.served.stop().await;
+    assert_eq!(cluster.api().revision(), before);
+    cluster.0.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,7 +155,7 @@ async fn one_drivers_claims_are_released_and_nothing_else_is_touched() {
     let cluster = some_claims().await;
     let others = ["foreign", "plain"].map(|name| cluster.claim(name));
     let alive = cluster.claim("alive");
-    let ran = cluster.run("sa", &["--release", "--driver", DRIVER, LEASES]).await;
+    let ran = cluster.run(&["--release", "--driver", DRIVER, LEASES]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(
         ran.stdout.ends_with("default/alive released\ndefault/deleted released\n"),
@@ -173,19 +173,19 @@ async fn one_drivers_claims_are_released_and_nothing_else_is_touched() {
     assert_eq!(cluster.claim("alive")["spec"], alive["spec"]);
     assert_eq!(["foreign", "plain"].map(|name| cluster.claim(name)), others);
 
-    let ran = cluster.run("sa", &["--driver", DRIVER]).await;
+    let ran = cluster.run(&["--driver", DRIVER]).await;
     assert_eq!(
         (ran.code, ran.stdout.as_str()),
         (0, "No claim carries the record of an open call.\n")
     );
-    cluster.served.stop().await;
+    cluster.0.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_rights_it_says_which_are_missing_and_fails() {
     let cluster = some_claims().await;
     cluster.grant_only(&json!([]));
-    let ran = cluster.run("sa", &["--release"]).await;
+    let ran = cluster.run(&["--release"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(ran.stderr.starts_with("cannot list claims: "), "{}", ran.stderr);
     assert!(
@@ -194,7 +194,7 @@ async fn without_rights_it_says_which_are_missing_and_fails() {
         ran.stderr
     );
     assert!(cluster.is_marked("alive"));
-    cluster.served.stop().await;
+    cluster.0.stop().await;
 }
 
 /// What the Job in deploy/kubernetes may do.
@@ -215,28 +215,28 @@ async fn the_rights_of_the_job_are_enough_and_each_is_needed() {
         let mut fewer = rules.clone();
         fewer[rule]["verbs"].as_array_mut().unwrap().retain(|it| it != verb);
         cluster.grant_only(&fewer);
-        assert_eq!(cluster.run("sa", &release).await.code, 1, "without {verb} of {rule}");
-        cluster.served.stop().await;
+        assert_eq!(cluster.run(&release).await.code, 1, "without {verb} of {rule}");
+        cluster.0.stop().await;
     }
     let granted = rules.as_array().unwrap().iter().map(|rule| rule["verbs"].as_array().unwrap());
     assert_eq!(granted.map(Vec::len).sum::<usize>(), verbs.len());
     let cluster = some_claims().await;
     cluster.grant_only(&rules);
-    let ran = cluster.run("sa", &release).await;
+    let ran = cluster.run(&release).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(!cluster.is_marked("alive") && !cluster.is_marked("deleted"));
-    cluster.served.stop().await;
+    cluster.0.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_right_to_list_alone_each_claim_is_reported_and_stays() {
     let cluster = some_claims().await;
     cluster.grant_only(&json!([{"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list", "get"]}]));
-    let leases = cluster.run("sa", &["--release", "--driver", DRIVER, LEASES]).await;
+    let leases = cluster.run(&["--release", "--driver", DRIVER, LEASES]).await;
     cluster.assert_all_stay(&leases, "cannot tell whether a replica leads");
-    let writes = cluster.run("sa", &["--release", "--force", "--driver", DRIVER]).await;
+    let writes = cluster.run(&["--release", "--force", "--driver", DRIVER]).await;
     cluster.assert_all_stay(&writes, r#"cannot update resource "persistentvolumeclaims""#);
-    cluster.served.stop().await;
+    cluster.0.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,47 +249,35 @@ async fn a_leader_in_a_namespace_that_was_not_named_is_not_overlooked() {
         "spec": {"holderIdentity": "pod-1"},
     }));
     let release = ["--release", "--driver", DRIVER];
-    let refused = cluster.run("sa", &release).await;
+    let refused = cluster.run(&release).await;
     cluster.assert_all_stay(
         &refused,
         "cannot tell whether a replica leads (nothing says in which namespace its Lease is: give --leader-election-namespace); --force releases all the same",
     );
     let there = "--leader-election-namespace=kube-system";
-    let printed = cluster.run("sa", &[&release[..], &[there]].concat()).await;
+    let printed = cluster.run(&[&release[..], &[there]].concat()).await;
     cluster.assert_all_stay(&printed, "pod-1 leads by the Lease kube-system/disk-example-com");
 
-    let forced = cluster.run("sa", &[&release[..], &["--force"]].concat()).await;
+    let forced = cluster.run(&[&release[..], &["--force"]].concat()).await;
     assert_eq!((forced.code, forced.stderr.as_str()), (0, ""));
     assert!(!cluster.is_marked("alive") && !cluster.is_marked("deleted"));
-    cluster.served.stop().await;
+    cluster.0.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_driver_nothing_names_is_released_by_force_alone() {
     let cluster = Cluster::start().await;
     cluster.create(&marked("nameless", ""));
-    let refused = cluster.run("sa", &["--release", LEASES]).await;
+    let refused = cluster.run(&["--release", LEASES]).await;
     assert_eq!(refused.code, 1);
     let why = "default/nameless: cannot tell whether a replica leads (neither the record nor the claim names a driver); --force releases all the same\n";
     assert_eq!(refused.stderr, why);
     assert!(cluster.is_marked("nameless"));
 
-    let forced = cluster.run("sa", &["--release", "--force"]).await;
+    let forced = cluster.run(&["--release", "--force"]).await;
     assert_eq!((forced.code, forced.stderr.as_str()), (0, ""));
     assert!(!cluster.is_marked("nameless"));
-    cluster.served.stop().await;
-}
-
-/// A driver that goes on saying Aborted, served beside the cluster with its class and one claim.
-fn busy_driver(cluster: &Cluster) -> Host<Scripted> {
-    let script = json!({"name": DRIVER, "create_volume": [{"error": {"code": "ABORTED"}}]});
-    let driver = Host::new(Scripted::new(serde_json::from_value::<Script>(script).unwrap()));
-    driver.listen(&cluster.directory.path().join("csi.sock")).unwrap();
-    cluster.create(&json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER,
-    }));
-    cluster.create(&claim("data", DRIVER));
-    driver
+    cluster.0.stop().await;
 }
 
 /// The sidecar's binary.
@@ -297,26 +285,19 @@ fn sidecar() -> PathBuf {
     beside(env!("CARGO_BIN_EXE_kubectl-csi_provisioner"), "csi-provisioner")
 }
 
-fn start(cluster: &Cluster, log: &str) -> Provisioner {
-    let arguments = [
-        cluster.kubeconfig("sa"),
-        format!("--csi-address={}", cluster.directory.path().join("csi.sock").display()),
-        "--leader-election".to_owned(),
-        "--retry-interval-max=2s".to_owned(),
-    ];
-    Provisioner::start(sidecar().to_str().unwrap(), &arguments, cluster.directory.path().join(log))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leaders_open_calls_stay_unless_forced_and_are_released_once_it_has_ended() {
     let cluster = Cluster::start().await;
-    let driver = busy_driver(&cluster);
-    let mut leader = start(&cluster, "leader.log");
+    cluster.create(&json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": DRIVER,
+    }));
+    cluster.create(&claim("data", DRIVER));
+    let mut leader = cluster.sidecar("leader.log");
     leader.until("the open call is marked", async |_| cluster.is_marked("data")).await;
-    let lease = cluster.served.api().get("Lease", "default", "disk-example-com").unwrap();
+    let lease = cluster.api().get("Lease", "default", "disk-example-com").unwrap();
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap();
 
-    let refused = cluster.run("sa", &["--release", LEASES]).await;
+    let refused = cluster.run(&["--release", LEASES]).await;
     assert_eq!(refused.code, 1);
     let why = format!(
         "default/data: {holder} leads by the Lease default/disk-example-com: scale the provisioner to 0 first, or use --force\n"
@@ -324,25 +305,25 @@ async fn a_leaders_open_calls_stay_unless_forced_and_are_released_once_it_has_en
     assert_eq!(refused.stderr, why);
     assert!(cluster.is_marked("data"));
 
-    let forced = cluster.run("sa", &["--release", "--force"]).await;
+    let forced = cluster.run(&["--release", "--force"]).await;
     assert_eq!((forced.code, forced.stderr.as_str()), (0, ""));
     leader.until("the leader marks its call anew", async |_| cluster.is_marked("data")).await;
 
     assert!(leader.stop().await.success());
     assert!(cluster.is_marked("data"), "the call is still open");
-    let released = cluster.run("sa", &["--release", LEASES]).await;
+    let released = cluster.run(&["--release", LEASES]).await;
     assert_eq!((released.code, released.stderr.as_str()), (0, ""));
     assert!(!cluster.is_marked("data"));
 
     // Nothing is lost: the next process asks for the same volume.
-    driver.backend().amend(serde_json::from_value(json!({"create_volume": [{}]})).unwrap());
-    let mut next = start(&cluster, "next.log");
-    let saved = async |_: &mut Provisioner| cluster.served.api().count("PersistentVolume") == 1;
+    let driver = cluster.0.driver.backend();
+    driver.amend(serde_json::from_value(json!({"create_volume": [{}]})).unwrap());
+    let mut next = cluster.sidecar("next.log");
+    let saved = async |_: &mut Provisioner| cluster.api().count("PersistentVolume") == 1;
     next.until("the volume is saved", saved).await;
-    assert_eq!(driver.backend().volumes().len(), 1);
+    assert_eq!(driver.volumes().len(), 1);
     assert!(next.stop().await.success());
-    driver.stop();
-    cluster.served.stop().await;
+    cluster.0.stop().await;
 }
 
 #[test]
