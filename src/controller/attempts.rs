@@ -1,5 +1,7 @@
 //! The attempts for one claim or volume that have ended.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::{model::overview::LastFailure, provisioner::Failure};
@@ -22,8 +24,8 @@ pub(super) struct Attempts {
 pub(super) struct FailedAttempt {
     /// The gRPC code's name; empty if the driver was not called.
     code: &'static str,
-    /// The text of the event, truncated.
-    message: Box<str>,
+    /// The text of the event, truncated. Claims that fail alike share it.
+    message: Arc<str>,
     /// When the attempt ended.
     at: Instant,
 }
@@ -33,6 +35,11 @@ impl Attempts {
     pub(super) fn ended(&mut self, failure: Option<&Failure>) {
         self.count = self.count.saturating_add(1);
         self.last_failure = failure.map(|failure| Box::new(FailedAttempt::now(failure)));
+    }
+
+    /// The text of the last failure.
+    pub(super) fn message(&mut self) -> Option<&mut Arc<str>> {
+        self.last_failure.as_mut().map(|failure| &mut failure.message)
     }
 }
 

@@ -35,6 +35,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
+use self::entry::LatestTexts;
 pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     entry::Entry,
@@ -83,6 +84,7 @@ struct Inner {
     /// process has seen all their events, they may have a PersistentVolume if they become ours (safety rule
     /// 6).
     others: ListedMap<u64>,
+    latest_texts: LatestTexts,
 }
 
 impl ClaimIndex {
@@ -213,6 +215,7 @@ impl Inner {
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
             others: ListedMap::default(),
+            latest_texts: LatestTexts::default(),
         }
     }
 
@@ -221,6 +224,7 @@ impl Inner {
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let entry = self.entries.get_mut(uid)?;
         let result = change(entry);
+        entry.share_texts(&mut self.latest_texts);
         self.tidy(uid);
         Some(result)
     }

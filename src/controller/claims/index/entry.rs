@@ -46,6 +46,13 @@ pub(super) struct Repeats {
     pub(super) unknown_outcomes: BTreeSet<&'static str>,
 }
 
+/// The texts of the claim that changed last. The next one often fails alike, or waits for the same.
+#[derive(Debug, Default)]
+pub(super) struct LatestTexts {
+    failure: Arc<str>,
+    obstacle: Arc<str>,
+}
+
 /// What is known of the claim's PersistentVolume beside the state of the claim.
 #[derive(Debug, Default)]
 pub(super) struct PvEvents {
@@ -64,6 +71,12 @@ impl Entry {
         let known_since = Some(Instant::now());
         let known = KnownClaim { volume_name, required, known_since, ..Default::default() };
         Self { known, ..Self::default() }
+    }
+
+    /// Shares the claim's texts with the claim that changed before it, where they are equal.
+    pub(super) fn share_texts(&mut self, latest: &mut LatestTexts) {
+        share(self.attempts.message(), &mut latest.failure);
+        share(self.reports.obstacle_text(), &mut latest.obstacle);
     }
 
     /// Follows the recorded call unless this process knows it already; stops following it if there
@@ -169,5 +182,14 @@ impl Entry {
         self.known.required.require(Verification::VolumeAndClaim);
         self.known.advance(Transition::PvDeleted);
         std::mem::take(&mut self.pv.is_awaited_gone)
+    }
+}
+
+/// Makes `text` the same as `latest` if both are equal, otherwise `latest` the same as `text`.
+fn share<T: PartialEq + Clone>(text: Option<&mut T>, latest: &mut T) {
+    match text {
+        Some(text) if text == latest => text.clone_from(latest),
+        Some(text) => latest.clone_from(text),
+        None => {}
     }
 }

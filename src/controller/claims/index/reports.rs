@@ -2,6 +2,8 @@
 //!
 //! Decides when something is reported. Nothing is reported twice in a row while its event lasts.
 
+use std::sync::Arc;
+
 use tokio::time::{Duration, Instant};
 
 use crate::controller::events::EVENT_LASTS;
@@ -48,7 +50,8 @@ pub(super) struct Reports {
 /// Something that keeps a claim from getting its volume.
 #[derive(Debug)]
 pub(super) struct Obstacle {
-    what: Box<str>,
+    /// Claims that wait for the same share it.
+    what: Arc<str>,
     since: Instant,
     /// When it was reported last.
     reported: Option<Instant>,
@@ -63,6 +66,11 @@ impl Reports {
     /// What the claim waits for, and since when.
     pub(super) fn blocked(&self) -> Option<(&str, Instant)> {
         self.obstacle.as_ref().map(|obstacle| (&*obstacle.what, obstacle.since))
+    }
+
+    /// The text of what the claim waits for.
+    pub(super) fn obstacle_text(&mut self) -> Option<&mut Arc<str>> {
+        self.obstacle.as_mut().map(|obstacle| &mut obstacle.what)
     }
 
     /// Whatever the claim waits for next is reported.
