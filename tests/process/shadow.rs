@@ -21,15 +21,11 @@ use support::{
 };
 use testkit::{
     apiserver::serve::manifests,
-    binder,
     control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::{Host, Script, Scripted},
     ports::free_port,
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 const MANIFEST: &str = include_str!("../../deploy/kubernetes/shadow.yaml");
 
@@ -134,7 +130,6 @@ struct Cluster {
     control: ControlPlane,
     _driver: Host<Scripted>,
     _controllers: Controllers,
-    _binder: JoinSet<()>,
     _directory: TemporaryDirectory,
 }
 
@@ -147,12 +142,7 @@ impl Cluster {
         let role = role.into_iter().filter(|it| it["apiVersion"] != "apps/v1");
         let objects: Vec<Value> = surroundings().into_iter().chain(role).collect();
         manifests::apply(&client, &objects).await.unwrap();
-        let controllers = control.controllers().unwrap();
-        let mut binder = JoinSet::new();
-        if matches!(controllers, Controllers::Missing) {
-            let settings = binder::Settings { protection: true, ..binder::Settings::default() };
-            binder.spawn(binder::run(client.clone(), settings));
-        }
+        let controllers = control.controllers().await.unwrap();
         let driver = Host::new(Scripted::new(script()));
         let socket = directory.path().join("csi.sock");
         driver.listen(&socket).unwrap();
@@ -188,7 +178,6 @@ impl Cluster {
             control,
             _driver: driver,
             _controllers: controllers,
-            _binder: binder,
             _directory: directory,
         }
     }

@@ -21,14 +21,10 @@ use kube::ResourceExt as _;
 use support::process::{MOST_PEAK, Provisioner};
 use testkit::{
     apiserver::serve::manifests,
-    binder,
     control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::Host,
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 /// How long a process lives, in milliseconds.
 const LIFE: std::ops::RangeInclusive<u64> = 100..=2000;
@@ -53,7 +49,6 @@ struct Storm {
     lives: usize,
     directory: TemporaryDirectory,
     _controllers: Controllers,
-    _binder: JoinSet<()>,
     _control: ControlPlane,
 }
 
@@ -63,12 +58,7 @@ impl Storm {
             (TemporaryDirectory::new().unwrap(), ControlPlane::start().await.unwrap());
         let client = control.client("admin").await.unwrap();
         manifests::apply(&client, &claims::objects(DRIVER)).await.unwrap();
-        let controllers = control.controllers().unwrap();
-        let mut binder = JoinSet::new();
-        if matches!(controllers, Controllers::Missing) {
-            let settings = binder::Settings { protection: true, ..binder::Settings::default() };
-            binder.spawn(binder::run(client.clone(), settings));
-        }
+        let controllers = control.controllers().await.unwrap();
         let driver = Host::new(Persistent::new(seed));
         driver.listen(&directory.path().join("csi.sock")).unwrap();
         let arguments = vec![
@@ -86,7 +76,6 @@ impl Storm {
             lives: 0,
             directory,
             _controllers: controllers,
-            _binder: binder,
             _control: control,
         }
     }

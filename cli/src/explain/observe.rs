@@ -3,7 +3,7 @@
 //! A thin loop of reads: what follows from them is decided by [`claim`](super::claim) and
 //! [`volume`](super::volume). The checks before a call are run here, as they read for themselves.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     Object, Request,
@@ -34,6 +34,7 @@ use csi_provisioner::{
 };
 
 use crate::{
+    connection::list,
     objects::RecordedEvent,
     preview::{Preview, preview},
 };
@@ -362,13 +363,7 @@ impl Reader<'_> {
     }
 
     async fn all<V: View>(&self, scope: &Scope) -> Result<Vec<V>, ApiError> {
-        let mut all = Vec::new();
-        let visit = |object| {
-            all.push(object);
-            ControlFlow::Continue(())
-        };
-        self.client.list(scope, visit).await?;
-        Ok(all)
+        list(self.client, scope, |_| true).await
     }
 }
 

@@ -21,16 +21,20 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 pub use self::processes::ControllerManager;
 use self::processes::Processes;
-use crate::apiserver::{
-    serve::{
-        Served, Settings,
-        layout::{CLIENTS, Layout},
-        manifests,
+use crate::{
+    apiserver::{
+        serve::{
+            Served, Settings,
+            layout::{CLIENTS, Layout},
+            manifests,
+        },
+        tree::text,
     },
-    tree::text,
+    binder,
 };
 
 /// How long a real API server may take until it is ready.
@@ -50,8 +54,8 @@ enum Backing {
 /// Who binds claims on a control plane.
 #[derive(Debug)]
 pub enum Controllers {
-    /// Nobody: this crate's binder is needed.
-    Missing,
+    /// This crate's binder, which ends when this is dropped.
+    Ours(JoinSet<()>),
     /// The cluster's own kube-controller-manager.
     Running,
     /// A kube-controller-manager that ends when this is dropped.
@@ -164,16 +168,20 @@ impl ControlPlane {
         client_of(&self.layout.kubeconfig(&file)).await
     }
 
-    /// What binds claims, where it is not this crate's binder.
-    pub fn controllers(&self) -> Result<Controllers, crate::Error> {
-        match &self.backing {
-            Backing::Embedded(_) => Ok(Controllers::Missing),
-            Backing::Cluster(_) => Ok(Controllers::Running),
-            Backing::Binaries(processes) => {
-                let started = processes.start_controllers(&self.layout)?;
-                Ok(started.map_or(Controllers::Missing, Controllers::Started))
-            }
+    /// What binds claims from now on.
+    pub async fn controllers(&self) -> Result<Controllers, crate::Error> {
+        let started = match &self.backing {
+            Backing::Cluster(_) => return Ok(Controllers::Running),
+            Backing::Binaries(processes) => processes.start_controllers(&self.layout)?,
+            Backing::Embedded(_) => None,
+        };
+        if let Some(manager) = started {
+            return Ok(Controllers::Started(manager));
         }
+        let settings = binder::Settings { protection: true, ..binder::Settings::default() };
+        let mut ours = JoinSet::new();
+        ours.spawn(binder::run(self.client("admin").await?, settings));
+        Ok(Controllers::Ours(ours))
     }
 
     async fn prepare(&self) -> Result<(), crate::Error> {

@@ -30,9 +30,9 @@ impl Description {
         Self { name: name.to_owned(), plugin: owned(plugin), controller: owned(controller) }
     }
 
-    pub(super) fn plugin_info(&self) -> Answer<GetPluginInfoResponse> {
+    pub(super) fn plugin_info(&self) -> GetPluginInfoResponse {
         let (name, vendor_version) = (self.name.clone(), "1.0".to_owned());
-        Ok(GetPluginInfoResponse { name, vendor_version, manifest: BTreeMap::new() })
+        GetPluginInfoResponse { name, vendor_version, manifest: BTreeMap::new() }
     }
 
     pub(super) fn plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {

@@ -61,7 +61,7 @@ pub trait Backend: Send + Sync + 'static {
     fn description(&self) -> Description;
     /// `Identity.GetPluginInfo`
     fn get_plugin_info(&self) -> impl Future<Output = Answer<GetPluginInfoResponse>> + Send {
-        ready(self.description().plugin_info())
+        ready(Ok(self.description().plugin_info()))
     }
     /// `Identity.GetPluginCapabilities`
     fn get_plugin_capabilities(

@@ -153,7 +153,7 @@ impl Backend for Scripted {
 
     async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
         self.follow("GetPluginInfo").await?;
-        self.description().plugin_info()
+        Ok(self.description().plugin_info())
     }
 
     async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {

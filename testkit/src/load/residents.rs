@@ -3,11 +3,13 @@
 
 use futures::{TryStreamExt as _, stream};
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::task::yield_now;
+
+use crate::apiserver::serve::manifests;
 
 use super::{
     LoadError,
@@ -49,13 +51,9 @@ pub(super) async fn create(server: &Server, mut object: Value) -> Result<String,
         let uid = created.pointer("/metadata/uid").and_then(Value::as_str);
         return Ok(uid.unwrap_or_default().to_owned());
     }
-    let resource = crate::apiserver::serve::manifests::resource_of(&object);
+    let api = manifests::api_of(&server.client, &object);
     let status = object.get("status").cloned();
     let object: DynamicObject = serde_json::from_value(object)?;
-    let api: Api<DynamicObject> = match &object.metadata.namespace {
-        Some(namespace) => Api::namespaced_with(server.client.clone(), namespace, &resource),
-        None => Api::all_with(server.client.clone(), &resource),
-    };
     let created = api.create(&PostParams::default(), &object).await?;
     if let Some(status) = status {
         let status = Patch::Merge(json!({"status": status}));

@@ -1,93 +1,53 @@
 //! The API server as a scenario uses it: as an admin, object by object, on any server that the client reaches.
 
+use std::sync::LazyLock;
+
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::PlayError;
+use crate::apiserver::{
+    resources::{Kind, Kinds, ServerVersion},
+    serve::manifests,
+    tree,
+};
 
-/// Where a kind's objects live.
-struct Kind {
-    name: &'static str,
-    base: &'static str,
-    plural: &'static str,
-    namespaced: bool,
-}
-
-const CORE: &str = "/api/v1";
-const APPS: &str = "/apis/apps/v1";
-const STORAGE: &str = "/apis/storage.k8s.io/v1";
-const SNAPSHOT: &str = "/apis/snapshot.storage.k8s.io/v1";
-
-/// Every kind a scenario may name, in the order in which a used cluster is cleaned.
-const KINDS: [Kind; 20] = [
-    Kind {
-        name: "PersistentVolumeClaim",
-        base: CORE,
-        plural: "persistentvolumeclaims",
-        namespaced: true,
-    },
-    Kind { name: "PersistentVolume", base: CORE, plural: "persistentvolumes", namespaced: false },
-    Kind {
-        name: "VolumeAttachment",
-        base: STORAGE,
-        plural: "volumeattachments",
-        namespaced: false,
-    },
-    Kind { name: "StorageClass", base: STORAGE, plural: "storageclasses", namespaced: false },
-    Kind { name: "CSINode", base: STORAGE, plural: "csinodes", namespaced: false },
-    Kind { name: "Node", base: CORE, plural: "nodes", namespaced: false },
-    Kind {
-        name: "VolumeAttributesClass",
-        base: STORAGE,
-        plural: "volumeattributesclasses",
-        namespaced: false,
-    },
-    Kind { name: "VolumeSnapshot", base: SNAPSHOT, plural: "volumesnapshots", namespaced: true },
-    Kind {
-        name: "VolumeSnapshotContent",
-        base: SNAPSHOT,
-        plural: "volumesnapshotcontents",
-        namespaced: false,
-    },
-    Kind {
-        name: "CSIStorageCapacity",
-        base: STORAGE,
-        plural: "csistoragecapacities",
-        namespaced: true,
-    },
-    Kind {
-        name: "Lease",
-        base: "/apis/coordination.k8s.io/v1",
-        plural: "leases",
-        namespaced: true,
-    },
-    Kind {
-        name: "ReferenceGrant",
-        base: "/apis/gateway.networking.k8s.io/v1beta1",
-        plural: "referencegrants",
-        namespaced: true,
-    },
-    Kind { name: "Secret", base: CORE, plural: "secrets", namespaced: true },
-    Kind { name: "Pod", base: CORE, plural: "pods", namespaced: true },
-    Kind { name: "ReplicaSet", base: APPS, plural: "replicasets", namespaced: true },
-    Kind { name: "DaemonSet", base: APPS, plural: "daemonsets", namespaced: true },
-    Kind { name: "Deployment", base: APPS, plural: "deployments", namespaced: true },
-    Kind { name: "StatefulSet", base: APPS, plural: "statefulsets", namespaced: true },
-    Kind { name: "Event", base: CORE, plural: "events", namespaced: true },
-    Kind { name: "Namespace", base: CORE, plural: "namespaces", namespaced: false },
-];
-
-/// Kinds whose status is written through a subresource.
-const WITH_STATUS: [&str; 6] = [
+/// The kinds whose objects are taken off a used cluster, in this order.
+const CLEANED: [&str; 19] = [
     "PersistentVolumeClaim",
     "PersistentVolume",
+    "VolumeAttachment",
+    "StorageClass",
+    "CSINode",
+    "Node",
+    "VolumeAttributesClass",
     "VolumeSnapshot",
     "VolumeSnapshotContent",
-    "Node",
+    "CSIStorageCapacity",
+    "Lease",
+    "ReferenceGrant",
+    "Secret",
     "Pod",
+    "ReplicaSet",
+    "DaemonSet",
+    "Deployment",
+    "StatefulSet",
+    "Event",
 ];
+
+/// The kinds that go where a scenario has no snapshots.
+const OF_SNAPSHOTS: [&str; 2] = ["VolumeSnapshot", "VolumeSnapshotContent"];
+
+/// The kinds of every server: built in, and of the manifests that stand in it.
+static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
+    let mut kinds = Kinds::of(ServerVersion::default());
+    let objects = manifests::embedded().unwrap_or_default();
+    let definitions = objects.iter().filter(|it| !tree::at(it, &["spec", "names"]).is_null());
+    definitions.for_each(|definition| kinds.define(definition));
+    kinds
+});
 
 /// Namespaces that scenarios play in; `sc` is the usual one.
 pub(super) const NAMESPACE: &str = "sc";
@@ -101,9 +61,8 @@ const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 fn find(name: &str) -> Result<&'static Kind, PlayError> {
-    let found = KINDS.iter().find(|kind| kind.name == name);
-    Ok(found
-        .ok_or_else(|| format!("unknown kind {name:?}: add it to the player's table of kinds"))?)
+    let found = KINDS.by_name(name);
+    Ok(found.ok_or_else(|| format!("the server has no kind {name:?}"))?)
 }
 
 /// An object's address.
@@ -122,9 +81,11 @@ impl Address<'_> {
 }
 
 fn collection(kind: &Kind, namespace: Option<&str>) -> String {
+    let base = if kind.group.is_empty() { "api" } else { "apis" };
+    let (version, plural) = (kind.api_version(), &kind.plural);
     match namespace.filter(|_| kind.namespaced) {
-        Some(namespace) => format!("{}/namespaces/{namespace}/{}", kind.base, kind.plural),
-        None => format!("{}/{}", kind.base, kind.plural),
+        Some(namespace) => format!("/{base}/{version}/namespaces/{namespace}/{plural}"),
+        None => format!("/{base}/{version}/{plural}"),
     }
 }
 
@@ -233,8 +194,8 @@ impl Api {
         let made = self.post(&collection(kind, namespace), &object).await?;
         if let Some(status) = status {
             let name = made.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            let subresource = WITH_STATUS.contains(&kind.name).then_some("status");
-            let address = Address { kind: kind.name, namespace, name };
+            let subresource = kind.status.then_some("status");
+            let address = Address { kind: &kind.kind, namespace, name };
             self.merge(address, subresource, &json!({"status": status})).await?;
         }
         Ok(made)
@@ -242,8 +203,8 @@ impl Api {
 
     /// Takes away what earlier scenarios left, and makes the namespaces.
     pub(super) async fn clean(&self) -> Result<(), PlayError> {
-        for kind in KINDS.iter().filter(|kind| kind.name != "Namespace") {
-            for object in self.list(kind.name).await? {
+        for kind in CLEANED {
+            for object in self.list(kind).await? {
                 self.wipe(kind, &object).await?;
             }
         }
@@ -258,7 +219,8 @@ impl Api {
     /// Takes the kinds of snapshots away, until `manifests` puts them back.
     pub(super) async fn forget_snapshots(&self) -> Result<(), PlayError> {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        for kind in KINDS.iter().filter(|kind| kind.base == SNAPSHOT) {
+        for kind in OF_SNAPSHOTS {
+            let kind = find(kind)?;
             let path = format!("{DEFINITIONS}/{}.snapshot.storage.k8s.io", kind.plural);
             self.send(Method::DELETE, &path, None).await?;
             for _ in 0..FORGETTING_LOOKS {
@@ -272,14 +234,14 @@ impl Api {
     }
 
     /// Deletes an object with its finalizers; those of the system's own namespaces stay.
-    async fn wipe(&self, kind: &Kind, object: &Value) -> Result<(), PlayError> {
+    async fn wipe(&self, kind: &str, object: &Value) -> Result<(), PlayError> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         let namespace = text("/metadata/namespace");
         if namespace.is_some_and(|namespace| namespace.starts_with("kube-")) {
             return Ok(());
         }
         let name = text("/metadata/name").unwrap_or_default();
-        let path = Address { kind: kind.name, namespace, name }.path()?;
+        let path = Address { kind, namespace, name }.path()?;
         if object.pointer("/metadata/finalizers").is_some() {
             let bare = json!({"metadata": {"finalizers": null}});
             self.send(Method::PATCH, &path, Some((&bare, MERGE_PATCH))).await?;
@@ -293,8 +255,7 @@ impl Api {
 /// Adds what a scenario leaves out: the namespace and the version.
 fn complete(object: &mut Value, kind: &Kind) {
     let Some(fields) = object.as_object_mut() else { return };
-    let version = kind.base.trim_start_matches("/apis/").trim_start_matches("/api/");
-    fields.entry("apiVersion").or_insert_with(|| version.into());
+    fields.entry("apiVersion").or_insert_with(|| kind.api_version().into());
     let metadata = fields.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata.filter(|_| kind.namespaced) {
         metadata.entry("namespace").or_insert_with(|| NAMESPACE.into());

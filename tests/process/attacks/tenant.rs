@@ -23,15 +23,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use testkit::{
     apiserver::serve::manifests,
-    binder,
     control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::{Host, Script, Scripted},
     ports::free_port,
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use support::{
     http,
@@ -72,7 +68,6 @@ struct Plane {
     admin: Client,
     directory: TemporaryDirectory,
     _controllers: Controllers,
-    _binder: JoinSet<()>,
 }
 
 impl Plane {
@@ -82,14 +77,9 @@ impl Plane {
         let id = format!("{}-{number}", std::process::id());
         let control = ControlPlane::start().await.unwrap();
         let admin = control.client("admin").await.unwrap();
-        let controllers = control.controllers().unwrap();
-        let mut binder = JoinSet::new();
-        if matches!(controllers, Controllers::Missing) {
-            let settings = binder::Settings { protection: true, ..binder::Settings::default() };
-            binder.spawn(binder::run(admin.clone(), settings));
-        }
+        let controllers = control.controllers().await.unwrap();
         let directory = TemporaryDirectory::new().unwrap();
-        Self { id, control, admin, directory, _controllers: controllers, _binder: binder }
+        Self { id, control, admin, directory, _controllers: controllers }
     }
 
     async fn apply(&self, object: Value) {

@@ -128,8 +128,8 @@ impl Policy {
             let namespace =
                 Some(object.meta("namespace")).filter(|namespace| !namespace.is_empty());
             for subject in &binding.subjects {
-                let rules = binding.role_ref.rules(namespace, &roles);
-                let grant = Grant { namespace: namespace.map(str::to_owned), rules };
+                let granted = binding.role_ref.rules(namespace, &roles);
+                let grant = Grant { namespace: namespace.map(str::to_owned), rules: granted };
                 grants.entry(subject.holder()).or_default().push(grant);
             }
         }

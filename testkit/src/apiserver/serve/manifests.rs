@@ -48,26 +48,26 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), crate::Erro
 
 async fn create(client: &Client, value: &Value) -> Result<(), crate::Error> {
     let object: DynamicObject = serde_json::from_value(value.clone())?;
-    let resource = resource_of(value);
-    let api: Api<DynamicObject> = match &object.metadata.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    match api.create(&PostParams::default(), &object).await {
+    match api_of(client, value).create(&PostParams::default(), &object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
         Err(error) => {
-            let name = text(value, &["metadata", "name"]);
-            Err(format!("can't create {} {name:?} in the cluster: {error}", resource.kind).into())
+            let (kind, name) = (text(value, &["kind"]), text(value, &["metadata", "name"]));
+            Err(format!("can't create {kind} {name:?} in the cluster: {error}").into())
         }
     }
 }
 
-/// The resource of an object, its plural guessed from the kind as English has it.
-pub(crate) fn resource_of(object: &Value) -> ApiResource {
+/// Where an object lives, the plural of its kind guessed as English has it.
+pub(crate) fn api_of(client: &Client, object: &Value) -> Api<DynamicObject> {
     let api_version = text(object, &["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text(object, &["kind"])))
+    let kind = GroupVersionKind::gvk(group, version, text(object, &["kind"]));
+    let resource = ApiResource::from_gvk(&kind);
+    match text(object, &["metadata", "namespace"]) {
+        "" => Api::all_with(client.clone(), &resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, &resource),
+    }
 }
 
 /// Waits until the first version of a custom kind can be listed.
