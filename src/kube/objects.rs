@@ -97,13 +97,13 @@ pub fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
 }
 
 /// Declares a view: the names of its kind, and a struct with `metadata` and the given fields. After
-/// the scope, `+ labels` makes it keep labels.
+/// the scope, `+ labels` makes it read labels.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
-        view! { @as "crate::kube::objects::metadata::unlabelled" $(#[$doc])* $name: $scope $group $($rest)* }
+        view! { @as "Metadata::deserialize" $(#[$doc])* $name: $scope $group $($rest)* }
     };
     ($(#[$doc:meta])* $name:ident: $scope:ident + labels $group:literal $($rest:tt)*) => {
-        view! { @as "Metadata::deserialize" $(#[$doc])* $name: $scope $group $($rest)* }
+        view! { @as "crate::kube::objects::metadata::labelled" $(#[$doc])* $name: $scope $group $($rest)* }
     };
     (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*

@@ -107,7 +107,8 @@ pub(super) fn finalizers<'de, D: Deserializer<'de>>(
 pub(super) fn annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    let mut annotations = labels(deserializer)?;
+    let annotations = Option::<BTreeMap<String, String>>::deserialize(deserializer)?;
+    let mut annotations = annotations.unwrap_or_default();
     let (mut known, mut other) = (MAX_ANNOTATIONS, MAX_ANNOTATIONS);
     annotations.retain(|key, value| {
         let (max, left) = if KNOWN.iter().any(|prefix| key.starts_with(prefix)) {
@@ -121,13 +122,6 @@ pub(super) fn annotations<'de, D: Deserializer<'de>>(
         rest.is_some()
     });
     Ok(annotations)
-}
-
-/// Reads labels: the API server limits them to some hundred bytes each.
-pub(super) fn labels<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<BTreeMap<String, String>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Reads the first owners, without those whose texts are longer than names may be.
