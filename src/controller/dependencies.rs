@@ -147,8 +147,8 @@ impl DependencyIndex {
     /// of a large list takes long, and their next attempt is not far.
     pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<Item> {
         let InformerEvent::Apply(claim) = event else { return Vec::new() };
-        // Usually no item waits for anything.
-        if self.0.lock().items.is_empty() {
+        // Usually no item of its namespace waits. A user with thousands that wait pays for a look at them.
+        if !self.0.lock().namespaces.contains_key(claim.namespace()) {
             return Vec::new();
         }
         self.waiting_for(&Dependency::object::<Claim>(Some(claim.namespace()), claim.name()))
