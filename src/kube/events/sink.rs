@@ -73,10 +73,28 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
-    use crate::kube::{BadName, error::DeadlineExceeded};
+    use crate::kube::{
+        BadName,
+        error::DeadlineExceeded,
+        layers::in_flight::limited,
+        testing::{Answer, End, Server, event_lane, request, send},
+    };
 
     fn refused(code: u16, reason: &str, message: &str) -> ApiError {
         Status::failure(message, reason).with_code(code).into()
+    }
+
+    #[tokio::test]
+    async fn events_give_way_while_an_object_is_written() {
+        let server = Server::new(|_, _| Answer::status(200).end(End::Open));
+        let lane = event_lane(&server);
+        let objects = limited(lane.object_writes.clone(), server.service.clone());
+        assert!(!lane.gives_way());
+        let write = request(http::Method::PUT, "/api/v1/persistentvolumes/pv");
+        let unread = send(&objects, write).await.unwrap();
+        assert!(lane.gives_way());
+        drop(unread);
+        assert!(!lane.gives_way());
     }
 
     #[test]

@@ -81,3 +81,13 @@ fn null_reads_as_absent() {
     assert!(claim.spec.access_modes.is_empty() && !claim.spec.selector);
     assert!(read(&json!({"spec": {"selector": {}}})).spec.selector);
 }
+
+#[test]
+fn a_long_annotation_is_cut() {
+    let annotations = json!({"a": "x".repeat(5000), "volume.kubernetes.io/a": "x".repeat(20_000)});
+    let claim = read(&json!({"metadata": {"annotations": annotations}}));
+    let length = |key| claim.annotation(key).map(str::len);
+    let cut = |max: usize| Some(max + ELLIPSIS.len_utf8());
+    assert_eq!(length("a"), cut(MAX_OTHER));
+    assert_eq!(length("volume.kubernetes.io/a"), cut(MAX_KNOWN));
+}
