@@ -85,8 +85,13 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
             metrics: metrics.workqueue.queue(name),
             created: Instant::now(),
         }));
-        let scraped = queue.clone();
-        metrics.before_scrape(move || scraped.set_unfinished());
+        // The metrics do not keep the queue alive, nor what its flows are asked of.
+        let scraped = Arc::downgrade(&queue.0);
+        metrics.before_scrape(move || {
+            if let Some(queue) = scraped.upgrade() {
+                Self(queue).set_unfinished();
+            }
+        });
         queue
     }
 }

@@ -9,6 +9,23 @@ use k8s_openapi::{
 };
 use serde::Deserialize;
 
+/// Makes a struct with `metadata` the view of a namespaced kind of version v1.
+macro_rules! namespaced_view {
+    ($name:ident, $group:literal $kind:literal $plural:literal) => {
+        impl View for $name {
+            const GROUP: &'static str = $group;
+            const VERSION: &'static str = "v1";
+            const KIND: &'static str = $kind;
+            const PLURAL: &'static str = $plural;
+            const NAMESPACED: bool = true;
+
+            fn meta(&self) -> &Metadata {
+                &self.metadata
+            }
+        }
+    };
+}
+
 /// A core/v1 Event.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -37,17 +54,7 @@ pub(crate) struct RecordedEvent {
     pub(crate) series: Option<EventSeries>,
 }
 
-impl View for RecordedEvent {
-    const GROUP: &'static str = "";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "Event";
-    const PLURAL: &'static str = "events";
-    const NAMESPACED: bool = true;
-
-    fn meta(&self) -> &Metadata {
-        &self.metadata
-    }
-}
+namespaced_view!(RecordedEvent, "" "Event" "events");
 
 impl RecordedEvent {
     /// When it last happened, in whichever field its writer says so.
@@ -99,17 +106,7 @@ pub(crate) struct Pod {
     pub(crate) status: PodStatus,
 }
 
-impl View for Pod {
-    const GROUP: &'static str = "";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "Pod";
-    const PLURAL: &'static str = "pods";
-    const NAMESPACED: bool = true;
-
-    fn meta(&self) -> &Metadata {
-        &self.metadata
-    }
-}
+namespaced_view!(Pod, "" "Pod" "pods");
 
 /// `status` of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -143,17 +140,7 @@ pub(crate) struct Lease {
     pub(crate) spec: LeaseSpec,
 }
 
-impl View for Lease {
-    const GROUP: &'static str = "coordination.k8s.io";
-    const VERSION: &'static str = "v1";
-    const KIND: &'static str = "Lease";
-    const PLURAL: &'static str = "leases";
-    const NAMESPACED: bool = true;
-
-    fn meta(&self) -> &Metadata {
-        &self.metadata
-    }
-}
+namespaced_view!(Lease, "coordination.k8s.io" "Lease" "leases");
 
 #[cfg(test)]
 mod tests {

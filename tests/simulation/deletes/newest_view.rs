@@ -3,15 +3,20 @@
 use super::*;
 use tokio::time::Instant;
 
-/// The policy changes while the secret is read slowly: Retain wins.
-#[tokio::test(start_paused = true)]
-async fn after_a_slow_secret_the_volume_is_looked_at_again() {
-    let simulation = Simulation::new(1);
+/// Adds a PersistentVolume that is deleted with the secret `sc/s`.
+fn add_volume_with_secret(simulation: &Simulation) {
     let mut pv = volume("pv", "h");
     let annotations = &mut pv["metadata"]["annotations"];
     annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
     annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
     simulation.api.create(&pv).unwrap();
+}
+
+/// The policy changes while the secret is read slowly: Retain wins.
+#[tokio::test(start_paused = true)]
+async fn after_a_slow_secret_the_volume_is_looked_at_again() {
+    let simulation = Simulation::new(1);
+    add_volume_with_secret(&simulation);
     simulation
         .faults()
         .add(Rule::on("get", "secrets", Effect::Delay(Duration::from_secs(5))).times(1));
@@ -143,11 +148,7 @@ async fn an_event_that_was_held_up_is_not_believed() {
 async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
     for (code, passed_over) in [(500, false), (503, false), (403, false), (404, true)] {
         let simulation = Simulation::new(1);
-        let mut pv = volume("pv", "h");
-        let annotations = &mut pv["metadata"]["annotations"];
-        annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
-        annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
-        simulation.api.create(&pv).unwrap();
+        add_volume_with_secret(&simulation);
         let kinds = simulation.api.kinds();
         let kind = kinds.iter().find(|kind| kind.plural == "secrets").unwrap();
         let status = match code {
