@@ -28,6 +28,7 @@ pub use self::{
         CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{LeaseError, Leases, holder, host_of, last_holder},
+    leases::{LeaseError, Leases, current_holder, host_of},
+    record::holder,
     settings::ElectionSettings,
 };

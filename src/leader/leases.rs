@@ -13,6 +13,7 @@ use k8s_openapi::{
 };
 use kube::api::{Api, WatchEvent, WatchParams};
 
+use super::record::holder;
 use crate::kube::{ApiError, Client, Kind, Name};
 
 /// The server ends a watch after this time, in seconds.
@@ -54,8 +55,8 @@ pub enum LeaseError {
 }
 
 /// The holder of a Lease at `now`. A Lease without a duration is held.
-pub fn holder(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<&str> {
-    let holder = last_holder(lease)?;
+pub fn current_holder(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<&str> {
+    let holder = Some(holder(lease)).filter(|holder| !holder.is_empty())?;
     let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let (Some(renewed), Some(seconds)) = (&lease.renew_time, seconds) else { return Some(holder) };
     let since = Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default();
@@ -65,11 +66,6 @@ pub fn holder(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<&str> {
 /// The host name in a holder's identity, which is the pod's name unless the pod uses the host's network.
 pub fn host_of(holder: &str) -> &str {
     holder.split('_').next().unwrap_or_default()
-}
-
-/// The holder that the Lease names, whether its time is over or not.
-pub fn last_holder(lease: &LeaseSpec) -> Option<&str> {
-    lease.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
 // === impl Client ===
@@ -219,7 +215,7 @@ mod tests {
             (json!({}), 10, None),
         ] {
             let lease: LeaseSpec = from_value(Value::clone(&spec)).unwrap();
-            assert_eq!(holder(&lease, at(now)), expected, "{spec} {now}");
+            assert_eq!(current_holder(&lease, at(now)), expected, "{spec} {now}");
         }
     }
 }

@@ -16,8 +16,8 @@ pub(super) fn record_of(lease: &Lease) -> LeaseSpec {
     LeaseSpec { preferred_holder: None, strategy: None, ..spec }
 }
 
-/// The holder in a record; empty without one.
-pub(super) fn holder(record: &LeaseSpec) -> &str {
+/// The holder that a record names, whether its time is over or not; empty without one.
+pub fn holder(record: &LeaseSpec) -> &str {
     record.holder_identity.as_deref().unwrap_or_default()
 }
 

@@ -81,10 +81,10 @@ pub(crate) async fn read_lease(
     };
     let namespace = lease.namespace();
     let key = format!("{namespace}/{name}");
-    if let Some(holder) = leader::holder(&lease.spec, now) {
+    if let Some(holder) = leader::current_holder(&lease.spec, now) {
         return LeaseView::Held { lease: key, holder: holder.to_owned() };
     }
-    let last_holder = leader::last_holder(&lease.spec).unwrap_or_default().to_owned();
+    let last_holder = leader::holder(&lease.spec).to_owned();
     let pod = pod_of(client, namespace, &last_holder).await;
     LeaseView::Abandoned { lease: key, last_holder, pod }
 }
