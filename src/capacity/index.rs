@@ -292,7 +292,7 @@ impl CapacityIndex {
     }
 }
 
-/// Whether both are the same object in the same version.
+/// Whether both are one object, for one pair.
 fn is_same_object(one: &Object, other: &Object) -> bool {
     one.pair == other.pair && seniority(one) == seniority(other)
 }
