@@ -41,7 +41,6 @@ pub mod classes;
 pub mod dependencies;
 pub mod events;
 pub mod item;
-pub(crate) mod listed_map;
 mod live;
 pub mod model;
 mod naming;

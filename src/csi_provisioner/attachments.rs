@@ -14,12 +14,10 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    controller::{
-        listed_map::{ListedMap, hash},
-        provisioner::Failure,
-    },
+    controller::provisioner::Failure,
     kube::{
         EventHandler, Extent, FirstList, InformerEvent,
+        informer::listed_map::{ListedMap, hash},
         objects::{View as _, VolumeAttachment},
     },
 };

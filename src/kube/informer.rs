@@ -4,8 +4,8 @@
 //! the watcher's. A list is yielded whole, up to [`InformerEvent::InitDone`], or begins again with
 //! [`InformerEvent::Init`]; events come in the server's order; a watch that breaks is opened again at the
 //! version it had; one object that cannot be read does not end the list or watch that it came in. An
-//! [`EventHandler`] keeps what it needs of the objects; [`self::cache`] finds what vanished between two
-//! lists.
+//! [`EventHandler`] keeps what it needs of the objects; [`self::cache`] and, where a number for each object is
+//! enough, `listed_map` find what vanished between two lists.
 //!
 //! Lists are not requested as the beginning of a watch (`sendInitialEvents`): that would spare one
 //! request a list and the right to `list`, but for 100,000 volumes it costs a server 9.1 s where pages
@@ -17,6 +17,7 @@ pub mod cache;
 mod failure;
 mod first_list;
 mod list_watch;
+pub(crate) mod listed_map;
 mod reporter;
 mod tolerant;
 

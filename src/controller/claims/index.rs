@@ -49,11 +49,11 @@ use super::{
     state::ClaimState,
 };
 use crate::{
-    controller::{
-        item::Key, listed_map::ListedMap, model::unsaved_volume::UnsavedVolume,
-        ownership::ProvisionerIdentity,
+    controller::{item::Key, model::unsaved_volume::UnsavedVolume, ownership::ProvisionerIdentity},
+    kube::{
+        informer::listed_map::ListedMap,
+        objects::{Claim, View as _},
     },
-    kube::objects::{Claim, View as _},
     metrics::Census,
     workqueue::{Flow, KeyedMutex},
 };
@@ -80,7 +80,7 @@ struct Inner {
     entries: BTreeMap<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<Arc<str>, Key>,
-    /// Unbound claims of other provisioners, by [`hash`](crate::controller::listed_map::hash): unless this
+    /// Unbound claims of other provisioners, by [`hash`](crate::kube::informer::listed_map::hash): unless this
     /// process has seen all their events, they may have a PersistentVolume if they become ours (safety rule
     /// 6).
     others: ListedMap<u64>,

@@ -5,9 +5,9 @@
 //! each: two hashes. It may therefore report a shared handle by mistake, and the caller verifies that by a
 //! live list.
 
-use crate::controller::{
-    listed_map::{ListedMap, hash},
-    provisioner::VolumeHandle,
+use crate::{
+    controller::provisioner::VolumeHandle,
+    kube::informer::listed_map::{ListedMap, hash},
 };
 
 /// The driver's PersistentVolumes by handle.

@@ -17,11 +17,10 @@ use crate::{
     controller::{
         claims::{record_status, record_status::RecordStatus},
         item::Key,
-        listed_map::hash,
         ownership::ProvisionerIdentity,
     },
     kube::{
-        informer::InformerEvent,
+        informer::{InformerEvent, listed_map::hash},
         objects::{Claim, View as _},
     },
 };
