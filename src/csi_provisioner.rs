@@ -3,11 +3,11 @@
 //!
 //! [`CsiProvisioner`] implements the controller's [`Provisioner`] trait. Each concept has its file:
 //! `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`, `access_modes`,
-//! `capabilities`, `data_source`, `in_tree` (when to translate), `ceph_rbd` (a feature gate), `defects`
+//! `capabilities` (what the driver can do), `data_source`, `in_tree` (when to translate), `ceph_rbd` (a feature gate), `defects`
 //! (of created volumes), `persistent_volume`, `deletion`, `reads` (shared reads), `attachments`, `topology`,
-//! `node_deployment` (which node a claim or volume belongs to), `errors`, and Go's `os.Expand` in `expand`. A retry of an open call sends the same request.
-//! Secrets are sent to the driver only. When to call is decided by `controller`; the connection belongs
-//! to `csi`.
+//! `node_deployment` (which node a claim or volume belongs to), `errors`, and Go's `os.Expand` in `expand`.
+//! A retry of an open call sends the same request. Secrets are sent to the driver only. When to call is
+//! decided by `controller`; the connection belongs to `csi`.
 
 mod access_modes;
 mod attachments;

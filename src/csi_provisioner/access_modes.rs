@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Errors
 /// external-provisioner's text for an unknown mode.
-pub(super) fn capabilities(
+pub(super) fn volume_capabilities(
     claim: &Claim,
     class: &StorageClass,
     fs_type: &str,
@@ -75,7 +75,7 @@ mod tests {
 
     fn modes(modes: &[&str], single_node_multi_writer: bool) -> Result<Vec<Mode>, String> {
         let claim: Claim = serde_json::from_value(json!({"spec": {"accessModes": modes}})).unwrap();
-        capabilities(&claim, &StorageClass::default(), "", single_node_multi_writer)
+        volume_capabilities(&claim, &StorageClass::default(), "", single_node_multi_writer)
             .map(|capabilities| {
                 capabilities.iter().map(|c| c.access_mode.unwrap().mode()).collect()
             })
@@ -116,9 +116,9 @@ mod tests {
         .unwrap();
         let class: StorageClass =
             serde_json::from_value(json!({"mountOptions": ["discard"]})).unwrap();
-        let block = capabilities(&claim, &class, "ext4", false).unwrap();
+        let block = volume_capabilities(&claim, &class, "ext4", false).unwrap();
         assert_eq!(block[0].access_type, Some(AccessType::Block(BlockVolume {})));
-        let mount = capabilities(
+        let mount = volume_capabilities(
             &Claim {
                 spec: crate::kube::objects::ClaimSpec { volume_mode: None, ..claim.spec },
                 ..claim

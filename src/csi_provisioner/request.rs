@@ -165,7 +165,12 @@ pub(super) fn draft(
             required_bytes: size.checked_value().unwrap_or(0),
             limit_bytes: 0,
         }),
-        volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer)?,
+        volume_capabilities: access_modes::volume_capabilities(
+            claim,
+            class,
+            &fs_type,
+            multi_writer,
+        )?,
         ..CreateVolumeRequest::default()
     };
     Ok(Prepared {

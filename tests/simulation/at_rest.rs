@@ -35,21 +35,16 @@ struct Reason {
     message: &'static str,
     /// Whether external-provisioner counts it as a failure.
     is_failure: bool,
+    /// Whether it waits for what no watch shows.
+    is_polled: bool,
     /// The requests of one check of it.
     requests: usize,
     passes: fn(&Simulation),
 }
 
 impl Reason {
-    /// Whether it waits for what no watch shows.
-    fn is_polled(&self) -> bool {
-        ["secret", "snapshot", "grant", "copies", "Attributes"]
-            .iter()
-            .any(|what| self.what.contains(what))
-    }
-
     fn looks(&self) -> usize {
-        if self.is_polled() { POLLS } else { LOOKS }
+        if self.is_polled { POLLS } else { LOOKS }
     }
 }
 
@@ -129,6 +124,7 @@ const REASONS: [Reason; 14] = [
         asks: |_| {},
         message: r#"storageclass.storage.k8s.io "fast" not found"#,
         is_failure: true,
+        is_polled: false,
         requests: 0,
         passes: |s| replace_class(s, DRIVER, &json!({})),
     },
@@ -138,6 +134,7 @@ const REASONS: [Reason; 14] = [
         asks: |_| {},
         message: r#"storage class "fast" is for the provisioner "other.example.com", but the claim is annotated for "disk.example.com""#,
         is_failure: false,
+        is_polled: false,
         requests: 0,
         passes: |s| replace_class(s, DRIVER, &json!({})),
     },
@@ -147,6 +144,7 @@ const REASONS: [Reason; 14] = [
         asks: |_| {},
         message: "csi.storage.k8s.io/nonsense",
         is_failure: true,
+        is_polled: false,
         requests: 1,
         passes: |s| replace_class(s, DRIVER, &json!({})),
     },
@@ -156,6 +154,7 @@ const REASONS: [Reason; 14] = [
         asks: |_| {},
         message: "exists already and is for the claim",
         is_failure: false,
+        is_polled: false,
         requests: 2,
         passes: free_name,
     },
@@ -171,6 +170,7 @@ const REASONS: [Reason; 14] = [
         asks: |_| {},
         message: r#"secrets "s" not found"#,
         is_failure: true,
+        is_polled: true,
         requests: 1,
         passes: |s| {
             let secret = json!({"apiVersion": "v1", "kind": "Secret",
@@ -186,6 +186,7 @@ const REASONS: [Reason; 14] = [
         asks: |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
         message: r#""gold" not found"#,
         is_failure: true,
+        is_polled: true,
         requests: 1,
         passes: |s| s.create_attributes_class("gold", DRIVER, &json!({"iops": "1"})),
     },
@@ -198,6 +199,7 @@ const REASONS: [Reason; 14] = [
         asks: |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
         message: "VAC gold referenced in PVC is for driver other.example.com",
         is_failure: true,
+        is_polled: true,
         requests: 1,
         passes: |s| {
             s.api.delete("VolumeAttributesClass", "", "gold").unwrap();
@@ -210,6 +212,7 @@ const REASONS: [Reason; 14] = [
         asks: |_| {},
         message: "error generating accessibility requirements: ",
         is_failure: true,
+        is_polled: false,
         requests: 0,
         passes: |s| {
             label(s);
@@ -228,6 +231,7 @@ const REASONS: [Reason; 14] = [
         },
         message: "does not match topology keys from CSINode",
         is_failure: true,
+        is_polled: false,
         requests: 1,
         passes: label,
     },
@@ -237,6 +241,7 @@ const REASONS: [Reason; 14] = [
         asks: |claim| from_snapshot(claim, None),
         message: r#"volumesnapshots.snapshot.storage.k8s.io "snap" not found"#,
         is_failure: true,
+        is_polled: true,
         requests: 1,
         passes: |s| sources::create_snapshot(s, "snap"),
     },
@@ -249,6 +254,7 @@ const REASONS: [Reason; 14] = [
         asks: |claim| from_snapshot(claim, None),
         message: "snapshot snap is not Ready",
         is_failure: true,
+        is_polled: true,
         requests: 2,
         passes: |s| sources::make_ready(s, "sc", "snap"),
     },
@@ -262,6 +268,7 @@ const REASONS: [Reason; 14] = [
         asks: |claim| from_snapshot(claim, Some("other")),
         message: "isn't allowed",
         is_failure: true,
+        is_polled: true,
         requests: 2,
         passes: |s| {
             let grant = json!({
@@ -279,6 +286,7 @@ const REASONS: [Reason; 14] = [
         asks: from_claim,
         message: r#"persistentvolumeclaim "origin" not found"#,
         is_failure: true,
+        is_polled: true,
         requests: 1,
         passes: |s| sources::create_origin(s, "origin"),
     },
@@ -288,6 +296,7 @@ const REASONS: [Reason; 14] = [
         asks: from_claim,
         message: "must have a status of Bound",
         is_failure: true,
+        is_polled: true,
         requests: 1,
         passes: |s| {
             let origin = s.api.get("PersistentVolumeClaim", "sc", "origin").unwrap();
@@ -362,7 +371,7 @@ async fn costs_little(reason: &Reason) {
     let start = Instant::now();
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     let waited = start.elapsed();
-    let most = if reason.is_polled() { 301 } else { 2 };
+    let most = if reason.is_polled { 301 } else { 2 };
     assert!(waited < Duration::from_secs(most), "{what}: {waited:?}");
 }
 

@@ -23,6 +23,30 @@ Durations need a unit (`1m30s`). Of a flag that is repeated the last one counts;
 A word that is no flag is ignored. As the first argument, a command of `kubectl-csi_provisioner` is refused.
 ";
 
+const CLASS_PARAMETERS: &str = "\
+## Class parameters
+
+The driver gets all parameters of a StorageClass but those that begin with `csi.storage.k8s.io/`; one of these that is
+not listed here is refused.
+
+| parameter | meaning |
+|---|---|
+| `csi.storage.k8s.io/fstype` | file system; without it `--default-fstype`. Older: `fstype`, which the driver gets too |
+| `csi.storage.k8s.io/secret-name`, `-namespace` | the secret for every use that has none of its own |
+| `csi.storage.k8s.io/provisioner-secret-name`, `-namespace` | for CreateVolume and DeleteVolume. Older: `csiProvisionerSecretName`, `csiProvisionerSecretNamespace` |
+| `csi.storage.k8s.io/controller-publish-secret-name`, `-namespace` | for ControllerPublishVolume. Older: `csiControllerPublishSecretName`, `…Namespace` |
+| `csi.storage.k8s.io/node-stage-secret-name`, `-namespace` | for NodeStageVolume. Older: `csiNodeStageSecretName`, `…Namespace` |
+| `csi.storage.k8s.io/node-publish-secret-name`, `-namespace` | for NodePublishVolume. Older: `csiNodePublishSecretName`, `…Namespace` |
+| `csi.storage.k8s.io/controller-expand-secret-name`, `-namespace` | for ControllerExpandVolume |
+| `csi.storage.k8s.io/node-expand-secret-name`, `-namespace` | for NodeExpandVolume |
+| `csi.storage.k8s.io/controller-modify-secret-name`, `-namespace` | for ControllerModifyVolume |
+| `csi.storage.k8s.io/delete-secret-name`, `-namespace` | for DeleteVolume, with the gate `CephRBDExtensions` |
+
+In a secret's name `${pv.name}`, `${pvc.namespace}`, `${pvc.name}` and `${pvc.annotations['KEY']}` are replaced, in its
+namespace the first two.
+
+";
+
 const EXIT_CODES: &str = "\
 ## Exit codes
 
@@ -63,7 +87,7 @@ fn page() -> String {
     }
     page.push_str(&gates());
     page.push_str(&retired());
-    let _ = write!(page, "\n{EXIT_CODES}");
+    let _ = write!(page, "\n{CLASS_PARAMETERS}{EXIT_CODES}");
     page
 }
 

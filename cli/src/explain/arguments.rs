@@ -164,6 +164,20 @@ mod tests {
         command().debug_assert();
     }
 
+    /// Workers, back-offs and sweeps change when something is done, and not what.
+    #[test]
+    fn each_flag_that_changes_what_a_claim_gets_is_taken() {
+        let controller = csi_provisioner::flags::command::command();
+        let flags = controller.get_arguments();
+        let flags = flags.filter(|flag| flag.get_help_heading() == Some("Provisioning"));
+        let names = flags.filter_map(|flag| flag.get_long());
+        let pace = ["retry", "threads", "interval"];
+        let missing = names
+            .filter(|name| !pace.iter().any(|word| name.contains(word)))
+            .filter(|name| !CONTROLLER_FLAGS.iter().any(|(taken, ..)| taken == name));
+        assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
+    }
+
     #[test]
     fn an_object_is_named_by_kind_namespace_and_name() {
         let claim = |namespace: &str| Object::Claim(namespace.to_owned(), "data".to_owned());
