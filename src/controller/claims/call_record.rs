@@ -376,9 +376,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         held.update(Entry::record_write_unclear);
         let why = format!("cannot {what} the claim: {error}");
         tracing::warn!("{why}");
-        if held.report(Topic::Blocked(&why, Duration::ZERO)) {
-            self.events.blocked(claim, &why);
-        }
+        self.blocked(claim, &why, &why, Duration::ZERO);
     }
 
     /// Releases a deleted claim although its call is open.
@@ -422,26 +420,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
         );
-        self.report_suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
-    }
-
-    /// Reports a suspected leak: only errors have closed the call of a deleted claim.
-    pub(super) fn suspect_closed_by_errors(&self, request: &ProvisionRequest) {
-        let volume = request.volume_name.as_deref().unwrap_or_default();
-        let why = format!(
-            "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver"
-        );
-        self.report_suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
-    }
-
-    /// Reports a suspected leak: the selected node is given back while a call may still make a
-    /// volume there.
-    pub(super) fn suspect_node_given_back(&self, request: &ProvisionRequest) {
-        let volume = request.volume_name.as_deref().unwrap_or_default();
-        let why = format!(
-            "the selected node is given back after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
-        );
-        self.report_suspect(&request.claim, SuspectedLeak::NodeGivenBack, &why);
+        self.suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
     }
 
     /// Reports, once, a suspected leak: the claim has a volume that this process has not saved, and the
@@ -451,11 +430,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         if !held.report(Topic::Superseded) {
             return;
         }
-        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
-            "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
+            "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {:?}, it is left at the driver",
+            request.name()
         );
-        self.report_suspect(&request.claim, SuspectedLeak::Superseded, &why);
+        self.suspect(&request.claim, SuspectedLeak::Superseded, &why);
     }
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
@@ -476,11 +455,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         if !is_too_long || !held.is(KnownClaim::is_wanted) {
             return;
         }
-        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
-            "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
+            "where an earlier CreateVolume asked for the volume {:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver",
+            request.name()
         );
-        self.report_suspect(&request.claim, SuspectedLeak::Topology, &why);
+        self.suspect(&request.claim, SuspectedLeak::Topology, &why);
         held.update(|it| it.advance(Transition::RecordDropped));
     }
 
@@ -502,12 +481,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             "the annotation {RECORD} is not followed, as it does not fit the claim, its class and the provisioner's flags: if a CreateVolume was made with it, the volume{named} may be left at the driver"
         );
         self.events.blocked(&known.claim, &why);
-    }
-
-    pub(super) fn report_suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
-        tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak(reason);
-        self.events.blocked(claim, why);
     }
 }
 

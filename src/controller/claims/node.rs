@@ -22,6 +22,7 @@ use crate::{
         client::annotations,
         objects::{Claim, View as _},
     },
+    metrics::SuspectedLeak,
     workqueue::Action,
 };
 
@@ -48,7 +49,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
                 if is_open && self.deps.identity.node.is_some() {
-                    self.suspect_node_given_back(request);
+                    let why = format!(
+                        "the selected node is given back after a CreateVolume whose outcome is unknown: should that have made the volume {:?}, it is left at the driver of that node",
+                        request.name()
+                    );
+                    self.suspect(claim, SuspectedLeak::NodeGivenBack, &why);
                     held.update(|it| it.advance(Transition::GivenUp));
                 }
                 Action::Done

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     kube::objects::{Claim, View as _},
-    metrics::ResyncQueue,
+    metrics::{ResyncQueue, SuspectedLeak},
     workqueue::Action,
 };
 
@@ -39,42 +39,39 @@ pub(crate) const SETTLING: Duration = Duration::from_secs(60);
 const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Notes what the claim waits for, other than the driver, and reports it once that has lasted for
-    /// [`PATIENCE`]. `what` stays the same for as long as the claim waits for the same; `why` is the text
-    /// of the event, which may differ each time. Returns the time until the report is due; zero if it is
-    /// due now or was made.
-    pub(crate) fn on_blocked(&self, claim: &Claim, what: &str, why: &str) -> Duration {
+    /// Notes what the claim waits for, other than the outcome of a call, and reports it once that has lasted
+    /// for `patience`, and again before the event expires. `what` stays the same for as long as the claim
+    /// waits for the same; `why` is the text of the event, which may differ each time. Returns the time until
+    /// the report is due; zero if it is due now or was made.
+    pub fn blocked(&self, claim: &Claim, what: &str, why: &str, patience: Duration) -> Duration {
         tracing::debug!(why, "the claim waits");
+        // Before the report, which is not due earlier.
         let lasted = self.index.update(claim.uid(), |it| it.blocked_for(what)).unwrap_or_default();
-        self.report_wait(claim, what, why, PATIENCE);
-        PATIENCE.saturating_sub(lasted)
-    }
-
-    /// [`ClaimWorker::on_blocked`] for a claim that is retried with back-off. Returns the action, which
-    /// comes in time for the report.
-    pub(crate) fn retry_blocked(&self, claim: &Claim, what: &str, why: &str) -> Action {
-        let left = self.on_blocked(claim, what, why);
-        if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
-    }
-
-    /// Reports what the claim waits for, once it has waited for `patience`, and again before
-    /// the event expires.
-    pub(in super::super) fn report_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
-        self.report_wait(claim, why, why, patience);
-    }
-
-    /// [`ClaimWorker::report_blocked`] where the text of the event may differ each time.
-    fn report_wait(&self, claim: &Claim, what: &str, why: &str, patience: Duration) {
         if self.index.report(claim.uid(), Topic::Blocked(what, patience)) {
             self.events.blocked(claim, why);
         }
+        patience.saturating_sub(lasted)
+    }
+
+    /// [`ClaimWorker::blocked`] for a claim that is retried with back-off. Returns the action, which comes in
+    /// time for the report.
+    pub(crate) fn retry_blocked(&self, claim: &Claim, what: &str, why: &str) -> Action {
+        let left = self.blocked(claim, what, why, PATIENCE);
+        if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
     }
 
     /// Reports what all claims wait for.
     pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
-        if let Some(snapshot) = self.index.known(uid).filter(KnownClaim::is_wanted) {
-            self.report_blocked(&snapshot.claim, why, Duration::ZERO);
+        if let Some(known) = self.index.known(uid).filter(KnownClaim::is_wanted) {
+            self.blocked(&known.claim, why, why, Duration::ZERO);
         }
+    }
+
+    /// Reports a suspected leak, whose text names the volume.
+    pub(super) fn suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
+        tracing::error!(error = why, "suspected leak");
+        self.metrics.suspected_leak(reason);
+        self.events.blocked(claim, why);
     }
 
     /// Reports the outcome of an attempt to the user and the metrics. `is_polled`: whether what the attempt lacked
@@ -112,11 +109,13 @@ impl<P: Provisioner> ClaimWorker<P> {
                     && failure.is_lasting()
                     && self.is_settled(request.claim.uid(), &failure.to_string()) =>
             {
-                self.report_blocked(&request.claim, &failure.to_string(), SETTLING);
+                let why = failure.to_string();
+                self.blocked(&request.claim, &why, &why, SETTLING);
             }
             NotPrepared::Failed(failure) => self.report_failure(request, failure),
             NotPrepared::Unrepeatable(failure) => {
-                self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);
+                let why = failure.to_string();
+                self.blocked(&request.claim, &why, &why, PATIENCE);
             }
             NotPrepared::Reschedule(failure) => self.warn(request, failure),
         }

@@ -13,7 +13,7 @@ use tokio::time::Duration;
 use tracing::Instrument as _;
 
 use super::{
-    index::{ClaimGuard, ClaimIndex, Entry, KnownClaim, Topic},
+    index::{ClaimGuard, ClaimIndex, Entry, KnownClaim},
     reporting::source_label,
     state::{ClaimState, Transition},
     worker::ClaimWorker,
@@ -304,9 +304,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Action {
         let handle = to_save.unsaved.handle.id();
         tracing::warn!(error = why, handle, "the PersistentVolume is not saved yet");
-        if held.report(Topic::Blocked(why, Duration::ZERO)) {
-            self.events.blocked(to_save.claim(), why);
-        }
+        self.blocked(to_save.claim(), why, why, Duration::ZERO);
         self.metrics.provision_failed(to_save.class(), to_save.source());
         held.update(|it| it.update_unsaved(|unsaved| unsaved.setback.add(setback)));
         Action::Retry
@@ -352,9 +350,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             to_save.unsaved.name(),
             to_save.unsaved.handle
         );
-        tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        self.events.blocked(to_save.claim(), &why);
+        self.suspect(to_save.claim(), SuspectedLeak::Superseded, &why);
         forget(held)
     }
 

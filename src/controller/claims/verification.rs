@@ -58,7 +58,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(Found::Recorded) => Err(Action::Retry),
             Ok(Found::NameTaken { name, owner }) => {
                 let why = name_taken(&name, &owner);
-                self.report_blocked(&request.claim, &why, Duration::ZERO);
+                self.blocked(&request.claim, &why, &why, Duration::ZERO);
                 // The deletion of that PersistentVolume queues the claim.
                 Err(await_change(held))
             }
@@ -72,7 +72,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::warn!("{why}");
         // Missing permissions do not come by themselves; other errors often pass.
         if error.is_forbidden() {
-            self.report_blocked(&request.claim, &why, Duration::ZERO);
+            self.blocked(&request.claim, &why, &why, Duration::ZERO);
             return Action::Retry;
         }
         self.retry_blocked(&request.claim, LIVE_READ, &why)

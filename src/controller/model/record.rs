@@ -50,7 +50,7 @@ impl Record {
         });
         let mut record = Self {
             driver: by.driver.clone(),
-            volume: request.volume_name.clone().unwrap_or_default(),
+            volume: request.name().to_owned(),
             node: by.node.clone(),
             class_uid: request.class.uid().to_owned(),
             topology: topology.map(Box::new),
