@@ -46,6 +46,7 @@ pub use self::{
 use super::{
     record_status,
     record_status::{RecordStatus, ThisProcess},
+    reporting::labels,
     state::ClaimState,
 };
 use crate::{
@@ -114,7 +115,7 @@ impl ClaimIndex {
         let inner = self.0.inner.lock();
         let Some(Entry { known, .. }) = inner.entries.get(uid) else { return Flow::default() };
         let is_repeat = known.request.is_some() || known.recorded().is_some();
-        Flow { id: id((known.class(), known.claim.namespace())), is_repeat }
+        Flow { id: id((labels(&known.claim).0, known.claim.namespace())), is_repeat }
     }
 
     /// Whether the claim is in the index and `predicate` holds for it. It must not call the index.
@@ -182,7 +183,7 @@ impl ClaimIndex {
             *count += 1;
             census.oldest = census.oldest.max(known.age());
             if known.is_overdue() {
-                *census.overdue.entry(known.class().to_owned()).or_default() += 1;
+                *census.overdue.entry(labels(&known.claim).0.to_owned()).or_default() += 1;
             }
         }
         census

@@ -155,8 +155,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     pub(in super::super) fn count_failure(&self, claim: &Claim) {
-        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-        self.metrics.provision_failed(class, source_label(claim));
+        let (class, source) = labels(claim);
+        self.metrics.provision_failed(class, source);
     }
 
     /// Counts that something had to be done for a claim which no queue held until the resync.
@@ -201,8 +201,10 @@ pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
     }
 }
 
-/// The label `source` of the claim's metrics. Users choose kinds freely, so others share one value.
-pub(crate) fn source_label(claim: &Claim) -> &'static str {
-    let Some(source) = &claim.spec.data_source else { return "" };
-    SourceKind::of_name(&source.kind).map_or("other", SourceKind::name)
+/// The labels `class` and `source` of the claim's metrics. Users choose kinds of sources freely, so others
+/// share one value.
+pub(crate) fn labels(claim: &Claim) -> (&str, &'static str) {
+    let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+    let Some(source) = &claim.spec.data_source else { return (class, "") };
+    (class, SourceKind::of_name(&source.kind).map_or("other", SourceKind::name))
 }

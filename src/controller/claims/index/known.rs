@@ -331,9 +331,4 @@ impl KnownClaim {
         let is_ending = self.is_gone || self.terminating_since.is_some();
         !is_ending && self.age() > Census::OVERDUE_AFTER
     }
-
-    /// The class that the claim names, as metrics count it; empty without one.
-    pub(super) fn class(&self) -> &str {
-        self.claim.spec.storage_class_name.as_deref().unwrap_or_default()
-    }
 }
