@@ -9,7 +9,7 @@ use super::{
     super::{
         events::EVENT_LASTS,
         model::source::SourceKind,
-        provisioner::{Failure, NotPrepared, Outcome, ProvisionRequest, Provisioner},
+        provisioner::{Failure, Next, NotPrepared, Outcome, ProvisionRequest, Provisioner},
     },
     index::{ClaimGuard, KnownClaim, Topic},
     worker::ClaimWorker,
@@ -83,18 +83,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         match outcome {
             // `save` and `discard` report what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
-            Outcome::Infeasible(failure) => {
-                self.events.infeasible(&request.claim, &failure.to_string());
-            }
             Outcome::Background(failure) | Outcome::Unsent(failure)
                 if !self.is_new_kind(request, failure) =>
             {
                 self.report_still_open(request, failure);
             }
-            Outcome::Terminal(failure)
+            Outcome::Refused(failure, _)
             | Outcome::Background(failure)
-            | Outcome::Unsent(failure)
-            | Outcome::Reschedule(failure) => self.warn(request, failure),
+            | Outcome::Unsent(failure) => self.warn(request, failure),
             Outcome::NotPrepared(why) => self.report_not_prepared(request, why, is_polled),
         }
     }
@@ -189,15 +185,10 @@ fn still_open(failure: &Failure) -> String {
 /// volume is counted by `discard`.
 pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Terminal(_)
-        | Outcome::Infeasible(_)
-        | Outcome::Background(_)
-        | Outcome::Unsent(_) => true,
-        Outcome::Provisioned(_)
-        | Outcome::Unusable(_)
-        | Outcome::Reschedule(_)
-        // Counted where it is reported.
-        | Outcome::NotPrepared(_) => false,
+        Outcome::Refused(_, next) => *next != Next::GiveNodeBack,
+        Outcome::Background(_) | Outcome::Unsent(_) => true,
+        // `NotPrepared` is counted where it is reported.
+        Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::NotPrepared(_) => false,
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
     index::{ClaimGuard, Entry, KnownClaim},
     plan::{Facts, Plan, is_record_void, plan},
     reporting::{PATIENCE, SETTLING, await_change},
-    state::{Next, Transition},
+    state::Transition,
     worker::ClaimWorker,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         events::{PANICKED, claim_key},
         item::{Item, Key},
         ownership,
-        provisioner::{NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
+        provisioner::{Next, NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::objects::View as _,
     metrics::SuspectedLeak,

@@ -11,11 +11,11 @@ use crate::{
     controller::{
         claims::{
             record_status::RecordStatus,
-            state::{ClaimState, Demand, Next, Transition},
+            state::{ClaimState, Demand, Transition},
         },
         model::{record::Record, unsaved_volume::UnsavedVolume, unusable_volume::UnusableVolume},
         ownership::PROVISIONED_BY,
-        provisioner::{Outcome, ProvisionRequest},
+        provisioner::{Next, Outcome, ProvisionRequest},
     },
     kube::objects::{Claim, View as _, Volume},
     metrics::Census,

@@ -16,11 +16,11 @@ use crate::{
         claims::{
             record_status,
             record_status::{RecordStatus, ThisProcess},
-            state::{ClaimState, Next, Transition},
+            state::{ClaimState, Transition},
         },
         model::unsaved_volume::Seen,
         ownership::ProvisionerIdentity,
-        provisioner::{Outcome, ProvisionRequest},
+        provisioner::{Next, Outcome, ProvisionRequest},
     },
     kube::objects::{Claim, Volume},
 };

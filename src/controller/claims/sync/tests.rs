@@ -68,11 +68,11 @@ fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
         orphaned: failure(),
     };
     let table = [
-        (Outcome::Terminal(failure()), true),
-        (Outcome::Infeasible(failure()), true),
+        (Outcome::Refused(failure(), Next::Retry), true),
+        (Outcome::Refused(failure(), Next::Rest), true),
         (Outcome::Background(failure()), true),
         (Outcome::Unsent(failure()), true),
-        (Outcome::Reschedule(failure()), false),
+        (Outcome::Refused(failure(), Next::GiveNodeBack), false),
         (Outcome::Unusable(Box::new(unusable)), false),
         (Outcome::Provisioned(Box::default()), false),
     ];
