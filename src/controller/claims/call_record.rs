@@ -237,7 +237,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 None => true,
             },
             Due::Close => self.close_record(held, &known).await,
-            Due::Remove => self.remove_record(held, &known).await,
+            Due::Remove => {
+                let this_process = self.this_process(known.adopted.as_deref());
+                let remove = |object: &mut Value| record_status::remove_own(object, this_process);
+                self.release(held, &known.claim, remove).await.1
+            }
             Due::GiveUp => self.give_up(held, &known).await,
         }
     }
@@ -343,35 +347,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Removes the finalizer and the record. Returns false if that must be tried again.
-    async fn remove_record(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
-        let this_process = self.this_process(known.adopted.as_deref());
-        let claim = &known.claim;
-        let written =
-            self.edit(held, claim, |object| record_status::remove_own(object, this_process)).await;
-        self.on_removed(held, claim, written).is_some()
-    }
-
-    /// Returns whether this write removed the record, or `None` if that must be tried again.
-    fn on_removed(
-        &self,
-        held: &ClaimGuard,
-        claim: &Claim,
-        written: Result<Edited<Claim>, ApiError>,
-    ) -> Option<bool> {
-        match written {
-            Ok(edited) => {
-                held.update(|it| it.record_written(None));
-                Some(matches!(edited, Edited::Written(_)))
-            }
-            Err(error) => {
-                let what = format!("take the finalizer {FINALIZER} off");
-                self.report_unwritten(held, claim, &what, &error);
-                None
-            }
-        }
-    }
-
     fn report_unwritten(&self, held: &ClaimGuard, claim: &Claim, what: &str, error: &ApiError) {
         held.update(Entry::record_write_unclear);
         let why = format!("cannot {what} the claim: {error}");
@@ -395,9 +370,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         done
     }
 
-    /// Removes the record of an open call. Returns whether this process must report the call, and
-    /// whether the record is removed. The process whose write removes the record, or may have
-    /// removed it, reports the call.
+    /// Removes finalizer and record by the edit `remove`. Returns whether the write of this process has removed
+    /// them, or may have, so that it reports a call that was open; and whether they are off.
     pub(super) async fn release(
         &self,
         held: &ClaimGuard,
@@ -410,10 +384,17 @@ impl<P: Provisioner> ClaimWorker<P> {
             is_sent |= edit == Edit::Write;
             edit
         };
-        let written = self.edit(held, claim, noted).await;
-        let is_unclear = written.as_ref().is_err_and(|error| is_sent && error.is_unclear());
-        let removed = self.on_removed(held, claim, written);
-        (is_unclear || removed == Some(true), removed.is_some())
+        match self.edit(held, claim, noted).await {
+            Ok(edited) => {
+                held.update(|it| it.record_written(None));
+                (matches!(edited, Edited::Written(_)), true)
+            }
+            Err(error) => {
+                let what = format!("take the finalizer {FINALIZER} off");
+                self.report_unwritten(held, claim, &what, &error);
+                (is_sent && error.is_unclear(), false)
+            }
+        }
     }
 
     pub(super) fn suspect_timeout(&self, claim: &Claim, volume: &str) {
