@@ -19,7 +19,7 @@ use tokio::time::{Duration, sleep};
 use super::{
     index::{ClaimGuard, Entry, KnownClaim, RecordOrigin, Topic},
     record_status,
-    record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess},
+    record_status::{FINALIZER, RECORD, RecordStatus},
     state::{ClaimState, Transition},
     worker::ClaimWorker,
 };
@@ -238,8 +238,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             },
             Due::Close => self.close_record(held, &known).await,
             Due::Remove => {
-                let this_process = self.this_process(known.adopted.as_deref());
-                let remove = |object: &mut Value| record_status::remove_own(object, this_process);
+                let identity = &self.deps.identity;
+                let remove = |object: &mut Value| record_status::remove_own(object, identity);
                 self.release(held, &known.claim, remove).await.1
             }
             Due::GiveUp => self.give_up(held, &known).await,
@@ -280,17 +280,14 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Ok(());
         }
         let text = record.encode().ok_or(NotProtected::TooLong)?;
-        let this_process = self.this_process(known.adopted.as_deref());
+        let identity = &self.deps.identity;
         // Nothing is open yet, so another node that was selected meanwhile provisions for the claim.
         let is_first = !known.state.is_open();
         let mut is_moved = false;
         let add_record = |object: &mut Value| {
-            is_moved = is_first && this_process.is_for_other_node(object);
-            let edit = if is_moved {
-                Edit::Nothing
-            } else {
-                record_status::add(object, this_process, &text)
-            };
+            is_moved = is_first && record_status::is_for_other_node(object, identity);
+            let edit =
+                if is_moved { Edit::Nothing } else { record_status::add(object, identity, &text) };
             if edit == Edit::Write {
                 held.update(Entry::record_write_started);
             }
@@ -307,16 +304,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 held.update(|it| it.record_written(status));
                 Ok(())
             }
-            Some(other) if this_process.is_of_other_node(&other) => {
+            Some(other) if other.is_of_other_node(identity) => {
                 Err(NotProtected::Elsewhere(other.printable_node().to_owned()))
             }
             _ => Err(NotProtected::Taken),
         }
-    }
-
-    /// Identifies this process to the edits of records.
-    pub(super) fn this_process<'a>(&'a self, adopted: Option<&'a str>) -> ThisProcess<'a> {
-        ThisProcess { identity: &self.deps.identity, adopted }
     }
 
     async fn edit(
@@ -331,10 +323,9 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Removes the record and keeps the finalizer. Returns false if that must be tried again.
     async fn close_record(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
-        let this_process = self.this_process(known.adopted.as_deref());
+        let identity = &self.deps.identity;
         let claim = &known.claim;
-        let closed =
-            self.edit(held, claim, |object| record_status::close(object, this_process)).await;
+        let closed = self.edit(held, claim, |object| record_status::close(object, identity)).await;
         match closed {
             Ok(_) => {
                 held.update(|it| it.record_written(Some(RecordStatus::Closed)));
@@ -356,8 +347,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Releases a deleted claim although its call is open.
     async fn give_up(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
-        let this_process = self.this_process(known.adopted.as_deref());
-        let remove = |object: &mut Value| record_status::remove_own(object, this_process);
+        let identity = &self.deps.identity;
+        let remove = |object: &mut Value| record_status::remove_own(object, identity);
         let (reports, done) = self.release(held, &known.claim, remove).await;
         let is_due = reports || done && !known.is_protected();
         if is_due && held.report(Topic::Release) {

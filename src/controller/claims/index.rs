@@ -43,12 +43,7 @@ pub use self::{
     known::{Interest, KnownClaim, RecordOrigin, Required, Verification},
     reports::Topic,
 };
-use super::{
-    record_status,
-    record_status::{RecordStatus, ThisProcess},
-    reporting::labels,
-    state::ClaimState,
-};
+use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};
 use crate::{
     controller::{item::Key, model::unsaved_volume::UnsavedVolume, ownership::ProvisionerIdentity},
     kube::{
@@ -201,10 +196,9 @@ impl Shared {
         self.identity.naming.name(uid).ok()
     }
 
-    /// What the record on the claim means. `adopted`: the node whose call this process follows.
-    fn record_status_of(&self, claim: &Claim, adopted: Option<&str>) -> Option<RecordStatus> {
-        let this_process = ThisProcess { identity: &self.identity, adopted };
-        record_status::judge(claim, this_process, self.volume_name(claim.uid()).as_deref())
+    /// What the record on the claim means.
+    fn record_status_of(&self, claim: &Claim) -> Option<RecordStatus> {
+        record_status::judge(claim, &self.identity, self.volume_name(claim.uid()).as_deref())
     }
 }
 

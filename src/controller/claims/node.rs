@@ -74,16 +74,16 @@ impl<P: Provisioner> ClaimWorker<P> {
         refused: Option<&str>,
         is_open: bool,
     ) -> Result<Edited<Claim>, ApiError> {
-        let this_process = self.this_process(None);
+        let identity = &self.deps.identity;
         let remove = |object: &mut Value| {
             let edit = remove_node(object, refused);
             match edit {
                 // The next request may be for another node. With node deployment that node has a
                 // driver of its own, and no process there would follow this record.
-                Edit::Write if is_open && this_process.identity.node.is_none() => {
-                    record_status::forget_topology(object, this_process);
+                Edit::Write if is_open && identity.node.is_none() => {
+                    record_status::forget_topology(object, identity);
                 }
-                Edit::Write => drop(record_status::remove_own(object, this_process)),
+                Edit::Write => drop(record_status::remove_own(object, identity)),
                 Edit::Nothing => {}
             }
             edit

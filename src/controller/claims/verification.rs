@@ -103,7 +103,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             // An open call is repeated even if nobody wants its volume any more.
             return Ok(named);
         }
-        let may_exist = is_recorded && known.adopted.is_none() || is_pv_gone;
+        let may_exist = is_recorded || is_pv_gone;
         let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
             return Ok(Found::NotWanted);
         };

@@ -99,14 +99,6 @@ impl Entry {
         known.state != before
     }
 
-    /// Nobody wants the volume on this node any more: a call of a gone node that was not repeated
-    /// here yet is left to whichever process finds its record.
-    pub(super) fn drop_adoption(&mut self) {
-        if self.known.state == ClaimState::Recorded {
-            self.known.adopted = None;
-        }
-    }
-
     /// Whether the void record on the claim must be reported. One that this process wrote is not
     /// unexpected.
     pub(super) fn has_unexpected_record(&self, status: Option<&RecordStatus>) -> bool {

@@ -47,8 +47,6 @@ pub struct KnownClaim {
     pub record_status: Option<Arc<RecordStatus>>,
     /// What this process has to do with the record.
     pub record_origin: RecordOrigin,
-    /// The node that is gone and whose call for the claim this process follows.
-    pub adopted: Option<Arc<str>>,
     /// When this process first saw that the claim is being deleted.
     pub terminating_since: Option<Instant>,
     /// When the claim was added to the index.
