@@ -52,8 +52,6 @@ enum Due {
     Nothing,
     /// Write the finalizer and the record of the open request.
     Write,
-    /// Remove the record and keep the finalizer, which says that nothing is open.
-    Close,
     /// Remove the finalizer and the record.
     Remove,
     /// The claim, or the source of its volume, was kept for long enough: remove the record although
@@ -92,14 +90,9 @@ fn due(mode: ClaimProtection, claim: &KnownClaim, overdue: bool, current: bool) 
         {
             Due::Nothing
         }
-        // With `always` the finalizer stays until the claim is bound, as more calls may follow.
-        Some(RecordStatus::Closed) if wanted && mode == ClaimProtection::Always => Due::Nothing,
-        Some(_) if wanted && mode == ClaimProtection::Always => {
-            if claim.state == ClaimState::Done {
-                Due::Nothing
-            } else {
-                Due::Close
-            }
+        // The claim is about to be bound.
+        Some(_) if wanted && mode == ClaimProtection::Always && claim.state == ClaimState::Done => {
+            Due::Nothing
         }
         Some(_) => Due::Remove,
     }
@@ -236,7 +229,6 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Some(request) => self.protect(held, request).await,
                 None => true,
             },
-            Due::Close => self.close_record(held, &known).await,
             Due::Remove => {
                 let identity = &self.deps.identity;
                 let remove = |object: &mut Value| record_status::remove_own(object, identity);
@@ -321,30 +313,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.deps.client.edit::<Claim>(name, held.uid(), edit).await
     }
 
-    /// Removes the record and keeps the finalizer. Returns false if that must be tried again.
-    async fn close_record(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
-        let identity = &self.deps.identity;
-        let claim = &known.claim;
-        let closed = self.edit(held, claim, |object| record_status::close(object, identity)).await;
-        match closed {
-            Ok(_) => {
-                held.update(|it| it.record_written(Some(RecordStatus::Closed)));
-                true
-            }
-            Err(error) => {
-                self.report_unwritten(held, claim, "take the record of a closed call off", &error);
-                false
-            }
-        }
-    }
-
-    fn report_unwritten(&self, held: &ClaimGuard, claim: &Claim, what: &str, error: &ApiError) {
-        held.update(Entry::record_write_unclear);
-        let why = format!("cannot {what} the claim: {error}");
-        tracing::warn!("{why}");
-        self.blocked(claim, &why, &why, Duration::ZERO);
-    }
-
     /// Releases a deleted claim although its call is open.
     async fn give_up(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
         let identity = &self.deps.identity;
@@ -381,8 +349,10 @@ impl<P: Provisioner> ClaimWorker<P> {
                 (matches!(edited, Edited::Written(_)), true)
             }
             Err(error) => {
-                let what = format!("take the finalizer {FINALIZER} off");
-                self.report_unwritten(held, claim, &what, &error);
+                held.update(Entry::record_write_unclear);
+                let why = format!("cannot take the finalizer {FINALIZER} off the claim: {error}");
+                tracing::warn!("{why}");
+                self.blocked(claim, &why, &why, Duration::ZERO);
                 (is_sent && error.is_unclear(), false)
             }
         }

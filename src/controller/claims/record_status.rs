@@ -143,11 +143,6 @@ pub(super) fn add(claim: &mut Value, identity: &ProvisionerIdentity, text: &str)
     if edits.contains(&Edit::Write) { Edit::Write } else { Edit::Nothing }
 }
 
-/// Removes the record and keeps the finalizer, unless the record is of another process.
-pub(super) fn close(claim: &mut Value, identity: &ProvisionerIdentity) -> Edit {
-    if is_of_another(claim, identity) { Edit::Nothing } else { annotations::remove(claim, RECORD) }
-}
-
 /// Removes node and topology from the record, as the selected node is given back.
 pub(in crate::controller) fn forget_topology(claim: &mut Value, identity: &ProvisionerIdentity) {
     if is_of_another(claim, identity) {
@@ -322,9 +317,6 @@ mod tests {
             assert_eq!(add(&mut object, &own, TEXT), Edit::Write, "{metadata}");
             assert_eq!(read(&view(&object)).unwrap().driver, "d");
             assert_eq!(add(&mut object, &own, TEXT), Edit::Nothing, "again");
-            assert_eq!(close(&mut object, &own), Edit::Write);
-            assert_eq!(read(&view(&object)), Some(Record::default()));
-            assert_eq!(add(&mut object, &own, TEXT), Edit::Write, "opened again");
             assert_eq!(remove(&mut object), Edit::Write);
             assert_eq!(remove(&mut object), Edit::Nothing, "again");
             let (left, before) = (view(&object).metadata, view(&claim(&metadata, None)).metadata);
@@ -363,9 +355,6 @@ mod tests {
             let text = r#"{"driver":"d","volume":"v"}"#;
             assert_eq!(add(&mut protected(record), &own, text), edit, "{record}");
             assert_eq!(remove_own(&mut protected(record), &own), edit, "{record}");
-            if !record.is_empty() {
-                assert_eq!(close(&mut protected(record), &own), edit, "{record}");
-            }
         }
     }
 

@@ -48,7 +48,7 @@ fn opened() -> RecordStatus {
 /// Every mode with every state of a claim.
 #[test]
 fn the_table_of_due_record_writes() {
-    use Due::{Close, GiveUp, Nothing, Remove, Write};
+    use Due::{GiveUp, Nothing, Remove, Write};
     let table = [
         // open, record, demand, overdue => auto, always, off
         (true, None, Wanted, false, [Write, Write, Nothing]),
@@ -60,8 +60,8 @@ fn the_table_of_due_record_writes() {
         (true, Some(opened()), Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
         (false, None, Wanted, false, [Nothing, Nothing, Nothing]),
         (false, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
-        (false, Some(opened()), Wanted, false, [Remove, Close, Remove]),
-        (false, Some(RecordStatus::Closed), Wanted, false, [Remove, Nothing, Remove]),
+        (false, Some(opened()), Wanted, false, [Remove, Remove, Remove]),
+        (false, Some(RecordStatus::Closed), Wanted, false, [Remove, Remove, Remove]),
         (false, Some(opened()), Withdrawn, false, [Remove, Remove, Remove]),
         (false, Some(RecordStatus::Closed), Withdrawn, true, [Remove, Remove, Remove]),
         (false, Some(RecordStatus::Elsewhere(Record::default())), Withdrawn, true, [Nothing; 3]),
@@ -101,7 +101,7 @@ fn a_changed_request_is_recorded_again() {
 }
 
 #[test]
-fn with_always_the_finalizer_stays_until_the_claim_is_bound() {
+fn with_always_the_finalizer_of_a_saved_claim_stays_until_the_claim_is_bound() {
     for record_status in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
         let waiting = view(false, Some(record_status.clone()), Wanted);
         let served = KnownClaim { state: ClaimState::Done, ..waiting };

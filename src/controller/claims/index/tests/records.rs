@@ -70,7 +70,7 @@ async fn an_event_older_than_the_close_confirms_no_record() {
     index.update("u", Entry::record_write_started);
     index.update("u", |it| it.record_written(Some(RecordStatus::Open(record.clone()))));
     assert!(index.known("u").unwrap().has_record(&record));
-    index.update("u", |it| it.record_written(Some(RecordStatus::Closed)));
+    index.update("u", |it| it.record_written(None));
     // The watch lags behind: this is the claim as it was before.
     index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
     assert!(!index.known("u").unwrap().has_record(&record), "the next call must be recorded again");
