@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
 use super::{
-    index::{ClaimGuard, Entry, KnownClaim, RecordOrigin, Topic},
+    index::{ClaimGuard, Entry, KnownClaim, Topic},
     record_status,
     record_status::{FINALIZER, RECORD, RecordStatus},
     state::{ClaimState, Transition},
@@ -85,9 +85,7 @@ fn due(mode: ClaimProtection, claim: &KnownClaim, overdue: bool, current: bool) 
     match claim.record_status.as_deref() {
         None | Some(RecordStatus::Elsewhere(_)) => Due::Nothing,
         // A void record is removed once the claim is bound or being deleted.
-        Some(RecordStatus::Void(_))
-            if claim.record_origin == RecordOrigin::Unknown && !is_over(&claim.claim) =>
-        {
+        Some(RecordStatus::Void(_)) if !claim.is_record_known && !is_over(&claim.claim) => {
             Due::Nothing
         }
         // The claim is about to be bound.
@@ -267,14 +265,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
         let record = self.record(request);
-        let known = held.known().unwrap_or_default();
-        if known.has_record(&record) {
-            return Ok(());
-        }
         let text = record.encode().ok_or(NotProtected::TooLong)?;
         let identity = &self.deps.identity;
         // Nothing is open yet, so another node that was selected meanwhile provisions for the claim.
-        let is_first = !known.state.is_open();
+        let is_first = !held.is(|known| known.state.is_open());
         let mut is_moved = false;
         let add_record = |object: &mut Value| {
             is_moved = is_first && record_status::is_for_other_node(object, identity);
@@ -349,7 +343,6 @@ impl<P: Provisioner> ClaimWorker<P> {
                 (matches!(edited, Edited::Written(_)), true)
             }
             Err(error) => {
-                held.update(Entry::record_write_unclear);
                 let why = format!("cannot take the finalizer {FINALIZER} off the claim: {error}");
                 tracing::warn!("{why}");
                 self.blocked(claim, &why, &why, Duration::ZERO);

@@ -40,7 +40,7 @@ pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     entry::Entry,
     guard::ClaimGuard,
-    known::{Interest, KnownClaim, RecordOrigin, Required, Verification},
+    known::{Interest, KnownClaim, Required, Verification},
     reports::Topic,
 };
 use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};

@@ -22,7 +22,7 @@ fn view(open: bool, record_status: Option<RecordStatus>, demand: Demand) -> Know
         interest: if demand == Wanted { Interest::Unbound } else { Interest::None },
         state: if open { background } else { ClaimState::Waiting },
         record_status: record_status.map(Arc::new),
-        record_origin: RecordOrigin::Known,
+        is_record_known: true,
         request: open.then(|| Arc::new(request())),
         volume_name: Some("v".into()),
         ..KnownClaim::default()
@@ -120,8 +120,7 @@ fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
         Arc::new(claim)
     };
     for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
-        let unknown = RecordOrigin::Unknown;
-        let live = KnownClaim { record_origin: unknown, ..view(false, void(), Wanted) };
+        let live = KnownClaim { is_record_known: false, ..view(false, void(), Wanted) };
         assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
         let over = KnownClaim { claim: bound(), interest: Interest::None, ..live };
         assert_eq!(due(mode, &over, false, false), Due::Remove, "{mode:?}");

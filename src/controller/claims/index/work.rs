@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     entry::Entry,
-    known::{RecordOrigin, Required, Verification},
+    known::{Required, Verification},
 };
 use crate::{
     controller::{
@@ -66,7 +66,7 @@ impl Entry {
     pub fn claim_read(&mut self, live: &Claim, identity: &ProvisionerIdentity) -> bool {
         let status = record_status::judge(live, identity, self.known.volume_name.as_deref());
         let is_due = matches!(status, Some(RecordStatus::Open(_) | RecordStatus::Void(_)));
-        if !is_due || self.known.record_origin != RecordOrigin::Unknown {
+        if !is_due || self.known.is_record_known {
             return false;
         }
         let is_open = matches!(status, Some(RecordStatus::Open(_)));
@@ -202,22 +202,12 @@ impl Entry {
 
     /// This process is about to write the record: a record that is seen from now on is known.
     pub fn record_write_started(&mut self) {
-        self.known.record_origin = self.known.record_origin.known();
-    }
-
-    /// A write of the record ended with an error, and the API server may have carried it out.
-    pub fn record_write_unclear(&mut self) {
-        self.known.record_origin = self.known.record_origin.unconfirmed();
+        self.known.is_record_known = true;
     }
 
     /// The record was written or, with `None`, removed.
     pub fn record_written(&mut self, status: Option<RecordStatus>) {
-        let known = &mut self.known;
-        known.record_origin = match status {
-            Some(RecordStatus::Open(_)) => known.record_origin.confirmed(),
-            _ => known.record_origin.unconfirmed(),
-        };
-        known.record_status = status.map(Arc::new);
+        self.known.record_status = status.map(Arc::new);
     }
 
     /// The class of the claim is another provisioner's: the record is void.

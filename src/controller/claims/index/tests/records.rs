@@ -60,23 +60,6 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
 }
 
 #[tokio::test]
-async fn an_event_older_than_the_close_confirms_no_record() {
-    let index = leading_index();
-    index.on_event(InformerEvent::Apply(claim("u")));
-    let Some(RecordStatus::Open(record)) = index.0.record_status_of(&with_record("u", DRIVER))
-    else {
-        panic!("a record of this driver counts");
-    };
-    index.update("u", Entry::record_write_started);
-    index.update("u", |it| it.record_written(Some(RecordStatus::Open(record.clone()))));
-    assert!(index.known("u").unwrap().has_record(&record));
-    index.update("u", |it| it.record_written(None));
-    // The watch lags behind: this is the claim as it was before.
-    index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
-    assert!(!index.known("u").unwrap().has_record(&record), "the next call must be recorded again");
-}
-
-#[tokio::test]
 async fn a_void_record_is_reported_once() {
     let index = leading_index();
     let void = || recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
