@@ -9,7 +9,7 @@ use crate::{
     controller::{
         claims::{
             index::{Interest, KnownClaim},
-            record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess, judge},
+            record_status::{FINALIZER, RECORD, RecordStatus, judge},
             state::ClaimState,
         },
         model::{
@@ -97,8 +97,7 @@ fn class(provisioner: &str, uid: &str) -> Arc<StorageClass> {
 
 /// A record counts only if it fits the claim, and then leads to the usual request of its class.
 fn check_claim(identity: &ProvisionerIdentity, claim: &Arc<Claim>) {
-    let this_process = ThisProcess { identity, adopted: None };
-    let Some(RecordStatus::Open(record)) = judge(claim, this_process, Some(VOLUME)) else { return };
+    let Some(RecordStatus::Open(record)) = judge(claim, identity, Some(VOLUME)) else { return };
     assert!(claim.is_unbound(), "a record counts on a bound claim");
     assert_eq!(record.volume, VOLUME);
     assert!(record.driver.is_empty() || record.driver == DRIVER, "{record:?}");

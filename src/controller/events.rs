@@ -56,16 +56,6 @@ impl ClaimEvents {
         self.0.final_event(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
-    /// The driver answered that it cannot fulfil the request.
-    pub fn infeasible(&self, claim: &Claim, why: &str) {
-        self.failed(
-            claim,
-            &format!(
-                "Volume provisioning failed with infeasible error. Retries will be delayed. {why}"
-            ),
-        );
-    }
-
     /// The claim's PersistentVolume is saved. As the claim's last event it is exempt from the limit of
     /// events per object.
     pub fn provisioned(&self, claim: &Claim, volume: &str) {

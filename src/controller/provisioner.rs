@@ -9,7 +9,7 @@ use std::future::Future;
 use super::model::unusable_volume::UnusableVolume;
 pub use super::model::{
     failure::Failure,
-    outcome::{NotDeleted, NotPrepared, Outcome, ProvisionedVolume},
+    outcome::{Next, NotDeleted, NotPrepared, Outcome, ProvisionedVolume},
     request::{ProvisionRequest, Turn},
     volume_handle::VolumeHandle,
 };

@@ -6,12 +6,15 @@
 use tonic::Code;
 
 use crate::{
-    controller::provisioner::{Failure, Outcome},
+    controller::provisioner::{Failure, Next, Outcome},
     csi::CallError,
 };
 
-/// The name of the code of [`Outcome::Infeasible`].
+/// The name of the code with which a driver says that it will never make such a volume.
 const INFEASIBLE: &str = "InvalidArgument";
+
+/// What the claim's user reads before the driver's words then, as with external-provisioner.
+const DELAYED: &str = "Volume provisioning failed with infeasible error. Retries will be delayed. ";
 
 /// The outcome of a failed CreateVolume. `may_reschedule`: the scheduler selected a node and the
 /// driver has topology, so another node could help.
@@ -24,14 +27,14 @@ pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome
         return Outcome::Background(failure);
     }
     match error.code() {
-        Code::InvalidArgument => Outcome::Infeasible(failure),
-        Code::ResourceExhausted if may_reschedule => Outcome::Reschedule(failure),
+        Code::InvalidArgument => Outcome::Refused(failure.prefixed(DELAYED), Next::Rest),
+        Code::ResourceExhausted if may_reschedule => Outcome::Refused(failure, Next::GiveNodeBack),
         // The volume exists with other parameters, or the driver refused to answer: neither proves
         // that an earlier call left nothing behind.
         Code::AlreadyExists | Code::Unauthenticated | Code::PermissionDenied => {
-            Outcome::Terminal(failure.inconclusive())
+            Outcome::Refused(failure.inconclusive(), Next::Retry)
         }
-        _ => Outcome::Terminal(failure),
+        _ => Outcome::Refused(failure, Next::Retry),
     }
 }
 

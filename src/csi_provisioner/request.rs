@@ -229,8 +229,7 @@ pub(super) fn secret_names(
     settings: &ProvisionerSettings,
     request: &ProvisionRequest,
 ) -> Vec<String> {
-    let volume_name = request.volume_name.as_deref().unwrap_or_default();
-    let context = TemplateContext::of_claim(&request.claim, volume_name);
+    let context = TemplateContext::of_claim(&request.claim, request.name());
     let parameters = &request.class.parameters;
     let deletion = settings.ceph_rbd().deletion_secret(parameters, &context);
     let kinds =

@@ -57,7 +57,7 @@ impl Subscriber for Listener {
         if is_error && line.text.contains("suspected leak") {
             // Of several processes only the one whose write lets a claim go says so, where it knows of that,
             // or all whose write may have.
-            // A live claim's call is reported by each process that takes it over from a node that is gone.
+            // A live claim may lose one node with a call after the other.
             // And each node's process reports the call of its own driver.
             let is_own = line.text.contains("has a volume from elsewhere");
             let is_let_go = !is_live(&self.core, &line.text) && !is_own;

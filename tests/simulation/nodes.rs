@@ -236,7 +236,7 @@ async fn a_volume_of_a_claim_that_has_moved_gets_the_policy_of_its_class() {
 /// While the Node of a dead process stands, its call may still be followed there, until a deleted claim has
 /// waited for `--claim-protection-timeout`.
 #[tokio::test(start_paused = true)]
-async fn a_deleted_claim_is_released_and_a_live_one_followed_once_its_node_is_gone() {
+async fn a_deleted_claim_is_released_and_a_live_one_served_once_its_node_is_gone() {
     let of_gone_node = "the node whose CreateVolume for this claim";
     let of_timeout = "within --claim-protection-timeout";
     for (is_deleted, goes, report) in
@@ -272,21 +272,31 @@ async fn a_deleted_claim_is_released_and_a_live_one_followed_once_its_node_is_go
     }
 }
 
-/// The answer is lost to the write that releases a claim of a gone node: its sender reports the call
-/// all the same, as nobody else will.
+/// The answer is lost to the write that takes the record of a gone node off a claim: its sender reports the
+/// call all the same, as nobody else will.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_perhaps_let_go_is_reported() {
-    let cluster = stalled_on_n0().await;
-    cluster.nodes["n0"].process.kill();
-    cluster.simulation.api.delete("Node", "", "n0").unwrap();
-    let lost = Rule::on("update", "persistentvolumeclaims", Effect::CutAfter).times(1);
-    cluster.simulation.faults().add(lost);
-    cluster.simulation.delete_claim("data");
-    sleep(Duration::from_secs(3600)).await;
-    assert!(cluster.simulation.api.get("PersistentVolumeClaim", "sc", "data").is_none());
-    let reported = cluster.simulation.event_messages("data", "ProvisioningFailed");
-    let is_report = |text: &&String| text.contains("the node whose CreateVolume for this claim");
-    assert_eq!(reported.iter().filter(is_report).count(), 1, "{reported:?}");
+    for is_deleted in [true, false] {
+        let cluster = stalled_on_n0().await;
+        let api = &cluster.simulation.api;
+        cluster.nodes["n0"].process.kill();
+        api.delete("Node", "", "n0").unwrap();
+        let lost = Rule::on("update", "persistentvolumeclaims", Effect::CutAfter).times(1);
+        cluster.simulation.faults().add(lost);
+        if is_deleted {
+            cluster.simulation.delete_claim("data");
+        } else {
+            let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
+            api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
+        }
+        sleep(Duration::from_secs(3600)).await;
+        let is_gone = api.get("PersistentVolumeClaim", "sc", "data").is_none();
+        assert_eq!((is_gone, cluster.simulation.volumes().is_empty()), (is_deleted, is_deleted));
+        let reported = cluster.simulation.event_messages("data", "ProvisioningFailed");
+        let is_report =
+            |text: &&String| text.contains("the node whose CreateVolume for this claim");
+        assert_eq!(reported.iter().filter(is_report).count(), 1, "{reported:?}");
+    }
 }
 
 /// Claims that wait for their turn hold no worker: this node's own claims do not wait for them.

@@ -17,9 +17,9 @@ use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
 use super::{
-    index::{ClaimGuard, Entry, KnownClaim, RecordOrigin, Topic},
+    index::{ClaimGuard, Entry, KnownClaim, Topic},
     record_status,
-    record_status::{FINALIZER, RECORD, RecordStatus, ThisProcess},
+    record_status::{FINALIZER, RECORD, RecordStatus},
     state::{ClaimState, Transition},
     worker::ClaimWorker,
 };
@@ -52,8 +52,6 @@ enum Due {
     Nothing,
     /// Write the finalizer and the record of the open request.
     Write,
-    /// Remove the record and keep the finalizer, which says that nothing is open.
-    Close,
     /// Remove the finalizer and the record.
     Remove,
     /// The claim, or the source of its volume, was kept for long enough: remove the record although
@@ -87,19 +85,12 @@ fn due(mode: ClaimProtection, claim: &KnownClaim, overdue: bool, current: bool) 
     match claim.record_status.as_deref() {
         None | Some(RecordStatus::Elsewhere(_)) => Due::Nothing,
         // A void record is removed once the claim is bound or being deleted.
-        Some(RecordStatus::Void(_))
-            if claim.record_origin == RecordOrigin::Unknown && !is_over(&claim.claim) =>
-        {
+        Some(RecordStatus::Void(_)) if !claim.is_record_known && !is_over(&claim.claim) => {
             Due::Nothing
         }
-        // With `always` the finalizer stays until the claim is bound, as more calls may follow.
-        Some(RecordStatus::Closed) if wanted && mode == ClaimProtection::Always => Due::Nothing,
-        Some(_) if wanted && mode == ClaimProtection::Always => {
-            if claim.state == ClaimState::Done {
-                Due::Nothing
-            } else {
-                Due::Close
-            }
+        // The claim is about to be bound.
+        Some(_) if wanted && mode == ClaimProtection::Always && claim.state == ClaimState::Done => {
+            Due::Nothing
         }
         Some(_) => Due::Remove,
     }
@@ -236,8 +227,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Some(request) => self.protect(held, request).await,
                 None => true,
             },
-            Due::Close => self.close_record(held, &known).await,
-            Due::Remove => self.remove_record(held, &known).await,
+            Due::Remove => {
+                let identity = &self.deps.identity;
+                let remove = |object: &mut Value| record_status::remove_own(object, identity);
+                self.release(held, &known.claim, remove).await.1
+            }
             Due::GiveUp => self.give_up(held, &known).await,
         }
     }
@@ -271,22 +265,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         request: &ProvisionRequest,
     ) -> Result<(), NotProtected> {
         let record = self.record(request);
-        let known = held.known().unwrap_or_default();
-        if known.has_record(&record) {
-            return Ok(());
-        }
         let text = record.encode().ok_or(NotProtected::TooLong)?;
-        let this_process = self.this_process(known.adopted.as_deref());
+        let identity = &self.deps.identity;
         // Nothing is open yet, so another node that was selected meanwhile provisions for the claim.
-        let is_first = !known.state.is_open();
+        let is_first = !held.is(|known| known.state.is_open());
         let mut is_moved = false;
         let add_record = |object: &mut Value| {
-            is_moved = is_first && this_process.is_for_other_node(object);
-            let edit = if is_moved {
-                Edit::Nothing
-            } else {
-                record_status::add(object, this_process, &text)
-            };
+            is_moved = is_first && record_status::is_for_other_node(object, identity);
+            let edit =
+                if is_moved { Edit::Nothing } else { record_status::add(object, identity, &text) };
             if edit == Edit::Write {
                 held.update(Entry::record_write_started);
             }
@@ -303,16 +290,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 held.update(|it| it.record_written(status));
                 Ok(())
             }
-            Some(other) if this_process.is_of_other_node(&other) => {
+            Some(other) if other.is_of_other_node(identity) => {
                 Err(NotProtected::Elsewhere(other.printable_node().to_owned()))
             }
             _ => Err(NotProtected::Taken),
         }
-    }
-
-    /// Identifies this process to the edits of records.
-    pub(super) fn this_process<'a>(&'a self, adopted: Option<&'a str>) -> ThisProcess<'a> {
-        ThisProcess { identity: &self.deps.identity, adopted }
     }
 
     async fn edit(
@@ -325,66 +307,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.deps.client.edit::<Claim>(name, held.uid(), edit).await
     }
 
-    /// Removes the record and keeps the finalizer. Returns false if that must be tried again.
-    async fn close_record(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
-        let this_process = self.this_process(known.adopted.as_deref());
-        let claim = &known.claim;
-        let closed =
-            self.edit(held, claim, |object| record_status::close(object, this_process)).await;
-        match closed {
-            Ok(_) => {
-                held.update(|it| it.record_written(Some(RecordStatus::Closed)));
-                true
-            }
-            Err(error) => {
-                self.report_unwritten(held, claim, "take the record of a closed call off", &error);
-                false
-            }
-        }
-    }
-
-    /// Removes the finalizer and the record. Returns false if that must be tried again.
-    async fn remove_record(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
-        let this_process = self.this_process(known.adopted.as_deref());
-        let claim = &known.claim;
-        let written =
-            self.edit(held, claim, |object| record_status::remove_own(object, this_process)).await;
-        self.on_removed(held, claim, written).is_some()
-    }
-
-    /// Returns whether this write removed the record, or `None` if that must be tried again.
-    fn on_removed(
-        &self,
-        held: &ClaimGuard,
-        claim: &Claim,
-        written: Result<Edited<Claim>, ApiError>,
-    ) -> Option<bool> {
-        match written {
-            Ok(edited) => {
-                held.update(|it| it.record_written(None));
-                Some(matches!(edited, Edited::Written(_)))
-            }
-            Err(error) => {
-                let what = format!("take the finalizer {FINALIZER} off");
-                self.report_unwritten(held, claim, &what, &error);
-                None
-            }
-        }
-    }
-
-    fn report_unwritten(&self, held: &ClaimGuard, claim: &Claim, what: &str, error: &ApiError) {
-        held.update(Entry::record_write_unclear);
-        let why = format!("cannot {what} the claim: {error}");
-        tracing::warn!("{why}");
-        if held.report(Topic::Blocked(&why, Duration::ZERO)) {
-            self.events.blocked(claim, &why);
-        }
-    }
-
     /// Releases a deleted claim although its call is open.
     async fn give_up(&self, held: &ClaimGuard, known: &KnownClaim) -> bool {
-        let this_process = self.this_process(known.adopted.as_deref());
-        let remove = |object: &mut Value| record_status::remove_own(object, this_process);
+        let identity = &self.deps.identity;
+        let remove = |object: &mut Value| record_status::remove_own(object, identity);
         let (reports, done) = self.release(held, &known.claim, remove).await;
         let is_due = reports || done && !known.is_protected();
         if is_due && held.report(Topic::Release) {
@@ -397,9 +323,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         done
     }
 
-    /// Removes the record of an open call. Returns whether this process must report the call, and
-    /// whether the record is removed. The process whose write removes the record, or may have
-    /// removed it, reports the call.
+    /// Removes finalizer and record by the edit `remove`. Returns whether the write of this process has removed
+    /// them, or may have, so that it reports a call that was open; and whether they are off.
     pub(super) async fn release(
         &self,
         held: &ClaimGuard,
@@ -412,36 +337,25 @@ impl<P: Provisioner> ClaimWorker<P> {
             is_sent |= edit == Edit::Write;
             edit
         };
-        let written = self.edit(held, claim, noted).await;
-        let is_unclear = written.as_ref().is_err_and(|error| is_sent && error.is_unclear());
-        let removed = self.on_removed(held, claim, written);
-        (is_unclear || removed == Some(true), removed.is_some())
+        match self.edit(held, claim, noted).await {
+            Ok(edited) => {
+                held.update(|it| it.record_written(None));
+                (matches!(edited, Edited::Written(_)), true)
+            }
+            Err(error) => {
+                let why = format!("cannot take the finalizer {FINALIZER} off the claim: {error}");
+                tracing::warn!("{why}");
+                self.blocked(claim, &why, &why, Duration::ZERO);
+                (is_sent && error.is_unclear(), false)
+            }
+        }
     }
 
     pub(super) fn suspect_timeout(&self, claim: &Claim, volume: &str) {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
         );
-        self.report_suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
-    }
-
-    /// Reports a suspected leak: only errors have closed the call of a deleted claim.
-    pub(super) fn suspect_closed_by_errors(&self, request: &ProvisionRequest) {
-        let volume = request.volume_name.as_deref().unwrap_or_default();
-        let why = format!(
-            "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver"
-        );
-        self.report_suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
-    }
-
-    /// Reports a suspected leak: the selected node is given back while a call may still make a
-    /// volume there.
-    pub(super) fn suspect_node_given_back(&self, request: &ProvisionRequest) {
-        let volume = request.volume_name.as_deref().unwrap_or_default();
-        let why = format!(
-            "the selected node is given back after a CreateVolume whose outcome is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
-        );
-        self.report_suspect(&request.claim, SuspectedLeak::NodeGivenBack, &why);
+        self.suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
     }
 
     /// Reports, once, a suspected leak: the claim has a volume that this process has not saved, and the
@@ -451,11 +365,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         if !held.report(Topic::Superseded) {
             return;
         }
-        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
-            "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
+            "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {:?}, it is left at the driver",
+            request.name()
         );
-        self.report_suspect(&request.claim, SuspectedLeak::Superseded, &why);
+        self.suspect(&request.claim, SuspectedLeak::Superseded, &why);
     }
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
@@ -476,11 +390,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         if !is_too_long || !held.is(KnownClaim::is_wanted) {
             return;
         }
-        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
-            "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
+            "where an earlier CreateVolume asked for the volume {:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver",
+            request.name()
         );
-        self.report_suspect(&request.claim, SuspectedLeak::Topology, &why);
+        self.suspect(&request.claim, SuspectedLeak::Topology, &why);
         held.update(|it| it.advance(Transition::RecordDropped));
     }
 
@@ -502,12 +416,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             "the annotation {RECORD} is not followed, as it does not fit the claim, its class and the provisioner's flags: if a CreateVolume was made with it, the volume{named} may be left at the driver"
         );
         self.events.blocked(&known.claim, &why);
-    }
-
-    pub(super) fn report_suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
-        tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak(reason);
-        self.events.blocked(claim, why);
     }
 }
 

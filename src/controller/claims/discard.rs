@@ -58,7 +58,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Err(error) => return self.retry_discard(request, unusable, &Failure::new(error)),
         };
         if let Some(objection) = reads.objection {
-            return self.suspect(held, request, unusable, &objection);
+            return self.leave_alone(held, request, unusable, &objection);
         }
         self.protect(held, request).await;
         if !is_recent(&*self.deps.clock, reads.began) {
@@ -115,7 +115,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Leaves the volume alone and reports a suspected leak.
-    fn suspect(
+    fn leave_alone(
         &self,
         held: &ClaimGuard,
         request: &ProvisionRequest,

@@ -40,14 +40,10 @@ pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     entry::Entry,
     guard::ClaimGuard,
-    known::{Interest, KnownClaim, RecordOrigin, Required, Verification},
+    known::{Interest, KnownClaim, Required, Verification},
     reports::Topic,
 };
-use super::{
-    record_status,
-    record_status::{RecordStatus, ThisProcess},
-    state::ClaimState,
-};
+use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};
 use crate::{
     controller::{item::Key, model::unsaved_volume::UnsavedVolume, ownership::ProvisionerIdentity},
     kube::{
@@ -114,7 +110,7 @@ impl ClaimIndex {
         let inner = self.0.inner.lock();
         let Some(Entry { known, .. }) = inner.entries.get(uid) else { return Flow::default() };
         let is_repeat = known.request.is_some() || known.recorded().is_some();
-        Flow { id: id((known.class(), known.claim.namespace())), is_repeat }
+        Flow { id: id((labels(&known.claim).0, known.claim.namespace())), is_repeat }
     }
 
     /// Whether the claim is in the index and `predicate` holds for it. It must not call the index.
@@ -182,7 +178,7 @@ impl ClaimIndex {
             *count += 1;
             census.oldest = census.oldest.max(known.age());
             if known.is_overdue() {
-                *census.overdue.entry(known.class().to_owned()).or_default() += 1;
+                *census.overdue.entry(labels(&known.claim).0.to_owned()).or_default() += 1;
             }
         }
         census
@@ -200,10 +196,9 @@ impl Shared {
         self.identity.naming.name(uid).ok()
     }
 
-    /// What the record on the claim means. `adopted`: the node whose call this process follows.
-    fn record_status_of(&self, claim: &Claim, adopted: Option<&str>) -> Option<RecordStatus> {
-        let this_process = ThisProcess { identity: &self.identity, adopted };
-        record_status::judge(claim, this_process, self.volume_name(claim.uid()).as_deref())
+    /// What the record on the claim means.
+    fn record_status_of(&self, claim: &Claim) -> Option<RecordStatus> {
+        record_status::judge(claim, &self.identity, self.volume_name(claim.uid()).as_deref())
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
         client::annotations,
         objects::{Claim, View as _},
     },
+    metrics::SuspectedLeak,
     workqueue::Action,
 };
 
@@ -48,7 +49,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 // The process of another node serves the claim from now on, with a driver of its
                 // own.
                 if is_open && self.deps.identity.node.is_some() {
-                    self.suspect_node_given_back(request);
+                    let why = format!(
+                        "the selected node is given back after a CreateVolume whose outcome is unknown: should that have made the volume {:?}, it is left at the driver of that node",
+                        request.name()
+                    );
+                    self.suspect(claim, SuspectedLeak::NodeGivenBack, &why);
                     held.update(|it| it.advance(Transition::GivenUp));
                 }
                 Action::Done
@@ -69,16 +74,16 @@ impl<P: Provisioner> ClaimWorker<P> {
         refused: Option<&str>,
         is_open: bool,
     ) -> Result<Edited<Claim>, ApiError> {
-        let this_process = self.this_process(None);
+        let identity = &self.deps.identity;
         let remove = |object: &mut Value| {
             let edit = remove_node(object, refused);
             match edit {
                 // The next request may be for another node. With node deployment that node has a
                 // driver of its own, and no process there would follow this record.
-                Edit::Write if is_open && this_process.identity.node.is_none() => {
-                    record_status::forget_topology(object, this_process);
+                Edit::Write if is_open && identity.node.is_none() => {
+                    record_status::forget_topology(object, identity);
                 }
-                Edit::Write => drop(record_status::remove_own(object, this_process)),
+                Edit::Write => drop(record_status::remove_own(object, identity)),
                 Edit::Nothing => {}
             }
             edit

@@ -1,8 +1,8 @@
 //! Claims with the record of a call that is not this process's.
 //!
 //! * The call of another node (node deployment), whose process may never come back. Then a deleted claim is
-//!   released, by any process, and a live claim is followed by the process of its selected node. The process
-//!   that does so reports it.
+//!   released, by any process. From a live claim the process of its selected node takes the record off, and
+//!   provisions for it anew. The process that does so reports it.
 //! * The call of another driver. Such a record is left to the provisioner of that driver, and is no obstacle.
 //!   But one that a claim brought from another cluster, or from an earlier class, nobody may ever close. Once
 //!   the claim asks for our driver or is bound to a volume of ours, it is reported when the claim is deleted,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     super::{model::record::Record, provisioner::Provisioner},
-    index::{ClaimGuard, KnownClaim, Topic},
+    index::{ClaimGuard, Entry, KnownClaim, Topic},
     record_status,
     worker::ClaimWorker,
 };
@@ -27,7 +27,7 @@ use crate::{
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Does what this process must do for the call of another node that `record` is of: that node's process
-    /// may never come back.
+    /// may never come back, and its call can be repeated by no other.
     pub(super) async fn follow_elsewhere(
         &self,
         held: &ClaimGuard,
@@ -37,7 +37,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let claim = &known.claim;
         let is_terminating = claim.is_terminating();
         let wait = self.deps.peers.wait(held.uid());
-        // Only the selected node's process may follow a live claim, but any may release a deleted
+        // Only the selected node's process may provision for a live claim, but any may release a deleted
         // one.
         if is_terminating && !wait.is_zero() {
             return Action::RequeueAfter(wait);
@@ -46,20 +46,16 @@ impl<P: Provisioner> ClaimWorker<P> {
         let node_is_gone = self.is_node_gone(node).await;
         let volume = known.volume_name.as_deref().unwrap_or_default();
         match (is_terminating, node_is_gone) {
-            (true, true) => {
+            (_, true) => {
                 let report = || self.suspect_node(claim, volume);
-                self.release_recorded(held, claim, record, report).await
+                let action = self.release_recorded(held, claim, record, report).await;
+                if is_terminating { action } else { Action::Retry }
             }
             (true, false) if self.is_overdue(known) => {
                 let report = || self.suspect_timeout(claim, volume);
                 self.release_recorded(held, claim, record, report).await
             }
             (true, false) => Action::Retry,
-            (false, true) => {
-                held.update(|it| it.adopt(node, &self.deps.identity));
-                self.suspect_node(claim, volume);
-                Action::Retry
-            }
             (false, false) => {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
@@ -88,8 +84,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Releases a deleted claim with the record of another process. The process whose write removes the record,
-    /// or may have removed it, reports the call.
+    /// Takes the record of another process off a claim. The process whose write removes the record, or may
+    /// have removed it, reports the call.
     async fn release_recorded(
         &self,
         held: &ClaimGuard,
@@ -102,7 +98,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         if reports && held.report(Topic::Release) {
             report();
         }
-        if done { Action::Done } else { Action::Retry }
+        if !done {
+            return Action::Retry;
+        }
+        held.update(Entry::released);
+        Action::Done
     }
 
     /// Reports a suspected leak: the node whose process has a call open for the claim is gone.
@@ -110,7 +110,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let why = format!(
             "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
         );
-        self.report_suspect(claim, SuspectedLeak::NodeGone, &why);
+        self.suspect(claim, SuspectedLeak::NodeGone, &why);
     }
 
     /// Looks after a claim with which this process has nothing else to do, and which the record of another

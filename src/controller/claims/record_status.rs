@@ -38,38 +38,28 @@ pub enum RecordStatus {
     Elsewhere(Record),
 }
 
-/// Who reads or writes a record.
-#[derive(Debug, Clone, Copy)]
-pub struct ThisProcess<'a> {
-    /// The driver and the node of this process.
-    pub identity: &'a ProvisionerIdentity,
-    /// The node that is gone and whose call for the claim this process follows.
-    pub adopted: Option<&'a str>,
-}
-
 /// Decides what the record on the claim means. `None`: there is none, or it is another driver's.
 /// `volume` is the name that the claim's volume gets.
 pub fn judge(
     claim: &Claim,
-    this_process: ThisProcess<'_>,
+    identity: &ProvisionerIdentity,
     volume: Option<&str>,
 ) -> Option<RecordStatus> {
     if !claim.has_finalizer(FINALIZER) {
         return None;
     }
-    let ThisProcess { identity, adopted } = this_process;
     let text = claim.annotation(RECORD).unwrap_or_default();
     let record = Record::decode(text).unwrap_or_default();
-    if !record.driver.is_empty() && record.driver != identity.driver {
-        return None;
-    }
     // A record without a driver belongs to the provisioner of the claim.
-    if record.driver.is_empty() && !identity.is_for_driver(claim) {
+    if record.is_of_other_driver(identity)
+        || record.driver.is_empty() && !identity.is_for_driver(claim)
+    {
         return None;
     }
+    // One without a node belongs to the process that provisions for the claim.
     let is_ours = identity.is_provisioner_of(claim);
-    let was_adopted = record.node.is_some() && record.node.as_deref() == adopted;
-    if !was_adopted && !is_of_this_node(&record, identity, is_ours) {
+    let is_unclaimed = identity.node.is_some() && record.node.is_none() && !is_ours;
+    if record.is_of_other_node(identity) || is_unclaimed {
         return Some(RecordStatus::Elsewhere(record));
     }
     if text.is_empty() {
@@ -81,19 +71,7 @@ pub fn judge(
     if !(claim.is_unbound() && is_for_us && is_named) {
         return Some(RecordStatus::Void(record));
     }
-    // The topology of a node that is gone cannot be requested any more.
-    let topology = record.topology.clone().filter(|_| !was_adopted);
-    Some(RecordStatus::Open(Record { topology, ..record }))
-}
-
-/// Whether the process of this node, or the only process, made the recorded call. A record without
-/// a node belongs to the process that provisions for the claim (`is_ours`).
-fn is_of_this_node(record: &Record, identity: &ProvisionerIdentity, is_ours: bool) -> bool {
-    match &record.node {
-        _ if identity.node.is_none() => true,
-        Some(node) => identity.is_on(node),
-        None => is_ours,
-    }
+    Some(RecordStatus::Open(record))
 }
 
 /// Returns the record of a claim that carries our finalizer; an empty one if it has none.
@@ -107,7 +85,7 @@ pub fn read(claim: &Claim) -> Option<Record> {
 pub fn of_other_driver(identity: &ProvisionerIdentity, claim: &Claim) -> Option<Record> {
     let may_be_ours = identity.is_for_driver(claim) || !claim.is_unbound();
     let record = read(claim).filter(|_| claim.is_terminating() && may_be_ours);
-    record.filter(|it| !it.driver.is_empty() && it.driver != identity.driver)
+    record.filter(|it| it.is_of_other_driver(identity))
 }
 
 /// Whether two versions of a claim differ only in finalizer and record, apart from the resource
@@ -139,74 +117,46 @@ pub fn is_held_only_by_record(claim: &Claim) -> bool {
     claim.is_terminating() && claim.metadata.finalizers.iter().all(|name| **name == *FINALIZER)
 }
 
-impl ThisProcess<'_> {
-    /// Whether another driver, or the process of another node, has written this record.
-    fn is_of_another(self, text: &str) -> bool {
-        let Some(record) = Record::decode(text) else { return false };
-        let other_driver = !record.driver.is_empty() && record.driver != self.identity.driver;
-        other_driver || self.is_of_other_node(&record)
-    }
+/// Whether another node than that of this process is selected for the claim.
+pub(super) fn is_for_other_node(claim: &Value, identity: &ProvisionerIdentity) -> bool {
+    let selected = annotations::get(claim, SELECTED_NODE);
+    !selected.is_empty() && identity.node.is_some() && !identity.is_on(selected)
+}
 
-    /// Whether another node than that of this process is selected for the claim.
-    pub(super) fn is_for_other_node(self, claim: &Value) -> bool {
-        let selected = annotations::get(claim, SELECTED_NODE);
-        !selected.is_empty() && self.is_other_node(selected)
-    }
-
-    /// Whether our driver's process on another node has written this record.
-    pub(super) fn is_of_other_node(self, record: &Record) -> bool {
-        let is_ours = record.driver.is_empty() || record.driver == self.identity.driver;
-        is_ours && record.node.as_deref().is_some_and(|node| self.is_other_node(node))
-    }
-
-    /// Whether this process does not act for the node.
-    fn is_other_node(self, node: &str) -> bool {
-        self.identity.node.is_some() && !self.identity.is_on(node) && self.adopted != Some(node)
-    }
+/// Whether the record on the claim is of another driver, or of the process of another node.
+fn is_of_another(claim: &Value, identity: &ProvisionerIdentity) -> bool {
+    Record::decode(annotations::get(claim, RECORD))
+        .is_some_and(|it| it.is_of_other_driver(identity) || it.is_of_other_node(identity))
 }
 
 /// Adds finalizer and record to a claim that still waits for its volume. A claim that is bound or
 /// being deleted, or that carries the record of another process, is not changed.
-pub(super) fn add(claim: &mut Value, this_process: ThisProcess<'_>, text: &str) -> Edit {
+pub(super) fn add(claim: &mut Value, identity: &ProvisionerIdentity, text: &str) -> Edit {
     let given = |pointer| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if !given("/metadata/deletionTimestamp").is_empty() || !given("/spec/volumeName").is_empty() {
         return Edit::Nothing;
     }
-    if this_process.is_of_another(annotations::get(claim, RECORD)) {
+    if is_of_another(claim, identity) {
         return Edit::Nothing;
     }
     let edits = [finalizers::add(claim, FINALIZER), annotations::set(claim, RECORD, text)];
     if edits.contains(&Edit::Write) { Edit::Write } else { Edit::Nothing }
 }
 
-/// Removes the record and keeps the finalizer, unless the record is of another process.
-pub(super) fn close(claim: &mut Value, this_process: ThisProcess<'_>) -> Edit {
-    if this_process.is_of_another(annotations::get(claim, RECORD)) {
-        Edit::Nothing
-    } else {
-        annotations::remove(claim, RECORD)
-    }
-}
-
 /// Removes node and topology from the record, as the selected node is given back.
-pub(in crate::controller) fn forget_topology(claim: &mut Value, this_process: ThisProcess<'_>) {
-    let text = annotations::get(claim, RECORD);
-    if this_process.is_of_another(text) {
+pub(in crate::controller) fn forget_topology(claim: &mut Value, identity: &ProvisionerIdentity) {
+    if is_of_another(claim, identity) {
         return;
     }
-    let Some(record) = Record::decode(text) else { return };
+    let Some(record) = Record::decode(annotations::get(claim, RECORD)) else { return };
     if let Some(anywhere) = (Record { node: None, topology: None, ..record }).encode() {
         annotations::set(claim, RECORD, &anywhere);
     }
 }
 
 /// Removes finalizer and record, unless the record is of another process.
-pub(in crate::controller) fn remove_own(claim: &mut Value, this_process: ThisProcess<'_>) -> Edit {
-    if this_process.is_of_another(annotations::get(claim, RECORD)) {
-        Edit::Nothing
-    } else {
-        remove(claim)
-    }
+pub(in crate::controller) fn remove_own(claim: &mut Value, identity: &ProvisionerIdentity) -> Edit {
+    if is_of_another(claim, identity) { Edit::Nothing } else { remove(claim) }
 }
 
 /// Removes finalizer and record, if the record is this one.
@@ -237,32 +187,26 @@ mod tests {
             node: node.map(str::to_owned),
             ..Record::default()
         };
-        let of_other = |own, adopted, record: &Record| {
-            let identity = identity(own);
-            ThisProcess { identity: &identity, adopted }.is_of_other_node(record)
-        };
-        assert!(of_other(Some("n1"), None, &record("d", Some("n2"))));
-        assert!(of_other(Some("n1"), None, &record("", Some("n2"))));
-        assert!(!of_other(Some("n1"), None, &record("d", Some("n1"))));
-        assert!(!of_other(Some("n1"), Some("n2"), &record("d", Some("n2"))), "adopted");
-        assert!(!of_other(Some("n1"), None, &record("d", None)));
-        assert!(!of_other(Some("n1"), None, &record("other", Some("n2"))));
-        assert!(!of_other(None, None, &record("d", Some("n2"))), "one process for all nodes");
+        let of_other = |own, record: &Record| record.is_of_other_node(&identity(own));
+        assert!(of_other(Some("n1"), &record("d", Some("n2"))));
+        assert!(of_other(Some("n1"), &record("", Some("n2"))));
+        assert!(!of_other(Some("n1"), &record("d", Some("n1"))));
+        assert!(!of_other(Some("n1"), &record("d", None)));
+        assert!(!of_other(Some("n1"), &record("other", Some("n2"))));
+        assert!(!of_other(None, &record("d", Some("n2"))), "one process for all nodes");
     }
 
     #[test]
     fn a_claim_for_which_another_node_is_selected_is_recognised() {
-        for (own, adopted, selected, is_other) in [
-            (Some("n1"), None, Some("n2"), true),
-            (Some("n1"), None, Some("n1"), false),
-            (Some("n1"), None, None, false),
-            (Some("n1"), Some("n2"), Some("n2"), false),
-            (None, None, Some("n2"), false),
+        for (own, selected, is_other) in [
+            (Some("n1"), Some("n2"), true),
+            (Some("n1"), Some("n1"), false),
+            (Some("n1"), None, false),
+            (None, Some("n2"), false),
         ] {
             let object = claim(&json!({"annotations": {NODE: selected}}), None);
-            let identity = identity(own);
-            let this_process = ThisProcess { identity: &identity, adopted };
-            assert_eq!(this_process.is_for_other_node(&object), is_other, "{own:?} {selected:?}");
+            let got = is_for_other_node(&object, &identity(own));
+            assert_eq!(got, is_other, "{own:?} {selected:?}");
         }
     }
 
@@ -278,10 +222,6 @@ mod tests {
         ProvisionerIdentity { node: node.map(str::to_owned), ..ProvisionerIdentity::of_driver("d") }
     }
 
-    fn here(identity: &ProvisionerIdentity) -> ThisProcess<'_> {
-        ThisProcess { identity, adopted: None }
-    }
-
     const TEXT: &str = r#"{"driver":"d"}"#;
 
     /// What this record means, as a letter, on a claim with these changes.
@@ -292,7 +232,7 @@ mod tests {
             object["metadata"]["annotations"][RECORD] = json!(record);
         }
         change(&mut object);
-        match judge(&view(&object), here(&identity(node)), Some("pvc-u")) {
+        match judge(&view(&object), &identity(node), Some("pvc-u")) {
             None => '-',
             Some(RecordStatus::Closed) => 'C',
             Some(RecordStatus::Open(_)) => 'O',
@@ -363,18 +303,6 @@ mod tests {
             );
         }
         assert_eq!(judged(Some(&of("n2")), None, selected("n1")), 'O', "no nodes any more");
-        let mut object = claim(&json!({"finalizers": [FINALIZER]}), None);
-        object["metadata"]["annotations"] = json!({DRIVER: "d", NODE: "n1", RECORD:
-            r#"{"driver":"d","volume":"pvc-u","node":"n2","topology":{"terms":[]}}"#});
-        let own = identity(Some("n1"));
-        let adopting = ThisProcess { identity: &own, adopted: Some("n2") };
-        let Some(RecordStatus::Open(record)) = judge(&view(&object), adopting, Some("pvc-u"))
-        else {
-            panic!("it is followed here");
-        };
-        assert_eq!(record.topology, None, "the topology of the gone node cannot be requested");
-        assert_eq!(add(&mut object.clone(), adopting, TEXT), Edit::Write);
-        assert_eq!(add(&mut object, here(&own), TEXT), Edit::Nothing);
     }
 
     #[test]
@@ -386,12 +314,9 @@ mod tests {
             json!({"finalizers": ["kubernetes.io/pvc-protection"], "annotations": {"a": "b"}}),
         ] {
             let mut object = claim(&metadata, None);
-            assert_eq!(add(&mut object, here(&own), TEXT), Edit::Write, "{metadata}");
+            assert_eq!(add(&mut object, &own, TEXT), Edit::Write, "{metadata}");
             assert_eq!(read(&view(&object)).unwrap().driver, "d");
-            assert_eq!(add(&mut object, here(&own), TEXT), Edit::Nothing, "again");
-            assert_eq!(close(&mut object, here(&own)), Edit::Write);
-            assert_eq!(read(&view(&object)), Some(Record::default()));
-            assert_eq!(add(&mut object, here(&own), TEXT), Edit::Write, "opened again");
+            assert_eq!(add(&mut object, &own, TEXT), Edit::Nothing, "again");
             assert_eq!(remove(&mut object), Edit::Write);
             assert_eq!(remove(&mut object), Edit::Nothing, "again");
             let (left, before) = (view(&object).metadata, view(&claim(&metadata, None)).metadata);
@@ -405,7 +330,7 @@ mod tests {
         let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         for mut object in [claim(&deleted, None), claim(&json!({}), Some("pv"))] {
             let before = object.clone();
-            assert_eq!(add(&mut object, here(&identity(None)), TEXT), Edit::Nothing);
+            assert_eq!(add(&mut object, &identity(None), TEXT), Edit::Nothing);
             assert_eq!(object, before);
         }
     }
@@ -428,11 +353,8 @@ mod tests {
             let own = identity(node);
             let edit = if ours { Edit::Write } else { Edit::Nothing };
             let text = r#"{"driver":"d","volume":"v"}"#;
-            assert_eq!(add(&mut protected(record), here(&own), text), edit, "{record}");
-            assert_eq!(remove_own(&mut protected(record), here(&own)), edit, "{record}");
-            if !record.is_empty() {
-                assert_eq!(close(&mut protected(record), here(&own)), edit, "{record}");
-            }
+            assert_eq!(add(&mut protected(record), &own, text), edit, "{record}");
+            assert_eq!(remove_own(&mut protected(record), &own), edit, "{record}");
         }
     }
 
@@ -441,7 +363,7 @@ mod tests {
         let record = r#"{"driver":"d","volume":"v","node":"n","topology":{"terms":[{"a":"b"}]}}"#;
         let mut object =
             claim(&json!({"finalizers": [FINALIZER], "annotations": {RECORD: record}}), None);
-        forget_topology(&mut object, here(&identity(Some("n"))));
+        forget_topology(&mut object, &identity(Some("n")));
         let left = Record { driver: "d".into(), volume: "v".into(), ..Record::default() };
         assert_eq!(read(&view(&object)), Some(left));
     }

@@ -9,14 +9,14 @@ use super::{
     super::{
         events::EVENT_LASTS,
         model::source::SourceKind,
-        provisioner::{Failure, NotPrepared, Outcome, ProvisionRequest, Provisioner},
+        provisioner::{Failure, Next, NotPrepared, Outcome, ProvisionRequest, Provisioner},
     },
     index::{ClaimGuard, KnownClaim, Topic},
     worker::ClaimWorker,
 };
 use crate::{
     kube::objects::{Claim, View as _},
-    metrics::ResyncQueue,
+    metrics::{ResyncQueue, SuspectedLeak},
     workqueue::Action,
 };
 
@@ -39,42 +39,39 @@ pub(crate) const SETTLING: Duration = Duration::from_secs(60);
 const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Notes what the claim waits for, other than the driver, and reports it once that has lasted for
-    /// [`PATIENCE`]. `what` stays the same for as long as the claim waits for the same; `why` is the text
-    /// of the event, which may differ each time. Returns the time until the report is due; zero if it is
-    /// due now or was made.
-    pub(crate) fn on_blocked(&self, claim: &Claim, what: &str, why: &str) -> Duration {
+    /// Notes what the claim waits for, other than the outcome of a call, and reports it once that has lasted
+    /// for `patience`, and again before the event expires. `what` stays the same for as long as the claim
+    /// waits for the same; `why` is the text of the event, which may differ each time. Returns the time until
+    /// the report is due; zero if it is due now or was made.
+    pub fn blocked(&self, claim: &Claim, what: &str, why: &str, patience: Duration) -> Duration {
         tracing::debug!(why, "the claim waits");
+        // Before the report, which is not due earlier.
         let lasted = self.index.update(claim.uid(), |it| it.blocked_for(what)).unwrap_or_default();
-        self.report_wait(claim, what, why, PATIENCE);
-        PATIENCE.saturating_sub(lasted)
-    }
-
-    /// [`ClaimWorker::on_blocked`] for a claim that is retried with back-off. Returns the action, which
-    /// comes in time for the report.
-    pub(crate) fn retry_blocked(&self, claim: &Claim, what: &str, why: &str) -> Action {
-        let left = self.on_blocked(claim, what, why);
-        if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
-    }
-
-    /// Reports what the claim waits for, once it has waited for `patience`, and again before
-    /// the event expires.
-    pub(in super::super) fn report_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
-        self.report_wait(claim, why, why, patience);
-    }
-
-    /// [`ClaimWorker::report_blocked`] where the text of the event may differ each time.
-    fn report_wait(&self, claim: &Claim, what: &str, why: &str, patience: Duration) {
         if self.index.report(claim.uid(), Topic::Blocked(what, patience)) {
             self.events.blocked(claim, why);
         }
+        patience.saturating_sub(lasted)
+    }
+
+    /// [`ClaimWorker::blocked`] for a claim that is retried with back-off. Returns the action, which comes in
+    /// time for the report.
+    pub(crate) fn retry_blocked(&self, claim: &Claim, what: &str, why: &str) -> Action {
+        let left = self.blocked(claim, what, why, PATIENCE);
+        if left.is_zero() { Action::Retry } else { Action::RetryWithin(left) }
     }
 
     /// Reports what all claims wait for.
     pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
-        if let Some(snapshot) = self.index.known(uid).filter(KnownClaim::is_wanted) {
-            self.report_blocked(&snapshot.claim, why, Duration::ZERO);
+        if let Some(known) = self.index.known(uid).filter(KnownClaim::is_wanted) {
+            self.blocked(&known.claim, why, why, Duration::ZERO);
         }
+    }
+
+    /// Reports a suspected leak, whose text names the volume.
+    pub(super) fn suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
+        tracing::error!(error = why, "suspected leak");
+        self.metrics.suspected_leak(reason);
+        self.events.blocked(claim, why);
     }
 
     /// Reports the outcome of an attempt to the user and the metrics. `is_polled`: whether what the attempt lacked
@@ -86,18 +83,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         match outcome {
             // `save` and `discard` report what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
-            Outcome::Infeasible(failure) => {
-                self.events.infeasible(&request.claim, &failure.to_string());
-            }
             Outcome::Background(failure) | Outcome::Unsent(failure)
                 if !self.is_new_kind(request, failure) =>
             {
                 self.report_still_open(request, failure);
             }
-            Outcome::Terminal(failure)
+            Outcome::Refused(failure, _)
             | Outcome::Background(failure)
-            | Outcome::Unsent(failure)
-            | Outcome::Reschedule(failure) => self.warn(request, failure),
+            | Outcome::Unsent(failure) => self.warn(request, failure),
             Outcome::NotPrepared(why) => self.report_not_prepared(request, why, is_polled),
         }
     }
@@ -112,11 +105,13 @@ impl<P: Provisioner> ClaimWorker<P> {
                     && failure.is_lasting()
                     && self.is_settled(request.claim.uid(), &failure.to_string()) =>
             {
-                self.report_blocked(&request.claim, &failure.to_string(), SETTLING);
+                let why = failure.to_string();
+                self.blocked(&request.claim, &why, &why, SETTLING);
             }
             NotPrepared::Failed(failure) => self.report_failure(request, failure),
             NotPrepared::Unrepeatable(failure) => {
-                self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);
+                let why = failure.to_string();
+                self.blocked(&request.claim, &why, &why, PATIENCE);
             }
             NotPrepared::Reschedule(failure) => self.warn(request, failure),
         }
@@ -156,8 +151,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     pub(in super::super) fn count_failure(&self, claim: &Claim) {
-        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-        self.metrics.provision_failed(class, source_label(claim));
+        let (class, source) = labels(claim);
+        self.metrics.provision_failed(class, source);
     }
 
     /// Counts that something had to be done for a claim which no queue held until the resync.
@@ -190,20 +185,17 @@ fn still_open(failure: &Failure) -> String {
 /// volume is counted by `discard`.
 pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Terminal(_)
-        | Outcome::Infeasible(_)
-        | Outcome::Background(_)
-        | Outcome::Unsent(_) => true,
-        Outcome::Provisioned(_)
-        | Outcome::Unusable(_)
-        | Outcome::Reschedule(_)
-        // Counted where it is reported.
-        | Outcome::NotPrepared(_) => false,
+        Outcome::Refused(_, next) => *next != Next::GiveNodeBack,
+        Outcome::Background(_) | Outcome::Unsent(_) => true,
+        // `NotPrepared` is counted where it is reported.
+        Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::NotPrepared(_) => false,
     }
 }
 
-/// The label `source` of the claim's metrics. Users choose kinds freely, so others share one value.
-pub(crate) fn source_label(claim: &Claim) -> &'static str {
-    let Some(source) = &claim.spec.data_source else { return "" };
-    SourceKind::of_name(&source.kind).map_or("other", SourceKind::name)
+/// The labels `class` and `source` of the claim's metrics. Users choose kinds of sources freely, so others
+/// share one value.
+pub(crate) fn labels(claim: &Claim) -> (&str, &'static str) {
+    let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+    let Some(source) = &claim.spec.data_source else { return (class, "") };
+    (class, SourceKind::of_name(&source.kind).map_or("other", SourceKind::name))
 }

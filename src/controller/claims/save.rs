@@ -13,8 +13,8 @@ use tokio::time::Duration;
 use tracing::Instrument as _;
 
 use super::{
-    index::{ClaimGuard, ClaimIndex, Entry, KnownClaim, Topic},
-    reporting::source_label,
+    index::{ClaimGuard, ClaimIndex, Entry, KnownClaim},
+    reporting::labels,
     state::{ClaimState, Transition},
     worker::ClaimWorker,
 };
@@ -72,15 +72,6 @@ impl ToSave {
                 "{why}. Cleanup of volume {name} failed, volume is orphaned"
             )),
         }
-    }
-
-    /// The label `source` of the metrics.
-    fn source(&self) -> &'static str {
-        source_label(self.claim())
-    }
-
-    fn class(&self) -> &str {
-        self.claim().spec.storage_class_name.as_deref().unwrap_or_default()
     }
 }
 
@@ -304,23 +295,18 @@ impl<P: Provisioner> ClaimWorker<P> {
     ) -> Action {
         let handle = to_save.unsaved.handle.id();
         tracing::warn!(error = why, handle, "the PersistentVolume is not saved yet");
-        if held.report(Topic::Blocked(why, Duration::ZERO)) {
-            self.events.blocked(to_save.claim(), why);
-        }
-        self.metrics.provision_failed(to_save.class(), to_save.source());
+        self.blocked(to_save.claim(), why, why, Duration::ZERO);
+        self.count_failure(to_save.claim());
         held.update(|it| it.update_unsaved(|unsaved| unsaved.setback.add(setback)));
         Action::Retry
     }
 
     fn on_saved(&self, held: &ClaimGuard, to_save: &ToSave) -> Action {
         tracing::info!("volume provisioned");
-        self.metrics.provisioned(
-            to_save.class(),
-            to_save.source(),
-            to_save.unsaved.started.elapsed(),
-        );
+        let (class, source) = labels(to_save.claim());
+        self.metrics.provisioned(class, source, to_save.unsaved.started.elapsed());
         if let Some(claim) = held.known() {
-            self.metrics.served(to_save.class(), to_save.source(), claim.age());
+            self.metrics.served(class, source, claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
         if !held.is(|known| known.is_gone) {
@@ -335,11 +321,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn on_pv_terminating(&self, held: &ClaimGuard, to_save: &ToSave, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
-        self.metrics.provisioned(
-            to_save.class(),
-            to_save.source(),
-            to_save.unsaved.started.elapsed(),
-        );
+        let (class, source) = labels(to_save.claim());
+        self.metrics.provisioned(class, source, to_save.unsaved.started.elapsed());
         self.events.blocked(to_save.claim(), &why);
         held.update(|it| it.pv_terminating(volume, &self.deps.identity));
         forget(held)
@@ -352,9 +335,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             to_save.unsaved.name(),
             to_save.unsaved.handle
         );
-        tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        self.events.blocked(to_save.claim(), &why);
+        self.suspect(to_save.claim(), SuspectedLeak::Superseded, &why);
         forget(held)
     }
 

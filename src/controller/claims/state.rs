@@ -15,7 +15,7 @@ use crate::controller::{
         unsaved_volume::{Seen, UnsavedVolume},
         unusable_volume::UnusableVolume,
     },
-    provisioner::{Failure, NotPrepared, Outcome},
+    provisioner::{Failure, Next, NotPrepared, Outcome},
 };
 
 /// How many terminal errors in a row show that an open call has left no volume.
@@ -119,27 +119,6 @@ pub enum Demand {
     Wanted,
     /// The claim is deleted, being deleted, replaced, or bound to something else.
     Withdrawn,
-}
-
-/// What to do after an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Save the PersistentVolume.
-    Save,
-    /// Remove the volume that cannot be used.
-    Discard,
-    /// Try again with back-off.
-    Retry,
-    /// Repeat the open call soon to learn its outcome.
-    Poll,
-    /// Try again after the longest interval, or when something changes.
-    Rest,
-    /// Remove the selected node from the claim, so that the scheduler chooses again.
-    GiveNodeBack,
-    /// The open call is closed by errors: report it and do nothing until the next event.
-    ClosedByErrors,
-    /// Do nothing until the next event.
-    Drop,
 }
 
 impl ClaimState {
@@ -276,14 +255,8 @@ impl ClaimState {
             // A PersistentVolume that this process did not save closes the call (safety rule 3).
             _ if has_pv => (Self::Done, Next::Drop),
             Outcome::Background(_) => (Self::Background(OpenCall::default()), Next::Poll),
-            Outcome::Terminal(failure) => {
-                Self::after_error(earlier, demand, failure, Next::Retry, now)
-            }
-            Outcome::Infeasible(failure) => {
-                Self::after_error(earlier, demand, failure, Next::Rest, now)
-            }
-            Outcome::Reschedule(failure) => {
-                Self::after_error(earlier, demand, failure, Next::GiveNodeBack, now)
+            Outcome::Refused(failure, next) => {
+                Self::after_error(earlier, demand, failure, *next, now)
             }
             Outcome::Unsent(_) | Outcome::NotPrepared(_) => Self::after_unsent(earlier, demand),
         }

@@ -16,8 +16,8 @@ use super::{
     call_record::NotProtected,
     index::{ClaimGuard, Entry, KnownClaim},
     plan::{Facts, Plan, is_record_void, plan},
-    reporting::{SETTLING, await_change},
-    state::{Next, Transition},
+    reporting::{PATIENCE, SETTLING, await_change},
+    state::Transition,
     worker::ClaimWorker,
 };
 use crate::{
@@ -25,9 +25,10 @@ use crate::{
         events::{PANICKED, claim_key},
         item::{Item, Key},
         ownership,
-        provisioner::{NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
+        provisioner::{Next, NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::objects::View as _,
+    metrics::SuspectedLeak,
     runtime::Backoff,
     workqueue::Action,
 };
@@ -153,7 +154,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if is_failure {
             self.count_failure(&known.claim);
         }
-        let left = self.on_blocked(&known.claim, why, why);
+        let left = self.blocked(&known.claim, why, why, PATIENCE);
         match (left.is_zero(), is_failure) {
             (true, true) => self.retry_lasting(held, why),
             (true, false) => await_change(held),
@@ -295,7 +296,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             (Next::GiveNodeBack, _) => self.give_node_back(held, &request).await,
             (Next::ClosedByErrors, _) => {
-                self.suspect_closed_by_errors(&request);
+                let why = format!(
+                    "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {:?}, it is left at the driver",
+                    request.name()
+                );
+                self.suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
                 Action::Done
             }
             (Next::Retry, outcome) => match (poll, outcome) {

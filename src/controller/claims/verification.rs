@@ -58,7 +58,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(Found::Recorded) => Err(Action::Retry),
             Ok(Found::NameTaken { name, owner }) => {
                 let why = name_taken(&name, &owner);
-                self.report_blocked(&request.claim, &why, Duration::ZERO);
+                self.blocked(&request.claim, &why, &why, Duration::ZERO);
                 // The deletion of that PersistentVolume queues the claim.
                 Err(await_change(held))
             }
@@ -72,7 +72,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::warn!("{why}");
         // Missing permissions do not come by themselves; other errors often pass.
         if error.is_forbidden() {
-            self.report_blocked(&request.claim, &why, Duration::ZERO);
+            self.blocked(&request.claim, &why, &why, Duration::ZERO);
             return Action::Retry;
         }
         self.retry_blocked(&request.claim, LIVE_READ, &why)
@@ -103,7 +103,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             // An open call is repeated even if nobody wants its volume any more.
             return Ok(named);
         }
-        let may_exist = is_recorded && known.adopted.is_none() || is_pv_gone;
+        let may_exist = is_recorded || is_pv_gone;
         let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
             return Ok(Found::NotWanted);
         };

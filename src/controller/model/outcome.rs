@@ -16,16 +16,13 @@ pub enum Outcome {
     Provisioned(Box<ProvisionedVolume>),
     /// The driver has made a volume that cannot be used.
     Unusable(Box<UnusableVolume>),
-    /// The driver refused with a terminal error: this call has ended (safety rule 2).
-    Terminal(Failure),
-    /// The request cannot be satisfied as it is; to repeat it soon is useless.
-    Infeasible(Failure),
+    /// The driver refused with a terminal error: this call has ended (safety rule 2). If no other call is
+    /// open, this is next: to try again, to rest if a repeat is useless, or to give the node back.
+    Refused(Failure, Next),
     /// The driver may still work on the call.
     Background(Failure),
     /// Nothing was sent to the driver.
     Unsent(Failure),
-    /// The selected node cannot have the volume; the scheduler should choose again.
-    Reschedule(Failure),
     /// There was no call: a check before it failed.
     NotPrepared(NotPrepared),
 }
@@ -36,13 +33,32 @@ impl Outcome {
         match self {
             Self::Provisioned(_) | Self::Unusable(_) => None,
             Self::NotPrepared(why) => why.failure(),
-            Self::Terminal(failure)
-            | Self::Infeasible(failure)
-            | Self::Background(failure)
-            | Self::Unsent(failure)
-            | Self::Reschedule(failure) => Some(failure),
+            Self::Refused(failure, _) | Self::Background(failure) | Self::Unsent(failure) => {
+                Some(failure)
+            }
         }
     }
+}
+
+/// What to do after an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Save the PersistentVolume.
+    Save,
+    /// Remove the volume that cannot be used.
+    Discard,
+    /// Try again with back-off.
+    Retry,
+    /// Repeat the open call soon to learn its outcome.
+    Poll,
+    /// Try again after the longest interval, or when something changes.
+    Rest,
+    /// Remove the selected node from the claim, so that the scheduler chooses again.
+    GiveNodeBack,
+    /// The open call is closed by errors: report it and do nothing until the next event.
+    ClosedByErrors,
+    /// Do nothing until the next event.
+    Drop,
 }
 
 /// A volume that a provisioner has made.

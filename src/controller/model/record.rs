@@ -50,7 +50,7 @@ impl Record {
         });
         let mut record = Self {
             driver: by.driver.clone(),
-            volume: request.volume_name.clone().unwrap_or_default(),
+            volume: request.name().to_owned(),
             node: by.node.clone(),
             class_uid: request.class.uid().to_owned(),
             topology: topology.map(Box::new),
@@ -90,6 +90,17 @@ impl Record {
     pub fn is_of_class(&self, request: &ProvisionRequest, digest: &str) -> bool {
         let says_nothing = self.class_uid.is_empty() && self.digest.is_empty();
         says_nothing || self.class_uid == request.class.uid() || self.digest == digest
+    }
+
+    /// Whether the record is of another driver. One that names no driver is not.
+    pub fn is_of_other_driver(&self, identity: &ProvisionerIdentity) -> bool {
+        !self.driver.is_empty() && self.driver != identity.driver
+    }
+
+    /// Whether the record is of our driver, and of the process of another node.
+    pub fn is_of_other_node(&self, identity: &ProvisionerIdentity) -> bool {
+        let is_other = |node: &str| identity.node.is_some() && !identity.is_on(node);
+        !self.is_of_other_driver(identity) && self.node.as_deref().is_some_and(is_other)
     }
 
     /// The volume's name if it is a DNS name, else an empty text: the record is the user's text.

@@ -28,6 +28,13 @@ pub struct ProvisionRequest {
     pub topology: Option<Arc<Pinned>>,
 }
 
+impl ProvisionRequest {
+    /// The name of the PersistentVolume; empty if there is none.
+    pub fn name(&self) -> &str {
+        self.volume_name.as_deref().unwrap_or_default()
+    }
+}
+
 /// Whose turn it is to provision for a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {

@@ -6,16 +6,16 @@ use super::*;
 use crate::controller::claims::state::{
     ClaimState, Demand,
     Demand::{Wanted, Withdrawn},
-    Next, Transition,
+    Transition,
 };
 
 /// The variant's name and whether it is inconclusive.
 fn kind(outcome: &Outcome) -> (&'static str, bool) {
     match outcome {
         Outcome::Background(failure) => ("background", failure.is_inconclusive()),
-        Outcome::Infeasible(failure) => ("infeasible", failure.is_inconclusive()),
-        Outcome::Reschedule(failure) => ("reschedule", failure.is_inconclusive()),
-        Outcome::Terminal(failure) => ("final", failure.is_inconclusive()),
+        Outcome::Refused(failure, Next::Rest) => ("infeasible", failure.is_inconclusive()),
+        Outcome::Refused(failure, Next::GiveNodeBack) => ("reschedule", failure.is_inconclusive()),
+        Outcome::Refused(failure, Next::Retry) => ("final", failure.is_inconclusive()),
         other => panic!("{other:?}"),
     }
 }

@@ -22,7 +22,7 @@ fn view(open: bool, record_status: Option<RecordStatus>, demand: Demand) -> Know
         interest: if demand == Wanted { Interest::Unbound } else { Interest::None },
         state: if open { background } else { ClaimState::Waiting },
         record_status: record_status.map(Arc::new),
-        record_origin: RecordOrigin::Known,
+        is_record_known: true,
         request: open.then(|| Arc::new(request())),
         volume_name: Some("v".into()),
         ..KnownClaim::default()
@@ -48,7 +48,7 @@ fn opened() -> RecordStatus {
 /// Every mode with every state of a claim.
 #[test]
 fn the_table_of_due_record_writes() {
-    use Due::{Close, GiveUp, Nothing, Remove, Write};
+    use Due::{GiveUp, Nothing, Remove, Write};
     let table = [
         // open, record, demand, overdue => auto, always, off
         (true, None, Wanted, false, [Write, Write, Nothing]),
@@ -60,8 +60,8 @@ fn the_table_of_due_record_writes() {
         (true, Some(opened()), Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
         (false, None, Wanted, false, [Nothing, Nothing, Nothing]),
         (false, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
-        (false, Some(opened()), Wanted, false, [Remove, Close, Remove]),
-        (false, Some(RecordStatus::Closed), Wanted, false, [Remove, Nothing, Remove]),
+        (false, Some(opened()), Wanted, false, [Remove, Remove, Remove]),
+        (false, Some(RecordStatus::Closed), Wanted, false, [Remove, Remove, Remove]),
         (false, Some(opened()), Withdrawn, false, [Remove, Remove, Remove]),
         (false, Some(RecordStatus::Closed), Withdrawn, true, [Remove, Remove, Remove]),
         (false, Some(RecordStatus::Elsewhere(Record::default())), Withdrawn, true, [Nothing; 3]),
@@ -101,7 +101,7 @@ fn a_changed_request_is_recorded_again() {
 }
 
 #[test]
-fn with_always_the_finalizer_stays_until_the_claim_is_bound() {
+fn with_always_the_finalizer_of_a_saved_claim_stays_until_the_claim_is_bound() {
     for record_status in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
         let waiting = view(false, Some(record_status.clone()), Wanted);
         let served = KnownClaim { state: ClaimState::Done, ..waiting };
@@ -120,8 +120,7 @@ fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
         Arc::new(claim)
     };
     for mode in [ClaimProtection::Auto, ClaimProtection::Always, ClaimProtection::Off] {
-        let unknown = RecordOrigin::Unknown;
-        let live = KnownClaim { record_origin: unknown, ..view(false, void(), Wanted) };
+        let live = KnownClaim { is_record_known: false, ..view(false, void(), Wanted) };
         assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
         let over = KnownClaim { claim: bound(), interest: Interest::None, ..live };
         assert_eq!(due(mode, &over, false, false), Due::Remove, "{mode:?}");

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::time::Instant;
 
 use super::{
-    known::{KnownClaim, RecordOrigin, Required, Verification},
+    known::{KnownClaim, Required, Verification},
     reports::{Reports, Topic},
 };
 use crate::{
@@ -89,29 +89,21 @@ impl Entry {
             if known.state != before {
                 // A record that was followed until now and has become void is reported like any
                 // other.
-                known.record_origin = RecordOrigin::Unknown;
+                known.is_record_known = false;
             }
-        } else if known.record_origin == RecordOrigin::Unknown {
-            known.record_origin = RecordOrigin::Known;
+        } else if !known.is_record_known {
+            known.is_record_known = true;
             known.required.require(Verification::VolumeAndClaim);
             known.advance(Transition::RecordFound);
         }
         known.state != before
     }
 
-    /// Nobody wants the volume on this node any more: a call of a gone node that was not repeated
-    /// here yet is left to whichever process finds its record.
-    pub(super) fn drop_adoption(&mut self) {
-        if self.known.state == ClaimState::Recorded {
-            self.known.adopted = None;
-        }
-    }
-
     /// Whether the void record on the claim must be reported. One that this process wrote is not
     /// unexpected.
     pub(super) fn has_unexpected_record(&self, status: Option<&RecordStatus>) -> bool {
         let is_void = matches!(status, Some(RecordStatus::Void(_)));
-        is_void && self.known.record_origin == RecordOrigin::Unknown && !self.reports.void_record
+        is_void && !self.known.is_record_known && !self.reports.void_record
     }
 
     /// Returns whether to report this now, and assumes that it is reported then.

@@ -11,11 +11,11 @@ use crate::{
     controller::{
         claims::{
             record_status::RecordStatus,
-            state::{ClaimState, Demand, Next, Transition},
+            state::{ClaimState, Demand, Transition},
         },
         model::{record::Record, unsaved_volume::UnsavedVolume, unusable_volume::UnusableVolume},
         ownership::PROVISIONED_BY,
-        provisioner::{Outcome, ProvisionRequest},
+        provisioner::{Next, Outcome, ProvisionRequest},
     },
     kube::objects::{Claim, View as _, Volume},
     metrics::Census,
@@ -45,10 +45,9 @@ pub struct KnownClaim {
     pub required: Required,
     /// What the finalizer and the record on the claim mean. `None`: there are none, or not ours.
     pub record_status: Option<Arc<RecordStatus>>,
-    /// What this process has to do with the record.
-    pub record_origin: RecordOrigin,
-    /// The node that is gone and whose call for the claim this process follows.
-    pub adopted: Option<Arc<str>>,
+    /// Whether this process has written the record on the claim, has tried to, or follows it. If not, another
+    /// process has written the record.
+    pub is_record_known: bool,
     /// When this process first saw that the claim is being deleted.
     pub terminating_since: Option<Instant>,
     /// When the claim was added to the index.
@@ -67,37 +66,6 @@ pub enum Interest {
     Protected,
     /// It is unbound and ours.
     Unbound,
-}
-
-/// What this process has to do with the record on a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum RecordOrigin {
-    /// Nothing: if there is a record, another process has written it.
-    #[default]
-    Unknown,
-    /// This process has written the record, has tried to, or follows it.
-    Known,
-    /// The API server has confirmed the record of an open call to this process. No
-    /// later write of this process may have removed it.
-    Confirmed,
-}
-
-impl RecordOrigin {
-    /// This process writes the record, or follows it.
-    pub(super) fn known(self) -> Self {
-        self.max(Self::Known)
-    }
-
-    /// The API server has confirmed the record. That of another process is not known before it is
-    /// followed.
-    pub(super) fn confirmed(self) -> Self {
-        if self == Self::Unknown { self } else { Self::Confirmed }
-    }
-
-    /// The record may have been removed.
-    pub(super) fn unconfirmed(self) -> Self {
-        self.min(Self::Known)
-    }
 }
 
 /// What a worker must read live before the first call for a claim (safety rule 6).
@@ -254,18 +222,12 @@ impl KnownClaim {
         }
     }
 
-    /// Whether the API server has confirmed to this process that the claim carries exactly this
-    /// record. An event does not confirm it: it may be older than the last write.
-    pub fn has_record(&self, record: &Record) -> bool {
-        self.record_origin == RecordOrigin::Confirmed && self.open_record() == Some(record)
-    }
-
     /// The class of the claim is another provisioner's: its record is void.
     pub fn void(&mut self) {
         if let Some(record) = self.open_record() {
             self.record_status = Some(Arc::new(RecordStatus::Void(record.clone())));
         }
-        self.record_origin = RecordOrigin::Unknown;
+        self.is_record_known = false;
         self.advance(Transition::RecordDropped);
     }
 
@@ -330,10 +292,5 @@ impl KnownClaim {
     pub(super) fn is_overdue(&self) -> bool {
         let is_ending = self.is_gone || self.terminating_since.is_some();
         !is_ending && self.age() > Census::OVERDUE_AFTER
-    }
-
-    /// The class that the claim names, as metrics count it; empty without one.
-    pub(super) fn class(&self) -> &str {
-        self.claim.spec.storage_class_name.as_deref().unwrap_or_default()
     }
 }

@@ -60,12 +60,9 @@ impl ClaimIndex {
     /// queue.
     pub(super) fn apply(&self, inner: &mut Inner, claim: Claim, is_from_list: bool) -> Vec<Key> {
         let uid = claim.metadata.uid.clone().unwrap_or_default();
-        self.drop_unwanted_adoption(inner, &claim);
-        let entry = inner.entries.get(claim.uid());
-        let adopted = entry.and_then(|entry| entry.known.adopted.as_deref());
-        let record_status = self.0.record_status_of(&claim, adopted);
+        let record_status = self.0.record_status_of(&claim);
         let interest = interest(&self.0.identity, &claim, record_status.as_ref());
-        let was_of_interest = entry.is_some_and(Entry::is_of_interest);
+        let was_of_interest = inner.entries.get(&*uid).is_some_and(Entry::is_of_interest);
         if interest != Interest::None {
             let claim = Arc::new(claim);
             self.keep(inner, uid, Observed { claim, interest, record_status, is_from_list })
@@ -75,17 +72,6 @@ impl ClaimIndex {
         } else {
             self.ignore(inner, &claim, is_from_list);
             Vec::new()
-        }
-    }
-
-    /// Drops the adoption of a gone node's call if this process must not provision for the claim.
-    fn drop_unwanted_adoption(&self, inner: &mut Inner, claim: &Claim) {
-        let is_wanted_here = self.0.identity.owns_claim(claim) && !claim.is_terminating();
-        if claim.is_unbound()
-            && !is_wanted_here
-            && let Some(entry) = inner.entries.get_mut(claim.uid())
-        {
-            entry.drop_adoption();
         }
     }
 

@@ -12,9 +12,9 @@ use tokio::time::{Duration, Instant};
 use super::*;
 use crate::{
     controller::{
-        claims::state::{Demand, Next, Transition},
+        claims::state::{Demand, Transition},
         events::EVENT_LASTS,
-        provisioner::{Failure, Outcome, ProvisionRequest},
+        provisioner::{Failure, Next, Outcome, ProvisionRequest},
     },
     flags::VolumeNaming,
     kube::{informer::InformerEvent, objects::Volume},
@@ -215,7 +215,7 @@ async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
     set_verified(&index, "0a1b", verification());
     index.on_outcome("0a1b", &Outcome::NotPrepared(Failure::new("no secret").into()));
     assert_eq!(verification(), Verification::Volume, "another claim may have got it since");
-    attempt(&Outcome::Terminal(Failure::new("no")));
+    attempt(&Outcome::Refused(Failure::new("no"), Next::Retry));
     assert_eq!(verification(), Verification::Volume);
     attempt(&background());
     assert_eq!(verification(), Verification::None, "its volume is what that call makes");
@@ -286,7 +286,7 @@ async fn a_call_starts_once() {
     let index = with_claim();
     assert!(index.start_call("u", &request("u")));
     assert!(!index.start_call("u", &request("u")), "while one is in flight");
-    index.on_outcome("u", &Outcome::Terminal(Failure::new("no")));
+    index.on_outcome("u", &Outcome::Refused(Failure::new("no"), Next::Retry));
     assert!(index.start_call("u", &request("u")), "after a failure");
     assert!(!index.start_call("unknown", &request("unknown")));
 }
@@ -299,7 +299,7 @@ async fn polls_are_counted_in_a_row() {
         index.on_outcome("u", outcome).1
     };
     assert_eq!([ask(&background()), ask(&background())], [1, 2]);
-    assert_eq!(ask(&Outcome::Terminal(Failure::new("no"))), 0);
+    assert_eq!(ask(&Outcome::Refused(Failure::new("no"), Next::Retry)), 0);
     assert_eq!(ask(&background()), 1);
 }
 

@@ -9,18 +9,18 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     entry::Entry,
-    known::{RecordOrigin, Required, Verification},
+    known::{Required, Verification},
 };
 use crate::{
     controller::{
         claims::{
             record_status,
-            record_status::{RecordStatus, ThisProcess},
-            state::{ClaimState, Next, Transition},
+            record_status::RecordStatus,
+            state::{ClaimState, Transition},
         },
         model::unsaved_volume::Seen,
         ownership::ProvisionerIdentity,
-        provisioner::{Outcome, ProvisionRequest},
+        provisioner::{Next, Outcome, ProvisionRequest},
     },
     kube::objects::{Claim, Volume},
 };
@@ -64,9 +64,9 @@ impl Entry {
     /// A live read found the claim, whose record no event may have brought yet. Returns true if the record is
     /// of another process's call; the call is followed from now on. A void record is reported later.
     pub fn claim_read(&mut self, live: &Claim, identity: &ProvisionerIdentity) -> bool {
-        let status = self.judge(live, identity);
+        let status = record_status::judge(live, identity, self.known.volume_name.as_deref());
         let is_due = matches!(status, Some(RecordStatus::Open(_) | RecordStatus::Void(_)));
-        if !is_due || self.known.record_origin != RecordOrigin::Unknown {
+        if !is_due || self.known.is_record_known {
             return false;
         }
         let is_open = matches!(status, Some(RecordStatus::Open(_)));
@@ -88,6 +88,13 @@ impl Entry {
     /// PersistentVolume whose event is still to come.
     pub fn call_elsewhere(&mut self) {
         self.known.required.require(Verification::VolumeAndClaim);
+    }
+
+    /// The record of another process's call is off the claim: that call is over for this process, and may have
+    /// made a PersistentVolume whose event is still to come.
+    pub fn released(&mut self) {
+        self.reports.release = false;
+        self.call_elsewhere();
     }
 
     /// The selected node was removed from the claim, so what is known of the claim is out of date.
@@ -195,40 +202,16 @@ impl Entry {
 
     /// This process is about to write the record: a record that is seen from now on is known.
     pub fn record_write_started(&mut self) {
-        self.known.record_origin = self.known.record_origin.known();
-    }
-
-    /// A write of the record ended with an error, and the API server may have carried it out.
-    pub fn record_write_unclear(&mut self) {
-        self.known.record_origin = self.known.record_origin.unconfirmed();
+        self.known.is_record_known = true;
     }
 
     /// The record was written or, with `None`, removed.
     pub fn record_written(&mut self, status: Option<RecordStatus>) {
-        let known = &mut self.known;
-        known.record_origin = match status {
-            Some(RecordStatus::Open(_)) => known.record_origin.confirmed(),
-            _ => known.record_origin.unconfirmed(),
-        };
-        known.record_status = status.map(Arc::new);
+        self.known.record_status = status.map(Arc::new);
     }
 
     /// The class of the claim is another provisioner's: the record is void.
     pub fn record_void(&mut self) {
         self.known.void();
-    }
-
-    /// The node whose process left a call for the claim is gone: this process follows the call.
-    pub fn adopt(&mut self, node: &str, identity: &ProvisionerIdentity) {
-        self.known.adopted = Some(node.into());
-        self.known.record_status = self.judge(&self.known.claim, identity).map(Arc::new);
-        self.known.record_origin = RecordOrigin::Unknown;
-        self.follow_record();
-    }
-
-    /// Decides what the record on this version of the claim means.
-    fn judge(&self, claim: &Claim, identity: &ProvisionerIdentity) -> Option<RecordStatus> {
-        let this_process = ThisProcess { identity, adopted: self.known.adopted.as_deref() };
-        record_status::judge(claim, this_process, self.known.volume_name.as_deref())
     }
 }

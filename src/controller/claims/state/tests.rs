@@ -30,7 +30,7 @@ fn background() -> ClaimState {
 async fn the_table_of_outcomes_and_next_states() {
     let now = Instant::now();
     let waiting = || ClaimState::Waiting;
-    let finished = || Outcome::Terminal(failure());
+    let finished = || Outcome::Refused(failure(), Next::Retry);
     let once = |demand| errors(demand, 1, now);
     let unsent = || Outcome::Unsent(failure());
     let table = [
@@ -45,13 +45,25 @@ async fn the_table_of_outcomes_and_next_states() {
         (OPEN, unsent(), Withdrawn, background(), Next::Poll),
         (OPEN, finished(), Wanted, once(Wanted), Next::Retry),
         (OPEN, finished(), Withdrawn, once(Withdrawn), Next::Retry),
-        (OPEN, Outcome::Terminal(failure().inconclusive()), Withdrawn, background(), Next::Retry),
-        (FRESH, Outcome::Infeasible(failure()), Wanted, waiting(), Next::Rest),
-        (OPEN, Outcome::Infeasible(failure()), Wanted, once(Wanted), Next::Rest),
-        (OPEN, Outcome::Infeasible(failure()), Withdrawn, once(Withdrawn), Next::Retry),
-        (FRESH, Outcome::Reschedule(failure()), Wanted, waiting(), Next::GiveNodeBack),
-        (FRESH, Outcome::Reschedule(failure()), Withdrawn, waiting(), Next::Drop),
-        (OPEN, Outcome::Reschedule(failure()), Wanted, once(Wanted), Next::Retry),
+        (
+            OPEN,
+            Outcome::Refused(failure().inconclusive(), Next::Retry),
+            Withdrawn,
+            background(),
+            Next::Retry,
+        ),
+        (FRESH, Outcome::Refused(failure(), Next::Rest), Wanted, waiting(), Next::Rest),
+        (OPEN, Outcome::Refused(failure(), Next::Rest), Wanted, once(Wanted), Next::Rest),
+        (OPEN, Outcome::Refused(failure(), Next::Rest), Withdrawn, once(Withdrawn), Next::Retry),
+        (
+            FRESH,
+            Outcome::Refused(failure(), Next::GiveNodeBack),
+            Wanted,
+            waiting(),
+            Next::GiveNodeBack,
+        ),
+        (FRESH, Outcome::Refused(failure(), Next::GiveNodeBack), Withdrawn, waiting(), Next::Drop),
+        (OPEN, Outcome::Refused(failure(), Next::GiveNodeBack), Wanted, once(Wanted), Next::Retry),
     ];
     for (earlier, outcome, demand, state, next) in table {
         let got = ClaimState::InFlight { earlier, has_pv: false }.after(&outcome, demand, now);
@@ -164,7 +176,7 @@ async fn three_final_answers_over_two_minutes_close_the_call_of_a_withdrawn_clai
     let mut step = |after: u64| {
         let now = Instant::now() + Duration::from_secs(after);
         let (next_state, next) = std::mem::take(&mut state).on(CallStarted).after(
-            &Outcome::Terminal(failure()),
+            &Outcome::Refused(failure(), Next::Retry),
             Withdrawn,
             now,
         );
@@ -194,7 +206,7 @@ async fn the_call_of_a_wanted_claim_stays_open_and_its_node_may_be_given_back() 
     let answers = [(0, Next::Retry), (60, Next::Retry), (120, Next::GiveNodeBack)];
     for (after, expected) in answers {
         let now = start + Duration::from_secs(after);
-        let outcome = Outcome::Reschedule(failure());
+        let outcome = Outcome::Refused(failure(), Next::GiveNodeBack);
         let (after_answer, next) = state.on(CallStarted).after(&outcome, Wanted, now);
         assert_eq!((next, after_answer.accepts_changes()), (expected, after == 120));
         assert!(after_answer.is_open());
@@ -210,7 +222,7 @@ async fn the_call_of_a_wanted_claim_stays_open_and_its_node_may_be_given_back() 
 async fn final_answers_are_counted_from_the_deletion_on() {
     let start = Instant::now();
     let later = start + Duration::from_secs(3600);
-    let refused = || Outcome::Terminal(failure());
+    let refused = || Outcome::Refused(failure(), Next::Retry);
     let state = errors(Wanted, 7, start);
     let (state, next) = state.on(CallStarted).after(&refused(), Withdrawn, later);
     assert_eq!((state, next), (errors(Withdrawn, 1, later), Next::Retry));
@@ -220,10 +232,11 @@ async fn final_answers_are_counted_from_the_deletion_on() {
 async fn inconclusive_codes_neither_count_nor_reset_the_count() {
     let start = Instant::now();
     let two = || errors(Withdrawn, 2, start);
-    let silent = Outcome::Terminal(failure().inconclusive());
+    let silent = Outcome::Refused(failure().inconclusive(), Next::Retry);
     let late = start + CLOSING_TIME;
     assert_eq!(two().on(CallStarted).after(&silent, Withdrawn, late), (two(), Next::Retry));
-    let third = two().on(CallStarted).after(&Outcome::Terminal(failure()), Withdrawn, late);
+    let third =
+        two().on(CallStarted).after(&Outcome::Refused(failure(), Next::Retry), Withdrawn, late);
     assert_eq!(third, (ClaimState::Waiting, Next::ClosedByErrors));
 }
 
@@ -261,7 +274,7 @@ async fn a_record_opens_a_waiting_claim_and_giving_up_ends_an_unknown_call() {
     assert_eq!(background().on(RecordDropped), background(), "this process has made the call");
     let ended = |outcome| recorded().on(CallStarted).after(&outcome, Wanted, Instant::now()).0;
     assert_eq!(ended(Outcome::Unsent(failure())), recorded(), "nothing was sent");
-    let inconclusive = Outcome::Terminal(failure().inconclusive());
+    let inconclusive = Outcome::Refused(failure().inconclusive(), Next::Retry);
     for outcome in [Outcome::Background(failure()), inconclusive] {
         assert_eq!(ended(outcome), background(), "this process has made the call now");
     }
@@ -321,7 +334,7 @@ async fn a_volume_that_may_be_gone_is_requested_again_or_suspected() {
     let reschedule = NotPrepared::Reschedule(failure());
     let not_prepared = Outcome::NotPrepared(reschedule);
     assert_eq!(pv_gone().after(&not_prepared, Wanted, Instant::now()), (pv_gone(), Next::Retry));
-    let refused = Outcome::Terminal(failure());
+    let refused = Outcome::Refused(failure(), Next::Retry);
     let ended = pv_gone().on(CallStarted).after(&refused, Wanted, Instant::now());
     assert_eq!(ended, (errors(Wanted, 1, Instant::now()), Next::Retry));
 }
@@ -330,8 +343,8 @@ async fn a_volume_that_may_be_gone_is_requested_again_or_suspected() {
 async fn a_persistent_volume_seen_during_a_call_makes_the_claim_done_after_the_call() {
     for outcome in [
         Outcome::Background(failure()),
-        Outcome::Terminal(failure()),
-        Outcome::Reschedule(failure()),
+        Outcome::Refused(failure(), Next::Retry),
+        Outcome::Refused(failure(), Next::GiveNodeBack),
     ] {
         let seen = background().on(CallStarted).on(PvFound("h"));
         let ended = seen.after(&outcome, Wanted, Instant::now());

@@ -5,7 +5,7 @@ use crate::{
     controller::{
         claims::{
             node::remove_node,
-            reporting::{is_failed_attempt, source_label},
+            reporting::{is_failed_attempt, labels},
         },
         model::unusable_volume::UnusableVolume,
         ownership::SELECTED_NODE,
@@ -48,9 +48,8 @@ fn only_the_refused_node_is_given_back() {
 
 #[test]
 fn the_source_label_is_bounded() {
-    let label = |spec: serde_json::Value| {
-        source_label(&serde_json::from_value(json!({"spec": spec})).unwrap())
-    };
+    let label =
+        |spec: serde_json::Value| labels(&serde_json::from_value(json!({"spec": spec})).unwrap()).1;
     assert_eq!(label(json!({})), "");
     for kind in ["VolumeSnapshot", "PersistentVolumeClaim"] {
         assert_eq!(label(json!({"dataSource": {"kind": kind, "name": "n"}})), kind);
@@ -69,11 +68,11 @@ fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
         orphaned: failure(),
     };
     let table = [
-        (Outcome::Terminal(failure()), true),
-        (Outcome::Infeasible(failure()), true),
+        (Outcome::Refused(failure(), Next::Retry), true),
+        (Outcome::Refused(failure(), Next::Rest), true),
         (Outcome::Background(failure()), true),
         (Outcome::Unsent(failure()), true),
-        (Outcome::Reschedule(failure()), false),
+        (Outcome::Refused(failure(), Next::GiveNodeBack), false),
         (Outcome::Unusable(Box::new(unusable)), false),
         (Outcome::Provisioned(Box::default()), false),
     ];

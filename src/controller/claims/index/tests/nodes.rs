@@ -69,19 +69,6 @@ async fn any_node_keeps_a_deleted_claim_with_the_record_of_another_node() {
     assert!(!index.known("u").unwrap().state.is_open());
 }
 
-#[tokio::test]
-async fn the_call_of_a_gone_node_is_followed_by_the_selected_node() {
-    let index = lead(index_of_node(Some("n1")));
-    index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-    index.update("u", |it| it.adopt("n2", index.identity()));
-    let snapshot = index.known("u").unwrap();
-    assert!(snapshot.recorded().is_some() && snapshot.elsewhere().is_none());
-    assert_eq!(index.known("u").unwrap().adopted.as_deref(), Some("n2"));
-    let changed = on_node("u", Some("n1"), Some("n2"));
-    index.on_event(InformerEvent::Apply(changed));
-    assert!(index.known("u").unwrap().state.is_open(), "its next event changes nothing of that");
-}
-
 /// Each node has a driver of its own, so another's volume says nothing about what ours has made.
 #[tokio::test]
 async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {

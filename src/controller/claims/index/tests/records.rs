@@ -20,11 +20,6 @@ fn reports_void_record(index: &ClaimIndex, uid: &str) -> Option<Record> {
     index.report(uid, Topic::VoidRecord).then(|| index.known(uid)?.void_record().cloned())?
 }
 
-/// The node whose call for the claim `u` this process follows.
-fn adopted(index: &ClaimIndex) -> Option<Arc<str>> {
-    index.known("u").unwrap().adopted
-}
-
 /// Whether a live read of the claim finds a record that is followed from now on.
 fn record_found(index: &ClaimIndex, live: &Claim) -> bool {
     index.update(live.uid(), |it| it.claim_read(live, index.identity())) == Some(true)
@@ -62,24 +57,6 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
     assert!(
         snapshot.state.may_call() && snapshot.recorded().is_none() && snapshot.request.is_none()
     );
-}
-
-#[tokio::test]
-async fn an_event_older_than_the_close_confirms_no_record() {
-    let index = leading_index();
-    index.on_event(InformerEvent::Apply(claim("u")));
-    let Some(RecordStatus::Open(record)) =
-        index.0.record_status_of(&with_record("u", DRIVER), None)
-    else {
-        panic!("a record of this driver counts");
-    };
-    index.update("u", Entry::record_write_started);
-    index.update("u", |it| it.record_written(Some(RecordStatus::Open(record.clone()))));
-    assert!(index.known("u").unwrap().has_record(&record));
-    index.update("u", |it| it.record_written(Some(RecordStatus::Closed)));
-    // The watch lags behind: this is the claim as it was before.
-    index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
-    assert!(!index.known("u").unwrap().has_record(&record), "the next call must be recorded again");
 }
 
 #[tokio::test]
@@ -216,35 +193,6 @@ async fn a_late_record_of_another_process_is_followed() {
     assert!(is_open(&index, "v"));
 }
 
-/// A call that was not repeated here yet is left to other processes once nobody wants it here.
-#[tokio::test]
-async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
-    let taken_over = || {
-        let index = lead(index_of_node(Some("n1")));
-        index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-        index.update("u", |it| it.adopt("n2", index.identity()));
-        index
-    };
-    let index = taken_over();
-    let mut deleted = on_node("u", Some("n1"), Some("n2"));
-    deleted.metadata.deletion_timestamp =
-        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    index.on_event(InformerEvent::Apply(deleted));
-    let snapshot = index.known("u").unwrap();
-    assert!(snapshot.recorded().is_none() && snapshot.elsewhere().is_some());
-    assert_eq!(adopted(&index), None);
-
-    let index = taken_over();
-    index.on_event(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
-    assert!(index.is_empty(), "moved back");
-
-    let index = taken_over();
-    set_verified(&index, "u", index.known("u").unwrap().verification());
-    assert!(index.start_call("u", &request("u")));
-    index.on_event(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
-    assert_eq!(adopted(&index).as_deref(), Some("n2"), "this process has called the driver");
-}
-
 /// The call may have left a PersistentVolume of which no event has come.
 #[tokio::test]
 async fn a_claim_is_verified_after_another_nodes_call() {
@@ -262,11 +210,16 @@ async fn a_claim_is_verified_after_another_nodes_call() {
     set_verified(&index, "u", verification());
     index.update("u", Entry::call_elsewhere);
     assert_eq!(verification(), Verification::VolumeAndClaim, "a live read found the call");
+    set_verified(&index, "u", verification());
+    index.update("u", Entry::released);
+    assert_eq!(verification(), Verification::VolumeAndClaim, "this process took the record off");
 }
 
 #[tokio::test]
 async fn a_possible_release_is_reported_once() {
     let index = with_claim();
     assert!(index.report("u", Topic::Release) && !index.report("u", Topic::Release));
+    index.update("u", Entry::released);
+    assert!(index.report("u", Topic::Release), "the next record is of another call");
     assert!(index.report("gone", Topic::Release), "nothing is known of it any more");
 }

@@ -23,7 +23,7 @@ async fn closed_is_called_when_the_source_is_no_longer_needed() {
     };
     let gone = |index: &ClaimIndex| drop(index.on_event(InformerEvent::Delete(claim("u"))));
     let refused = |index: &ClaimIndex| {
-        index.on_outcome("u", &Outcome::Terminal(Failure::new("no")));
+        index.on_outcome("u", &Outcome::Refused(Failure::new("no"), Next::Retry));
     };
     let unknown = |index: &ClaimIndex| {
         index.on_outcome("u", &background());
