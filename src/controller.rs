@@ -21,7 +21,6 @@
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
 //! | [`provisioner`] | the traits `Provisioner` and `Deleter`, their requests and outcomes |
-//! | `listed_set` | the objects that a list has shown |
 //!
 //! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
 //! → [`claims::state`] → [`claims::save`]. A volume passes `watches` → [`volumes::index`] → queue

@@ -5,7 +5,7 @@
 //! with nothing due takes no memory but eight bytes for its handle. Each PersistentVolume is reported to
 //! the [`ClaimIndex`] first.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -21,10 +21,7 @@ use crate::{
         provisioner::{Failure, VolumeHandle},
     },
     kube::{
-        informer::{
-            InformerEvent,
-            cache::{Cache, Change},
-        },
+        InformerEvent, Listed,
         objects::{View as _, Volume},
     },
     workqueue::Flow,
@@ -54,10 +51,10 @@ type Handle = Box<dyn Fn(&Volume) -> Option<VolumeHandle> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
-    volumes: Cache<Arc<Volume>>,
+    volumes: BTreeMap<Key, Arc<Volume>>,
     /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
     /// while nothing is due for it.
-    deletions: Cache<Begun>,
+    deletions: BTreeMap<Key, Begun>,
     /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
     handles: HandleIndex,
 }
@@ -139,75 +136,60 @@ impl VolumeIndex {
     /// Applies an event of the informer. Returns the items to queue.
     pub fn on_event(&self, event: InformerEvent<Volume>) -> WakeUps {
         match event {
-            InformerEvent::Init => {
-                self.0.claims.on_volume_list_start();
-                let mut inner = self.0.inner.lock();
-                inner.volumes.begin_list();
-                inner.deletions.begin_list();
-                inner.handles.begin_list();
-                WakeUps::default()
-            }
             InformerEvent::InitApply(volume) => self.on_apply(volume, true),
             InformerEvent::Apply(volume) => self.on_apply(volume, false),
             InformerEvent::Delete(volume) => self.on_delete(&volume),
-            InformerEvent::Unreadable { name, uid, .. } => {
+            InformerEvent::Unreadable { name, .. } => {
                 self.0.claims.on_unreadable_volume(&name);
-                let mut inner = self.0.inner.lock();
-                inner.volumes.mark_listed(&name);
-                inner.deletions.mark_listed(&uid);
-                inner.handles.keep_known(|_| true);
                 WakeUps::default()
             }
-            InformerEvent::InitDone => self.on_list_complete(),
+            InformerEvent::InitDone(listed) => self.on_listed(&listed),
         }
     }
 
-    fn on_list_complete(&self) -> WakeUps {
+    /// All PersistentVolumes are listed: the others are gone.
+    fn on_listed(&self, listed: &Listed) -> WakeUps {
         let mut inner = self.0.inner.lock();
-        let deleted = inner.volumes.finish_list();
-        drop(inner.deletions.finish_list());
-        inner.handles.finish_list();
+        inner.deletions.retain(|uid, _| listed.contains(uid));
+        inner.handles.on_listed(listed);
+        let is_gone = |_: &Key, volume: &mut Arc<Volume>| !listed.contains(volume.uid());
+        let gone: Vec<_> = inner.volumes.extract_if(.., is_gone).collect();
         drop(inner);
         let mut wake_ups = WakeUps::default();
-        for volume in deleted {
+        for (_, volume) in gone {
             let WakeUps { volumes, claims } = self.on_delete(&volume);
             wake_ups.volumes.extend(volumes);
             wake_ups.claims.extend(claims);
         }
-        wake_ups.claims.extend(self.0.claims.on_volume_list_done());
+        wake_ups.claims.extend(self.0.claims.on_volumes_listed(listed));
         wake_ups
     }
 
     /// Applies a volume from a list (`is_from_list`), or from a watch event.
     fn on_apply(&self, volume: Volume, is_from_list: bool) -> WakeUps {
         let claims = self.0.claims.on_volume(&volume);
-        let name = volume.name().to_owned();
+        let name = Key::from(volume.name());
         let due = self.0.due(&volume);
-        let in_reach = (self.0.in_reach)(&volume);
-        let is_kept = due != Due::Nothing;
+        // It waits for the resync: the process that can reach it adds the finalizer.
+        let is_for_others = due == Due::Protect && !(self.0.in_reach)(&volume);
         let handle = (self.0.handle)(&volume);
         let mut inner = self.0.inner.lock();
         if let Some(handle) = handle {
-            inner.handles.insert(HashedVolume::new(&handle, volume.uid()), ());
+            inner.handles.insert(HashedVolume::new(&handle, volume.uid()));
         }
-        // Keeps the progress of its deletion, which a new list would remove otherwise.
-        inner.deletions.mark_listed(volume.uid());
-        let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
-            // A new list repeats unchanged volumes: those that back off are not woken for that.
-            Change::Updated { old, new } if is_from_list && new.is_same_version_as(&old) => {
-                WakeUps::default()
-            }
-            // It waits for the resync: the process that can reach it adds the finalizer.
-            Change::Entered(_) | Change::Updated { .. } if due == Due::Protect && !in_reach => {
-                WakeUps::default()
-            }
-            Change::Entered(_) | Change::Updated { .. } => {
-                WakeUps { volumes: vec![name.as_str().into()], ..WakeUps::default() }
-            }
-            Change::Left(_) | Change::Gone(_) | Change::Nothing => WakeUps::default(),
+        let volume = Arc::new(volume);
+        let before = match due {
+            Due::Nothing => inner.volumes.remove(&name),
+            _ => inner.volumes.insert(Key::clone(&name), Arc::clone(&volume)),
         };
-        wake_ups.claims.extend(claims);
-        wake_ups
+        // A new list repeats unchanged volumes: those that back off are not woken for that.
+        let is_repeated =
+            is_from_list && before.is_some_and(|before| volume.is_same_version_as(&before));
+        let is_woken = due != Due::Nothing && !is_repeated && !is_for_others;
+        WakeUps {
+            volumes: is_woken.then_some(name).into_iter().collect(),
+            claims: claims.into_iter().collect(),
+        }
     }
 
     fn on_delete(&self, volume: &Volume) -> WakeUps {
@@ -249,7 +231,7 @@ impl VolumeIndex {
     pub fn begin_deletion(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         if inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Begun::default()));
+            inner.deletions.insert(volume.uid().into(), Begun::default());
         }
     }
 
@@ -259,7 +241,7 @@ impl VolumeIndex {
         let mut inner = self.0.inner.lock();
         let is_known = inner.handles.contains(HashedVolume::new(handle, volume.uid()));
         if is_known && inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Begun::default()));
+            inner.deletions.insert(volume.uid().into(), Begun::default());
         }
     }
 
@@ -299,7 +281,7 @@ impl VolumeIndex {
             let deletion = inner.deletions.get(volume.uid()).map(|begun| &begun.deletion);
             due(volume) == Due::Delete && matches!(deletion, Some(Deletion::Attached(_)))
         };
-        inner.volumes.iter().filter(|(_, volume)| is_waiting(volume)).count()
+        inner.volumes.values().filter(|volume| is_waiting(volume)).count()
     }
 
     /// Returns the names of all volumes except those for the resync.
@@ -328,25 +310,23 @@ impl VolumeIndex {
         is_asked_for: impl Fn(&str) -> bool,
     ) -> (Vec<(Key, Begun)>, usize) {
         let inner = self.0.inner.lock();
-        let is_listed = |(name, volume): &(&str, &Arc<Volume>)| {
+        let is_listed = |(name, volume): &(&Key, &Arc<Volume>)| {
             due(volume) == Due::Delete && is_asked_for(name)
         };
-        let with_progress =
-            |(name, volume): (_, &Arc<Volume>)| (name, inner.deletions.get(volume.uid()));
+        let with_progress = |(name, volume): (&Key, &Arc<Volume>)| {
+            (name.clone(), inner.deletions.get(volume.uid()))
+        };
         let mut found: Vec<_> = inner.volumes.iter().filter(is_listed).map(with_progress).collect();
         found.sort_by_key(|(_, begun)| begun.is_none_or(|begun| begun.failure.is_none()));
         let more = found.len().saturating_sub(max);
         let listed = found.into_iter().take(max);
-        (
-            listed.map(|(name, begun)| (name.into(), begun.cloned().unwrap_or_default())).collect(),
-            more,
-        )
+        (listed.map(|(name, begun)| (name, begun.cloned().unwrap_or_default())).collect(), more)
     }
 
     fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<Key> {
         let inner = self.0.inner.lock();
         let volumes = inner.volumes.iter().filter(|(_, volume)| predicate(volume));
-        volumes.map(|(name, _)| name.into()).collect()
+        volumes.map(|(name, _)| name.clone()).collect()
     }
 
     /// The number of volumes, and of deletions.
@@ -386,7 +366,7 @@ impl SharedIndex {
         }
         let has_same_handle = |volume: &Volume| (self.handle)(volume).as_ref() == Some(&handle);
         let waiting = inner.volumes.iter().filter(|(_, volume)| has_same_handle(volume));
-        waiting.map(|(name, _)| name.into()).collect()
+        waiting.map(|(name, _)| name.clone()).collect()
     }
 }
 

@@ -6,7 +6,10 @@
 use super::{ClaimIndex, entry::Entry, known::Verification};
 use crate::{
     controller::item::Key,
-    kube::objects::{View as _, Volume},
+    kube::{
+        Listed,
+        objects::{View as _, Volume},
+    },
 };
 
 impl ClaimIndex {
@@ -53,19 +56,14 @@ impl ClaimIndex {
         inner.change(&uid, |entry| entry.known.required.require(Verification::Volume)).map(|()| uid)
     }
 
-    /// A list of all PersistentVolumes begins.
-    pub fn on_volume_list_start(&self) {
-        let mut inner = self.0.inner.lock();
-        inner.entries.values_mut().for_each(|entry| entry.pv.is_listed = false);
-    }
-
-    /// The list of all PersistentVolumes is complete: a claim whose PersistentVolume is not in it
-    /// has lost it, and the deletion event was missed. Returns the claims to queue.
-    pub fn on_volume_list_done(&self) -> Vec<Key> {
+    /// All PersistentVolumes are listed: a claim whose PersistentVolume is not among them has lost it, and the
+    /// deletion event was missed. Or that was saved while the list ran: then the claim's verification or the
+    /// next event finds it. Returns the claims to queue.
+    pub fn on_volumes_listed(&self, listed: &Listed) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
-            let missing = !entry.pv.is_listed && entry.has_pv();
-            (missing && entry.pv_deleted()).then(|| uid.clone())
+            let is_listed = entry.pv.uid.is_some_and(|pv| listed.contains_hash(pv));
+            (entry.has_pv() && !is_listed && entry.pv_deleted()).then(|| uid.clone())
         });
         looked_at.collect()
     }

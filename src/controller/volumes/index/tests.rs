@@ -123,7 +123,6 @@ async fn an_unchanged_volume_in_a_new_list_is_not_queued() {
     let listed =
         |version| index.on_event(InformerEvent::InitApply(in_version(version, released("pv"))));
     assert_eq!(listed("5").volumes, ["pv"].map(Key::from));
-    index.on_event(InformerEvent::Init);
     assert_eq!(listed("5"), WakeUps::default());
     assert_eq!(listed("6").volumes, ["pv"].map(Key::from));
 }
@@ -140,9 +139,7 @@ async fn the_deletion_of_a_volume_queues_those_with_the_same_handle() {
         index.on_event(InformerEvent::InitApply(sharer.clone()));
         index.on_event(InformerEvent::InitApply(released("pv")));
         let woken = if is_missed {
-            index.on_event(InformerEvent::Init);
-            index.on_event(InformerEvent::InitApply(released("pv")));
-            index.on_event(InformerEvent::InitDone)
+            index.on_event(InformerEvent::InitDone(Listed::of(&[released("pv")])))
         } else {
             index.on_event(InformerEvent::Delete(sharer))
         };
@@ -159,8 +156,7 @@ async fn a_volume_that_is_missing_in_a_new_list_is_gone() {
     index.on_event(InformerEvent::Apply(released("pv")));
     index.begin_deletion(&released("pv"));
     index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);
-    index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitDone);
+    index.on_event(InformerEvent::InitDone(Listed::default()));
     assert_eq!(index.len(), (0, 0));
     assert!(claims.known("u").unwrap().state.may_call(), "its claim may get another one");
 }
@@ -183,9 +179,9 @@ async fn a_deletion_is_remembered_while_nothing_is_due() {
     // Another controller changes the phase and changes it back while the driver works.
     index.on_event(InformerEvent::Apply(volume("pv", "Failed", DRIVER)));
     index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);
-    index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitApply(volume("pv", "Failed", DRIVER)));
-    index.on_event(InformerEvent::InitDone);
+    for event in InformerEvent::list(vec![volume("pv", "Failed", DRIVER)]) {
+        index.on_event(event);
+    }
     index.on_event(InformerEvent::Apply(released("pv")));
     assert_eq!(index.deletion("pv"), Deletion::DeletedAtDriver);
 }
