@@ -131,7 +131,9 @@ impl Index {
 
     /// The list is complete: returns the waiting volumes that are detached.
     fn on_listed(&mut self, listed: &Listed) -> Vec<Box<str>> {
-        self.attachments.retain(|(_, uid), _| listed.contains_hash(*uid));
+        let known = mem::take(&mut self.attachments).into_iter();
+        // Collected in order, a map is packed more densely than as it has grown.
+        self.attachments = known.filter(|((_, uid), _)| listed.contains_hash(*uid)).collect();
         self.nodes.retain(|node| Arc::strong_count(node) > 1);
         let (waiting, detached): (BTreeMap<_, _>, BTreeMap<_, _>) = mem::take(&mut self.waiting)
             .into_iter()

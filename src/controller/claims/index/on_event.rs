@@ -4,7 +4,7 @@
 //! only if this process has seen all its events since it was created (safety rule 6). Our own
 //! writes to a claim queue nothing.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -42,7 +42,9 @@ impl ClaimIndex {
                 Vec::new()
             }
             InformerEvent::InitDone(listed) => {
-                inner.others.retain(|uid| listed.contains_hash(*uid));
+                let others = mem::take(&mut inner.others).into_iter();
+                // Collected in order, a set is packed more densely than as it has grown.
+                inner.others = others.filter(|uid| listed.contains_hash(*uid)).collect();
                 let is_gone =
                     |uid: &str, entry: &Entry| entry.is_of_interest() && !listed.contains(uid);
                 let gone = inner.entries.iter().filter(|(uid, entry)| is_gone(uid, entry));
