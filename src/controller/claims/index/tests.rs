@@ -17,7 +17,10 @@ use crate::{
         provisioner::{Failure, Outcome, ProvisionRequest},
     },
     flags::VolumeNaming,
-    kube::{InformerEvent, Listed, objects::Volume},
+    kube::{
+        InformerEvent, Listed,
+        objects::{CsiSource, Volume},
+    },
 };
 
 const DRIVER: &str = "d.example.com";
@@ -454,6 +457,29 @@ async fn a_claim_whose_volume_was_saved_while_a_list_ran_is_verified_and_not_ask
     assert!(!index.known("u").unwrap().state.may_call(), "its event comes with the watch");
     index.on_volumes_listed(&Listed::of(&[volume("pvc-u", "u")]));
     assert!(!index.known("u").unwrap().state.may_call(), "it is in the next list");
+}
+
+/// Also a volume of another driver, and if its deletion was missed.
+#[test]
+fn every_event_of_a_volume_is_compared_with_our_claims() {
+    let may_call = |index: &ClaimIndex| index.known("u").unwrap().state.may_call();
+    let of_another = || {
+        let mut pv = volume("any-name", "u");
+        pv.spec.csi = Some(CsiSource { driver: "other".into(), ..CsiSource::default() });
+        pv
+    };
+    for gone in [InformerEvent::Delete(of_another()), InformerEvent::InitDone(Listed::default())] {
+        let index = with_claim();
+        index.on_volume_event(&InformerEvent::Apply(of_another()));
+        assert!(!may_call(&index));
+        index.on_volume_event(&gone);
+        assert!(may_call(&index), "it may get another one");
+    }
+    let index = with_claim();
+    let [namespace, uid] = ["", "uid"].map(str::to_owned);
+    let unreadable = InformerEvent::Unreadable { namespace, name: "pvc-u".into(), uid };
+    index.on_volume_event(&unreadable);
+    assert_eq!(index.known("u").unwrap().verification(), Verification::Volume);
 }
 
 #[test]
