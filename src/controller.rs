@@ -21,7 +21,6 @@
 //! | `live` | the maximum age of a live read |
 //! | [`model`] | data types and pure functions, without locks |
 //! | [`provisioner`] | the traits `Provisioner` and `Deleter`, their requests and outcomes |
-//! | `listed_set` | the objects that a list has shown |
 //!
 //! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
 //! → [`claims::state`] → [`claims::save`]. A volume passes `watches` → [`volumes::index`] → queue
@@ -141,18 +140,12 @@ impl<P: Provisioner> Controller<P> {
         let Deps { provisioner, identity, settings, .. } = &*deps;
         let releasing = deps.protection.clone();
         let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
-        let (reaching, handling) = (Arc::clone(provisioner), Arc::clone(provisioner));
-        let volume_index = VolumeIndex::new(
-            identity.clone(),
-            index.clone(),
-            move |volume| reaching.should_delete(volume),
-            move |volume| handling.handle(volume),
-        );
-        let queues = Queues::new(settings, &deps.metrics, index.clone(), volume_index.clone());
+        let volumes = Arc::new(VolumeIndex::new(identity.clone(), Arc::clone(provisioner)));
+        let queues = Queues::new(settings, &deps.metrics, index.clone(), Arc::clone(&volumes));
         let dependencies = DependencyIndex::default();
         let volumes = VolumeWorker {
             deps: Arc::clone(&deps),
-            index: volume_index,
+            index: volumes,
             events: VolumeEvents::new(deps.events.clone()),
             metrics: deps.metrics.controller.clone(),
             claims: index.clone(),
@@ -179,7 +172,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Registers the gauges that are computed at each scrape, and the list of existing classes.
     fn register_gauges(&self) {
-        let (claims, volumes) = (self.claims.index.clone(), self.volumes.index.clone());
+        let (claims, volumes) = (self.claims.index.clone(), Arc::clone(&self.volumes.index));
         let dependencies = self.claims.dependencies.clone();
         let Deps { metrics, classes, .. } = &*self.deps;
         let gauges = metrics.controller.clone();

@@ -6,7 +6,7 @@
 //! | [`layers`] | the tower layers that every request passes |
 //! | [`client`] | lanes ([`Lanes`]), requests ([`Client`]), edits ([`Client::edit`]), shared reads ([`CoalescedReads`]), reviews of our rights ([`access`]) |
 //! | [`name`], `url`, `target` | checked names; URLs, and what they name |
-//! | [`informer`] | lists, watches and caches |
+//! | [`informer`] | lists and watches |
 //! | [`objects`] | slim views of objects |
 //! | [`events`] | recording of events |
 //!
@@ -36,9 +36,7 @@ pub use client::{
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::ApiError;
-pub use informer::{
-    Cache, Change, EventHandler, Extent, FirstList, Informer, InformerEvent, cache,
-};
+pub use informer::{EventHandler, Extent, FirstList, Informer, InformerEvent, Listed};
 pub use name::{BadName, Name};
 pub use objects::{Kind, View};
 pub use scope::Scope;

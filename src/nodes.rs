@@ -56,7 +56,7 @@ struct Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Progress {
     /// What has been listed once.
-    listed: Listed,
+    listed: Kinds,
     /// All Nodes have been listed for the watched keys.
     complete: bool,
     /// There are keys that are not watched.
@@ -65,7 +65,7 @@ struct Progress {
 
 /// What has been listed once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Listed {
+enum Kinds {
     #[default]
     Nothing,
     CsiNodes,
@@ -107,13 +107,11 @@ impl Nodes {
     /// These nodes, as they were listed; nothing is watched.
     pub fn listed_once(driver: &str, csi_nodes: Vec<CsiNode>, nodes: Vec<Node>) -> Self {
         let listed = Self::for_driver(driver);
-        let events = csi_nodes.into_iter().map(InformerEvent::InitApply);
-        for event in events.chain([InformerEvent::InitDone]) {
+        for event in InformerEvent::list(csi_nodes) {
             listed.on_csi_node_event(event, &|_| {});
         }
         listed.begin_list();
-        let events = nodes.into_iter().map(InformerEvent::InitApply);
-        for event in events.chain([InformerEvent::InitDone]) {
+        for event in InformerEvent::list(nodes) {
             listed.on_node_event(event, &|_| {});
         }
         listed
@@ -125,7 +123,7 @@ impl Nodes {
     pub async fn listed(&self) {
         // The sender lives as long as `self`.
         let _ =
-            self.0.progress.subscribe().wait_for(|progress| progress.listed == Listed::All).await;
+            self.0.progress.subscribe().wait_for(|progress| progress.listed == Kinds::All).await;
     }
 
     /// Whether CSINodes and Nodes have been listed once.
@@ -134,9 +132,9 @@ impl Nodes {
     /// Names what has not been listed.
     pub fn readiness(&self) -> Result<(), String> {
         match self.0.progress.borrow().listed {
-            Listed::Nothing => Err("CSINodes are not listed yet".to_owned()),
-            Listed::CsiNodes => Err("Nodes are not listed yet".to_owned()),
-            Listed::All => Ok(()),
+            Kinds::Nothing => Err("CSINodes are not listed yet".to_owned()),
+            Kinds::CsiNodes => Err("Nodes are not listed yet".to_owned()),
+            Kinds::All => Ok(()),
         }
     }
 
@@ -189,7 +187,7 @@ impl Nodes {
         F: Fn(NodeChange<'_>) + Send + Sync,
     {
         // From then on the wanted labels are known.
-        self.wait_until(|progress| progress.listed >= Listed::CsiNodes).await;
+        self.wait_until(|progress| progress.listed >= Kinds::CsiNodes).await;
         let mut next_list = Instant::now();
         loop {
             self.begin_list();
@@ -233,12 +231,12 @@ impl Nodes {
         event: InformerEvent<CsiNode>,
         on_change: &impl Fn(NodeChange<'_>),
     ) {
-        let complete = matches!(event, InformerEvent::InitDone);
+        let complete = matches!(event, InformerEvent::InitDone(_));
         let mut index = self.0.index.lock();
         let changed = index.on_csi_node_event(event);
         self.update_progress(|progress| {
             if complete {
-                progress.listed = progress.listed.max(Listed::CsiNodes);
+                progress.listed = progress.listed.max(Kinds::CsiNodes);
             }
             progress.needs_relist = index.needs_relist();
         });
@@ -247,11 +245,11 @@ impl Nodes {
     }
 
     fn on_node_event(&self, event: InformerEvent<Node>, on_change: &impl Fn(NodeChange<'_>)) {
-        let complete = matches!(event, InformerEvent::InitDone);
+        let complete = matches!(event, InformerEvent::InitDone(_));
         let changed = self.0.index.lock().on_node_event(event);
         if complete {
             self.update_progress(|progress| {
-                progress.listed = Listed::All;
+                progress.listed = Kinds::All;
                 progress.complete = true;
             });
         }

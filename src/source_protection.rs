@@ -143,7 +143,7 @@ impl Protection {
     pub fn on_event(&self, event: &InformerEvent<Claim>) {
         let affected = self.0.holders.lock().on_event(event);
         self.enqueue(affected);
-        if matches!(event, InformerEvent::InitDone) {
+        if matches!(event, InformerEvent::InitDone(_)) {
             self.0.listed.send_replace(true);
         }
     }

@@ -62,9 +62,9 @@ pub(crate) fn preview(
 /// What the index of a new leader knows of the claim once everything is listed.
 fn known(identity: &ProvisionerIdentity, claim: &Claim) -> Option<KnownClaim> {
     let index = ClaimIndex::new(identity.clone(), |_| {});
-    index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitApply(claim.clone()));
-    index.on_event(InformerEvent::InitDone);
+    for event in InformerEvent::list(vec![claim.clone()]) {
+        index.on_event(event);
+    }
     index.both_listed();
     index.known(claim.uid())
 }

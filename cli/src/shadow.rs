@@ -222,8 +222,9 @@ impl Shadow {
             InformerEvent::Delete(claim) => {
                 tracker.lock().claim_deleted(claim.uid(), Instant::now());
             }
-            InformerEvent::Init => tracker.lock().claims_listing(),
-            InformerEvent::InitDone => tracker.lock().claims_listed(Instant::now()),
+            InformerEvent::InitDone(listed) => {
+                tracker.lock().claims_listed(&listed, Instant::now());
+            }
             InformerEvent::Unreadable { .. } => {}
         }
     }
@@ -253,7 +254,6 @@ impl Shadow {
             }
         };
         match event {
-            InformerEvent::Init => tracker.lock().volumes_listing(),
             InformerEvent::InitApply(volume) | InformerEvent::Apply(volume) => {
                 let plan = plan(&volume);
                 let claim = tracker.lock().volume_applied(&volume, plan, Instant::now());
@@ -261,8 +261,8 @@ impl Shadow {
                     self.queue.add(uid);
                 }
             }
-            InformerEvent::InitDone => {
-                let gone = tracker.lock().volumes_listed(Instant::now());
+            InformerEvent::InitDone(listed) => {
+                let gone = tracker.lock().volumes_listed(&listed, Instant::now());
                 for (object, judgement) in gone {
                     self.worker.record(object, &judgement);
                 }

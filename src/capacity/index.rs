@@ -16,10 +16,7 @@ use super::{
     object::Object,
     segment::{Pair, Segment},
 };
-use crate::kube::{
-    informer::cache::{Cache, Change},
-    objects::StorageClass,
-};
+use crate::kube::{Listed, objects::StorageClass};
 
 /// A work item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +69,7 @@ pub(super) struct CapacityIndex {
     classes: BTreeMap<Arc<str>, Arc<StorageClass>>,
     segments: BTreeSet<Segment>,
     /// Our objects, by name.
-    objects: Cache<Object>,
+    objects: BTreeMap<String, Object>,
     /// The objects of each pair.
     objects_by_pair: BTreeMap<Pair, BTreeSet<Seniority>>,
     /// Wanted pairs for which GetCapacity has not been called yet.
@@ -155,9 +152,8 @@ impl CapacityIndex {
     /// Returns keys for everything: each wanted pair and each obsolete object.
     pub(super) fn poll(&self) -> Vec<Key> {
         let wanted = self.segments.iter().flat_map(|segment| self.pairs_of_segment(segment));
-        let names = self.objects.iter().map(|(name, _)| name);
-        let sweep = names.filter(|name| self.obsolete(name).is_some());
-        wanted.map(Key::Query).chain(sweep.map(|name| Key::Sweep(name.to_owned()))).collect()
+        let sweep = self.objects.keys().filter(|name| self.obsolete(name).is_some());
+        wanted.map(Key::Query).chain(sweep.cloned().map(Key::Sweep)).collect()
     }
 
     /// Records that GetCapacity was called for the pair and its object updated. Returns whether to
@@ -169,16 +165,13 @@ impl CapacityIndex {
 
     // === existing objects ===
 
-    /// A new list of our objects begins.
-    pub(super) fn begin_list(&mut self) {
-        self.objects.begin_list();
-    }
-
-    /// The list is complete.
-    pub(super) fn finish_list(&mut self) -> Vec<Key> {
+    /// All our objects are listed: the others are removed. One that was created after the list began comes
+    /// again with the first events of the watch.
+    pub(super) fn on_listed(&mut self, listed: &Listed) -> Vec<Key> {
         self.new.retain(|pair| !self.objects_by_pair.contains_key(pair));
-        let vanished = self.objects.finish_list();
-        vanished.into_iter().flat_map(|object| self.on_removed(&object)).collect()
+        let vanished = |_: &String, object: &mut Object| !listed.contains(&object.uid);
+        let vanished: Vec<_> = self.objects.extract_if(.., vanished).collect();
+        vanished.iter().flat_map(|(_, object)| self.on_removed(object)).collect()
     }
 
     /// Adds or updates an object of ours, as the watch or the answer to a POST shows it. One that is deleted
@@ -193,7 +186,7 @@ impl CapacityIndex {
             affected.extend(self.remove_from_pair(&old));
         }
         self.add_to_pair(&object);
-        let _ = self.objects.apply(&name, Some(object));
+        self.objects.insert(name.clone(), object);
         let candidates =
             affected.iter().filter_map(|pair| self.objects_by_pair.get(pair)).flatten();
         let names: BTreeSet<&str> = candidates.map(|(_, name)| &**name).chain([&*name]).collect();
@@ -210,17 +203,10 @@ impl CapacityIndex {
         self.upsert_object(after)
     }
 
-    /// An object that exists but cannot be decoded: keeps what is known of it.
-    pub(super) fn mark_listed(&mut self, name: &str) {
-        self.objects.mark_listed(name);
-    }
-
     /// Removes an object that is deleted, or is not ours any more.
     pub(super) fn remove_object(&mut self, name: &str) -> Vec<Key> {
-        match self.objects.remove(name) {
-            Change::Gone(object) => self.on_removed(&object),
-            _ => Vec::new(),
-        }
+        let removed = self.objects.remove(name);
+        removed.map(|object| self.on_removed(&object)).unwrap_or_default()
     }
 
     fn on_removed(&mut self, object: &Object) -> Vec<Key> {
@@ -283,7 +269,7 @@ impl CapacityIndex {
     }
 
     pub(super) fn object_counts(&self) -> ObjectCounts {
-        let kept = self.objects.iter().filter(|(_, object)| self.is_kept(object)).count();
+        let kept = self.objects.values().filter(|object| self.is_kept(object)).count();
         ObjectCounts {
             wanted: self.classes.len() * self.segments.len(),
             published: kept,

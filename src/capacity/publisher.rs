@@ -298,12 +298,8 @@ impl Inner {
     }
 
     fn on_event(&self, event: InformerEvent<StorageCapacity>) {
-        let complete = matches!(event, InformerEvent::InitDone);
+        let complete = matches!(event, InformerEvent::InitDone(_));
         self.update_index(|index| match event {
-            InformerEvent::Init => {
-                index.begin_list();
-                Vec::new()
-            }
             InformerEvent::InitApply(object) | InformerEvent::Apply(object)
                 if self.store.labels.are_on(&object) =>
             {
@@ -312,11 +308,8 @@ impl Inner {
             InformerEvent::InitApply(object)
             | InformerEvent::Apply(object)
             | InformerEvent::Delete(object) => index.remove_object(object.name()),
-            InformerEvent::Unreadable { name, .. } => {
-                index.mark_listed(&name);
-                Vec::new()
-            }
-            InformerEvent::InitDone => index.finish_list(),
+            InformerEvent::Unreadable { .. } => Vec::new(),
+            InformerEvent::InitDone(listed) => index.on_listed(&listed),
         });
         if complete {
             self.listed.send_replace(true);

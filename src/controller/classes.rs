@@ -3,16 +3,12 @@
 //! Keeps every class: there are few, and a claim may name any. Reports each change of a class to its
 //! listeners.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::RwLock;
 
 use crate::kube::{
-    Extent, FirstList,
-    informer::{
-        EventHandler, InformerEvent,
-        cache::{Cache, Change},
-    },
+    EventHandler, Extent, FirstList, InformerEvent,
     objects::{StorageClass, View as _},
 };
 
@@ -23,7 +19,7 @@ pub struct Classes(Arc<SharedClasses>);
 #[derive(Default)]
 struct SharedClasses {
     /// By name. Not locked while listeners are called, as they may read it.
-    by_name: RwLock<Cache<Arc<StorageClass>>>,
+    by_name: RwLock<BTreeMap<Box<str>, Arc<StorageClass>>>,
     listeners: RwLock<Vec<Listener>>,
 }
 
@@ -44,7 +40,7 @@ impl Classes {
 
     /// Whether `predicate` holds for any class.
     pub fn any(&self, predicate: impl Fn(&StorageClass) -> bool) -> bool {
-        self.0.by_name.read().iter().any(|(_, class)| predicate(class))
+        self.0.by_name.read().values().any(|class| predicate(class))
     }
 
     /// Calls `listener` from now on for each class that is added, changed (with the class) or deleted
@@ -70,17 +66,17 @@ impl Classes {
     fn on_event(&self, event: InformerEvent<StorageClass>) {
         let by_name = &self.0.by_name;
         match event {
-            InformerEvent::Init => by_name.write().begin_list(),
             InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.on_apply(class),
             InformerEvent::Delete(class) => {
                 by_name.write().remove(class.name());
                 self.report(class.name(), None);
             }
-            InformerEvent::Unreadable { name, .. } => by_name.write().mark_listed(&name),
-            InformerEvent::InitDone => {
-                let deleted = by_name.write().finish_list();
-                for class in deleted {
-                    self.report(class.name(), None);
+            InformerEvent::Unreadable { .. } => {}
+            InformerEvent::InitDone(listed) => {
+                let vanished = |_: &_, class: &mut Arc<StorageClass>| !listed.contains(class.uid());
+                let deleted: Vec<_> = by_name.write().extract_if(.., vanished).collect();
+                for (name, _) in deleted {
+                    self.report(&name, None);
                 }
             }
         }
@@ -88,15 +84,9 @@ impl Classes {
 
     fn on_apply(&self, class: StorageClass) {
         let class = Arc::new(class);
-        let is_unchanged = {
-            let mut by_name = self.0.by_name.write();
-            // A new list repeats unchanged classes: claims that back off are not woken for that.
-            match by_name.apply(class.name(), Some(Arc::clone(&class))) {
-                Change::Updated { old, .. } => class.is_same_version_as(&old),
-                _ => false,
-            }
-        };
-        if !is_unchanged {
+        let before = self.0.by_name.write().insert(class.name().into(), Arc::clone(&class));
+        // A new list repeats unchanged classes: claims that back off are not woken for that.
+        if before.is_none_or(|before| !class.is_same_version_as(&before)) {
             self.report(class.name(), Some(&class));
         }
     }
@@ -115,8 +105,7 @@ mod tests {
     use super::*;
 
     fn class(version: &str) -> StorageClass {
-        let class =
-            json!({"metadata": {"name": "fast", "resourceVersion": version}, "provisioner": "d"});
+        let class = json!({"metadata": {"name": "fast", "uid": "u", "resourceVersion": version}, "provisioner": "d"});
         serde_json::from_value(class).unwrap()
     }
 
@@ -127,10 +116,7 @@ mod tests {
         let listener = Arc::clone(&calls);
         classes.on_change(move |_, class| listener.lock().push(class.is_some()));
         let mut handler = classes.event_handler(FirstList::default());
-        let relist = |class: Option<StorageClass>| {
-            let listed = class.map(InformerEvent::InitApply);
-            [Some(InformerEvent::Init), listed, Some(InformerEvent::InitDone)].into_iter().flatten()
-        };
+        let relist = |class: Option<StorageClass>| InformerEvent::list(class.into_iter().collect());
         let mut calls_for = |events: Vec<InformerEvent<StorageClass>>| -> Vec<bool> {
             for event in events {
                 handler.on_event(event);

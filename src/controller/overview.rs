@@ -11,7 +11,7 @@ use crate::{
         model::overview::{
             Claims, ListedVolume, Next, Overview, Progress, Query, QueueState, Volumes,
         },
-        provisioner::Provisioner,
+        provisioner::{Deleter, Provisioner},
         queues::Queues,
         volumes::{
             index::{Begun, Deletion},
@@ -80,7 +80,11 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-fn volumes_to_delete<P>(worker: &VolumeWorker<P>, queues: &Queues, query: &Query) -> Volumes {
+fn volumes_to_delete<P: Deleter>(
+    worker: &VolumeWorker<P>,
+    queues: &Queues,
+    query: &Query,
+) -> Volumes {
     let is_asked_for = |name: &str| query.volume.as_deref().is_none_or(|asked| asked == name);
     let (listed, more) = worker.index.to_delete(MAX_LISTED, is_asked_for);
     let state = |(name, begun): (Key, Begun)| ListedVolume {

@@ -13,6 +13,7 @@ use super::{
     ControllerSettings,
     claims::index::ClaimIndex,
     item::{Item, Key},
+    provisioner::Deleter,
     volumes::index::VolumeIndex,
 };
 use crate::{metrics::Metrics, runtime::Backoff, workqueue::Queue};
@@ -37,11 +38,11 @@ pub(super) struct Queues {
 impl Queues {
     /// Creates the queues. The workers of claims and of volumes are shared fairly among classes and
     /// namespaces.
-    pub(super) fn new(
+    pub(super) fn new<P: Deleter>(
         settings: &ControllerSettings,
         metrics: &Metrics,
         claims: ClaimIndex,
-        volumes: VolumeIndex,
+        volumes: Arc<VolumeIndex<P>>,
     ) -> Self {
         let (workers, hasher) = (settings.workers, RandomState::new());
         let by_class = hasher.clone();

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{
     Controller, changes::Changes, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
-    provisioner::Provisioner, volumes::index::WakeUps,
+    provisioner::Provisioner,
 };
 use crate::{
     kube::{
@@ -125,7 +125,7 @@ impl<P: Provisioner> Controller<P> {
     /// Returns the function that applies an event of a PersistentVolume and queues the items that it
     /// concerns.
     fn volume_event_handler(&self) -> impl FnMut(InformerEvent<Volume>) + Send + 'static + use<P> {
-        let index = self.volumes.index.clone();
+        let index = Arc::clone(&self.volumes.index);
         let claim_index = self.claims.index.clone();
         let queues = self.queues.clone();
         let lists = self.lists.clone();
@@ -135,8 +135,9 @@ impl<P: Provisioner> Controller<P> {
             if let InformerEvent::Delete(volume) = &event {
                 dependencies.forget(&Item::volume(volume.name()));
             }
-            let WakeUps { volumes, claims } = index.on_event(event);
-            queues.wake_volumes(volumes);
+            // Each PersistentVolume is compared with the claims before anything is done for it.
+            let claims = claim_index.on_volume_event(&event);
+            queues.wake_volumes(index.on_event(event));
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if extent == Extent::Everything {

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use crate::{
     controller::provisioner::Failure,
     kube::{
-        EventHandler, Extent, FirstList, InformerEvent,
-        informer::listed_map::{ListedMap, hash},
+        EventHandler, Extent, FirstList, InformerEvent, Listed,
+        informer::hash,
         objects::{View as _, VolumeAttachment},
     },
 };
@@ -40,7 +40,7 @@ type Key = (u64, u64);
 #[derive(Debug, Default)]
 struct Index {
     /// The node of each attachment.
-    attachments: ListedMap<Key, Arc<str>>,
+    attachments: BTreeMap<Key, Arc<str>>,
     /// The nodes' names, each once.
     nodes: BTreeSet<Arc<str>>,
     /// The volumes that wait for a detachment, by the hash of their names.
@@ -92,16 +92,12 @@ impl Index {
     /// Handles an event; returns the volumes that no longer wait.
     fn on_event(&mut self, event: InformerEvent<VolumeAttachment>) -> Vec<Box<str>> {
         match event {
-            InformerEvent::Init => self.attachments.begin_list(),
             InformerEvent::InitApply(attachment) | InformerEvent::Apply(attachment) => {
                 self.insert(&attachment);
             }
             InformerEvent::Delete(gone) => return self.remove(&gone).into_iter().collect(),
-            InformerEvent::Unreadable { uid, .. } => {
-                let uid = hash(&uid);
-                self.attachments.keep_known(|(_, known)| *known == uid);
-            }
-            InformerEvent::InitDone => return self.finish_list(),
+            InformerEvent::Unreadable { .. } => {}
+            InformerEvent::InitDone(listed) => return self.on_listed(&listed),
         }
         Vec::new()
     }
@@ -123,9 +119,9 @@ impl Index {
         let volume = match &gone.spec.source.persistent_volume_name {
             Some(volume) => hash(volume),
             // It could not be decoded, or was never counted: search all.
-            None => self.attachments.range(..).find(|((_, known), _)| *known == uid)?.0.0,
+            None => self.attachments.keys().find(|(_, known)| *known == uid)?.0,
         };
-        let node = self.attachments.remove((volume, uid))?;
+        let node = self.attachments.remove(&(volume, uid))?;
         // The last one, beside that in the set.
         if Arc::strong_count(&node) == 2 {
             self.nodes.remove(&node);
@@ -134,8 +130,10 @@ impl Index {
     }
 
     /// The list is complete: returns the waiting volumes that are detached.
-    fn finish_list(&mut self) -> Vec<Box<str>> {
-        self.attachments.finish_list();
+    fn on_listed(&mut self, listed: &Listed) -> Vec<Box<str>> {
+        let known = mem::take(&mut self.attachments).into_iter();
+        // Collected in order, a map is packed more densely than as it has grown.
+        self.attachments = known.filter(|((_, uid), _)| listed.contains_hash(*uid)).collect();
         self.nodes.retain(|node| Arc::strong_count(node) > 1);
         let (waiting, detached): (BTreeMap<_, _>, BTreeMap<_, _>) = mem::take(&mut self.waiting)
             .into_iter()
@@ -144,7 +142,7 @@ impl Index {
         detached.into_values().collect()
     }
 
-    /// The nodes that a volume is attached to, some of them twice.
+    /// The nodes that a volume is attached to, one for each attachment.
     fn attached(&self, volume: u64) -> impl Iterator<Item = &Arc<str>> {
         self.attachments.range((volume, 0)..=(volume, u64::MAX)).map(|(_, node)| node)
     }
@@ -179,7 +177,8 @@ mod tests {
         let mut handler = attachments.event_handler(drop);
         handler.on_event(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
         assert!(attachments.blocking_node("other").is_err());
-        handler.on_event(InformerEvent::InitDone);
+        let listed = Listed::of(&[attachment("a", Some("pv"), "n1")]);
+        handler.on_event(InformerEvent::InitDone(listed));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         assert_eq!(node(&attachments, "other"), None);
     }
@@ -188,7 +187,7 @@ mod tests {
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         for name in ["a", "a", "b"] {
             handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
         }
@@ -209,22 +208,21 @@ mod tests {
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         for name in ["stays", "goes"] {
             handler.on_event(InformerEvent::Apply(attachment(name, Some(name), "n1")));
         }
         // The first list is interrupted.
-        handler.on_event(InformerEvent::Init);
         handler.on_event(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
-        handler.on_event(InformerEvent::Init);
         for name in ["stays", "goes"] {
             assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
         }
         assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
         handler.on_event(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
         assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
-        handler.on_event(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
-        handler.on_event(InformerEvent::InitDone);
+        let listed =
+            [("stays", "n1"), ("newer", "n3")].map(|(name, on)| attachment(name, Some(name), on));
+        handler.on_event(InformerEvent::InitDone(Listed::of(&listed)));
         for (name, on) in
             [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
         {
@@ -238,9 +236,8 @@ mod tests {
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let record = Arc::clone(&reported);
         let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         handler.on_event(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
-        handler.on_event(InformerEvent::Init);
         for (name, on) in [("old", "n1"), ("new", "n2")] {
             handler.on_event(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
@@ -251,7 +248,8 @@ mod tests {
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
         handler.on_event(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
         assert_eq!(*reported.lock(), ["pv"]);
-        handler.on_event(InformerEvent::InitDone);
+        let listed = Listed::of(&[attachment("third", Some("third"), "n1")]);
+        handler.on_event(InformerEvent::InitDone(listed));
         assert_eq!(node(&attachments, "pv"), None);
         assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
         handler.on_event(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
@@ -262,12 +260,11 @@ mod tests {
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         handler.on_event(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
-        handler.on_event(InformerEvent::Init);
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
         handler.on_event(InformerEvent::Unreadable { namespace, name, uid });
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::of(&[attachment("a", None, "")])));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         handler.on_event(InformerEvent::Delete(attachment("b", None, "")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
@@ -280,10 +277,9 @@ mod tests {
     fn of_several_nodes_the_first_by_name_is_reported() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        for (name, on) in [("a", "n2"), ("b", "n1"), ("c", "n3")] {
-            handler.on_event(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
-        }
-        handler.on_event(InformerEvent::InitDone);
+        let listed = [("a", "n2"), ("b", "n1"), ("c", "n3")]
+            .map(|(name, on)| attachment(name, Some("pv"), on));
+        InformerEvent::list(listed.into()).for_each(|event| handler.on_event(event));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
     }
 
@@ -293,7 +289,7 @@ mod tests {
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let record = Arc::clone(&reported);
         let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
             handler.on_event(InformerEvent::Apply(attachment(name, Some(volume), node)));
         }
@@ -301,8 +297,7 @@ mod tests {
         handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         handler.on_event(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
         assert_eq!(*reported.lock(), ["pv"], "nobody waits for the other");
-        handler.on_event(InformerEvent::Init);
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         assert_eq!(*reported.lock(), ["pv"], "it has not asked again");
         assert!(attachments.0.index.lock().waiting.is_empty());
     }
@@ -311,7 +306,7 @@ mod tests {
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         for (name, node) in [("a", "n1"), ("b", "n2")] {
             handler.on_event(InformerEvent::Apply(attachment(name, Some("pv"), node)));
         }
@@ -319,8 +314,7 @@ mod tests {
         handler.on_event(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
         // The other attachment is deleted while the watch is down.
-        handler.on_event(InformerEvent::Init);
-        handler.on_event(InformerEvent::InitDone);
+        handler.on_event(InformerEvent::InitDone(Listed::default()));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }

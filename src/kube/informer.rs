@@ -1,11 +1,10 @@
 //! Lists all objects of a kind and yields every change to them, for ever.
 //!
 //! An adaptor over kube-rs's `watcher`, `list_watch`, for every kind. Its events, [`InformerEvent`], are
-//! the watcher's. A list is yielded whole, up to [`InformerEvent::InitDone`], or begins again with
-//! [`InformerEvent::Init`]; events come in the server's order; a watch that breaks is opened again at the
-//! version it had; one object that cannot be read does not end the list or watch that it came in. An
-//! [`EventHandler`] keeps what it needs of the objects; [`self::cache`] and, where a number for each object is
-//! enough, `listed_map` find what vanished between two lists.
+//! the watcher's. A list is yielded whole, up to [`InformerEvent::InitDone`], or begins again; events come in
+//! the server's order; a watch that breaks is opened again at the version it had; one object that cannot be
+//! read does not end the list or watch that it came in. An [`EventHandler`] keeps what it needs of the
+//! objects. What vanished between two lists is not [`Listed`] by the second one.
 //!
 //! Lists are not requested as the beginning of a watch (`sendInitialEvents`): that would spare one
 //! request a list and the right to `list`, but for 100,000 volumes it costs a server 9.1 s where pages
@@ -13,18 +12,18 @@
 //! watch cache, while a page without a version is a consistent read (safety rules 6 and 10).
 
 mod backoff;
-pub mod cache;
 mod failure;
 mod first_list;
 mod list_watch;
-pub(crate) mod listed_map;
+mod listed;
 mod reporter;
 mod tolerant;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::tolerant::fuzz;
-pub use cache::{Cache, Change};
 pub use first_list::{Extent, FirstList};
+pub use listed::Listed;
+pub(crate) use listed::hash;
 
 #[cfg(test)]
 mod tests;
@@ -38,12 +37,10 @@ use crate::{metrics::Metrics, runtime::Random};
 /// An event of an informer. The names are those of kube-rs's `watcher::Event`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InformerEvent<V> {
-    /// A new list begins.
-    Init,
-    /// An object of the list.
+    /// An object of a list, which may break off and begin again.
     InitApply(V),
-    /// The list is complete: any object that was known and is not in it has vanished.
-    InitDone,
+    /// The list is complete: an object that was known and is not in it has vanished.
+    InitDone(Listed),
     /// An object was created or changed.
     Apply(V),
     /// An object was deleted; this is its last state.
@@ -63,15 +60,22 @@ impl<V> InformerEvent<V> {
     /// Replaces the object by what `view` makes of it.
     pub fn map<W>(self, view: impl FnOnce(V) -> W) -> InformerEvent<W> {
         match self {
-            Self::Init => InformerEvent::Init,
             Self::InitApply(object) => InformerEvent::InitApply(view(object)),
-            Self::InitDone => InformerEvent::InitDone,
+            Self::InitDone(listed) => InformerEvent::InitDone(listed),
             Self::Apply(object) => InformerEvent::Apply(view(object)),
             Self::Delete(object) => InformerEvent::Delete(view(object)),
             Self::Unreadable { namespace, name, uid } => {
                 InformerEvent::Unreadable { namespace, name, uid }
             }
         }
+    }
+}
+
+impl<V: View> InformerEvent<V> {
+    /// The events of a list of these objects.
+    pub fn list(objects: Vec<V>) -> impl Iterator<Item = Self> {
+        let listed = Listed::of(&objects);
+        objects.into_iter().map(Self::InitApply).chain([Self::InitDone(listed)])
     }
 }
 

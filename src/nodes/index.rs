@@ -7,23 +7,24 @@ use std::{
 
 use super::terms::{Keys, Labels, MOST};
 use crate::kube::{
-    informer::{
-        InformerEvent,
-        cache::{Cache, Change},
-    },
+    InformerEvent,
+    informer::hash,
     objects::{CsiNode, Node, View},
 };
 
 /// A set of label keys.
 pub(super) type KeySet = BTreeSet<Arc<str>>;
 
+/// What is kept of each object of a kind, by name, with the [`hash`] of its UID.
+type Known<T> = BTreeMap<Box<str>, (u64, T)>;
+
 /// All nodes, by name.
 #[derive(Debug)]
 pub(super) struct NodeIndex {
     driver: Box<str>,
     /// The driver's keys; `None` where it is not registered.
-    csi_nodes: Cache<Option<Keys>>,
-    nodes: Cache<Labels>,
+    csi_nodes: Known<Option<Keys>>,
+    nodes: Known<Labels>,
     /// The keys for which nodes are being listed or watched.
     watched_keys: KeySet,
     /// The keys for which all nodes have been listed: others do not count yet.
@@ -55,8 +56,8 @@ impl NodeIndex {
     pub(super) fn new(driver: &str) -> Self {
         Self {
             driver: driver.into(),
-            csi_nodes: Cache::default(),
-            nodes: Cache::default(),
+            csi_nodes: Known::default(),
+            nodes: Known::default(),
             watched_keys: KeySet::new(),
             listed_keys: KeySet::new(),
             needs_relist: false,
@@ -69,18 +70,18 @@ impl NodeIndex {
     pub(super) fn registration(&self, node: &str) -> Registration {
         match self.csi_nodes.get(node) {
             None => Registration::NoCsiNode,
-            Some(None) => Registration::NoDriver,
-            Some(Some(keys)) => Registration::Driver(keys.clone()),
+            Some((_, None)) => Registration::NoDriver,
+            Some((_, Some(keys))) => Registration::Driver(keys.clone()),
         }
     }
 
     pub(super) fn labels(&self, node: &str) -> Option<&Labels> {
-        self.nodes.get(node)
+        self.nodes.get(node).map(|(_, labels)| labels)
     }
 
     /// The nodes with the driver on them, and its keys there.
     fn registered(&self) -> impl Iterator<Item = (&str, &Keys)> {
-        self.csi_nodes.iter().filter_map(|(node, keys)| Some((node, keys.as_ref()?)))
+        self.csi_nodes.iter().filter_map(|(node, (_, keys))| Some((&**node, keys.as_ref()?)))
     }
 
     pub(super) fn driver_places(&self) -> BTreeSet<BTreeMap<String, String>> {
@@ -91,7 +92,7 @@ impl NodeIndex {
     }
 
     pub(super) fn places(&self, keys: &Keys) -> Vec<BTreeMap<String, String>> {
-        let distinct: BTreeSet<&Labels> = self.nodes.iter().map(|(_, labels)| labels).collect();
+        let distinct: BTreeSet<&Labels> = self.nodes.values().map(|(_, labels)| labels).collect();
         distinct.into_iter().filter_map(|labels| keys.place_in(labels)).collect()
     }
 
@@ -140,7 +141,7 @@ impl NodeIndex {
             Some(keys)
         });
         changed.retain(|node| match self.csi_nodes.get(node) {
-            Some(Some(keys)) => keys.are_in(&self.listed_keys),
+            Some((_, Some(keys))) => keys.are_in(&self.listed_keys),
             _ => true,
         });
         changed
@@ -174,31 +175,24 @@ impl NodeIndex {
 /// Applies an event to what is kept of each object, which `keep` takes from it. Returns the names of the
 /// objects of which something else is kept now.
 fn follow<V: View, T: PartialEq>(
-    cache: &mut Cache<T>,
+    known: &mut Known<T>,
     event: InformerEvent<V>,
     keep: impl FnOnce(&V) -> T,
 ) -> Vec<Box<str>> {
     match event {
         InformerEvent::InitApply(object) | InformerEvent::Apply(object) => {
-            match cache.apply(object.name(), Some(keep(&object))) {
-                Change::Updated { old, new } if old == *new => Vec::new(),
-                _ => vec![object.name().into()],
-            }
+            let (uid, new) = (hash(object.uid()), keep(&object));
+            let is_new = known.get(object.name()).is_none_or(|(_, old)| *old != new);
+            known.insert(object.name().into(), (uid, new));
+            if is_new { vec![object.name().into()] } else { Vec::new() }
         }
-        InformerEvent::Delete(gone) => match cache.remove(gone.name()) {
-            Change::Gone(_) => vec![gone.name().into()],
-            _ => Vec::new(),
-        },
-        InformerEvent::InitDone => {
-            cache.finish_list_by_key().into_iter().map(|(name, _)| name).collect()
+        InformerEvent::Delete(gone) => {
+            known.remove_entry(gone.name()).map(|(name, _)| name).into_iter().collect()
         }
-        InformerEvent::Init => {
-            cache.begin_list();
-            Vec::new()
+        InformerEvent::InitDone(listed) => {
+            let vanished = known.extract_if(.., |_, (uid, _)| !listed.contains_hash(*uid));
+            vanished.map(|(name, _)| name).collect()
         }
-        InformerEvent::Unreadable { name, .. } => {
-            cache.mark_listed(&name);
-            Vec::new()
-        }
+        InformerEvent::Unreadable { .. } => Vec::new(),
     }
 }

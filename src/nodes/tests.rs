@@ -3,6 +3,7 @@ use serde_json::json;
 use tokio::time::{Duration, timeout};
 
 use super::{testing::node, *};
+use crate::kube::Listed;
 
 const DRIVER: &str = "disk.example.com";
 
@@ -10,8 +11,10 @@ fn csi_node(name: &str, keys: Option<&[&str]>) -> CsiNode {
     let ours = keys.map(|keys| json!({"name": DRIVER, "topologyKeys": keys}));
     let drivers: Vec<_> =
         [json!({"name": "other", "topologyKeys": ["elsewhere"]})].into_iter().chain(ours).collect();
-    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"drivers": drivers}}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"metadata": {"name": name, "uid": name}, "spec": {"drivers": drivers}}),
+    )
+    .unwrap()
 }
 
 fn keys(keys: &[&str]) -> Keys {
@@ -28,10 +31,7 @@ impl Fixture {
     /// After a first list with these objects.
     fn with(csi_nodes: Vec<CsiNode>, nodes: Vec<Node>) -> Self {
         let fixture = Self { nodes: Nodes::for_driver(DRIVER), changes: Mutex::default() };
-        for node in csi_nodes {
-            fixture.csi(InformerEvent::InitApply(node));
-        }
-        fixture.csi(InformerEvent::InitDone);
+        InformerEvent::list(csi_nodes).for_each(|event| fixture.csi(event));
         fixture.relist(nodes);
         fixture.take_changes();
         fixture
@@ -58,11 +58,7 @@ impl Fixture {
 
     fn relist(&self, nodes: Vec<Node>) {
         self.nodes.begin_list();
-        self.node(InformerEvent::Init);
-        for node in nodes {
-            self.node(InformerEvent::InitApply(node));
-        }
-        self.node(InformerEvent::InitDone);
+        InformerEvent::list(nodes).for_each(|event| self.node(event));
     }
 
     /// The labels that are kept of a Node.
@@ -116,9 +112,8 @@ fn objects_deleted_between_two_lists_are_reported() {
         vec![node("n1", &[("zone", "a")]), node("n2", &[("zone", "b")])],
     );
     fixture.relist(vec![node("n1", &[("zone", "a")])]);
-    fixture.csi(InformerEvent::Init);
-    fixture.csi(InformerEvent::InitApply(csi_node("n1", Some(&["zone"]))));
-    fixture.csi(InformerEvent::InitDone);
+    let csi_nodes = vec![csi_node("n1", Some(&["zone"]))];
+    InformerEvent::list(csi_nodes).for_each(|event| fixture.csi(event));
     assert_eq!(fixture.take_changes(), ["node n2", "csi n2"]);
     assert_eq!(fixture.kept("n2"), None);
     assert_eq!(fixture.nodes.registration("n2"), Registration::NoCsiNode);
@@ -180,10 +175,10 @@ fn a_fixed_node_is_listed_and_has_its_segments() {
 async fn listed_waits_for_csi_nodes_and_nodes() {
     let nodes = Nodes::for_driver(DRIVER);
     let quiet = |_: NodeChange<'_>| {};
-    nodes.on_csi_node_event(InformerEvent::InitDone, &quiet);
+    nodes.on_csi_node_event(InformerEvent::InitDone(Listed::default()), &quiet);
     assert!(timeout(Duration::from_secs(1), nodes.listed()).await.is_err());
     nodes.begin_list();
-    nodes.on_node_event(InformerEvent::InitDone, &quiet);
+    nodes.on_node_event(InformerEvent::InitDone(Listed::default()), &quiet);
     nodes.listed().await;
 }
 

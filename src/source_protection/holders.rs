@@ -17,7 +17,7 @@ use jiff::Timestamp;
 pub(super) use self::due::{Due, NamedBy};
 use super::source::{NamedSource, SourceKind};
 use crate::kube::{
-    Cache, Change, InformerEvent,
+    InformerEvent,
     objects::{Claim, View},
 };
 
@@ -26,7 +26,8 @@ use crate::kube::{
 pub(super) struct Holders {
     /// Whether other processes create volumes from the same sources.
     peers: bool,
-    claims: Cache<ClaimEntry>,
+    /// By UID.
+    claims: BTreeMap<String, ClaimEntry>,
     /// The pending claims that name a source: their UIDs, by namespace.
     named_by: BTreeMap<NamedSource, BTreeMap<String, BTreeSet<String>>>,
     /// Terminating sources of clones that have our finalizer.
@@ -111,7 +112,7 @@ impl Holders {
     pub(super) fn new(peers: bool) -> Self {
         Self {
             peers,
-            claims: Cache::default(),
+            claims: BTreeMap::new(),
             named_by: BTreeMap::new(),
             terminating: BTreeMap::new(),
             overdue: BTreeMap::new(),
@@ -123,24 +124,21 @@ impl Holders {
     /// Handles an event of the watch of claims; returns the sources to check now.
     pub(super) fn on_event(&mut self, event: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
         match event {
-            InformerEvent::Init => {
-                self.claims.begin_list();
-                BTreeSet::new()
-            }
             InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => {
                 self.upsert_claim(claim)
             }
-            InformerEvent::Delete(claim) => match self.claims.remove(claim.uid()) {
-                Change::Gone(old) => self.update_indexes(Some(old), None),
-                _ => BTreeSet::new(),
-            },
-            InformerEvent::Unreadable { uid, .. } => {
-                self.claims.mark_listed(uid);
-                BTreeSet::new()
+            InformerEvent::Delete(claim) => {
+                let old = self.claims.remove(claim.uid());
+                self.update_indexes(old, None)
             }
-            InformerEvent::InitDone => {
-                let vanished = self.claims.finish_list();
-                vanished.into_iter().flat_map(|old| self.update_indexes(Some(old), None)).collect()
+            InformerEvent::Unreadable { .. } => BTreeSet::new(),
+            InformerEvent::InitDone(listed) => {
+                let vanished = |uid: &String, _: &mut _| !listed.contains(uid);
+                let vanished: Vec<_> = self.claims.extract_if(.., vanished).collect();
+                vanished
+                    .into_iter()
+                    .flat_map(|(_, old)| self.update_indexes(Some(old), None))
+                    .collect()
             }
         }
     }
@@ -151,15 +149,13 @@ impl Holders {
         let finished = before.is_some_and(|entry| entry.finished);
         let entry = ClaimEntry::of(claim).map(|entry| ClaimEntry { finished, ..entry });
         if before == entry.as_ref() {
-            self.claims.apply(uid, entry);
             return BTreeSet::new();
         }
-        match self.claims.apply(uid, entry.clone()) {
-            Change::Updated { old, .. } | Change::Left(old) | Change::Gone(old) => {
-                self.update_indexes(Some(old), entry)
-            }
-            Change::Entered(_) | Change::Nothing => self.update_indexes(None, entry),
-        }
+        let old = match &entry {
+            Some(entry) => self.claims.insert(uid.to_owned(), entry.clone()),
+            None => self.claims.remove(uid),
+        };
+        self.update_indexes(old, entry)
     }
 
     /// Updates the indexes for one claim; returns the sources that may be due now.

@@ -9,7 +9,10 @@ use super::{
     *,
 };
 use crate::{
-    kube::testing::{Answer, Server},
+    kube::{
+        Listed,
+        testing::{Answer, Server},
+    },
     logging::testing::logged,
 };
 
@@ -48,9 +51,15 @@ fn origin() -> NamedSource {
     NamedSource { kind: SourceKind::Claim, name: "origin".into(), ..source() }
 }
 
+/// The end of a list that has shown all claims that are known.
+fn all_listed() -> InformerEvent<Claim> {
+    let any = Claim::default();
+    InformerEvent::InitDone(Listed::of(&[any]))
+}
+
 /// Starts the workers, until the token is cancelled.
 fn at_work(protection: &Protection) -> CancellationToken {
-    protection.on_event(&InformerEvent::InitDone);
+    protection.on_event(&all_listed());
     let worker = protection.clone();
     let ended = CancellationToken::new();
     let stop = ended.clone();
@@ -62,7 +71,7 @@ fn at_work(protection: &Protection) -> CancellationToken {
 /// Source protection with running workers.
 fn working(server: &Server) -> (Protection, CancellationToken, tokio::task::JoinHandle<()>) {
     let protection = protection(server, SETTINGS);
-    protection.on_event(&InformerEvent::InitDone);
+    protection.on_event(&all_listed());
     let worker = protection.clone();
     let ended = CancellationToken::new();
     let stop = ended.clone();
@@ -208,7 +217,7 @@ async fn nothing_is_freed_before_all_claims_are_listed() {
     protection.claim_finished("a");
     sleep(Duration::from_secs(60)).await;
     assert_eq!(methods(&server), ["GET", "PATCH"]);
-    protection.on_event(&InformerEvent::InitDone);
+    protection.on_event(&all_listed());
     sleep(Duration::from_secs(1)).await;
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"]);
 }

@@ -329,12 +329,7 @@ impl Reader<'_> {
             Ok(listed) => listed,
             Err(error) => return Read::Failed(error.to_string()),
         };
-        let events = listed.into_iter().map(InformerEvent::InitApply);
-        [InformerEvent::Init]
-            .into_iter()
-            .chain(events)
-            .chain([InformerEvent::InitDone])
-            .for_each(|event| handler.on_event(event));
+        InformerEvent::list(listed).for_each(|event| handler.on_event(event));
         match attachments.blocking_node(volume.name()) {
             Ok(Some(node)) => Read::Found(node),
             Ok(None) => Read::Missing,

@@ -16,7 +16,10 @@ use super::{
 };
 use csi_provisioner::{
     controller::ownership::{ProvisionerIdentity, class_of_claim},
-    kube::objects::{Claim, View as _, Volume},
+    kube::{
+        Listed,
+        objects::{Claim, View as _, Volume},
+    },
     plain_text::cut,
 };
 
@@ -59,8 +62,6 @@ struct KeptClaim {
     /// The name of its PersistentVolume.
     volume: Option<String>,
     class_changed: bool,
-    /// Whether the list in progress contained it.
-    is_listed: bool,
     stage: Stage,
 }
 
@@ -77,10 +78,10 @@ enum Stage {
 
 #[derive(Debug)]
 struct DueDeletion {
+    /// The PersistentVolume's UID.
+    uid: String,
     plan: DeletionPlan,
     since: Instant,
-    /// Whether the list in progress contained it.
-    is_listed: bool,
     /// Whether it was reported as overdue.
     is_overdue: bool,
 }
@@ -97,14 +98,9 @@ pub(super) struct Task {
 impl Tracker {
     // === claims ===
 
-    /// Another list of claims begins.
-    pub(super) fn claims_listing(&mut self) {
-        self.claims.values_mut().for_each(|kept| kept.is_listed = false);
-    }
-
     /// All claims are listed: the others were deleted.
-    pub(super) fn claims_listed(&mut self, now: Instant) {
-        for kept in self.claims.values_mut().filter(|kept| !kept.is_listed) {
+    pub(super) fn claims_listed(&mut self, listed: &Listed, now: Instant) {
+        for (_, kept) in self.claims.iter_mut().filter(|(uid, _)| !listed.contains(uid)) {
             kept.deleted.get_or_insert(now);
         }
     }
@@ -120,7 +116,6 @@ impl Tracker {
         let Some(kept) = self.claims.get_mut(&uid) else {
             return identity.owns_claim(&claim) && claim.is_unbound() && self.keep(uid, claim, now);
         };
-        kept.is_listed = true;
         if kept.is_done() {
             if !claim.is_unbound() {
                 self.claims.remove(&uid);
@@ -153,7 +148,6 @@ impl Tracker {
             expectation: None,
             volume: None,
             class_changed: false,
-            is_listed: true,
             stage: Stage::Unbound,
         };
         self.claims.insert(uid, kept);
@@ -224,17 +218,14 @@ impl Tracker {
 
     // === PersistentVolumes ===
 
-    /// Another list of PersistentVolumes begins.
-    pub(super) fn volumes_listing(&mut self) {
-        self.deletions.values_mut().for_each(|due| due.is_listed = false);
-    }
-
     /// All PersistentVolumes are listed. Returns the results for those that are gone.
-    pub(super) fn volumes_listed(&mut self, now: Instant) -> Vec<(String, Judgement)> {
-        let gone = self.deletions.iter().filter(|(_, due)| !due.is_listed);
-        let gone = gone.map(|(name, due)| (volume_name(name), due.judgement(now))).collect();
-        self.deletions.retain(|_, due| due.is_listed);
-        gone
+    pub(super) fn volumes_listed(
+        &mut self,
+        listed: &Listed,
+        now: Instant,
+    ) -> Vec<(String, Judgement)> {
+        let gone = self.deletions.extract_if(.., |_, due| !listed.contains(&due.uid));
+        gone.map(|(name, due)| (volume_name(&name), due.judgement(now))).collect()
     }
 
     /// A PersistentVolume was created or changed. Returns the claim for which there is something to do.
@@ -244,25 +235,25 @@ impl Tracker {
         plan: DeletionPlan,
         now: Instant,
     ) -> Option<String> {
-        self.note_due(volume.name(), plan, now);
+        self.note_due(volume, plan, now);
         let uid = &volume.spec.claim_ref.as_ref()?.uid;
         let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done())?;
         kept.volume = Some(volume.name().to_owned());
         Some(uid.clone())
     }
 
-    fn note_due(&mut self, name: &str, plan: DeletionPlan, now: Instant) {
+    fn note_due(&mut self, volume: &Volume, plan: DeletionPlan, now: Instant) {
+        let (name, uid) = (volume.name(), volume.uid());
         let is_full = self.deletions.len() >= MAX_KEPT;
         match (plan, self.deletions.get_mut(name)) {
             (DeletionPlan::Keep, _) => {
                 self.deletions.remove(name);
             }
-            (DeletionPlan::Unchanged, None) => {}
-            (DeletionPlan::Unchanged, Some(due)) => due.is_listed = true,
-            (plan, Some(due)) => (due.plan, due.is_listed) = (plan, true),
+            (DeletionPlan::Unchanged, _) => {}
+            (plan, Some(due)) => (due.plan, due.uid) = (plan, uid.to_owned()),
             (_, None) if is_full => self.not_kept += 1,
             (plan, None) => {
-                let due = DueDeletion { plan, since: now, is_listed: true, is_overdue: false };
+                let due = DueDeletion { uid: uid.to_owned(), plan, since: now, is_overdue: false };
                 self.deletions.insert(name.to_owned(), due);
             }
         }

@@ -2,7 +2,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
-use crate::kube::objects::StorageCapacity;
+use crate::kube::objects::{Metadata, StorageCapacity};
 
 /// An object of ours, created at that second, for a class in a zone.
 fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
@@ -12,6 +12,15 @@ fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
         "storageClassName": class, "nodeTopology": {"matchLabels": {"zone": zone}}, "capacity": "1Gi",
     });
     serde_json::from_value::<StorageCapacity>(object).unwrap().into()
+}
+
+/// A list of the objects with these UIDs.
+fn listed<'a>(uids: impl IntoIterator<Item = &'a str>) -> Listed {
+    let object = |uid: &str| StorageCapacity {
+        metadata: Metadata { uid: Some(uid.into()), ..Metadata::default() },
+        ..StorageCapacity::default()
+    };
+    Listed::of(&uids.into_iter().map(object).collect::<Vec<_>>())
 }
 
 fn segment(zone: &str) -> Segment {
@@ -126,13 +135,8 @@ fn an_object_deleted_between_lists_is_created_again() {
     let mut index = index();
     index.upsert_object(object("1", 0, "fast", "a"));
     index.upsert_object(object("2", 0, "fast", "b"));
-    index.begin_list();
-    index.upsert_object(object("2", 0, "fast", "b"));
-    index.mark_listed("1");
-    assert_eq!(index.finish_list(), []);
-    index.begin_list();
-    index.upsert_object(object("2", 0, "fast", "b"));
-    assert_eq!(index.finish_list(), [ask("fast", "a")]);
+    assert_eq!(index.on_listed(&listed(["1-0", "2-0"])), []);
+    assert_eq!(index.on_listed(&listed(["2-0"])), [ask("fast", "a")]);
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn a_correction_counts_before_the_watch_delivers_it() {
 fn a_new_pair_is_queried_twice() {
     let mut index = index();
     index.upsert_object(object("1", 0, "fast", "a"));
-    index.finish_list();
+    index.on_listed(&listed(["1-0"]));
     assert!(!index.mark_queried(&pair("fast", "a")), "it was published before");
     assert!(index.mark_queried(&pair("fast", "b")) && !index.mark_queried(&pair("fast", "b")));
     index.set_segments(zones(&["a", "b", "c"]));
@@ -284,11 +288,11 @@ impl Cluster {
 
     fn relist(&mut self) {
         self.watching = true;
-        self.index.begin_list();
         for object in self.server.values().cloned().collect::<Vec<_>>() {
             self.show(|index| index.upsert_object(object));
         }
-        self.show(CapacityIndex::finish_list);
+        let listed = listed(self.server.values().map(|object| &*object.uid));
+        self.show(|index| index.on_listed(&listed));
     }
 
     /// Processes one key as the publisher does.

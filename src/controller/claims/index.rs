@@ -31,7 +31,10 @@ mod reports;
 mod volumes;
 mod work;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
@@ -46,10 +49,7 @@ pub use self::{
 use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};
 use crate::{
     controller::{item::Key, model::unsaved_volume::UnsavedVolume, ownership::ProvisionerIdentity},
-    kube::{
-        informer::listed_map::ListedMap,
-        objects::{Claim, View as _},
-    },
+    kube::objects::{Claim, View as _},
     metrics::Census,
     workqueue::{Flow, KeyedMutex},
 };
@@ -76,10 +76,10 @@ struct Inner {
     entries: BTreeMap<Key, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<Arc<str>, Key>,
-    /// Unbound claims of other provisioners, by [`hash`](crate::kube::informer::listed_map::hash): unless this
-    /// process has seen all their events, they may have a PersistentVolume if they become ours (safety rule
-    /// 6).
-    others: ListedMap<u64>,
+    /// Unbound claims of other provisioners, by the [`hash`](crate::kube::informer::hash) of their UIDs: unless
+    /// this process has seen all their events, they may have a PersistentVolume if they become ours (safety
+    /// rule 6).
+    others: BTreeSet<u64>,
     latest_texts: LatestTexts,
 }
 
@@ -209,7 +209,7 @@ impl Inner {
             both_listed: false,
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
-            others: ListedMap::default(),
+            others: BTreeSet::new(),
             latest_texts: LatestTexts::default(),
         }
     }

@@ -5,13 +5,16 @@
 //! each: two hashes. It may therefore report a shared handle by mistake, and the caller verifies that by a
 //! live list.
 
+use std::{collections::BTreeSet, mem};
+
 use crate::{
     controller::provisioner::VolumeHandle,
-    kube::informer::listed_map::{ListedMap, hash},
+    kube::{Listed, informer::hash},
 };
 
 /// The driver's PersistentVolumes by handle.
-pub(in crate::controller) type HandleIndex = ListedMap<HashedVolume>;
+#[derive(Debug, Default)]
+pub(in crate::controller) struct HandleIndex(BTreeSet<HashedVolume>);
 
 /// A PersistentVolume by hashes of its handle and its UID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,39 +32,65 @@ impl HashedVolume {
 }
 
 impl HandleIndex {
+    /// Adds a PersistentVolume.
+    pub(crate) fn insert(&mut self, volume: HashedVolume) {
+        self.0.insert(volume);
+    }
+
+    /// Removes a PersistentVolume.
+    pub(crate) fn remove(&mut self, volume: HashedVolume) {
+        self.0.remove(&volume);
+    }
+
+    /// Whether this PersistentVolume is known.
+    pub(crate) fn contains(&self, volume: HashedVolume) -> bool {
+        self.0.contains(&volume)
+    }
+
+    /// All PersistentVolumes are listed: the others are removed.
+    pub(crate) fn on_listed(&mut self, listed: &Listed) {
+        let known = mem::take(&mut self.0).into_iter();
+        // Collected in order, a set is packed more densely than as it has grown.
+        self.0 = known.filter(|volume| listed.contains_upper_half(volume.uid)).collect();
+    }
+
     /// Whether another PersistentVolume may have the volume of this one.
     pub(crate) fn may_share(&self, own: HashedVolume) -> bool {
         let same = HashedVolume { uid: u32::MIN, ..own }..=HashedVolume { uid: u32::MAX, ..own };
-        self.range(same).any(|(volume, ())| volume != own)
+        self.0.range(same).any(|volume| *volume != own)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kube::objects::{Metadata, Volume};
 
     fn volume(handle: &str, uid: &str) -> HashedVolume {
         HashedVolume::new(&handle.into(), uid)
     }
 
-    fn listed(volumes: &[(&str, &str)]) -> HandleIndex {
-        let mut handles = HandleIndex::default();
-        handles.begin_list();
-        for (uid, handle) in volumes {
-            handles.insert(volume(handle, uid), ());
-        }
-        handles.finish_list();
-        handles
+    fn of(volumes: &[(&str, &str)]) -> HandleIndex {
+        HandleIndex(volumes.iter().map(|(uid, handle)| volume(handle, uid)).collect())
+    }
+
+    /// A list of the objects with these UIDs.
+    fn listed(uids: &[&str]) -> Listed {
+        let object = |uid: &&str| Volume {
+            metadata: Metadata { uid: Some((*uid).into()), ..Metadata::default() },
+            ..Volume::default()
+        };
+        Listed::of(&uids.iter().map(object).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_handle_is_shared_if_another_volume_has_it() {
-        let mut handles = listed(&[("a", "h"), ("b", "other")]);
+        let mut handles = of(&[("a", "h"), ("b", "other")]);
         assert!(!handles.may_share(volume("h", "a")));
         assert!(handles.may_share(volume("h", "unseen")));
-        handles.insert(volume("h", "a"), ());
+        handles.insert(volume("h", "a"));
         assert!(!handles.may_share(volume("h", "a")), "the same volume twice");
-        handles.insert(volume("h", "c"), ());
+        handles.insert(volume("h", "c"));
         assert!(handles.may_share(volume("h", "a")));
         handles.remove(volume("h", "c"));
         assert!(!handles.may_share(volume("h", "a")));
@@ -69,42 +98,11 @@ mod tests {
 
     #[test]
     fn volumes_missing_in_a_complete_list_are_forgotten() {
-        let mut handles = listed(&[("a", "h"), ("b", "h")]);
-        handles.begin_list();
-        handles.insert(volume("h", "a"), ());
-        assert!(handles.may_share(volume("h", "a")), "the list may still contain the other one");
-        handles.finish_list();
+        let mut handles = of(&[("a", "h"), ("b", "h")]);
+        handles.on_listed(&listed(&["a", "b"]));
+        assert!(handles.may_share(volume("h", "a")));
+        handles.on_listed(&listed(&["a"]));
         assert!(!handles.may_share(volume("h", "a")));
-        assert_eq!(handles.len(), 1);
-    }
-
-    #[test]
-    fn volumes_of_an_interrupted_list_are_known_until_the_next_list_is_complete() {
-        let mut handles = listed(&[("a", "h")]);
-        handles.begin_list();
-        handles.insert(volume("h", "young"), ());
-        handles.begin_list();
-        assert!(handles.may_share(volume("h", "a")), "not in the new list yet");
-        handles.insert(volume("h", "a"), ());
-        handles.finish_list();
-        assert!(!handles.may_share(volume("h", "a")), "it is gone");
-    }
-
-    #[test]
-    fn volumes_of_an_unfinished_list_are_known() {
-        let mut handles = listed(&[("a", "h")]);
-        handles.begin_list();
-        handles.insert(volume("h", "b"), ());
-        assert!(handles.may_share(volume("h", "a")));
-    }
-
-    #[test]
-    fn a_list_with_an_unreadable_object_forgets_nothing() {
-        let mut handles = listed(&[("a", "h"), ("b", "h")]);
-        handles.begin_list();
-        handles.insert(volume("h", "a"), ());
-        handles.keep_known(|_| true);
-        handles.finish_list();
-        assert!(handles.may_share(volume("h", "a")));
+        assert!(handles.contains(volume("h", "a")) && !handles.contains(volume("h", "b")));
     }
 }

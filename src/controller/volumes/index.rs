@@ -2,10 +2,9 @@
 //!
 //! Keeps the PersistentVolumes for which something is due, by name; the progress of each deletion, by UID,
 //! until the PersistentVolume is gone; and the handles of all volumes of the driver. A PersistentVolume
-//! with nothing due takes no memory but eight bytes for its handle. Each PersistentVolume is reported to
-//! the [`ClaimIndex`] first.
+//! with nothing due takes no memory but eight bytes for its handle.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -14,17 +13,13 @@ use super::handles::{HandleIndex, HashedVolume};
 use crate::{
     controller::{
         attempts::FailedAttempt,
-        claims::index::ClaimIndex,
         item::Key,
         model::finalizer::{Due, due},
         ownership::{ProvisionerIdentity, class_of_volume},
-        provisioner::{Failure, VolumeHandle},
+        provisioner::{Deleter, Failure, VolumeHandle},
     },
     kube::{
-        informer::{
-            InformerEvent,
-            cache::{Cache, Change},
-        },
+        InformerEvent, Listed,
         objects::{View as _, Volume},
     },
     workqueue::Flow,
@@ -33,31 +28,21 @@ use crate::{
 /// After this time the event about a volume that is still attached is emitted and counted again.
 const ATTACHED_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// The PersistentVolumes that need work. Clones share one index.
-#[derive(Clone)]
-pub struct VolumeIndex(Arc<SharedIndex>);
-
-struct SharedIndex {
+/// The PersistentVolumes that need work.
+pub struct VolumeIndex<P> {
     identity: ProvisionerIdentity,
-    claims: ClaimIndex,
-    in_reach: InReach,
-    handle: Handle,
+    /// Says whether this process can delete a volume, and which one it is at the driver.
+    deleter: Arc<P>,
     /// Not in the index of claims, which knows PersistentVolumes only by their claims.
     inner: Mutex<Inner>,
 }
 
-/// Whether this process can delete the volume at the driver.
-type InReach = Box<dyn Fn(&Volume) -> bool + Send + Sync>;
-
-/// The driver's ID of the volume; `None` for a volume of another driver.
-type Handle = Box<dyn Fn(&Volume) -> Option<VolumeHandle> + Send + Sync>;
-
 #[derive(Default)]
 struct Inner {
-    volumes: Cache<Arc<Volume>>,
+    volumes: BTreeMap<Key, Arc<Volume>>,
     /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
     /// while nothing is due for it.
-    deletions: Cache<Begun>,
+    deletions: BTreeMap<Key, Begun>,
     /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
     handles: HandleIndex,
 }
@@ -109,130 +94,86 @@ impl Deletion {
     }
 }
 
-/// The items to queue because of an event.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct WakeUps {
-    /// The names of volumes.
-    pub volumes: Vec<Key>,
-    /// The UIDs of claims.
-    pub claims: Vec<Key>,
-}
-
-impl VolumeIndex {
-    /// Creates an empty index, which reports each PersistentVolume to `claims`. `in_reach` says whether
-    /// this process can delete the volume, `handle` which one it is at the driver.
-    pub fn new(
-        identity: ProvisionerIdentity,
-        claims: ClaimIndex,
-        in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
-        handle: impl Fn(&Volume) -> Option<VolumeHandle> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(SharedIndex {
-            identity,
-            claims,
-            in_reach: Box::new(in_reach),
-            handle: Box::new(handle),
-            inner: Mutex::default(),
-        }))
+impl<P: Deleter> VolumeIndex<P> {
+    /// Creates an empty index.
+    pub fn new(identity: ProvisionerIdentity, deleter: Arc<P>) -> Self {
+        Self { identity, deleter, inner: Mutex::default() }
     }
 
-    /// Applies an event of the informer. Returns the items to queue.
-    pub fn on_event(&self, event: InformerEvent<Volume>) -> WakeUps {
+    /// Applies an event of the informer. Returns the names of the volumes to queue.
+    pub fn on_event(&self, event: InformerEvent<Volume>) -> Vec<Key> {
         match event {
-            InformerEvent::Init => {
-                self.0.claims.on_volume_list_start();
-                let mut inner = self.0.inner.lock();
-                inner.volumes.begin_list();
-                inner.deletions.begin_list();
-                inner.handles.begin_list();
-                WakeUps::default()
-            }
             InformerEvent::InitApply(volume) => self.on_apply(volume, true),
             InformerEvent::Apply(volume) => self.on_apply(volume, false),
-            InformerEvent::Delete(volume) => self.on_delete(&volume),
-            InformerEvent::Unreadable { name, uid, .. } => {
-                self.0.claims.on_unreadable_volume(&name);
-                let mut inner = self.0.inner.lock();
-                inner.volumes.mark_listed(&name);
-                inner.deletions.mark_listed(&uid);
-                inner.handles.keep_known(|_| true);
-                WakeUps::default()
-            }
-            InformerEvent::InitDone => self.on_list_complete(),
+            InformerEvent::Delete(volume) => self.on_gone(&mut self.inner.lock(), &volume),
+            InformerEvent::Unreadable { .. } => Vec::new(),
+            InformerEvent::InitDone(listed) => self.on_listed(&listed),
         }
     }
 
-    fn on_list_complete(&self) -> WakeUps {
-        let mut inner = self.0.inner.lock();
-        let deleted = inner.volumes.finish_list();
-        drop(inner.deletions.finish_list());
-        inner.handles.finish_list();
-        drop(inner);
-        let mut wake_ups = WakeUps::default();
-        for volume in deleted {
-            let WakeUps { volumes, claims } = self.on_delete(&volume);
-            wake_ups.volumes.extend(volumes);
-            wake_ups.claims.extend(claims);
-        }
-        wake_ups.claims.extend(self.0.claims.on_volume_list_done());
-        wake_ups
+    /// All PersistentVolumes are listed: the others are gone.
+    fn on_listed(&self, listed: &Listed) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        inner.deletions.retain(|uid, _| listed.contains(uid));
+        inner.handles.on_listed(listed);
+        let is_gone = |_: &Key, volume: &mut Arc<Volume>| !listed.contains(volume.uid());
+        let gone: Vec<_> = inner.volumes.extract_if(.., is_gone).collect();
+        gone.iter().flat_map(|(_, volume)| self.on_gone(&mut inner, volume)).collect()
     }
 
     /// Applies a volume from a list (`is_from_list`), or from a watch event.
-    fn on_apply(&self, volume: Volume, is_from_list: bool) -> WakeUps {
-        let claims = self.0.claims.on_volume(&volume);
-        let name = volume.name().to_owned();
-        let due = self.0.due(&volume);
-        let in_reach = (self.0.in_reach)(&volume);
-        let is_kept = due != Due::Nothing;
-        let handle = (self.0.handle)(&volume);
-        let mut inner = self.0.inner.lock();
+    fn on_apply(&self, volume: Volume, is_from_list: bool) -> Vec<Key> {
+        let name = Key::from(volume.name());
+        let due = self.due(&volume);
+        // It waits for the resync: the process that can reach it adds the finalizer.
+        let is_for_others = self.is_for_resync(&volume);
+        let handle = self.deleter.handle(&volume);
+        let mut inner = self.inner.lock();
         if let Some(handle) = handle {
-            inner.handles.insert(HashedVolume::new(&handle, volume.uid()), ());
+            inner.handles.insert(HashedVolume::new(&handle, volume.uid()));
         }
-        // Keeps the progress of its deletion, which a new list would remove otherwise.
-        inner.deletions.mark_listed(volume.uid());
-        let mut wake_ups = match inner.volumes.apply(&name, is_kept.then(|| Arc::new(volume))) {
-            // A new list repeats unchanged volumes: those that back off are not woken for that.
-            Change::Updated { old, new } if is_from_list && new.is_same_version_as(&old) => {
-                WakeUps::default()
-            }
-            // It waits for the resync: the process that can reach it adds the finalizer.
-            Change::Entered(_) | Change::Updated { .. } if due == Due::Protect && !in_reach => {
-                WakeUps::default()
-            }
-            Change::Entered(_) | Change::Updated { .. } => {
-                WakeUps { volumes: vec![name.as_str().into()], ..WakeUps::default() }
-            }
-            Change::Left(_) | Change::Gone(_) | Change::Nothing => WakeUps::default(),
+        let volume = Arc::new(volume);
+        let before = match due {
+            Due::Nothing => inner.volumes.remove(&name),
+            _ => inner.volumes.insert(Key::clone(&name), Arc::clone(&volume)),
         };
-        wake_ups.claims.extend(claims);
-        wake_ups
+        // A new list repeats unchanged volumes: those that back off are not woken for that.
+        let is_repeated =
+            is_from_list && before.is_some_and(|before| volume.is_same_version_as(&before));
+        let is_woken = due != Due::Nothing && !is_repeated && !is_for_others;
+        is_woken.then_some(name).into_iter().collect()
     }
 
-    fn on_delete(&self, volume: &Volume) -> WakeUps {
-        let mut inner = self.0.inner.lock();
+    /// The PersistentVolume is gone. Returns the names of the kept volumes with the same handle, whose
+    /// deletion may have waited for this.
+    fn on_gone(&self, inner: &mut Inner, gone: &Volume) -> Vec<Key> {
         // A list may have added another PersistentVolume of this name before the watch reports the
         // deletion of this one.
-        if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
-            inner.volumes.remove(volume.name());
+        if inner.volumes.get(gone.name()).is_none_or(|known| known.uid() == gone.uid()) {
+            inner.volumes.remove(gone.name());
         }
-        inner.deletions.remove(volume.uid());
-        let volumes = self.0.remove_handle(&mut inner, volume);
-        drop(inner);
-        let claims = self.0.claims.on_volume_deleted(volume).into_iter().collect();
-        WakeUps { volumes, claims }
+        inner.deletions.remove(gone.uid());
+        let Some(handle) = self.deleter.handle(gone) else { return Vec::new() };
+        let own = HashedVolume::new(&handle, gone.uid());
+        inner.handles.remove(own);
+        if !inner.handles.may_share(own) {
+            return Vec::new();
+        }
+        let has_same_handle =
+            |volume: &Volume| self.deleter.handle(volume).as_ref() == Some(&handle);
+        let waiting = inner.volumes.iter().filter(|(_, volume)| has_same_handle(volume));
+        waiting.map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns the volume of this name, as the watch last reported it; `None` if nothing is due for it.
     pub fn volume(&self, name: &str) -> Option<Arc<Volume>> {
-        self.0.inner.lock().volumes.get(name).cloned()
+        self.inner.lock().volumes.get(name).cloned()
     }
 
     /// Whose volume it is, by class and namespace, and whether it comes after others: its deletion was begun
     /// before, or it only lacks the protection finalizer, which at the first start may be every volume.
     pub fn flow(&self, name: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
-        let inner = self.0.inner.lock();
+        let inner = self.inner.lock();
         let Some(volume) = inner.volumes.get(name) else { return Flow::default() };
         let claim = volume.spec.claim_ref.as_ref();
         let namespace = claim.map_or("", |claim| &*claim.namespace);
@@ -242,50 +183,45 @@ impl VolumeIndex {
 
     /// Whether another PersistentVolume may have the same volume at the driver.
     pub fn may_share_handle(&self, handle: &VolumeHandle, volume: &Volume) -> bool {
-        self.0.inner.lock().handles.may_share(HashedVolume::new(handle, volume.uid()))
+        self.inner.lock().handles.may_share(HashedVolume::new(handle, volume.uid()))
     }
 
     /// Records that the deletion of the volume begins.
     pub fn begin_deletion(&self, volume: &Volume) {
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         if inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Begun::default()));
+            inner.deletions.insert(volume.uid().into(), Begun::default());
         }
     }
 
     /// Records that the deletion of a volume begins that this PersistentVolume stands for, too. Does
     /// nothing if it is gone already, as the record would never be removed.
     pub fn begin_shared_deletion(&self, handle: &VolumeHandle, volume: &Volume) {
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         let is_known = inner.handles.contains(HashedVolume::new(handle, volume.uid()));
         if is_known && inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.apply(volume.uid(), Some(Begun::default()));
+            inner.deletions.insert(volume.uid().into(), Begun::default());
         }
-    }
-
-    /// The names under which volumes are this process's.
-    pub fn identity(&self) -> &ProvisionerIdentity {
-        &self.0.identity
     }
 
     /// Records the progress of a deletion that has begun. Does nothing if the PersistentVolume is gone
     /// already, as the record would never be removed.
     pub fn set_deletion(&self, volume: &Volume, deletion: Deletion) {
-        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid()) {
+        if let Some(begun) = self.inner.lock().deletions.get_mut(volume.uid()) {
             *begun = Begun { deletion, failure: None };
         }
     }
 
     /// Records how an attempt of a deletion that has begun failed.
     pub fn set_failure(&self, volume: &Volume, failure: &Failure) {
-        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid()) {
+        if let Some(begun) = self.inner.lock().deletions.get_mut(volume.uid()) {
             begun.failure = Some(Box::new(FailedAttempt::now(failure)));
         }
     }
 
     /// Records that the volume does not wait for its detachment.
     pub fn clear_attached(&self, volume: &Volume) {
-        if let Some(begun) = self.0.inner.lock().deletions.get_mut(volume.uid())
+        if let Some(begun) = self.inner.lock().deletions.get_mut(volume.uid())
             && matches!(begun.deletion, Deletion::Attached(_))
         {
             begun.deletion = Deletion::Pending;
@@ -294,28 +230,28 @@ impl VolumeIndex {
 
     /// The number of volumes whose deletion waits for a detachment.
     pub fn attached_count(&self) -> usize {
-        let inner = self.0.inner.lock();
+        let inner = self.inner.lock();
         let is_waiting = |volume: &Volume| {
             let deletion = inner.deletions.get(volume.uid()).map(|begun| &begun.deletion);
             due(volume) == Due::Delete && matches!(deletion, Some(Deletion::Attached(_)))
         };
-        inner.volumes.iter().filter(|(_, volume)| is_waiting(volume)).count()
+        inner.volumes.values().filter(|volume| is_waiting(volume)).count()
     }
 
     /// Returns the names of all volumes except those for the resync.
     pub fn all(&self) -> Vec<Key> {
-        self.names(|volume| !self.0.is_for_resync(volume))
+        self.names(|volume| !self.is_for_resync(volume))
     }
 
     /// Returns the names of the volumes out of reach that lack the protection finalizer: the process that
     /// can reach them has not added it yet.
     pub fn to_protect_elsewhere(&self) -> Vec<Key> {
-        self.names(|volume| self.0.is_for_resync(volume))
+        self.names(|volume| self.is_for_resync(volume))
     }
 
     /// How far the deletion of the volume of this name is.
     pub fn deletion(&self, name: &str) -> Deletion {
-        let inner = self.0.inner.lock();
+        let inner = self.inner.lock();
         let begun = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
         begun.map(|begun| begun.deletion.clone()).unwrap_or_default()
     }
@@ -327,37 +263,26 @@ impl VolumeIndex {
         max: usize,
         is_asked_for: impl Fn(&str) -> bool,
     ) -> (Vec<(Key, Begun)>, usize) {
-        let inner = self.0.inner.lock();
-        let is_listed = |(name, volume): &(&str, &Arc<Volume>)| {
+        let inner = self.inner.lock();
+        let is_listed = |(name, volume): &(&Key, &Arc<Volume>)| {
             due(volume) == Due::Delete && is_asked_for(name)
         };
-        let with_progress =
-            |(name, volume): (_, &Arc<Volume>)| (name, inner.deletions.get(volume.uid()));
+        let with_progress = |(name, volume): (&Key, &Arc<Volume>)| {
+            (name.clone(), inner.deletions.get(volume.uid()))
+        };
         let mut found: Vec<_> = inner.volumes.iter().filter(is_listed).map(with_progress).collect();
         found.sort_by_key(|(_, begun)| begun.is_none_or(|begun| begun.failure.is_none()));
         let more = found.len().saturating_sub(max);
         let listed = found.into_iter().take(max);
-        (
-            listed.map(|(name, begun)| (name.into(), begun.cloned().unwrap_or_default())).collect(),
-            more,
-        )
+        (listed.map(|(name, begun)| (name, begun.cloned().unwrap_or_default())).collect(), more)
     }
 
     fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<Key> {
-        let inner = self.0.inner.lock();
+        let inner = self.inner.lock();
         let volumes = inner.volumes.iter().filter(|(_, volume)| predicate(volume));
-        volumes.map(|(name, _)| name.into()).collect()
+        volumes.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The number of volumes, and of deletions.
-    #[cfg(test)]
-    fn len(&self) -> (usize, usize) {
-        let inner = self.0.inner.lock();
-        (inner.volumes.len(), inner.deletions.len())
-    }
-}
-
-impl SharedIndex {
     /// What is due for this process to do for the volume. For volumes out of reach that is only the
     /// finalizer, as the process that can reach them may be gone for good.
     fn due(&self, volume: &Volume) -> Due {
@@ -365,28 +290,23 @@ impl SharedIndex {
             return Due::Nothing;
         }
         match due(volume) {
-            Due::Delete | Due::UnprotectUnbound if !(self.in_reach)(volume) => Due::Nothing,
+            Due::Delete | Due::UnprotectUnbound if !self.deleter.should_delete(volume) => {
+                Due::Nothing
+            }
             due => due,
         }
     }
 
     /// Whether the volume only lacks the protection finalizer, and is out of reach.
     fn is_for_resync(&self, volume: &Volume) -> bool {
-        due(volume) == Due::Protect && !(self.in_reach)(volume)
+        due(volume) == Due::Protect && !self.deleter.should_delete(volume)
     }
 
-    /// Removes the handle of a PersistentVolume that is gone. Returns the names of the kept volumes with the
-    /// same handle, whose deletion may have waited for this.
-    fn remove_handle(&self, inner: &mut Inner, gone: &Volume) -> Vec<Key> {
-        let Some(handle) = (self.handle)(gone) else { return Vec::new() };
-        let own = HashedVolume::new(&handle, gone.uid());
-        inner.handles.remove(own);
-        if !inner.handles.may_share(own) {
-            return Vec::new();
-        }
-        let has_same_handle = |volume: &Volume| (self.handle)(volume).as_ref() == Some(&handle);
-        let waiting = inner.volumes.iter().filter(|(_, volume)| has_same_handle(volume));
-        waiting.map(|(name, _)| name.into()).collect()
+    /// The number of volumes, and of deletions.
+    #[cfg(test)]
+    fn len(&self) -> (usize, usize) {
+        let inner = self.inner.lock();
+        (inner.volumes.len(), inner.deletions.len())
     }
 }
 

@@ -84,8 +84,8 @@ impl<P: Deleter> VolumeWorker<P> {
 
     /// Whether this process deletes the volume because of this PersistentVolume as well.
     fn is_due(&self, volume: &Volume) -> bool {
-        let is_ours = self.index.identity().owns_volume(volume)
-            && self.deps.provisioner.should_delete(volume);
+        let is_ours =
+            self.deps.identity.owns_volume(volume) && self.deps.provisioner.should_delete(volume);
         is_ours && due(volume) == Due::Delete
     }
 

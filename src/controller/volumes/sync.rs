@@ -52,7 +52,7 @@ pub struct VolumeWorker<P> {
     /// What all workers share.
     pub deps: Arc<Deps<P>>,
     /// The volumes that need work.
-    pub index: VolumeIndex,
+    pub index: Arc<VolumeIndex<P>>,
     /// Emits events about volumes.
     pub events: VolumeEvents,
     /// Counters of deletions.
@@ -81,7 +81,7 @@ impl<P: Deleter> VolumeWorker<P> {
         };
         let claim = volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
-        let driver = &self.index.identity().driver;
+        let driver = &self.deps.identity.driver;
         let span = tracing::info_span!("volume", pv = name, claim, driver, code = field::Empty);
         let action = self.do_what_is_due(&volume).instrument(span).await;
         if action == Action::Done {

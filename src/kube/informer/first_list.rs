@@ -40,9 +40,7 @@ impl Extent {
     /// How much is listed with this event.
     pub fn of<V>(event: &InformerEvent<V>) -> Self {
         match event {
-            // A list may begin and then be refused.
-            InformerEvent::Init => Self::Nothing,
-            InformerEvent::InitDone => Self::Everything,
+            InformerEvent::InitDone(_) => Self::Everything,
             InformerEvent::InitApply(_)
             | InformerEvent::Apply(_)
             | InformerEvent::Delete(_)
@@ -94,18 +92,17 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::kube::objects::Volume;
+    use crate::kube::{Listed, objects::Volume};
 
     #[test]
     fn a_requested_list_has_not_begun_and_a_complete_one_stays_complete() {
         let list = FirstList::default();
         let volume = Volume::default;
+        assert!(list.begun().now_or_never().is_none(), "nothing is listed yet");
         let mut reached = Vec::new();
         for event in [
-            InformerEvent::Init,
             InformerEvent::InitApply(volume()),
-            InformerEvent::InitDone,
-            InformerEvent::Init,
+            InformerEvent::InitDone(Listed::default()),
             InformerEvent::InitApply(volume()),
         ] {
             list.reached(Extent::of(&event));
@@ -114,7 +111,6 @@ mod tests {
             assert_eq!(whole, list.is_whole());
             reached.push((begun, whole));
         }
-        assert_eq!(reached[..3], [(false, false), (true, false), (true, true)]);
-        assert_eq!(reached[3..], [(true, true); 2]);
+        assert_eq!(reached, [(true, false), (true, true), (true, true)]);
     }
 }

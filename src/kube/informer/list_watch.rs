@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    InformerEvent,
+    InformerEvent, Listed,
     backoff::InformerBackoff,
     failure::Failure,
     reporter::Reporter,
@@ -46,6 +46,8 @@ pub(super) struct ListWatch<V: View> {
     page_size: u32,
     api: Api<Tolerant<V>>,
     events: Events<V>,
+    /// What the list in progress has shown.
+    listed: Listed,
     /// How often in a row a watch was refused.
     refusals: u32,
     backoff: InformerBackoff,
@@ -67,7 +69,8 @@ impl<V: View> ListWatch<V> {
         let api = api(client, &scope, page_size);
         let events = events(&api, &scope, page_size);
         let backoff = InformerBackoff::default();
-        Self { scope, page_size, api, events, refusals: 0, backoff, random, reporter }
+        let listed = Listed::default();
+        Self { scope, page_size, api, events, listed, refusals: 0, backoff, random, reporter }
     }
 
     /// Begins again with a list, whatever is under way.
@@ -97,17 +100,19 @@ impl<V: View> ListWatch<V> {
     /// The event of what the watcher yields; none if it changes no object.
     fn event(&mut self, event: Event<Tolerant<V>>) -> Option<InformerEvent<V>> {
         match &event {
+            // Whatever an earlier list has shown before it broke off.
+            Event::Init => self.listed = Listed::default(),
+            Event::InitApply(object) => self.listed.add(object.metadata()),
             Event::InitDone => self.refusals = 0,
             Event::Apply(_) | Event::Delete(_) => {
                 self.refusals = 0;
                 self.reporter.report_watched();
             }
-            Event::Init | Event::InitApply(_) => {}
         }
         Some(match event {
-            Event::Init => InformerEvent::Init,
+            Event::Init => return None,
             Event::InitApply(object) => self.event_of(object, InformerEvent::InitApply),
-            Event::InitDone => InformerEvent::InitDone,
+            Event::InitDone => InformerEvent::InitDone(self.listed.take()),
             Event::Apply(object) => self.event_of(object, InformerEvent::Apply),
             Event::Delete(Tolerant { object: Ok(object), .. }) => InformerEvent::Delete(object),
             Event::Delete(Tolerant { object: Err(unreadable), .. }) => {

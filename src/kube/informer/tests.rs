@@ -73,9 +73,8 @@ fn informer<V: View>(server: &Server, metrics: &Metrics) -> Informer<V> {
 
 fn word(event: &InformerEvent<Claim>) -> String {
     match event {
-        InformerEvent::Init => "init".to_owned(),
         InformerEvent::InitApply(claim) => format!("init-apply {}", claim.name()),
-        InformerEvent::InitDone => "init-done".to_owned(),
+        InformerEvent::InitDone(_) => "init-done".to_owned(),
         InformerEvent::Apply(claim) => format!("apply {}", claim.name()),
         InformerEvent::Delete(claim) => format!("delete {}", claim.name()),
         InformerEvent::Unreadable { namespace, name, uid } => {
@@ -136,8 +135,8 @@ fn page_of(items: &[Value], next: &str) -> Answer {
     )
 }
 
-const LISTED_A: [&str; 3] = ["init", "init-apply a", "init-done"];
-const LISTED_AB: [&str; 4] = ["init", "init-apply a", "init-apply b", "init-done"];
+const LISTED_A: [&str; 2] = ["init-apply a", "init-done"];
+const LISTED_AB: [&str; 3] = ["init-apply a", "init-apply b", "init-done"];
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_resumed_without_a_list() {
@@ -208,7 +207,7 @@ async fn a_forgotten_version_costs_a_list() {
             _ => Answer::watch(),
         })
         .await;
-        let again = ["apply a", "init", "init-apply b", "init-done"];
+        let again = ["apply a", "init-apply b", "init-done"];
         assert_eq!(run.words(), [&LISTED_A[..], &again].concat());
         assert_eq!(run.requests()[..4], ["page", "watch 20", "watch 21", "page"]);
     }
@@ -261,7 +260,7 @@ async fn an_unreadable_object_does_not_end_a_watch() {
     let unreadable = "unreadable sc/bad uid-bad";
     assert_eq!(
         run.words(),
-        ["init", unreadable, "init-apply a", "init-done", unreadable, "delete bad", "apply a"]
+        [unreadable, "init-apply a", "init-done", unreadable, "delete bad", "apply a"]
     );
     assert_eq!(run.requests(), ["page", "watch 20"]);
     let text = run.metrics.text();
@@ -276,7 +275,7 @@ async fn an_unreadable_object_does_not_end_a_page() {
         _ => Answer::watch(),
     })
     .await;
-    let words = ["init", "unreadable / ", "unreadable / ", "init-apply a", "init-done"];
+    let words = ["unreadable / ", "unreadable / ", "init-apply a", "init-done"];
     assert_eq!(run.words(), words);
 }
 

@@ -48,9 +48,15 @@ impl<V: View> Tolerant<V> {
             let names = Metadata { name, namespace, uid, resource_version, ..Metadata::default() };
             Unreadable { metadata: Box::new(names), fault: fault(&error) }
         });
-        let metadata = object.as_ref().map_or_else(|unreadable| &*unreadable.metadata, View::meta);
-        let resource_version = metadata.resource_version.as_deref().map(str::to_owned);
-        Self { version: ObjectMeta { resource_version, ..ObjectMeta::default() }, object }
+        let mut read = Self { version: ObjectMeta::default(), object };
+        read.version.resource_version =
+            read.metadata().resource_version.as_deref().map(str::to_owned);
+        read
+    }
+
+    /// The object's metadata, as far as they can be read.
+    pub(super) fn metadata(&self) -> &Metadata {
+        self.object.as_ref().map_or_else(|unreadable| &*unreadable.metadata, View::meta)
     }
 }
 

@@ -2,6 +2,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::kube::Listed;
 
 fn snapshot(name: &str) -> NamedSource {
     NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: name.into() }
@@ -240,25 +241,24 @@ fn claims_deleted_between_lists_hold_nothing() {
     for uid in ["a", "b"] {
         holders.on_event(&pending(uid, &origin()));
     }
-    holders.on_event(&InformerEvent::Init);
-    holders.on_event(&InformerEvent::InitApply(source_claim("o", true, true)));
     let unreadable =
         InformerEvent::Unreadable { namespace: "ns".into(), name: "b".into(), uid: "b".into() };
     holders.on_event(&unreadable);
-    assert!(holders.on_event(&InformerEvent::InitDone).is_empty());
+    let source = source_claim("o", true, true);
+    let both = Listed::of(&[source.clone(), claim("b", &origin(), "Pending")]);
+    assert!(holders.on_event(&InformerEvent::InitDone(both)).is_empty());
     assert_eq!(holders.due(&origin()), None, "b may still be pending");
-    holders.on_event(&InformerEvent::Init);
-    holders.on_event(&InformerEvent::InitApply(source_claim("o", true, true)));
-    assert_eq!(names(holders.on_event(&InformerEvent::InitDone)), ["origin"]);
+    let one = Listed::of(&[source]);
+    assert_eq!(names(holders.on_event(&InformerEvent::InitDone(one))), ["origin"]);
 }
 
 #[test]
 fn a_namesake_of_a_source_is_another_one() {
     let mut holders = Holders::new(false);
     holders.on_event(&InformerEvent::Apply(source_claim("o1", true, true)));
-    holders.on_event(&InformerEvent::Init);
-    holders.on_event(&InformerEvent::InitApply(source_claim("o2", true, true)));
-    holders.on_event(&InformerEvent::InitDone);
+    for event in InformerEvent::list(vec![source_claim("o2", true, true)]) {
+        holders.on_event(&event);
+    }
     assert_eq!(holders.due(&origin()), Some(Due::Remove("o2".into())));
 }
 

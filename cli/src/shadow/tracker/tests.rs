@@ -175,10 +175,9 @@ async fn a_claim_that_is_missing_from_a_new_list_was_deleted() {
         fixture.claim(uid, "");
         fixture.refuse(uid);
     }
-    fixture.tracker.claims_listing();
-    fixture.claim("there", "");
     fixture.claim("new", "");
-    fixture.tracker.claims_listed(fixture.now);
+    let listed = Listed::of(&["there", "new"].map(|uid| claim(uid, "")));
+    fixture.tracker.claims_listed(&listed, fixture.now);
     assert_eq!(fixture.tracker.sweep(fixture.now + GONE_FOR), []);
     let is_kept = ["gone", "there", "new"].map(|uid| fixture.tracker.task(uid).is_some());
     assert_eq!(is_kept, [false, true, true]);
@@ -240,9 +239,7 @@ async fn what_is_gone_in_a_new_list_was_deleted() {
     let mut fixture = Fixture::new();
     fixture.volume(&released("gone"));
     fixture.volume(&released("there"));
-    fixture.tracker.volumes_listing();
-    fixture.volume(&released("there"));
-    let gone = fixture.tracker.volumes_listed(fixture.now);
+    let gone = fixture.tracker.volumes_listed(&Listed::of(&[released("there")]), fixture.now);
     let due = Judgement::of_deletion(&DeletionPlan::Delete, Duration::ZERO);
     assert_eq!(gone, [("PersistentVolume gone".to_owned(), due)]);
     assert_eq!(fixture.tracker.report().due_deletions, 1);

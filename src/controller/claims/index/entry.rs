@@ -18,7 +18,10 @@ use crate::{
         model::unsaved_volume::{Seen, UnsavedVolume},
         ownership::{PROVISIONED_BY, ProvisionerIdentity},
     },
-    kube::objects::{View as _, Volume},
+    kube::{
+        informer::hash,
+        objects::{View as _, Volume},
+    },
 };
 
 /// What the index keeps of one claim.
@@ -26,8 +29,6 @@ use crate::{
 pub struct Entry {
     /// What workers get.
     pub(super) known: KnownClaim,
-    /// Whether the newest list of claims, or an event since, contained the claim, readable or not.
-    pub(super) is_listed: bool,
     pub(super) pv: PvEvents,
     pub(super) reports: Reports,
     pub(super) attempts: Attempts,
@@ -56,8 +57,8 @@ pub(super) struct LatestTexts {
 /// What is known of the claim's PersistentVolume beside the state of the claim.
 #[derive(Debug, Default)]
 pub(super) struct PvEvents {
-    /// Whether the newest list of PersistentVolumes, or an event since, contained it.
-    pub(super) is_listed: bool,
+    /// The [`hash`] of its UID, once a list, an event or a live read has shown it.
+    pub(super) uid: Option<u64>,
     /// Whether one was seen that a provisioner has made, which closes the claim's call.
     pub(super) is_provisioned: bool,
     /// Whether the claim is queued when it is gone: this process waits for that. Otherwise the next event of
@@ -130,7 +131,7 @@ impl Entry {
 
     /// A PersistentVolume for the claim was seen.
     pub(super) fn volume_found(&mut self, volume: &Volume, identity: &ProvisionerIdentity) {
-        self.pv.is_listed = true;
+        self.pv.uid = Some(hash(volume.uid()));
         self.pv.is_provisioned |= volume.annotation(PROVISIONED_BY).is_some();
         if self.known.is_served_by(volume) {
             let is_background = matches!(self.known.state, ClaimState::Background(_));

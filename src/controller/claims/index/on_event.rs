@@ -4,7 +4,7 @@
 //! only if this process has seen all its events since it was created (safety rule 6). Our own
 //! writes to a claim queue nothing.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -20,7 +20,8 @@ use crate::{
         ownership::ProvisionerIdentity,
     },
     kube::{
-        informer::{InformerEvent, listed_map::hash},
+        InformerEvent,
+        informer::hash,
         objects::{Claim, View as _},
     },
 };
@@ -30,28 +31,25 @@ impl ClaimIndex {
     pub fn on_event(&self, event: InformerEvent<Claim>) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         match event {
-            InformerEvent::Init => {
-                inner.entries.values_mut().for_each(|entry| entry.is_listed = false);
-                inner.others.begin_list();
-                Vec::new()
-            }
             InformerEvent::InitApply(claim) => self.apply(&mut inner, claim, true),
             InformerEvent::Apply(claim) => self.apply(&mut inner, claim, false),
             InformerEvent::Delete(claim) => {
-                inner.others.remove(hash(claim.uid()));
+                inner.others.remove(&hash(claim.uid()));
                 inner.on_deleted(claim.uid()).into_iter().collect()
             }
             InformerEvent::Unreadable { uid, .. } => {
-                if let Some(entry) = inner.entries.get_mut(&*uid) {
-                    entry.is_listed = true;
-                }
-                inner.others.insert(hash(&uid), ());
+                inner.others.insert(hash(&uid));
                 Vec::new()
             }
-            InformerEvent::InitDone => {
-                inner.others.finish_list();
-                let vanished = inner.vanished();
-                vanished.iter().filter_map(|uid| inner.on_deleted(uid)).collect()
+            InformerEvent::InitDone(listed) => {
+                let others = mem::take(&mut inner.others).into_iter();
+                // Collected in order, a set is packed more densely than as it has grown.
+                inner.others = others.filter(|uid| listed.contains_hash(*uid)).collect();
+                let is_gone =
+                    |uid: &str, entry: &Entry| entry.is_of_interest() && !listed.contains(uid);
+                let gone = inner.entries.iter().filter(|(uid, entry)| is_gone(uid, entry));
+                let gone: Vec<Key> = gone.map(|(uid, _)| uid.clone()).collect();
+                gone.iter().filter_map(|uid| inner.on_deleted(uid)).collect()
             }
         }
     }
@@ -86,7 +84,7 @@ impl ClaimIndex {
 
     /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
     fn keep(&self, inner: &mut Inner, uid: Key, observed: Observed) -> Vec<Key> {
-        let was_other = inner.others.remove(hash(&uid)).is_some();
+        let was_other = inner.others.remove(&hash(&uid));
         let before = inner.entries.get(&*uid).filter(|entry| entry.is_of_interest());
         let is_changed = before.is_none_or(|entry| observed.is_change_of(entry));
         if !inner.entries.contains_key(&*uid) {
@@ -161,27 +159,18 @@ impl Entry {
         }
         known.claim = claim;
         known.interest = interest;
-        self.is_listed = true;
         known.record_status = record_status.map(Arc::new);
         self.follow_record() || becomes_void
     }
 }
 
 impl Inner {
-    /// The claims of interest that the list which has just ended did not show: they do not exist any
-    /// more.
-    fn vanished(&self) -> Vec<Key> {
-        let is_missing = |entry: &Entry| entry.is_of_interest() && !entry.is_listed;
-        let missing = self.entries.iter().filter(|(_, entry)| is_missing(entry));
-        missing.map(|(uid, _)| uid.clone()).collect()
-    }
-
     /// Remembers a claim of another provisioner, unless it is bound or `is_new`.
     fn track_other(&mut self, claim: &Claim, is_new: bool) {
         if !claim.is_unbound() {
-            self.others.remove(hash(claim.uid()));
+            self.others.remove(&hash(claim.uid()));
         } else if !is_new {
-            self.others.insert(hash(claim.uid()), ());
+            self.others.insert(hash(claim.uid()));
         }
     }
 

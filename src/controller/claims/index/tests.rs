@@ -17,7 +17,10 @@ use crate::{
         provisioner::{Failure, Next, Outcome, ProvisionRequest},
     },
     flags::VolumeNaming,
-    kube::{informer::InformerEvent, objects::Volume},
+    kube::{
+        InformerEvent, Listed,
+        objects::{CsiSource, Volume},
+    },
 };
 
 const DRIVER: &str = "d.example.com";
@@ -47,8 +50,8 @@ fn leading_index() -> ClaimIndex {
 }
 
 fn lead(index: ClaimIndex) -> ClaimIndex {
-    index.on_event(InformerEvent::InitDone);
-    list_volumes(&index);
+    index.on_event(InformerEvent::InitDone(Listed::default()));
+    index.on_volumes_listed(&Listed::default());
     index.both_listed();
     index
 }
@@ -58,12 +61,6 @@ fn provisioned_pv(name: &str, claim_uid: &str) -> Volume {
     let mut volume = volume(name, claim_uid);
     volume.metadata.annotations.insert("pv.kubernetes.io/provisioned-by".into(), DRIVER.into());
     volume
-}
-
-/// Lists all PersistentVolumes, of which there are none.
-fn list_volumes(index: &ClaimIndex) -> Vec<Key> {
-    index.on_volume_list_start();
-    index.on_volume_list_done()
 }
 
 /// This verification of the claim is done.
@@ -103,7 +100,7 @@ fn bound(uid: &str) -> Claim {
 
 fn volume(name: &str, claim_uid: &str) -> Volume {
     serde_json::from_value(
-        json!({"metadata": {"name": name}, "spec": {"claimRef": {"uid": claim_uid}}}),
+        json!({"metadata": {"name": name, "uid": name}, "spec": {"claimRef": {"uid": claim_uid}}}),
     )
     .unwrap()
 }
@@ -144,8 +141,7 @@ fn claims_of_other_provisioners_and_bound_claims_are_not_kept() {
 #[test]
 fn a_listed_claim_is_verified_before_its_first_call() {
     let index = empty_index();
-    index.on_event(InformerEvent::InitApply(claim("listed")));
-    index.on_event(InformerEvent::InitDone);
+    InformerEvent::list(vec![claim("listed")]).for_each(|event| drop(index.on_event(event)));
     index.on_event(InformerEvent::Apply(claim("early")));
     index.both_listed();
     index.on_event(InformerEvent::Apply(claim("new")));
@@ -162,10 +158,8 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     let index = empty_index();
     let unassigned =
         |uid: &str| claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}));
-    index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitApply(unassigned("listed")));
-    index.on_event(InformerEvent::InitApply(unassigned("gone")));
-    index.on_event(InformerEvent::InitDone);
+    let listed = InformerEvent::list(vec![unassigned("listed"), unassigned("gone")]);
+    listed.for_each(|event| drop(index.on_event(event)));
     index.on_event(InformerEvent::Apply(unassigned("early")));
     index.both_listed();
     index.on_event(InformerEvent::Apply(unassigned("new")));
@@ -188,9 +182,9 @@ fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
     let index = empty_index();
     index.on_event(InformerEvent::InitApply(claim("served")));
     index.on_event(InformerEvent::InitApply(claim("free")));
-    index.on_volume_list_start();
-    index.on_volume(&volume("of-any-name", "served"));
-    assert!(index.on_volume_list_done().is_empty());
+    let pv = volume("of-any-name", "served");
+    index.on_volume(&pv);
+    assert!(index.on_volumes_listed(&Listed::of(&[pv])).is_empty());
     let may_call = |uid| index.known(uid).unwrap().state.may_call();
     assert!(!may_call("served") && may_call("free"));
 }
@@ -263,21 +257,21 @@ async fn a_claim_missing_from_a_relist_is_removed_or_followed() {
     index.on_event(InformerEvent::Apply(claim("open")));
     index.start_call("open", &request("open"));
     index.on_outcome("open", &background());
-    index.on_event(InformerEvent::Init);
-    assert_eq!(index.on_event(InformerEvent::InitDone), ["open"].map(Key::from));
+    let gone = index.on_event(InformerEvent::InitDone(Listed::default()));
+    assert_eq!(gone, ["open"].map(Key::from));
     assert_eq!(index.uids(|_| true), ["open"].map(Key::from));
 }
 
 #[test]
 fn an_unreadable_claim_is_not_removed() {
     let index = with_claim();
-    index.on_event(InformerEvent::Init);
     index.on_event(InformerEvent::Unreadable {
         namespace: "ns".into(),
         name: "u".into(),
         uid: "u".into(),
     });
-    assert!(index.on_event(InformerEvent::InitDone).is_empty());
+    let listed = Listed::of(&[claim("u")]);
+    assert!(index.on_event(InformerEvent::InitDone(listed)).is_empty());
     assert_eq!(index.uids(|_| true), ["u"].map(Key::from));
 }
 
@@ -439,17 +433,53 @@ async fn no_call_starts_before_verification_or_for_a_deleted_claim() {
 fn a_claim_whose_volume_is_missing_from_a_list_may_get_another() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "u"));
-    index.on_volume_list_start();
-    index.on_volume(&volume("pvc-u", "u"));
-    index.on_volume_list_done();
+    index.on_volumes_listed(&Listed::of(&[volume("pvc-u", "u")]));
     assert!(!index.known("u").unwrap().state.may_call(), "it is there");
-    index.on_volume_list_start();
-    index.on_volume_list_done();
+    index.on_volumes_listed(&Listed::default());
     let snapshot = index.known("u").unwrap();
     assert_eq!(
         (snapshot.state.may_call(), snapshot.verification()),
         (true, Verification::VolumeAndClaim)
     );
+}
+
+/// The list is older than the PersistentVolume: it looks deleted, but only until it is read or seen.
+#[tokio::test]
+async fn a_claim_whose_volume_was_saved_while_a_list_ran_is_verified_and_not_asked_for() {
+    let index = with_claim();
+    set_verified(&index, "u", Verification::VolumeAndClaim);
+    assert!(index.start_call("u", &request("u")));
+    index.on_outcome("u", &Outcome::Provisioned(Box::default()));
+    index.update("u", Entry::saved);
+    index.on_volumes_listed(&Listed::default());
+    assert_eq!(index.known("u").unwrap().verification(), Verification::VolumeAndClaim);
+    index.on_volume(&volume("pvc-u", "u"));
+    assert!(!index.known("u").unwrap().state.may_call(), "its event comes with the watch");
+    index.on_volumes_listed(&Listed::of(&[volume("pvc-u", "u")]));
+    assert!(!index.known("u").unwrap().state.may_call(), "it is in the next list");
+}
+
+/// Also a volume of another driver, and if its deletion was missed.
+#[test]
+fn every_event_of_a_volume_is_compared_with_our_claims() {
+    let may_call = |index: &ClaimIndex| index.known("u").unwrap().state.may_call();
+    let of_another = || {
+        let mut pv = volume("any-name", "u");
+        pv.spec.csi = Some(CsiSource { driver: "other".into(), ..CsiSource::default() });
+        pv
+    };
+    for gone in [InformerEvent::Delete(of_another()), InformerEvent::InitDone(Listed::default())] {
+        let index = with_claim();
+        index.on_volume_event(&InformerEvent::Apply(of_another()));
+        assert!(!may_call(&index));
+        index.on_volume_event(&gone);
+        assert!(may_call(&index), "it may get another one");
+    }
+    let index = with_claim();
+    let [namespace, uid] = ["", "uid"].map(str::to_owned);
+    let unreadable = InformerEvent::Unreadable { namespace, name: "pvc-u".into(), uid };
+    index.on_volume_event(&unreadable);
+    assert_eq!(index.known("u").unwrap().verification(), Verification::Volume);
 }
 
 #[test]

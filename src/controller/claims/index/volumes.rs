@@ -6,13 +6,31 @@
 use super::{ClaimIndex, entry::Entry, known::Verification};
 use crate::{
     controller::item::Key,
-    kube::objects::{View as _, Volume},
+    kube::{
+        InformerEvent, Listed,
+        objects::{View as _, Volume},
+    },
 };
 
 impl ClaimIndex {
+    /// Handles an event of the watch of PersistentVolumes. Returns the claims to queue.
+    pub fn on_volume_event(&self, event: &InformerEvent<Volume>) -> Vec<Key> {
+        match event {
+            InformerEvent::InitApply(volume) | InformerEvent::Apply(volume) => {
+                self.on_volume(volume).into_iter().collect()
+            }
+            InformerEvent::Delete(volume) => self.on_volume_deleted(volume).into_iter().collect(),
+            InformerEvent::Unreadable { name, .. } => {
+                self.on_unreadable_volume(name);
+                Vec::new()
+            }
+            InformerEvent::InitDone(listed) => self.on_volumes_listed(listed),
+        }
+    }
+
     /// Handles a PersistentVolume of any driver that exists. Returns the claim to queue: one whose
     /// open call it closes, and whose record can go or whose call must be reported.
-    pub fn on_volume(&self, volume: &Volume) -> Option<Key> {
+    pub(super) fn on_volume(&self, volume: &Volume) -> Option<Key> {
         let mut inner = self.0.inner.lock();
         let named = inner.by_volume.get(volume.name()).cloned();
         let for_uid = claim_uid(volume);
@@ -33,7 +51,7 @@ impl ClaimIndex {
 
     /// Handles a PersistentVolume that cannot be decoded: the claim that would get its name is
     /// verified.
-    pub fn on_unreadable_volume(&self, name: &str) {
+    pub(super) fn on_unreadable_volume(&self, name: &str) {
         let mut inner = self.0.inner.lock();
         if let Some(uid) = inner.by_volume.get(name).cloned() {
             inner.change(&uid, |entry| entry.known.required.require(Verification::Volume));
@@ -43,7 +61,7 @@ impl ClaimIndex {
     /// Handles the deletion of a PersistentVolume. Returns the claim to queue: one that waits for
     /// the name. A claim that had this volume may get another one, but only at its next event or
     /// resync, as with external-provisioner.
-    pub fn on_volume_deleted(&self, volume: &Volume) -> Option<Key> {
+    pub(super) fn on_volume_deleted(&self, volume: &Volume) -> Option<Key> {
         let mut inner = self.0.inner.lock();
         let own = claim_uid(volume);
         if let Some(returns) = inner.change(own, Entry::pv_deleted) {
@@ -53,19 +71,14 @@ impl ClaimIndex {
         inner.change(&uid, |entry| entry.known.required.require(Verification::Volume)).map(|()| uid)
     }
 
-    /// A list of all PersistentVolumes begins.
-    pub fn on_volume_list_start(&self) {
-        let mut inner = self.0.inner.lock();
-        inner.entries.values_mut().for_each(|entry| entry.pv.is_listed = false);
-    }
-
-    /// The list of all PersistentVolumes is complete: a claim whose PersistentVolume is not in it
-    /// has lost it, and the deletion event was missed. Returns the claims to queue.
-    pub fn on_volume_list_done(&self) -> Vec<Key> {
+    /// All PersistentVolumes are listed: a claim whose PersistentVolume is not among them has lost it, and the
+    /// deletion event was missed. Or that was saved while the list ran: then the claim's verification or the
+    /// next event finds it. Returns the claims to queue.
+    pub(super) fn on_volumes_listed(&self, listed: &Listed) -> Vec<Key> {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
-            let missing = !entry.pv.is_listed && entry.has_pv();
-            (missing && entry.pv_deleted()).then(|| uid.clone())
+            let is_listed = entry.pv.uid.is_some_and(|pv| listed.contains_hash(pv));
+            (entry.has_pv() && !is_listed && entry.pv_deleted()).then(|| uid.clone())
         });
         looked_at.collect()
     }

@@ -174,7 +174,6 @@ impl Entry {
 
     /// Saving the claim's volume is finished.
     pub fn saved(&mut self) {
-        self.pv.is_listed = true;
         self.advance(Transition::Saved);
     }
 

@@ -1,20 +1,48 @@
 use serde_json::json;
 
 use super::*;
+use crate::controller::{model::unusable_volume::UnusableVolume, provisioner::NotDeleted};
 
 const DRIVER: &str = "d.example.com";
 
-/// The handle of a volume of the driver.
-fn handle(volume: &Volume) -> Option<VolumeHandle> {
-    let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
-    Some((*csi.volume_handle).into())
+/// Reaches all volumes but `elsewhere`, and is never asked to delete one.
+struct Reaching;
+
+impl Deleter for Reaching {
+    type Removal = ();
+
+    fn handle(&self, volume: &Volume) -> Option<VolumeHandle> {
+        let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
+        Some((*csi.volume_handle).into())
+    }
+
+    fn should_delete(&self, volume: &Volume) -> bool {
+        volume.name() != "elsewhere"
+    }
+
+    fn check_detached(&self, _volume: &Volume) -> Result<(), NotDeleted> {
+        unreachable!()
+    }
+
+    async fn prepare_delete(&self, _volume: &Volume) -> Result<(), NotDeleted> {
+        unreachable!()
+    }
+
+    async fn delete(&self, _volume: &Volume, (): ()) -> Result<(), NotDeleted> {
+        unreachable!()
+    }
+
+    async fn discard(
+        &self,
+        _unusable: &UnusableVolume,
+        _is_safe: impl Fn() -> bool + Send + Sync,
+    ) -> Result<(), Failure> {
+        unreachable!()
+    }
 }
 
-fn indexes() -> (VolumeIndex, ClaimIndex) {
-    let identity = ProvisionerIdentity::of_driver(DRIVER);
-    let claims = ClaimIndex::new(identity.clone(), |_| {});
-    let in_reach = |volume: &Volume| volume.name() != "elsewhere";
-    (VolumeIndex::new(identity, claims.clone(), in_reach, handle), claims)
+fn index() -> VolumeIndex<Reaching> {
+    VolumeIndex::new(ProvisionerIdentity::of_driver(DRIVER), Arc::new(Reaching))
 }
 
 fn volume(name: &str, phase: &str, driver: &str) -> Volume {
@@ -33,42 +61,36 @@ fn released(name: &str) -> Volume {
 
 #[tokio::test(start_paused = true)]
 async fn only_volumes_of_ours_with_something_due_are_kept() {
-    let (index, _) = indexes();
+    let index = index();
     for (idle, driver) in [("Available", DRIVER), ("Released", "other")] {
-        assert_eq!(
-            index.on_event(InformerEvent::Apply(volume("idle", idle, driver))),
-            WakeUps::default()
-        );
+        assert_eq!(index.on_event(InformerEvent::Apply(volume("idle", idle, driver))), []);
     }
     assert_eq!(index.len(), (0, 0));
-    assert_eq!(index.on_event(InformerEvent::Apply(released("pv"))).volumes, ["pv"].map(Key::from));
+    assert_eq!(index.on_event(InformerEvent::Apply(released("pv"))), ["pv"].map(Key::from));
     assert_eq!(index.all(), ["pv"].map(Key::from));
-    assert_eq!(
-        index.on_event(InformerEvent::Apply(volume("pv", "Available", DRIVER))),
-        WakeUps::default()
-    );
+    assert_eq!(index.on_event(InformerEvent::Apply(volume("pv", "Available", DRIVER))), []);
     assert_eq!(index.len(), (0, 0), "left, though not deleted");
 }
 
 #[tokio::test(start_paused = true)]
 async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
-    let (index, _) = indexes();
-    assert_eq!(index.on_event(InformerEvent::Apply(released("elsewhere"))), WakeUps::default());
+    let index = index();
+    assert_eq!(index.on_event(InformerEvent::Apply(released("elsewhere"))), []);
     assert_eq!(index.len(), (0, 0));
     let bound = volume("elsewhere", "Bound", DRIVER);
-    assert_eq!(index.on_event(InformerEvent::Apply(bound)), WakeUps::default(), "for the resync");
+    assert_eq!(index.on_event(InformerEvent::Apply(bound)), [], "for the resync");
     assert_eq!((index.all(), index.to_protect_elsewhere()), (vec![], vec!["elsewhere".into()]));
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
     kept.metadata.finalizers = vec![crate::controller::model::finalizer::PROTECTION.into()];
-    assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"].map(Key::from));
+    assert_eq!(index.on_event(InformerEvent::Apply(kept)), ["elsewhere"].map(Key::from));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_only_lacks_the_finalizer_comes_after_first_deletions() {
-    let (index, _) = indexes();
+    let index = index();
     let is_repeat = |volume: Volume| {
-        assert_eq!(index.on_event(InformerEvent::Apply(volume)).volumes, ["pv"].map(Key::from));
+        assert_eq!(index.on_event(InformerEvent::Apply(volume)), ["pv"].map(Key::from));
         index.flow("pv", &|_| 0).is_repeat
     };
     assert!(is_repeat(volume("pv", "Bound", DRIVER)));
@@ -84,7 +106,7 @@ fn in_version(version: &str, mut volume: Volume) -> Volume {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_remembered_until_the_object_is_gone() {
-    let (index, _) = indexes();
+    let index = index();
     let pv = released("pv");
     index.on_event(InformerEvent::Apply(pv.clone()));
     assert_eq!(index.deletion("pv"), Deletion::Pending);
@@ -106,7 +128,7 @@ async fn a_deletion_is_remembered_until_the_object_is_gone() {
 /// deletion of its predecessor.
 #[tokio::test(start_paused = true)]
 async fn a_late_deletion_event_does_not_remove_the_successor() {
-    let (index, _) = indexes();
+    let index = index();
     let mut successor = released("pv");
     successor.metadata.uid = Some("another".into());
     index.on_event(InformerEvent::InitApply(successor.clone()));
@@ -119,20 +141,19 @@ async fn a_late_deletion_event_does_not_remove_the_successor() {
 /// A new list repeats volumes that are in their back-off.
 #[tokio::test(start_paused = true)]
 async fn an_unchanged_volume_in_a_new_list_is_not_queued() {
-    let (index, _) = indexes();
+    let index = index();
     let listed =
         |version| index.on_event(InformerEvent::InitApply(in_version(version, released("pv"))));
-    assert_eq!(listed("5").volumes, ["pv"].map(Key::from));
-    index.on_event(InformerEvent::Init);
-    assert_eq!(listed("5"), WakeUps::default());
-    assert_eq!(listed("6").volumes, ["pv"].map(Key::from));
+    assert_eq!(listed("5"), ["pv"].map(Key::from));
+    assert_eq!(listed("5"), []);
+    assert_eq!(listed("6"), ["pv"].map(Key::from));
 }
 
 /// Also if its deletion was missed.
 #[tokio::test(start_paused = true)]
 async fn the_deletion_of_a_volume_queues_those_with_the_same_handle() {
     for is_missed in [false, true] {
-        let (index, _) = indexes();
+        let index = index();
         let mut sharer = volume("sharer", "Bound", DRIVER);
         sharer.spec.persistent_volume_reclaim_policy = "Delete".into();
         sharer.spec.csi.as_mut().unwrap().volume_handle = "pv".into();
@@ -140,59 +161,42 @@ async fn the_deletion_of_a_volume_queues_those_with_the_same_handle() {
         index.on_event(InformerEvent::InitApply(sharer.clone()));
         index.on_event(InformerEvent::InitApply(released("pv")));
         let woken = if is_missed {
-            index.on_event(InformerEvent::Init);
-            index.on_event(InformerEvent::InitApply(released("pv")));
-            index.on_event(InformerEvent::InitDone)
+            index.on_event(InformerEvent::InitDone(Listed::of(&[released("pv")])))
         } else {
             index.on_event(InformerEvent::Delete(sharer))
         };
-        assert_eq!(woken.volumes, ["pv"].map(Key::from), "missed: {is_missed}");
+        assert_eq!(woken, ["pv"].map(Key::from), "missed: {is_missed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_is_missing_in_a_new_list_is_gone() {
-    let (index, claims) = indexes();
-    claims.on_event(InformerEvent::Apply(
-        serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
-    ));
+    let index = index();
     index.on_event(InformerEvent::Apply(released("pv")));
     index.begin_deletion(&released("pv"));
     index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);
-    index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitDone);
+    index.on_event(InformerEvent::InitDone(Listed::default()));
     assert_eq!(index.len(), (0, 0));
-    assert!(claims.known("u").unwrap().state.may_call(), "its claim may get another one");
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_volume_is_compared_with_our_claims() {
-    let (index, claims) = indexes();
-    claims.on_event(InformerEvent::Apply(
-        serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
-    ));
-    index.on_event(InformerEvent::Apply(volume("any-name", "Pending", "another.driver")));
-    assert!(!claims.known("u").unwrap().state.may_call());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_remembered_while_nothing_is_due() {
-    let (index, _) = indexes();
+    let index = index();
     index.on_event(InformerEvent::Apply(released("pv")));
     index.begin_deletion(&released("pv"));
     // Another controller changes the phase and changes it back while the driver works.
     index.on_event(InformerEvent::Apply(volume("pv", "Failed", DRIVER)));
     index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);
-    index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitApply(volume("pv", "Failed", DRIVER)));
-    index.on_event(InformerEvent::InitDone);
+    for event in InformerEvent::list(vec![volume("pv", "Failed", DRIVER)]) {
+        index.on_event(event);
+    }
     index.on_event(InformerEvent::Apply(released("pv")));
     assert_eq!(index.deletion("pv"), Deletion::DeletedAtDriver);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_removed_until_its_deletion_event_arrives() {
-    let (index, _) = indexes();
+    let index = index();
     index.on_event(InformerEvent::Apply(released("pv")));
     index.begin_deletion(&released("pv"));
     index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);

@@ -32,9 +32,8 @@ fn is_open(index: &ClaimIndex, uid: &str) -> bool {
 #[tokio::test]
 async fn a_recorded_call_is_open_once_it_is_listed() {
     let index = empty_index();
-    index.on_event(InformerEvent::Init);
-    index.on_event(InformerEvent::InitApply(with_record("u", DRIVER)));
-    index.on_event(InformerEvent::InitDone);
+    let listed = InformerEvent::list(vec![with_record("u", DRIVER)]);
+    listed.for_each(|event| drop(index.on_event(event)));
     assert!(is_open(&index, "u"));
     let snapshot = index.known("u").unwrap();
     assert_eq!(snapshot.recorded().map(|record| &*record.volume), Some("pvc-u"));

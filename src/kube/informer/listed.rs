@@ -1,0 +1,93 @@
+//! What a list has shown, so that whoever keeps objects finds those that vanished between two lists.
+//!
+//! Only hashes of UIDs are kept, eight bytes an object, and only until the handler has seen them. The API
+//! server makes the UIDs, so no user can let an object look as if it were still there.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use crate::kube::objects::{Metadata, View};
+
+/// The objects of a complete list, readable or not: what is known and not among them has vanished.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listed {
+    /// Sorted once the list is complete.
+    uids: Vec<u64>,
+    /// An object's UID could not be read: any object may be the one.
+    is_any_unknown: bool,
+}
+
+impl Listed {
+    /// These objects.
+    pub fn of<'a, V: View>(objects: impl IntoIterator<Item = &'a V>) -> Self {
+        let mut listed = Self::default();
+        objects.into_iter().for_each(|object| listed.add(object.meta()));
+        listed.take()
+    }
+
+    /// The list in progress shows another object.
+    pub(super) fn add(&mut self, object: &Metadata) {
+        match &object.uid {
+            Some(uid) => self.uids.push(hash(uid)),
+            None => self.is_any_unknown = true,
+        }
+    }
+
+    /// The list is complete: returns it, and begins another one.
+    pub(super) fn take(&mut self) -> Self {
+        self.uids.sort_unstable();
+        std::mem::take(self)
+    }
+
+    /// Whether the list has shown the object with this UID.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.contains_hash(hash(uid))
+    }
+
+    /// Whether the list has shown an object with a UID of this [`hash`].
+    pub(crate) fn contains_hash(&self, uid: u64) -> bool {
+        self.is_any_unknown || self.uids.binary_search(&uid).is_ok()
+    }
+
+    /// Whether the list has shown an object with a UID whose [`hash`] has this upper half.
+    pub(crate) fn contains_upper_half(&self, upper: u32) -> bool {
+        let half = |uid: &u64| (uid >> 32) as u32;
+        self.is_any_unknown || self.uids.binary_search_by_key(&upper, half).is_ok()
+    }
+}
+
+/// A small value for an object. It does not depend on the process, so that tests are reproducible. Nor is it
+/// keyed: a deliberate collision only costs a needless read.
+pub(crate) fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(uids: &[Option<&str>]) -> Listed {
+        let mut listed = Listed::default();
+        for uid in uids {
+            listed.add(&Metadata { uid: uid.map(Into::into), ..Metadata::default() });
+        }
+        listed.take()
+    }
+
+    #[test]
+    fn an_object_is_found_by_its_uid_its_hash_and_half_of_that() {
+        let listed = listed(&[Some("a"), Some("b"), Some("c")]);
+        for (uid, is_there) in [("a", true), ("b", true), ("c", true), ("d", false), ("", false)] {
+            assert_eq!(listed.contains(uid), is_there, "{uid}");
+            assert_eq!(listed.contains_hash(hash(uid)), is_there, "{uid}");
+            assert_eq!(listed.contains_upper_half((hash(uid) >> 32) as u32), is_there, "{uid}");
+        }
+    }
+
+    #[test]
+    fn an_object_whose_uid_is_unknown_may_be_any() {
+        assert!(listed(&[Some("a"), None]).contains("b"));
+        assert!(!Listed::default().contains("b"), "an empty list has none");
+    }
+}
