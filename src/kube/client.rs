@@ -40,8 +40,8 @@ use super::{
     layers::{
         ApiService, Request,
         gate::SentAt,
-        pace::paced,
         pages::{MAX_PAGE, PageSize, paged},
+        throttle::{Throttle, is_watch, throttled},
         whole_answers::Held,
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
@@ -51,6 +51,10 @@ use crate::runtime::Random;
 
 /// kube-rs's client wants a default namespace. Nobody uses it: each request names its own.
 const NO_NAMESPACE: &str = "default";
+
+/// A server, or a proxy before it, may end every watch at once, and kube-rs opens the next one without a
+/// pause.
+const PACE_OF_WATCHES: RateLimit = RateLimit { qps: 1.0, burst: 1 };
 
 /// The media type of objects.
 const JSON: &str = "application/json";
@@ -87,7 +91,9 @@ impl Client {
     /// fit, and opens a watch no more than once a second.
     pub(crate) fn for_watcher(&self, page_size: u32) -> kube::Client {
         let pages = PageSize::new(page_size, MAX_PAGE);
-        kube::Client::new(paged(pages, paced(self.service.clone())), NO_NAMESPACE)
+        let pace = Arc::new(Throttle::new(PACE_OF_WATCHES, None));
+        let service = throttled(pace, is_watch, self.service.clone());
+        kube::Client::new(paged(pages, service), NO_NAMESPACE)
     }
 
     /// Reads one object.
