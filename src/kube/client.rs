@@ -18,6 +18,7 @@ pub use super::name::{BadName, Name};
 pub use coalesced_reads::{CoalescedReads, ReadBy};
 pub use discovery::Served;
 pub use edits::{Edit, Edited, WriteBy};
+pub use kube::api::Patch;
 pub(in crate::kube) use lanes::MAX_CONCURRENT_WRITES;
 pub use lanes::{EventLane, LaneSettings, Lanes, RateLimit};
 
@@ -26,26 +27,34 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt as _;
-use kube::client::Body;
+use kube::{
+    api::{DeleteParams, PatchParams, Preconditions},
+    client::Body,
+    core::request,
+};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     error::{ApiError, fault},
     layers::{
         ApiService, Request,
         gate::SentAt,
-        pace::paced,
         pages::{MAX_PAGE, PageSize, paged},
+        throttle::{Throttle, is_watch, throttled},
         whole_answers::Held,
     },
     objects::{AnyObject, Metadata, View, kind::Kind},
 };
-use super::{name::check_namespace, target::Target};
+use super::{name::check_namespace, target::Target, url::segment};
 use crate::runtime::Random;
 
 /// kube-rs's client wants a default namespace. Nobody uses it: each request names its own.
 const NO_NAMESPACE: &str = "default";
+
+/// A server, or a proxy before it, may end every watch at once, and kube-rs opens the next one without a
+/// pause.
+const PACE_OF_WATCHES: RateLimit = RateLimit { qps: 1.0, burst: 1 };
 
 /// The media type of objects.
 const JSON: &str = "application/json";
@@ -62,25 +71,6 @@ pub struct Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Client")
-    }
-}
-
-/// A patch of an object.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Patch {
-    /// A JSON merge patch (RFC 7396).
-    Merge(Value),
-    /// Kubernetes' strategic merge patch: merges lists by their keys, knows directives such as
-    /// `$deleteFromPrimitiveList`.
-    StrategicMerge(Value),
-}
-
-impl Patch {
-    fn parts(&self) -> (&'static str, &Value) {
-        match self {
-            Self::Merge(body) => ("application/merge-patch+json", body),
-            Self::StrategicMerge(body) => ("application/strategic-merge-patch+json", body),
-        }
     }
 }
 
@@ -101,7 +91,9 @@ impl Client {
     /// fit, and opens a watch no more than once a second.
     pub(crate) fn for_watcher(&self, page_size: u32) -> kube::Client {
         let pages = PageSize::new(page_size, MAX_PAGE);
-        kube::Client::new(paged(pages, paced(self.service.clone())), NO_NAMESPACE)
+        let pace = Arc::new(Throttle::new(PACE_OF_WATCHES, None));
+        let service = throttled(pace, is_watch, self.service.clone());
+        kube::Client::new(paged(pages, service), NO_NAMESPACE)
     }
 
     /// Reads one object.
@@ -164,10 +156,14 @@ impl Client {
     }
 
     /// Patches an object.
-    pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
-        let (media_type, body) = patch.parts();
-        let url = path::<V>(name)? + NO_FIELD_VALIDATION;
-        self.write(request_with_body(Method::PATCH, url, media_type, body)?).await
+    pub async fn patch<V: View>(
+        &self,
+        name: Name<'_>,
+        patch: &Patch<Value>,
+    ) -> Result<V, ApiError> {
+        let parameters = PatchParams::default().validation_ignore();
+        let request = builder::<V>(name)?.patch(&segment(name.name()), &parameters, patch)?;
+        self.write(request.map(Body::from)).await
     }
 
     /// Deletes an object; with `uid` only if it has this UID, otherwise the error is a conflict.
@@ -177,12 +173,11 @@ impl Client {
         name: Name<'_>,
         uid: Option<&str>,
     ) -> Result<Vec<String>, ApiError> {
-        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
-            fields.insert("preconditions".to_owned(), json!({"uid": uid}));
-        }
-        let request = request_with_body(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        let answer = self.exchange(request).await?;
+        let preconditions =
+            uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+        let options = DeleteParams { preconditions, ..DeleteParams::default() };
+        let request = builder::<V>(name)?.delete(&segment(name.name()), &options)?;
+        let answer = self.exchange(request.map(Body::from)).await?;
         Ok(remaining_finalizers::<V>(&answer))
     }
 
@@ -192,7 +187,7 @@ impl Client {
         path: String,
         review: &Value,
     ) -> Result<T, ApiError> {
-        Ok(self.send(request_with_body(Method::POST, path, JSON, review)?).await?.0)
+        self.write(request_with_body(Method::POST, path, review)?).await
     }
 
     /// Sends a GET and parses the answer.
@@ -207,7 +202,7 @@ impl Client {
         path: String,
         body: &(impl Serialize + Sync),
     ) -> Result<T, ApiError> {
-        self.write(request_with_body(method, path + NO_FIELD_VALIDATION, JSON, body)?).await
+        self.write(request_with_body(method, path + NO_FIELD_VALIDATION, body)?).await
     }
 
     /// Sends a write and reads the object in the answer.
@@ -259,10 +254,21 @@ fn remaining_finalizers<V: View>(answer: &Answer) -> Vec<String> {
 
 /// The path of the object of kind `V`.
 fn path<V: View>(name: Name<'_>) -> Result<String, BadName> {
+    check_scope::<V>(name)?;
+    Ok(Kind::of::<V>().object(name))
+}
+
+/// Builds requests for objects of kind `V` beside this one. kube-rs writes names into the path as they are.
+fn builder<V: View>(name: Name<'_>) -> Result<kube::core::Request, BadName> {
+    check_scope::<V>(name)?;
+    Ok(kube::core::Request::new(Kind::of::<V>().collection(name.namespace())))
+}
+
+fn check_scope<V: View>(name: Name<'_>) -> Result<(), BadName> {
     if V::NAMESPACED && name.namespace().is_none() {
         return Err(BadName::NoNamespace);
     }
-    Ok(Kind::of::<V>().object(name))
+    Ok(())
 }
 
 /// The request that creates an object of kind `V`.
@@ -271,7 +277,7 @@ fn creation<V: View>(namespace: Option<&str>, body: &impl Serialize) -> Result<R
         check_namespace(namespace.unwrap_or_default())?;
     }
     let path = Kind::of::<V>().collection(namespace) + NO_FIELD_VALIDATION;
-    request_with_body(Method::POST, path, JSON, body)
+    request_with_body(Method::POST, path, body)
 }
 
 /// The query of a write whose body the server shall not search for unknown and repeated fields, as it does
@@ -286,19 +292,18 @@ const BODY_CAPACITY: usize = 1 << 10;
 pub(super) fn request(method: Method, url: String) -> Result<Request, ApiError> {
     let accept = HeaderValue::from_static(JSON);
     let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, accept);
-    Ok(request.body(Body::empty())?)
+    Ok(request.body(Body::empty()).map_err(request::Error::BuildRequest)?)
 }
 
 fn request_with_body(
     method: Method,
     path: String,
-    media_type: &'static str,
     body: &impl Serialize,
 ) -> Result<Request, ApiError> {
     let mut json = Vec::with_capacity(BODY_CAPACITY);
-    serde_json::to_writer(&mut json, body).map_err(ApiError::Unwritable)?;
+    serde_json::to_writer(&mut json, body).map_err(request::Error::SerializeBody)?;
     let mut request = request(method, path)?;
-    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     *request.body_mut() = json.into();
     Ok(request)
 }

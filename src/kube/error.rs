@@ -48,10 +48,7 @@ pub enum ApiError {
     GateShut(#[from] GateShut),
     /// The request could not be built; nothing was sent.
     #[error("cannot build a request: {0}")]
-    Unsendable(#[from] http::Error),
-    /// The object could not be serialized; nothing was sent.
-    #[error("cannot write an object as JSON: {0}")]
-    Unwritable(#[source] serde_json::Error),
+    Unsendable(#[from] kube::core::request::Error),
 }
 
 /// A request was not answered in time.
@@ -113,7 +110,7 @@ impl ApiError {
             | Self::TooLarge { .. } => true,
             Self::Refused(status) => status.code >= 500,
             Self::GateShut(shut) => *shut == GateShut::Cut,
-            Self::BadName(_) | Self::Unsendable(_) | Self::Unwritable(_) => false,
+            Self::BadName(_) | Self::Unsendable(_) => false,
         }
     }
 

@@ -1,10 +1,10 @@
 //! The tower layers between kube-rs's client and the connections.
 //!
 //! From the outside in: `whole_answers`, `refusals`, `retry_after`, `throttle`, `in_flight`, `gate`,
-//! `deadline`, `request_metrics`, `request_log`. The order matters: every retry takes a token from
-//! the throttle again, nothing waits between the gate and the connection, and a deadline counts from the
-//! sending. [`Lanes`](super::Lanes) decide which lane has which layers. `pages` and `pace` are outside of a
-//! lane, for lists and for each watcher of its own.
+//! `deadline`, `requests`. The order matters: every retry takes a token from the throttle again, nothing
+//! waits between the gate and the connection, and a deadline counts from the sending.
+//! [`Lanes`](super::Lanes) decide which lane has which layers. Outside of a lane are `pages`, for lists, and
+//! for each watcher a throttle of its own.
 //!
 //! Each layer is a function from the service below it to a service. None applies backpressure through
 //! readiness: all waiting happens in the request's own future, so that dropping the future frees its
@@ -13,11 +13,9 @@
 pub(crate) mod deadline;
 pub(crate) mod gate;
 pub(crate) mod in_flight;
-pub(crate) mod pace;
 pub(crate) mod pages;
 pub(crate) mod refusals;
-pub(crate) mod request_log;
-pub(crate) mod request_metrics;
+pub(crate) mod requests;
 pub(crate) mod retry_after;
 pub(crate) mod throttle;
 pub(crate) mod whole_answers;

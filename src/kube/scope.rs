@@ -1,9 +1,6 @@
 //! Selects the objects of a list or a watch.
 
-use super::{
-    name::{BadName, check_namespace},
-    url::query,
-};
+use super::name::{BadName, check_namespace};
 
 /// A namespace and selectors; by default all objects of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,13 +44,6 @@ impl Scope {
         let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
         Self { fields: Some(fields), ..self }
     }
-
-    /// The scope's query parameters, each with a leading `&`.
-    pub(super) fn query(&self) -> String {
-        let labels = self.labels.iter().map(|text| ("&labelSelector=", text));
-        let fields = self.fields.iter().map(|text| ("&fieldSelector=", text));
-        labels.chain(fields).flat_map(|(name, text)| [name.into(), query(text)]).collect()
-    }
 }
 
 /// A value in a field selector, escaped as by apimachinery's `fields.EscapeValue`.
@@ -67,11 +57,8 @@ mod tests {
 
     #[test]
     fn a_name_is_one_term_of_the_field_selector() {
-        let query = |name| Scope::all().named(name).query();
-        assert_eq!(query("snap-1.a"), "&fieldSelector=metadata.name%3Dsnap-1.a");
-        assert_eq!(
-            query(r"a,metadata.name!=b\"),
-            r"&fieldSelector=metadata.name%3Da%5C%2Cmetadata.name%21%5C%3Db%5C%5C"
-        );
+        let selector = |name| Scope::all().named(name).fields.unwrap();
+        assert_eq!(selector("snap-1.a"), "metadata.name=snap-1.a");
+        assert_eq!(selector(r"a,metadata.name!=b\"), r"metadata.name=a\,metadata.name!\=b\\");
     }
 }

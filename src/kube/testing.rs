@@ -237,7 +237,8 @@ pub(crate) async fn read(response: Response) -> Result<Bytes, BoxError> {
 
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
-    let service = whole_answers(Budget::default(), refusals(None, server.service.clone()));
+    let service =
+        whole_answers(Budget::default(), refusals(Arc::default(), server.service.clone()));
     Client::new(ApiService::new(service), random())
 }
 

@@ -118,7 +118,7 @@ impl<P: Deleter> VolumeWorker<P> {
     /// A conflict: it no longer has the version in the patch.
     pub(crate) async fn patch(&self, volume: &Volume, patch: Value) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        match self.deps.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
+        match self.deps.client.patch::<Volume>(name, &Patch::Strategic(patch)).await {
             Err(error) if error.is_not_found() => Ok(()),
             // Perhaps the UID in the patch does not match. A live read decides, as a patch can fail for
             // other reasons as well.

@@ -54,28 +54,19 @@ pub struct CoalescedReads<V> {
     reads: Arc<Mutex<Reads<V>>>,
 }
 
-/// The reads of the last second.
-struct Reads<V> {
-    by_object: BTreeMap<Object, Read<V>>,
-    /// The number of reads so far.
-    count: u64,
-}
+/// The reads of the last second: when each was sent, and its answer.
+type Reads<V> = BTreeMap<Object, (Instant, SharedAnswer<V>)>;
+
+/// An answer for which several callers wait, or had waited.
+type SharedAnswer<V> = Shared<BoxFuture<'static, Answer<V>>>;
 
 /// An object's namespace, if its kind has them, and name.
 type Object = (Option<String>, String);
 
-/// One request, in flight or answered.
-struct Read<V> {
-    number: u64,
-    sent: Instant,
-    answer: Shared<BoxFuture<'static, Answer<V>>>,
-}
-
 impl<V: ReadBy> CoalescedReads<V> {
     /// Reads through `client`; tasks spawned on `tasks` drop the answers after a second.
     pub fn new(client: Client, tasks: Tasks) -> Self {
-        let reads = Reads { by_object: BTreeMap::new(), count: 0 };
-        Self { client, tasks, reads: Arc::new(Mutex::new(reads)) }
+        Self { client, tasks, reads: Arc::default() }
     }
 
     /// Returns the object as it was at most a second ago.
@@ -84,43 +75,40 @@ impl<V: ReadBy> CoalescedReads<V> {
     /// Those of [`Client::get`].
     pub async fn get(&self, namespace: Option<&str>, name: &str) -> Answer<V> {
         let object = object(namespace, name);
-        let (number, answer) = self.read(&object);
-        let answer = answer.await;
+        let shared = self.read(&object);
+        let answer = shared.clone().await;
         if answer.is_err() {
-            forget(&self.reads, &object, number);
+            forget(&self.reads, &object, &shared);
         }
         answer
     }
 
     /// Drops the shared answer: the next caller reads the object again.
     pub fn forget(&self, namespace: Option<&str>, name: &str) {
-        self.reads.lock().by_object.remove(&object(namespace, name));
+        self.reads.lock().remove(&object(namespace, name));
     }
 
-    /// Returns the read to wait for, and its number; starts one if none is recent enough.
-    fn read(&self, object: &Object) -> (u64, Shared<BoxFuture<'static, Answer<V>>>) {
+    /// Returns the answer to wait for; sends a request if none is recent enough.
+    fn read(&self, object: &Object) -> SharedAnswer<V> {
         let now = Instant::now();
         let mut reads = self.reads.lock();
-        if let Some(read) = reads.by_object.get(object)
-            && now < read.sent + SHARED_FOR
+        if let Some((sent, answer)) = reads.get(object)
+            && now < *sent + SHARED_FOR
         {
-            return (read.number, read.answer.clone());
+            return answer.clone();
         }
-        reads.count += 1;
-        let number = reads.count;
         let answer = request(self.client.clone(), object.clone()).boxed().shared();
-        let read = Read { number, sent: now, answer: answer.clone() };
-        reads.by_object.insert(object.clone(), read);
+        reads.insert(object.clone(), (now, answer.clone()));
         drop(reads);
-        self.forget_later(object.clone(), number);
-        (number, answer)
+        self.forget_later(object.clone(), answer.clone());
+        answer
     }
 
-    fn forget_later(&self, object: Object, number: u64) {
+    fn forget_later(&self, object: Object, answer: SharedAnswer<V>) {
         let reads = Arc::clone(&self.reads);
         self.tasks.spawn("forgetting a shared read", async move {
             sleep(SHARED_FOR).await;
-            forget(&reads, &object, number);
+            forget(&reads, &object, &answer);
         });
     }
 }
@@ -146,11 +134,11 @@ fn object(namespace: Option<&str>, name: &str) -> Object {
     (namespace.map(str::to_owned), name.to_owned())
 }
 
-/// Drops the read of `object`, if it still is the read `number`.
-fn forget<V>(reads: &Mutex<Reads<V>>, object: &Object, number: u64) {
+/// Drops the shared answer for `object`, if it still is this one.
+fn forget<V>(reads: &Mutex<Reads<V>>, object: &Object, answer: &SharedAnswer<V>) {
     let mut reads = reads.lock();
-    if reads.by_object.get(object).is_some_and(|read| read.number == number) {
-        reads.by_object.remove(object);
+    if reads.get(object).is_some_and(|(_, shared)| shared.ptr_eq(answer)) {
+        reads.remove(object);
     }
 }
 

@@ -2,16 +2,18 @@
 //!
 //! Older releases and disabled APIs lack kinds. By default every authenticated user may ask.
 
-use serde::Deserialize;
+use kube::{
+    core::{GroupVersionKind, discovery::Scope},
+    discovery::pinned_kind,
+    error::DiscoveryError,
+};
 
 use super::Client;
-use crate::kube::name::check_segment;
 use crate::kube::{
     error::ApiError,
-    objects::{
-        View,
-        kind::{Kind, version_path},
-    },
+    name::check_segment,
+    objects::{View, kind::Kind},
+    url::segment,
 };
 
 /// A kind that the server serves.
@@ -21,22 +23,6 @@ pub struct Served {
     pub kind: Kind,
     /// Whether its objects live in a namespace.
     pub namespaced: bool,
-}
-
-/// The kinds of one version of a group.
-#[derive(Deserialize)]
-struct Resources {
-    #[serde(default)]
-    resources: Vec<Resource>,
-}
-
-#[derive(Deserialize)]
-struct Resource {
-    kind: String,
-    /// The plural name; for a subresource `<plural>/<subresource>`.
-    name: String,
-    #[serde(default)]
-    namespaced: bool,
 }
 
 impl Client {
@@ -56,18 +42,20 @@ impl Client {
     ) -> Result<Option<Served>, ApiError> {
         check_segment("API group", group)?;
         check_segment("API version", version)?;
-        let listed = match self.read::<Resources>(version_path(group, version)).await {
-            Err(error) if error.is_not_found() => return Ok(None),
-            listed => listed?.resources,
-        };
-        let matches = |resource: &Resource| resource.kind == kind && !resource.name.contains('/');
-        Ok(listed.into_iter().find(matches).map(|resource| Served {
-            kind: Kind {
-                group: group.to_owned().into(),
-                version: version.to_owned().into(),
-                plural: resource.name.into(),
+        // kube-rs writes both into the path as they are.
+        let wanted = GroupVersionKind::gvk(&segment(group), &segment(version), kind);
+        let (resource, capabilities) = match pinned_kind(&self.kube, &wanted).await {
+            Ok(found) => found,
+            Err(kube::Error::Discovery(DiscoveryError::MissingKind(_))) => return Ok(None),
+            Err(error) => match ApiError::of_kube(error, &wanted.api_version()) {
+                error if error.is_not_found() => return Ok(None),
+                error => return Err(error),
             },
-            namespaced: resource.namespaced,
+        };
+        let (group, version) = (group.to_owned().into(), version.to_owned().into());
+        Ok(Some(Served {
+            kind: Kind { group, version, plural: resource.plural.into() },
+            namespaced: capabilities.scope == Scope::Namespaced,
         }))
     }
 }

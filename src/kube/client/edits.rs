@@ -157,7 +157,7 @@ impl Identity {
 
     /// The patch that sets the finalizers of `edited` on the object if it still has this version. It
     /// holds the whole list, because custom resources support no strategic merge patch.
-    fn patch_of_finalizers(self, edited: &Value) -> Patch {
+    fn patch_of_finalizers(self, edited: &Value) -> Patch<Value> {
         let finalizers = edited.pointer("/metadata/finalizers").and_then(Value::as_array);
         let finalizers = finalizers.filter(|finalizers| !finalizers.is_empty());
         Patch::Merge(json!({"metadata": {

@@ -29,12 +29,11 @@ use crate::{
             ApiService,
             deadline::deadline,
             gate::gated,
-            in_flight::{self, InFlight},
+            in_flight::{InFlight, limited},
             refusals::refusals,
-            request_log::request_log,
-            request_metrics::request_metrics,
+            requests::reported,
             retry_after::retry_after,
-            throttle::{Throttle, throttled},
+            throttle::{Throttle, is_no_watch_or_later_page, throttled},
             whole_answers::{Budget, whole_answers},
         },
     },
@@ -101,15 +100,6 @@ pub struct EventLane {
     pub object_writes: InFlight,
 }
 
-/// The layers in which lanes differ.
-#[derive(Default)]
-struct LaneLayers {
-    forbidden: Option<Arc<Notify>>,
-    throttle: Option<Arc<Throttle>>,
-    in_flight: Option<InFlight>,
-    gate: Option<Gate>,
-}
-
 impl Lanes {
     /// Lanes on `connections`; `objects` and `capacity` send no write while `gate` is shut. Must be called
     /// within a runtime.
@@ -122,74 +112,64 @@ impl Lanes {
     ) -> Self {
         let Connections { kept, fresh } = connections;
         let LaneSettings { qps, capacity_qps, deadline, lease_deadline, max_writes } = settings;
-        let common = Common { random, metrics: metrics.api.clone(), budget: Budget::default() };
-        let forbidden = Arc::new(Notify::new());
-        let notified = Some(Arc::clone(&forbidden));
-        let object_writes = InFlight::new(max_writes);
-        let objects = LaneLayers {
-            forbidden: notified.clone(),
-            throttle: common.throttle(qps),
-            in_flight: Some(object_writes.clone()),
-            gate: Some(gate.clone()),
+        let (metrics, budget) = (metrics.api.clone(), Budget::default());
+        let common = Common { random, metrics, budget, forbidden: Arc::default() };
+        let of_reviews = Common { forbidden: Arc::default(), ..common.clone() };
+        let (object_writes, capacity_writes) =
+            (InFlight::new(max_writes), InFlight::new(max_writes));
+        let event_writes = InFlight::new(MAX_CONCURRENT_WRITES);
+        let lane = |rate, writes: &InFlight, gate| {
+            common.lane(kept.clone(), deadline, rate, writes.clone(), gate)
         };
-        let capacity = LaneLayers {
-            forbidden: notified.clone(),
-            throttle: common.throttle(capacity_qps),
-            in_flight: Some(InFlight::new(max_writes)),
-            gate: Some(gate),
-        };
-        let events = LaneLayers {
-            forbidden: notified.clone(),
-            throttle: common.throttle(qps),
-            in_flight: Some(InFlight::new(MAX_CONCURRENT_WRITES)),
-            gate: None,
-        };
-        let leases = LaneLayers { forbidden: notified, ..LaneLayers::default() };
         Self {
-            leases: common.lane(fresh, lease_deadline, leases),
-            reviews: common.lane(kept.clone(), deadline, LaneLayers::default()),
-            objects: common.lane(kept.clone(), deadline, objects),
-            capacity: common.lane(kept.clone(), deadline, capacity),
-            events: EventLane { client: common.lane(kept, deadline, events), object_writes },
-            forbidden,
+            leases: common.lane(fresh, lease_deadline, None, InFlight::unlimited(), None),
+            reviews: of_reviews.lane(kept.clone(), deadline, None, InFlight::unlimited(), None),
+            objects: lane(qps, &object_writes, Some(gate.clone())),
+            capacity: lane(capacity_qps, &capacity_writes, Some(gate)),
+            events: EventLane { client: lane(qps, &event_writes, None), object_writes },
+            forbidden: common.forbidden,
         }
     }
 }
 
-/// What all lanes share.
+/// What lanes share.
+#[derive(Clone)]
 struct Common {
     random: Arc<dyn Random>,
     metrics: ApiMetrics,
     budget: Budget,
+    forbidden: Arc<Notify>,
 }
 
 impl Common {
-    /// A new throttle, if there is a rate.
-    fn throttle(&self, rate: Option<RateLimit>) -> Option<Arc<Throttle>> {
-        rate.map(|qps| Arc::new(Throttle::new(qps, self.metrics.clone())))
-    }
-
     /// A client on `connections`, below the layers: the outermost first.
-    fn lane(&self, connections: ApiService, deadline: Duration, layers: LaneLayers) -> Client {
-        let LaneLayers { forbidden, throttle, in_flight, gate } = layers;
-        let (retried, counted) = (self.metrics.clone(), self.metrics.clone());
-        let throttle = throttle.map(|it| layer_fn(move |next| throttled(Arc::clone(&it), next)));
-        let in_flight =
-            in_flight.map(|it| layer_fn(move |next| in_flight::limited(it.clone(), next)));
+    fn lane(
+        &self,
+        connections: ApiService,
+        deadline: Duration,
+        rate: Option<RateLimit>,
+        writes: InFlight,
+        gate: Option<Gate>,
+    ) -> Client {
+        let Self { random, metrics, budget, forbidden } = self.clone();
+        let (retried, counted) = (metrics.clone(), metrics.clone());
+        let throttle = rate.map(|rate| {
+            let throttle = Arc::new(Throttle::new(rate, Some(metrics)));
+            let takes = is_no_watch_or_later_page;
+            layer_fn(move |next| throttled(Arc::clone(&throttle), takes, next))
+        });
         let gate = gate.map(|it| layer_fn(move |next| gated(it.clone(), next)));
-        let budget = self.budget.clone();
         let service = ServiceBuilder::new()
             .layer_fn(move |next| whole_answers(budget.clone(), next))
-            .layer_fn(move |next| refusals(forbidden.clone(), next))
+            .layer_fn(move |next| refusals(Arc::clone(&forbidden), next))
             .layer_fn(move |next| retry_after(retried.clone(), next))
             .option_layer(throttle)
-            .option_layer(in_flight)
+            .layer_fn(move |next| limited(writes.clone(), next))
             .option_layer(gate)
             .layer_fn(move |next| self::deadline(deadline, next))
-            .layer_fn(move |next| request_metrics(counted.clone(), next))
-            .layer_fn(request_log)
+            .layer_fn(move |next| reported(counted.clone(), next))
             .service(connections);
-        Client::new(ApiService::new(service), Arc::clone(&self.random))
+        Client::new(ApiService::new(service), random)
     }
 }
 

@@ -8,7 +8,11 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use serde::{Deserialize, de::DeserializeOwned};
+use kube::{
+    api::ListParams,
+    client::Body,
+    core::{ObjectList, Request},
+};
 
 use super::Client;
 use crate::kube::{
@@ -19,7 +23,6 @@ use crate::kube::{
     },
     objects::{View, kind::Kind},
     scope::Scope,
-    url::query,
 };
 
 /// Objects in a page.
@@ -28,54 +31,32 @@ const PAGE: u32 = 500;
 /// The most that is read of a page of a namespace, all of which its user may have written, in bytes.
 const MAX_NAMESPACE_PAGE: usize = 1 << 20;
 
-/// One page of a list.
-#[derive(Deserialize)]
-struct Page<V> {
-    #[serde(default)]
-    metadata: PageMeta,
-    items: Vec<V>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PageMeta {
-    #[serde(rename = "continue")]
-    next: String,
-    #[serde(rename = "resourceVersion")]
-    version: String,
-}
-
 impl Client {
     /// Calls `visit` with all objects in `scope` until it breaks. If the server compacts the list's
     /// version meanwhile, the error is 410.
     pub async fn list<V: View>(
         &self,
         scope: &Scope,
-        visit: impl FnMut(V) -> ControlFlow<()>,
-    ) -> Result<(), ApiError> {
-        self.list_kind(&Kind::of::<V>(), scope, visit).await
-    }
-
-    async fn list_kind<V: DeserializeOwned>(
-        &self,
-        kind: &Kind,
-        scope: &Scope,
         mut visit: impl FnMut(V) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
-        let collection = kind.collection(scope.namespace.as_deref());
+        let collection = Request::new(Kind::of::<V>().collection(scope.namespace.as_deref()));
         let max = if scope.namespace.is_some() { MAX_NAMESPACE_PAGE } else { MAX_PAGE };
         let service = paged(PageSize::new(PAGE, max), self.service.clone());
         let pages = Self::new(ApiService::new(service), Arc::clone(&self.random));
-        let mut next = String::new();
+        let mut parameters = ListParams {
+            label_selector: scope.labels.clone(),
+            field_selector: scope.fields.clone(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
         loop {
-            let url = format!("{collection}?limit={PAGE}{}{next}", scope.query());
-            let page: Page<V> = pages.read(url).await?;
-            if page.items.into_iter().try_for_each(&mut visit).is_break()
-                || page.metadata.next.is_empty()
-            {
+            let request = collection.list(&parameters)?.map(Body::from);
+            let (page, _): (ObjectList<V>, _) = pages.send(request).await?;
+            let next = page.metadata.continue_.filter(|next| !next.is_empty());
+            if page.items.into_iter().try_for_each(&mut visit).is_break() || next.is_none() {
                 return Ok(());
             }
-            next = format!("&continue={}", query(&page.metadata.next));
+            parameters.continue_token = next;
         }
     }
 }
@@ -118,8 +99,8 @@ mod tests {
         assert_eq!(
             urls,
             [
-                "/api/v1/persistentvolumes?limit=500",
-                "/api/v1/persistentvolumes?limit=500&continue=x%2Fy%3D"
+                "/api/v1/persistentvolumes?&limit=500",
+                "/api/v1/persistentvolumes?&limit=500&continue=x%2Fy%3D"
             ]
         );
     }

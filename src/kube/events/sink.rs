@@ -35,7 +35,7 @@ impl Sink for EventLane {
         let name = event.name();
         let name = Name::namespaced(event.namespace(), &name)
             .map_err(|error| Failure::Refused(error.to_string()))?;
-        let patch = Patch::StrategicMerge(event.to_patch());
+        let patch = Patch::Strategic(event.to_patch());
         outcome(self.client.patch::<objects::Event>(name, &patch).await)
     }
 
@@ -58,10 +58,9 @@ fn outcome<T>(answer: Result<T, ApiError>) -> Result<(), Failure> {
         _ if error.code().is_some_and(|code| code == 429 || code >= 500) => {
             Failure::Transient(text)
         }
-        ApiError::Refused(_)
-        | ApiError::BadName(_)
-        | ApiError::Unsendable(_)
-        | ApiError::Unwritable(_) => Failure::Refused(text),
+        ApiError::Refused(_) | ApiError::BadName(_) | ApiError::Unsendable(_) => {
+            Failure::Refused(text)
+        }
         ApiError::NoAnswer(_) | ApiError::DeadlineExceeded(_) | ApiError::GateShut(_) => {
             Failure::Transient(text)
         }

@@ -27,6 +27,11 @@ impl InFlight {
         Self { permits: Arc::new(Semaphore::new(max)), max }
     }
 
+    /// Any number at once.
+    pub(crate) fn unlimited() -> Self {
+        Self::new(usize::MAX)
+    }
+
     /// Whether there is no write.
     pub(crate) fn is_empty(&self) -> bool {
         self.permits.available_permits() == self.max

@@ -67,17 +67,17 @@ const TEXTS: [(StatusCode, &str, &str); 12] = [
 ];
 
 /// Turns refusals into errors; an answer 403 notifies `forbidden`.
-pub(crate) fn refusals(forbidden: Option<Arc<Notify>>, next: impl Next) -> impl Next {
-    service_fn(move |request| send(forbidden.clone(), next.clone(), request))
+pub(crate) fn refusals(forbidden: Arc<Notify>, next: impl Next) -> impl Next {
+    service_fn(move |request| send(Arc::clone(&forbidden), next.clone(), request))
 }
 
-async fn send(forbidden: Option<Arc<Notify>>, next: impl Next, request: Request) -> Outcome {
+async fn send(forbidden: Arc<Notify>, next: impl Next, request: Request) -> Outcome {
     let (method, url) = (request.method().clone(), request.uri().clone());
     let response = next.send(request).await?;
     if response.status().is_success() {
         return Ok(response);
     }
-    if let Some(forbidden) = forbidden.filter(|_| response.status() == StatusCode::FORBIDDEN) {
+    if response.status() == StatusCode::FORBIDDEN {
         forbidden.notify_one();
     }
     Err(ApiError::from(refusal(response, &method, &url).await).into())
@@ -147,7 +147,7 @@ mod tests {
         for (code, expected) in [(403, true), (401, false), (404, false), (200, false)] {
             let forbidden = Arc::new(Notify::new());
             let server = Server::new(move |_, _| Answer::status(code));
-            let service = refusals(Some(Arc::clone(&forbidden)), server.service);
+            let service = refusals(Arc::clone(&forbidden), server.service);
             let _ = send(&service, request(Method::GET, "/api/v1/nodes/n")).await;
             assert_eq!(forbidden.notified().now_or_never().is_some(), expected, "{code}");
         }
@@ -167,7 +167,7 @@ mod tests {
             ),
         ] {
             let server = Server::new(move |_, _| answer.clone());
-            let service = refusals(None, server.service);
+            let service = refusals(Arc::default(), server.service);
             let error = send(&service, request(Method::GET, "/api/v1/persistentvolumes")).await;
             assert_eq!(error.unwrap_err().downcast::<ApiError>().unwrap().to_string(), text);
         }

@@ -2,8 +2,8 @@
 //!
 //! The bucket is that of Go's `x/time/rate`. The request at the head of a FIFO queue waits for the next
 //! token, so that requests are sent in the order in which they came, and a request that is dropped while
-//! it waits takes no token. Watches never wait, nor does a page that continues a list: what a list costs
-//! does not depend on how it is cut into pages.
+//! it waits takes no token. It is said for each throttle which requests take tokens; in lanes all but
+//! watches and pages that continue a list: what a list costs does not depend on how it is cut into pages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,12 +31,13 @@ pub(crate) struct Throttle {
     slack: Duration,
     /// When the bucket is full. The request at the head of the queue holds the lock.
     full_at: Mutex<Instant>,
-    metrics: ApiMetrics,
+    /// Where waits are counted, if they are.
+    metrics: Option<ApiMetrics>,
 }
 
 impl Throttle {
     /// A full bucket.
-    pub(crate) fn new(RateLimit { qps, burst }: RateLimit, metrics: ApiMetrics) -> Self {
+    pub(crate) fn new(RateLimit { qps, burst }: RateLimit, metrics: Option<ApiMetrics>) -> Self {
         let interval = Duration::try_from_secs_f64(qps.recip()).unwrap_or(LONGEST).min(LONGEST);
         let slack = interval.saturating_mul(burst.saturating_sub(1));
         Self { interval, slack, full_at: Mutex::new(Instant::now()), metrics }
@@ -53,26 +54,41 @@ impl Throttle {
             sleep(wait).await;
         }
         *full_at = Instant::now().max(*full_at) + self.interval;
-        self.metrics.waited(WaitReason::Rate, from.elapsed());
+        if let Some(metrics) = &self.metrics {
+            metrics.waited(WaitReason::Rate, from.elapsed());
+        }
     }
 }
 
-/// Makes requests wait for a token.
-pub(crate) fn throttled(throttle: Arc<Throttle>, next: impl Next) -> impl Next {
-    service_fn(move |request| send(Arc::clone(&throttle), next.clone(), request))
+/// Whether a request takes a token of a throttle.
+type TakesToken = fn(&Request) -> bool;
+
+/// Makes the requests that take tokens wait for one.
+pub(crate) fn throttled(throttle: Arc<Throttle>, takes: TakesToken, next: impl Next) -> impl Next {
+    service_fn(move |request| send(Arc::clone(&throttle), takes, next.clone(), request))
 }
 
-async fn send(throttle: Arc<Throttle>, next: impl Next, request: Request) -> Outcome {
-    if Verb::of(&request) != Verb::Watch && !continues_list(&request) {
+async fn send(
+    throttle: Arc<Throttle>,
+    takes: TakesToken,
+    next: impl Next,
+    request: Request,
+) -> Outcome {
+    if takes(&request) {
         throttle.wait().await;
     }
     next.send(request).await
 }
 
-/// Whether the request is for a page of a list that has begun.
-fn continues_list(request: &Request) -> bool {
+/// Whether the request is a watch.
+pub(crate) fn is_watch(request: &Request) -> bool {
+    Verb::of(request) == Verb::Watch
+}
+
+/// Whether the request is neither a watch nor for a page of a list that has begun.
+pub(crate) fn is_no_watch_or_later_page(request: &Request) -> bool {
     let query = request.uri().query().unwrap_or_default();
-    query.split('&').any(|pair| pair.starts_with("continue="))
+    !is_watch(request) && !query.split('&').any(|pair| pair.starts_with("continue="))
 }
 
 #[cfg(test)]
@@ -86,11 +102,11 @@ mod tests {
     use crate::kube::testing::{Answer, Server, request, send};
 
     fn throttle(limit: RateLimit) -> Throttle {
-        Throttle::new(limit, crate::metrics::Metrics::new().api)
+        Throttle::new(limit, None)
     }
 
     fn service(limit: RateLimit, server: &Server) -> impl Next {
-        throttled(Arc::new(throttle(limit)), server.service.clone())
+        throttled(Arc::new(throttle(limit)), is_no_watch_or_later_page, server.service.clone())
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,7 +52,7 @@ impl Kind {
 const PATH_CAPACITY: usize = 160;
 
 /// The path of a version of a group.
-pub(crate) fn version_path(group: &str, version: &str) -> String {
+fn version_path(group: &str, version: &str) -> String {
     let mut path = String::with_capacity(PATH_CAPACITY);
     match group {
         "" => path.push_str("/api/"),

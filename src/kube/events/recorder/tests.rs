@@ -306,7 +306,7 @@ async fn events_are_posted_and_patched_as_by_client_go() {
         requests.iter().map(|request| (request.method.as_str(), request.url.as_str())).collect();
     let (events, event) = (
         "/api/v1/namespaces/ns/events?fieldValidation=Ignore",
-        "/api/v1/namespaces/ns/events/c.17979cfe362a0000?fieldValidation=Ignore",
+        "/api/v1/namespaces/ns/events/c.17979cfe362a0000?&fieldValidation=Ignore",
     );
     assert_eq!(calls, [("POST", events), ("PATCH", event), ("PATCH", event), ("POST", events)]);
     assert_eq!(requests[1].header("content-type"), "application/strategic-merge-patch+json");

@@ -1,24 +1,34 @@
-//! Counts requests by verb, resource and status code.
+//! Counts requests by verb, resource and status code, and logs them at `-v=6`, with status and duration.
 //!
 //! A retry counts as a request of its own; a request without an answer, also one that is dropped,
 //! counts as `error`.
 
 use http::{Method, StatusCode, Uri};
+use tokio::time::Instant;
 use tower::service_fn;
 
 use super::{Next, Outcome, Request, Response};
-use crate::{kube::target::Target, metrics::ApiMetrics};
+use crate::{kube::target::Target, logging::REQUESTS, metrics::ApiMetrics};
 
-/// Counts requests.
-pub(crate) fn request_metrics(metrics: ApiMetrics, next: impl Next) -> impl Next {
+/// Counts and logs requests.
+pub(crate) fn reported(metrics: ApiMetrics, next: impl Next) -> impl Next {
     service_fn(move |request| send(metrics.clone(), next.clone(), request))
 }
 
 async fn send(metrics: ApiMetrics, next: impl Next, request: Request) -> Outcome {
     let (method, url) = (request.method().clone(), request.uri().clone());
     let mut count = Count { metrics, method, url, code: None };
+    let start = Instant::now();
     let outcome = next.send(request).await;
     count.code = outcome.as_ref().ok().map(Response::status);
+    let (Count { method, url, .. }, took) = (&count, start.elapsed());
+    match &outcome {
+        Ok(response) => {
+            let status = response.status().as_u16();
+            tracing::trace!(target: REQUESTS, %method, %url, status, ?took, "API request");
+        }
+        Err(error) => tracing::trace!(target: REQUESTS, %method, %url, %error, "API request"),
+    }
     outcome
 }
 
@@ -40,18 +50,20 @@ impl Drop for Count {
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
+    use serde_json::json;
+    use tracing::Level;
 
     use super::*;
     use crate::{
         kube::testing::{Answer, Server, request, send},
+        logging::testing::{logged, logged_down_to},
         metrics::Metrics,
     };
 
     async fn count(method: Method, url: &str, answer: Answer) -> String {
         let metrics = Metrics::new();
         let server = Server::new(move |_, _| answer.clone());
-        let service = request_metrics(metrics.api.clone(), server.service);
+        let service = reported(metrics.api.clone(), server.service);
         let sending = send(&service, request(method, url));
         // A request without an answer after a second is dropped.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
@@ -80,5 +92,28 @@ mod tests {
             count(Method::GET, "/api/v1/nodes", Answer::status(200).after(2)).await,
             expected
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_logged_with_its_status_and_without_bodies() {
+        let (log, _guard) = logged_down_to(Level::TRACE);
+        let secret = json!({"data": {"userKey": "aHVzaA=="}});
+        let answer = Answer::json(200, &secret);
+        let server = Server::new(move |_, _| answer.clone());
+        let mut request = request(Method::POST, "/api/v1/namespaces/ns/secrets");
+        *request.body_mut() = secret.to_string().into_bytes().into();
+        send(&reported(Metrics::new().api, server.service.clone()), request).await.unwrap();
+        let text = log.text();
+        assert!(text.contains("API request") && text.contains("status=200"), "{text}");
+        assert!(text.contains("/namespaces/ns/secrets") && !text.contains("userKey"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_logged_at_the_usual_level() {
+        let (log, _guard) = logged();
+        let server = Server::new(|_, _| Answer::status(200));
+        let service = reported(Metrics::new().api, server.service);
+        send(&service, request(Method::GET, "/version")).await.unwrap();
+        assert_eq!(log.text(), "");
     }
 }
