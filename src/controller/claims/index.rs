@@ -43,7 +43,7 @@ pub(in crate::controller) use self::volumes::claim_uid;
 pub use self::{
     entry::Entry,
     guard::ClaimGuard,
-    known::{Interest, KnownClaim, Required, Verification},
+    known::{Interest, KnownClaim, Required},
     reports::Topic,
 };
 use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};
@@ -225,12 +225,11 @@ impl Inner {
     }
 
     fn insert(&mut self, uid: Key, volume_name: Option<String>, is_new: bool) {
-        let verification = if is_new { Verification::None } else { Verification::VolumeAndClaim };
         let volume_name = volume_name.map(Arc::<str>::from);
         if let Some(name) = &volume_name {
             self.by_volume.insert(Arc::clone(name), uid.clone());
         }
-        self.entries.insert(uid, Entry::new(volume_name, verification));
+        self.entries.insert(uid, Entry::new(volume_name, is_new));
     }
 
     /// Drops what is left of a closed call, calls `closed` for a claim that no longer needs its

@@ -7,7 +7,7 @@
 use std::{fmt, time::Duration};
 
 use super::{
-    index::{ClaimGuard, Entry, KnownClaim, Verification},
+    index::{ClaimGuard, Entry, KnownClaim},
     reporting::await_change,
     worker::ClaimWorker,
 };
@@ -34,34 +34,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         known: &KnownClaim,
         request: &ProvisionRequest,
     ) -> Result<(), Action> {
-        if known.verification() == Verification::None {
+        if !known.must_verify() {
             return Ok(());
         }
         match self.verify(held, known, request).await {
-            Ok(Found::Clear) => {
+            Ok(None) => {
                 held.update(|it| it.verified(known.required));
                 Ok(())
             }
-            Ok(Found::HasVolume(volume)) => {
-                let read =
-                    |it: &mut Entry| it.volume_read(&volume, known.required, &self.deps.identity);
-                let is_served = held.update(read) == Some(true);
-                let is_over = is_served || held.known().is_none();
-                Err(if is_over { Action::Done } else { Action::Retry })
-            }
-            Ok(Found::WasSaved) => {
-                held.update(Entry::found_bound);
-                Err(Action::Done)
-            }
-            // The event of the change is still to come.
-            Ok(Found::NotWanted) => Err(Action::Done),
-            Ok(Found::Recorded) => Err(Action::Retry),
-            Ok(Found::NameTaken { name, owner }) => {
-                let why = name_taken(&name, &owner);
-                self.blocked(&request.claim, &why, &why, Duration::ZERO);
-                // The deletion of that PersistentVolume queues the claim.
-                Err(await_change(held))
-            }
+            Ok(Some(action)) => Err(action),
             Err(error) => Err(self.on_unverified(request, &error)),
         }
     }
@@ -78,17 +59,20 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.retry_blocked(&request.claim, LIVE_READ, &why)
     }
 
+    /// Makes the live reads. `None`: nothing prevents the call.
     async fn verify(
         &self,
         held: &ClaimGuard,
         known: &KnownClaim,
         request: &ProvisionRequest,
-    ) -> Result<Found, ApiError> {
+    ) -> Result<Option<Action>, ApiError> {
         let named = self.look_up_by_names(held, request).await?;
-        if matches!(named, Found::HasVolume(_))
-            || known.verification() < Verification::VolumeAndClaim
-        {
-            return Ok(named);
+        if let Found::HasVolume(volume) = named {
+            let read =
+                |it: &mut Entry| it.volume_read(&volume, known.required, &self.deps.identity);
+            let is_served = held.update(read) == Some(true);
+            let is_over = is_served || held.known().is_none();
+            return Ok(Some(if is_over { Action::Done } else { Action::Retry }));
         }
         let live = self.read_claim(request).await?.filter(|live| live.uid() == &**held.uid());
         let is_recorded = known.recorded().is_some();
@@ -97,19 +81,27 @@ impl<P: Provisioner> ClaimWorker<P> {
             && !is_pv_gone
             && live.as_ref().is_some_and(|it| is_bound_as_requested(it, request))
         {
-            return Ok(Found::WasSaved);
+            // The volume of the open call was saved, though its PersistentVolume may be gone by now.
+            held.update(Entry::found_bound);
+            return Ok(Some(Action::Done));
         }
-        if known.request.is_some() && !is_pv_gone {
-            // An open call is repeated even if nobody wants its volume any more.
-            return Ok(named);
+        // An open call is repeated even if nobody wants its volume any more.
+        if known.request.is_none() || is_pv_gone {
+            let may_exist = is_recorded || is_pv_gone;
+            let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
+                // The event of the change is still to come.
+                return Ok(Some(Action::Done));
+            };
+            let read = |it: &mut Entry| it.claim_read(&live, &self.deps.identity);
+            if !is_recorded && held.update(read) == Some(true) {
+                return Ok(Some(Action::Retry));
+            }
         }
-        let may_exist = is_recorded || is_pv_gone;
-        let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
-            return Ok(Found::NotWanted);
-        };
-        let read = |it: &mut Entry| it.claim_read(&live, &self.deps.identity);
-        let is_new = !is_recorded && held.update(read) == Some(true);
-        Ok(if is_new { Found::Recorded } else { named })
+        let Found::NameTaken { name, owner } = named else { return Ok(None) };
+        let why = name_taken(&name, &owner);
+        self.blocked(&request.claim, &why, &why, Duration::ZERO);
+        // The deletion of that PersistentVolume queues the claim.
+        Ok(Some(await_change(held)))
     }
 
     /// Looks for a PersistentVolume of the claim under the name that it would get and under the
@@ -162,19 +154,13 @@ fn is_bound_as_requested(live: &Claim, request: &ProvisionRequest) -> bool {
     !live.is_unbound() && live.spec.volume_name.as_deref() == request.volume_name.as_deref().ok()
 }
 
-/// What the live reads showed.
+/// What live reads of PersistentVolumes showed.
 #[derive(Debug)]
 pub enum Found {
     /// Nothing prevents the call.
     Clear,
     /// The claim has this PersistentVolume.
     HasVolume(Box<Volume>),
-    /// The claim is gone, bound, or for another node.
-    NotWanted,
-    /// Another process has left a call for the claim open.
-    Recorded,
-    /// The volume of the open call was saved, though its PersistentVolume may be gone by now.
-    WasSaved,
     /// The PersistentVolume of that name is not the claim's.
     NameTaken {
         /// The name.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use tokio::time::Instant;
 
 use super::{
-    known::{KnownClaim, Required, Verification},
+    known::KnownClaim,
     reports::{Reports, Topic},
 };
 use crate::{
@@ -67,10 +67,13 @@ pub(super) struct PvEvents {
 }
 
 impl Entry {
-    pub(super) fn new(volume_name: Option<Arc<str>>, verification: Verification) -> Self {
-        let required = Required::first(verification);
+    /// An entry without a claim. `is_new`: this process has seen all events of the claim.
+    pub(super) fn new(volume_name: Option<Arc<str>>, is_new: bool) -> Self {
         let known_since = Some(Instant::now());
-        let known = KnownClaim { volume_name, required, known_since, ..Default::default() };
+        let mut known = KnownClaim { volume_name, known_since, ..Default::default() };
+        if !is_new {
+            known.required.require();
+        }
         Self { known, ..Self::default() }
     }
 
@@ -94,7 +97,7 @@ impl Entry {
             }
         } else if !known.is_record_known {
             known.is_record_known = true;
-            known.required.require(Verification::VolumeAndClaim);
+            known.required.require();
             known.advance(Transition::RecordFound);
         }
         known.state != before
@@ -172,7 +175,7 @@ impl Entry {
 
     /// The claim's PersistentVolume is gone. Returns whether to queue the claim.
     pub(super) fn pv_deleted(&mut self) -> bool {
-        self.known.required.require(Verification::VolumeAndClaim);
+        self.known.required.require();
         self.known.advance(Transition::PvDeleted);
         std::mem::take(&mut self.pv.is_awaited_gone)
     }

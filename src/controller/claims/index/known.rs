@@ -41,7 +41,7 @@ pub struct KnownClaim {
     /// reported.
     pub superseded: Option<Arc<ProvisionRequest>>,
     /// The live reads that are required, apart from those that the name requires
-    /// ([`KnownClaim::verification`]).
+    /// ([`KnownClaim::must_verify`]).
     pub required: Required,
     /// What the finalizer and the record on the claim mean. `None`: there are none, or not ours.
     pub record_status: Option<Arc<RecordStatus>>,
@@ -68,54 +68,31 @@ pub enum Interest {
     Unbound,
 }
 
-/// What a worker must read live before the first call for a claim (safety rule 6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Verification {
-    /// Nothing: this process has seen every event of the claim since it was created.
-    #[default]
-    None,
-    /// Whether the claim has a PersistentVolume already.
-    Volume,
-    /// Whether the claim has a PersistentVolume already, and whether it is still unbound.
-    VolumeAndClaim,
-}
-
-/// The verification that is required. Only live reads that began after the last requirement satisfy
-/// it.
+/// How often live reads were required before the next call for a claim (safety rule 6): of whether it has a
+/// PersistentVolume already, and whether it is still unbound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Required {
-    /// What must be read live.
-    pub what: Verification,
-    /// How often something required a verification.
-    pub(super) epoch: u32,
+    /// How often something required them.
+    asked: u32,
+    /// How often something had when the latest ones began that are done.
+    done: u32,
 }
 
 impl Required {
-    /// What is required of a claim that is added to the index.
-    pub(super) fn first(what: Verification) -> Self {
-        Self { what, epoch: 0 }
+    /// Requires live reads. Those from before this do not count.
+    pub(super) fn require(&mut self) {
+        self.asked = self.asked.wrapping_add(1);
     }
 
-    /// Requires a verification. Live reads from before this do not satisfy it.
-    pub(super) fn require(&mut self, what: Verification) {
-        self.what = self.what.max(what);
-        self.epoch = self.epoch.wrapping_add(1);
-    }
-
-    /// Requires only this verification from now on.
-    pub(super) fn require_anew(&mut self, what: Verification) {
-        self.what = Verification::None;
-        self.require(what);
-    }
-
-    /// The live reads that were required at the time of `then` are done. Returns false if others
-    /// are required since.
+    /// The live reads that were required at the time of `then` are done. Returns false if others are
+    /// required since.
     pub(super) fn satisfy(&mut self, then: Self) -> bool {
-        let is_current = self.epoch == then.epoch && self.what <= then.what;
-        if is_current {
-            self.what = Verification::None;
-        }
-        is_current
+        self.done = then.asked;
+        !self.is_due()
+    }
+
+    fn is_due(self) -> bool {
+        self.asked != self.done
     }
 }
 
@@ -146,22 +123,21 @@ impl KnownClaim {
         self.is_gone || !self.claim.is_unbound()
     }
 
-    /// What must be read live before the next call. A name that holds only a part of the UID may be
-    /// another claim's as well, and that claim may have got its volume since the last attempt. So
-    /// such a name is looked up before each call, except before a repeat of an open call.
-    pub fn verification(&self) -> Verification {
+    /// Whether the claim must be verified by live reads before the next call. A name that holds only a part of
+    /// the UID may be another claim's as well, and that claim may have got its volume since the last attempt.
+    /// So such a claim is verified before each call, except before a repeat of an open call.
+    pub fn must_verify(&self) -> bool {
         let is_whole =
             self.volume_name.as_ref().is_some_and(|name| name.contains(self.claim.uid()));
         let is_first = matches!(self.state, ClaimState::Waiting | ClaimState::Recorded);
-        let by_name = if is_first && !is_whole { Verification::Volume } else { Verification::None };
-        self.required.what.max(by_name)
+        self.required.is_due() || is_first && !is_whole
     }
 
     /// Whether a call may start now: nothing must be verified first, and the claim is wanted or the
     /// call repeats an open one.
     pub(super) fn may_start_call(&self) -> bool {
         let is_due = self.is_wanted() || self.state.is_open();
-        self.state.may_call() && self.required.what == Verification::None && is_due
+        self.state.may_call() && !self.required.is_due() && is_due
     }
 
     /// Whether the source of the volume is still needed: a call is open or will be made, or its

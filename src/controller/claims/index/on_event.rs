@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     ClaimIndex, Inner,
     entry::Entry,
-    known::{Interest, KnownClaim, Verification},
+    known::{Interest, KnownClaim},
 };
 use crate::{
     controller::{
@@ -155,7 +155,7 @@ impl Entry {
         if is_elsewhere(known.record_status.as_deref()) && !is_elsewhere(record_status.as_ref()) {
             // That node's call has ended, perhaps with a PersistentVolume whose event is still to
             // come.
-            known.required.require(Verification::VolumeAndClaim);
+            known.required.require();
         }
         known.claim = claim;
         known.interest = interest;

@@ -63,10 +63,14 @@ fn provisioned_pv(name: &str, claim_uid: &str) -> Volume {
     volume
 }
 
-/// This verification of the claim is done.
-fn set_verified(index: &ClaimIndex, uid: &str, verification: Verification) {
+fn must_verify(index: &ClaimIndex, uid: &str) -> bool {
+    index.known(uid).unwrap().must_verify()
+}
+
+/// The live reads of the claim are done.
+fn set_verified(index: &ClaimIndex, uid: &str) {
     let required = index.known(uid).unwrap().required;
-    index.update(uid, |it| it.verified(Required { what: verification, ..required }));
+    index.update(uid, |it| it.verified(required));
 }
 
 impl ClaimIndex {
@@ -145,12 +149,9 @@ fn a_listed_claim_is_verified_before_its_first_call() {
     index.on_event(InformerEvent::Apply(claim("early")));
     index.both_listed();
     index.on_event(InformerEvent::Apply(claim("new")));
-    let verification = |uid| index.known(uid).unwrap().verification();
-    assert_eq!(verification("listed"), Verification::VolumeAndClaim);
-    assert_eq!(verification("early"), Verification::VolumeAndClaim);
-    assert_eq!(verification("new"), Verification::None);
-    set_verified(&index, "listed", Verification::VolumeAndClaim);
-    assert_eq!(verification("listed"), Verification::None);
+    assert_eq!(["listed", "early", "new"].map(|uid| must_verify(&index, uid)), [true, true, false]);
+    set_verified(&index, "listed");
+    assert!(!must_verify(&index, "listed"));
 }
 
 #[test]
@@ -166,9 +167,7 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     for uid in ["listed", "early", "new"] {
         index.on_event(InformerEvent::Apply(claim(uid)));
     }
-    let verification = |uid| index.known(uid).unwrap().verification();
-    assert_eq!(["listed", "early"].map(verification), [Verification::VolumeAndClaim; 2]);
-    assert_eq!(verification("new"), Verification::None);
+    assert_eq!(["listed", "early", "new"].map(|uid| must_verify(&index, uid)), [true, true, false]);
     index.on_event(InformerEvent::Delete(unassigned("gone")));
     assert!(
         index.0.inner.lock().others.len() == 0,
@@ -193,26 +192,26 @@ fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let index = lead(index_of_cut_names());
     index.on_event(InformerEvent::Apply(claim("0a1b")));
-    assert_eq!(index.known("0a1b").unwrap().verification(), Verification::Volume);
+    assert!(must_verify(&index, "0a1b"));
 }
 
 #[tokio::test]
 async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
     let index = lead(index_of_cut_names());
     index.on_event(InformerEvent::Apply(claim("0a1b")));
-    let verification = || index.known("0a1b").unwrap().verification();
+    let must_verify = || must_verify(&index, "0a1b");
     let attempt = |outcome: &Outcome| {
-        set_verified(&index, "0a1b", verification());
+        set_verified(&index, "0a1b");
         assert!(index.start_call("0a1b", &request("0a1b")));
         index.on_outcome("0a1b", outcome);
     };
-    set_verified(&index, "0a1b", verification());
+    set_verified(&index, "0a1b");
     index.on_outcome("0a1b", &Outcome::NotPrepared(Failure::new("no secret").into()));
-    assert_eq!(verification(), Verification::Volume, "another claim may have got it since");
+    assert!(must_verify(), "another claim may have got it since");
     attempt(&Outcome::Refused(Failure::new("no"), Next::Retry));
-    assert_eq!(verification(), Verification::Volume);
+    assert!(must_verify());
     attempt(&background());
-    assert_eq!(verification(), Verification::None, "its volume is what that call makes");
+    assert!(!must_verify(), "its volume is what that call makes");
 }
 
 #[tokio::test]
@@ -309,7 +308,7 @@ fn another_claims_volume_under_the_claims_name_requires_verification() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "stranger"));
     let snapshot = index.known("u").unwrap();
-    assert_eq!((snapshot.state.may_call(), snapshot.verification()), (true, Verification::Volume));
+    assert!(snapshot.state.may_call() && snapshot.must_verify());
 }
 
 #[test]
@@ -318,10 +317,7 @@ fn a_claim_whose_volume_is_gone_is_verified_before_it_gets_another() {
     index.on_volume(&volume("pvc-u", "u"));
     assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None, "it is not queued");
     let snapshot = index.known("u").unwrap();
-    assert_eq!(
-        (snapshot.state.may_call(), snapshot.verification()),
-        (true, Verification::VolumeAndClaim)
-    );
+    assert!(snapshot.state.may_call() && snapshot.must_verify());
     assert_eq!(
         index.on_volume_deleted(&volume("pvc-u", "stranger")),
         Some("u".into()),
@@ -414,15 +410,12 @@ async fn no_call_starts_before_verification_or_for_a_deleted_claim() {
     let index = with_claim();
     index.on_volume(&volume("pvc-u", "stranger"));
     assert!(!index.start_call("u", &request("u")), "the name is taken since the plan was made");
+    let before = index.known("u").unwrap().required;
     index.on_volume(&volume("pvc-u", "u"));
     index.on_volume_deleted(&volume("pvc-u", "u"));
-    set_verified(&index, "u", Verification::Volume);
-    assert_eq!(
-        index.known("u").unwrap().verification(),
-        Verification::VolumeAndClaim,
-        "to be verified anew"
-    );
-    set_verified(&index, "u", Verification::VolumeAndClaim);
+    index.update("u", |it| it.verified(before));
+    assert!(must_verify(&index, "u"), "to be verified anew");
+    set_verified(&index, "u");
     index.on_event(InformerEvent::Apply(claim_with("u", |claim| {
         claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     })));
@@ -437,22 +430,19 @@ fn a_claim_whose_volume_is_missing_from_a_list_may_get_another() {
     assert!(!index.known("u").unwrap().state.may_call(), "it is there");
     index.on_volumes_listed(&Listed::default());
     let snapshot = index.known("u").unwrap();
-    assert_eq!(
-        (snapshot.state.may_call(), snapshot.verification()),
-        (true, Verification::VolumeAndClaim)
-    );
+    assert!(snapshot.state.may_call() && snapshot.must_verify());
 }
 
 /// The list is older than the PersistentVolume: it looks deleted, but only until it is read or seen.
 #[tokio::test]
 async fn a_claim_whose_volume_was_saved_while_a_list_ran_is_verified_and_not_asked_for() {
     let index = with_claim();
-    set_verified(&index, "u", Verification::VolumeAndClaim);
+    set_verified(&index, "u");
     assert!(index.start_call("u", &request("u")));
     index.on_outcome("u", &Outcome::Provisioned(Box::default()));
     index.update("u", Entry::saved);
     index.on_volumes_listed(&Listed::default());
-    assert_eq!(index.known("u").unwrap().verification(), Verification::VolumeAndClaim);
+    assert!(must_verify(&index, "u"));
     index.on_volume(&volume("pvc-u", "u"));
     assert!(!index.known("u").unwrap().state.may_call(), "its event comes with the watch");
     index.on_volumes_listed(&Listed::of(&[volume("pvc-u", "u")]));

@@ -3,7 +3,7 @@
 //! Each PersistentVolume that exists is compared with the claims, whatever its name and driver, as
 //! is its deletion and its absence from a complete list (safety rule 6).
 
-use super::{ClaimIndex, entry::Entry, known::Verification};
+use super::{ClaimIndex, entry::Entry};
 use crate::{
     controller::item::Key,
     kube::{
@@ -44,7 +44,7 @@ impl ClaimIndex {
         // Another claim's PersistentVolume has the name: the live look-up reports that to the user.
         let owner_of_name = named.as_deref().filter(|uid| *uid != for_uid);
         if let Some(entry) = owner_of_name.and_then(|uid| inner.entries.get_mut(uid)) {
-            entry.known.required.require(Verification::Volume);
+            entry.known.required.require();
         }
         closed.unwrap_or_default().then(|| for_uid.into())
     }
@@ -54,7 +54,7 @@ impl ClaimIndex {
     pub(super) fn on_unreadable_volume(&self, name: &str) {
         let mut inner = self.0.inner.lock();
         if let Some(uid) = inner.by_volume.get(name).cloned() {
-            inner.change(&uid, |entry| entry.known.required.require(Verification::Volume));
+            inner.change(&uid, |entry| entry.known.required.require());
         }
     }
 
@@ -68,7 +68,7 @@ impl ClaimIndex {
             return returns.then(|| own.into());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
-        inner.change(&uid, |entry| entry.known.required.require(Verification::Volume)).map(|()| uid)
+        inner.change(&uid, |entry| entry.known.required.require()).map(|()| uid)
     }
 
     /// All PersistentVolumes are listed: a claim whose PersistentVolume is not among them has lost it, and the

@@ -7,10 +7,7 @@ use std::sync::Arc;
 
 use tokio::time::{Duration, Instant};
 
-use super::{
-    entry::Entry,
-    known::{Required, Verification},
-};
+use super::{entry::Entry, known::Required};
 use crate::{
     controller::{
         claims::{
@@ -87,7 +84,7 @@ impl Entry {
     /// The process of another node has, or just had, a call open for the claim: that may have made a
     /// PersistentVolume whose event is still to come.
     pub fn call_elsewhere(&mut self) {
-        self.known.required.require(Verification::VolumeAndClaim);
+        self.known.required.require();
     }
 
     /// The record of another process's call is off the claim: that call is over for this process, and may have
@@ -99,7 +96,7 @@ impl Entry {
 
     /// The selected node was removed from the claim, so what is known of the claim is out of date.
     pub fn node_given_back(&mut self) {
-        self.known.required.require_anew(Verification::VolumeAndClaim);
+        self.known.required.require();
     }
 
     /// A call with this request is about to start. Returns false if none may start now, as the claim has
@@ -189,7 +186,7 @@ impl Entry {
     /// The volume with this handle was not saved, and may have been deleted together with another
     /// PersistentVolume: the driver is asked again after a live look-up.
     pub fn pv_gone(&mut self, handle: &str) {
-        self.known.required.require(Verification::VolumeAndClaim);
+        self.known.required.require();
         self.advance(Transition::PvGone(handle));
     }
 

@@ -37,11 +37,11 @@ async fn a_recorded_call_is_open_once_it_is_listed() {
     assert!(is_open(&index, "u"));
     let snapshot = index.known("u").unwrap();
     assert_eq!(snapshot.recorded().map(|record| &*record.volume), Some("pvc-u"));
-    assert!(snapshot.verification() >= Verification::VolumeAndClaim);
+    assert!(snapshot.must_verify());
     // A record that is found later is open at once.
     index.on_event(InformerEvent::Apply(with_record("v", DRIVER)));
     assert!(is_open(&index, "v"));
-    assert!(index.known("v").unwrap().verification() >= Verification::VolumeAndClaim);
+    assert!(must_verify(&index, "v"));
 }
 
 #[tokio::test]
@@ -196,22 +196,18 @@ async fn a_late_record_of_another_process_is_followed() {
 #[tokio::test]
 async fn a_claim_is_verified_after_another_nodes_call() {
     let index = lead(index_of_node(Some("n1")));
-    let verification = || index.known("u").unwrap().verification();
+    let must_verify = || must_verify(&index, "u");
     index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-    set_verified(&index, "u", verification());
-    assert_eq!(verification(), Verification::None);
+    set_verified(&index, "u");
+    assert!(!must_verify());
     index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), None)));
-    assert_eq!(
-        verification(),
-        Verification::VolumeAndClaim,
-        "the call and its end were in the watch"
-    );
-    set_verified(&index, "u", verification());
+    assert!(must_verify(), "the call and its end were in the watch");
+    set_verified(&index, "u");
     index.update("u", Entry::call_elsewhere);
-    assert_eq!(verification(), Verification::VolumeAndClaim, "a live read found the call");
-    set_verified(&index, "u", verification());
+    assert!(must_verify(), "a live read found the call");
+    set_verified(&index, "u");
     index.update("u", Entry::released);
-    assert_eq!(verification(), Verification::VolumeAndClaim, "this process took the record off");
+    assert!(must_verify(), "this process took the record off");
 }
 
 #[tokio::test]
