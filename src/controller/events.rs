@@ -93,11 +93,6 @@ impl VolumeEvents {
         self.0.event(subject(volume), Severity::Warning, "VolumeFailedDelete", why);
     }
 
-    /// The volume is not deleted as long as it is attached to this node.
-    pub fn still_attached(&self, volume: &Volume, node: &str) {
-        self.failed_delete(volume, &attached(volume, node));
-    }
-
     /// The PersistentVolume was deleted before its claim was bound to it.
     pub fn deleted_before_bound(&self, volume: &Volume) {
         let text = "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume";

@@ -17,7 +17,7 @@ use crate::{
         Deps,
         claims::index::ClaimIndex,
         dependencies::DependencyIndex,
-        events::{PANICKED, VolumeEvents},
+        events::{PANICKED, VolumeEvents, attached},
         item::Item,
         live::is_recent,
         model::{
@@ -34,8 +34,9 @@ use crate::{
     workqueue::Action,
 };
 
-/// The delay before a volume that waits for its detachment is checked again without an event.
-const DETACH_RECHECK: Duration = Duration::from_secs(5 * 60);
+/// The delay before a volume that waits for its detachment is checked again without an event. As long as it
+/// waits, that is said and counted as often.
+const DETACH_RECHECK: Duration = Duration::from_secs(15 * 60);
 
 /// The delay before a volume that another worker deletes for another PersistentVolume is looked at again
 /// without an event.
@@ -114,7 +115,7 @@ impl<P: Deleter> VolumeWorker<P> {
                 wait => Action::RequeueAfter(wait),
             },
             Due::UnprotectUnbound => self.unprotect_unbound(volume).await,
-            Due::Delete => self.delete(volume, &deletion).await,
+            Due::Delete => self.delete(volume, deletion).await,
         }
     }
 
@@ -123,19 +124,15 @@ impl<P: Deleter> VolumeWorker<P> {
         self.read_live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, volume: &Arc<Volume>, deletion: &Deletion) -> Action {
-        if *deletion == Deletion::Removed || !self.deps.provisioner.should_delete(volume) {
+    async fn delete(&self, volume: &Arc<Volume>, deletion: Deletion) -> Action {
+        if deletion == Deletion::Removed || !self.deps.provisioner.should_delete(volume) {
             return Action::Done;
         }
         let Some(held) = self.hold_handle(volume) else {
             return Action::RequeueAfter(SHARED_RECHECK);
         };
         let started = Instant::now();
-        let deleted = self.try_delete(volume, &held).await;
-        if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
-            self.index.clear_attached(volume);
-        }
-        match deleted {
+        match self.try_delete(volume, &held).await {
             Ok(Some(volume)) => {
                 self.index.set_deletion(&volume, Deletion::Removed);
                 self.metrics.deleted(class_label(&volume), started.elapsed());
@@ -143,8 +140,13 @@ impl<P: Deleter> VolumeWorker<P> {
                 Action::Done
             }
             Ok(None) => Action::Done,
-            Err(NotDeleted::Attached { node }) => self.wait_for_detach(volume, deletion, &node),
             Err(NotDeleted::Failed(why)) => self.failed(volume, &why),
+            Err(NotDeleted::Attached { node }) => {
+                // Its detachment queues it earlier. It counts as a failed deletion, as in
+                // external-provisioner.
+                self.report_failure(volume, &Failure::new(attached(volume, &node)));
+                Action::RequeueAfter(DETACH_RECHECK)
+            }
         }
     }
 
@@ -157,8 +159,7 @@ impl<P: Deleter> VolumeWorker<P> {
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
         let mut volume = Arc::clone(volume);
         // Whoever held the handle before may have deleted the volume for this PersistentVolume as well.
-        if self.index.deletion(volume.name()).is_pending() {
-            self.index.begin_deletion(&volume);
+        if self.index.deletion(volume.name()) == Deletion::Pending {
             let removal = self.deps.provisioner.prepare_delete(&volume).await?;
             let sharers = self.list_sharers(&volume, held).await?;
             // The last thing awaited before the call, so that the reads are recent.
@@ -167,9 +168,8 @@ impl<P: Deleter> VolumeWorker<P> {
             };
             volume = live;
             self.check_sharers(&volume, &sharers, held)?;
-            self.begin_with(&sharers, held);
             self.delete_at_driver(&volume, removal).await?;
-            self.deleted_with(&sharers);
+            self.deleted_with(sharers);
         }
         self.remove(&volume).await?;
         Ok(Some(volume))
@@ -177,7 +177,7 @@ impl<P: Deleter> VolumeWorker<P> {
 
     async fn delete_at_driver(
         &self,
-        volume: &Volume,
+        volume: &Arc<Volume>,
         removal: P::Removal,
     ) -> Result<(), NotDeleted> {
         self.claims.on_volume_deletion(volume.name());
@@ -229,18 +229,6 @@ impl<P: Deleter> VolumeWorker<P> {
         }
     }
 
-    /// Requeues a volume that is attached; its detachment queues it earlier. Each event about it counts
-    /// as a failed deletion, as in external-provisioner.
-    fn wait_for_detach(&self, volume: &Volume, deletion: &Deletion, node: &str) -> Action {
-        tracing::debug!(node, "waiting for detach");
-        if let Some(attached) = deletion.report_attached(node) {
-            self.events.still_attached(volume, node);
-            self.metrics.delete_failed(class_label(volume));
-            self.index.set_deletion(volume, attached);
-        }
-        Action::RequeueAfter(DETACH_RECHECK)
-    }
-
     /// Deletes the PersistentVolume of a deleted volume, and removes the protection finalizer.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
@@ -276,10 +264,14 @@ impl<P: Deleter> VolumeWorker<P> {
         let claim = volume.spec.claim_ref.as_ref();
         let namespace = claim.map_or("", |claim| claim.namespace.as_str());
         self.dependencies.wait(&item, namespace, why.dependencies());
+        self.report_failure(volume, why);
+        self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)
+    }
+
+    fn report_failure(&self, volume: &Volume, why: &Failure) {
         self.index.set_failure(volume, why);
         self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
-        self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)
     }
 }
 
