@@ -10,7 +10,7 @@
 //! | `resync` | the periodic resync |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
-//! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
+//! | [`dependencies`] | objects that claims wait for, such as Secrets |
 //! | `attempts` | how the last attempt for a claim or a volume failed |
 //! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
 //! | `naming` | names of PersistentVolumes |
@@ -142,14 +142,12 @@ impl<P: Provisioner> Controller<P> {
         let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
         let volumes = Arc::new(VolumeIndex::new(identity.clone(), Arc::clone(provisioner)));
         let queues = Queues::new(settings, &deps.metrics, index.clone(), Arc::clone(&volumes));
-        let dependencies = DependencyIndex::default();
         let volumes = VolumeWorker {
             deps: Arc::clone(&deps),
             index: volumes,
             events: VolumeEvents::new(deps.events.clone()),
             metrics: deps.metrics.controller.clone(),
             claims: index.clone(),
-            dependencies: dependencies.clone(),
         };
         let claims = ClaimWorker {
             deps: Arc::clone(&deps),
@@ -157,7 +155,7 @@ impl<P: Provisioner> Controller<P> {
             queue: queues.claims.clone(),
             unsaved_queue: queues.unsaved.clone(),
             save_attempted: Notify::new(),
-            dependencies,
+            dependencies: DependencyIndex::default(),
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),
             events: ClaimEvents::new(deps.events.clone()),
@@ -191,11 +189,11 @@ impl<P: Provisioner> Controller<P> {
         move |name: String| queues.wake_volumes(vec![name.as_str().into()])
     }
 
-    /// Returns a function that queues the items that wait for a given object, for when it has changed.
+    /// Returns a function that queues the claims that wait for a given object, for when it has changed.
     pub fn claim_waker(&self) -> impl Fn(&Dependency) + Send + Sync + use<P> {
         let queues = self.queues.clone();
         let dependencies = self.claims.dependencies.clone();
-        move |object| queues.wake_items(dependencies.waiting_for(object))
+        move |object| queues.wake_claims(dependencies.waiting_for(object))
     }
 
     /// Logs the volumes that were created and have no PersistentVolume, before the process ends.

@@ -10,10 +10,7 @@ use std::{
 };
 
 use super::{
-    ControllerSettings,
-    claims::index::ClaimIndex,
-    item::{Item, Key},
-    provisioner::Deleter,
+    ControllerSettings, claims::index::ClaimIndex, item::Key, provisioner::Deleter,
     volumes::index::VolumeIndex,
 };
 use crate::{metrics::Metrics, runtime::Backoff, workqueue::Queue};
@@ -53,16 +50,6 @@ impl Queues {
             volumes: Queue::fair("volumes", settings.retry, metrics, workers, volume),
             unsaved: Queue::new("unsavedpvs", SAVE_RETRY, metrics),
             working: Arc::default(),
-        }
-    }
-
-    /// Queues these items.
-    pub(super) fn wake_items(&self, items: Vec<Item>) {
-        for item in items {
-            match item {
-                Item::Claim(uid) => self.wake_claims(vec![uid]),
-                Item::Volume(name) => self.wake_volumes(vec![name]),
-            }
         }
     }
 

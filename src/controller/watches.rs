@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    Controller, changes::Changes, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
+    Controller, changes::Changes, claims::index::KnownClaim, ownership::class_of_claim,
     provisioner::Provisioner,
 };
 use crate::{
@@ -94,12 +94,12 @@ impl<P: Provisioner> Controller<P> {
             let is_change = matches!(event, InformerEvent::Apply(_));
             // A claim whose deletion is missed stops waiting when its back-off ends.
             if let InformerEvent::Delete(claim) = &event {
-                dependencies.forget(&Item::claim(claim.uid()));
+                dependencies.forget(&claim.uid().into());
             }
-            // Includes items that wait for a claim of another provisioner, to clone it.
+            // Includes claims that wait for one of another provisioner, to clone it.
             let waiting = dependencies.waiting_for_claim(&event);
             let claims = index.on_event(event);
-            queues.wake_items(waiting);
+            queues.wake_claims(waiting);
             // For a deleted claim no later event can clear what prevents the save, so it is decided now.
             let is_given_up = |it: KnownClaim| it.unsaved().is_some() && it.is_gone_or_bound();
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
@@ -129,12 +129,8 @@ impl<P: Provisioner> Controller<P> {
         let claim_index = self.claims.index.clone();
         let queues = self.queues.clone();
         let lists = self.lists.clone();
-        let dependencies = self.claims.dependencies.clone();
         move |event| {
             let extent = Extent::of(&event);
-            if let InformerEvent::Delete(volume) = &event {
-                dependencies.forget(&Item::volume(volume.name()));
-            }
             // Each PersistentVolume is compared with the claims before anything is done for it.
             let claims = claim_index.on_volume_event(&event);
             queues.wake_volumes(index.on_event(event));

@@ -16,9 +16,7 @@ use crate::{
     controller::{
         Deps,
         claims::index::ClaimIndex,
-        dependencies::DependencyIndex,
         events::{PANICKED, VolumeEvents, attached},
-        item::Item,
         live::is_recent,
         model::{
             finalizer,
@@ -61,8 +59,6 @@ pub struct VolumeWorker<P> {
     /// What is known of the claims. Its lock admits one worker per volume at a time, including that of the
     /// claim (safety rule 5).
     pub claims: ClaimIndex,
-    /// The objects that volumes wait for.
-    pub dependencies: DependencyIndex,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -77,7 +73,7 @@ impl<P: Deleter> VolumeWorker<P> {
         let _held = self.claims.volume_keys().hold(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(volume) = self.index.volume(name) else {
-            self.forget(name);
+            self.deps.peers.forget(name);
             return Action::Done;
         };
         let claim = volume.spec.claim_ref.as_ref();
@@ -86,14 +82,9 @@ impl<P: Deleter> VolumeWorker<P> {
         let span = tracing::info_span!("volume", pv = name, claim, driver, code = field::Empty);
         let action = self.do_what_is_due(&volume).instrument(span).await;
         if action == Action::Done {
-            self.forget(name);
+            self.deps.peers.forget(name);
         }
         action
-    }
-
-    fn forget(&self, name: &str) {
-        self.dependencies.forget(&Item::volume(name));
-        self.deps.peers.forget(name);
     }
 
     /// How long this process still leaves the volume to one that can reach it.
@@ -140,7 +131,10 @@ impl<P: Deleter> VolumeWorker<P> {
                 Action::Done
             }
             Ok(None) => Action::Done,
-            Err(NotDeleted::Failed(why)) => self.failed(volume, &why),
+            Err(NotDeleted::Failed(why)) => {
+                self.report_failure(volume, &why);
+                Action::Retry
+            }
             Err(NotDeleted::Attached { node }) => {
                 // Its detachment queues it earlier. It counts as a failed deletion, as in
                 // external-provisioner.
@@ -257,15 +251,6 @@ impl<P: Deleter> VolumeWorker<P> {
         if let Some(volume) = self.index.volume(name) {
             self.events.failed_delete(&volume, PANICKED);
         }
-    }
-
-    fn failed(&self, volume: &Volume, why: &Failure) -> Action {
-        let item = Item::volume(volume.name());
-        let claim = volume.spec.claim_ref.as_ref();
-        let namespace = claim.map_or("", |claim| claim.namespace.as_str());
-        self.dependencies.wait(&item, namespace, why.dependencies());
-        self.report_failure(volume, why);
-        self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)
     }
 
     fn report_failure(&self, volume: &Volume, why: &Failure) {
