@@ -53,10 +53,7 @@ pub mod volumes;
 mod watches;
 mod workers;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -186,14 +183,14 @@ impl<P: Provisioner> Controller<P> {
     /// Returns a function that queues the volume of a given name, for when it was detached.
     pub fn volume_waker(&self) -> impl Fn(String) + Send + use<P> {
         let queues = self.queues.clone();
-        move |name: String| queues.wake_volumes(vec![name.as_str().into()])
+        move |name: String| queues.volumes.add(name.into())
     }
 
     /// Returns a function that queues the claims that wait for a given object, for when it has changed.
     pub fn claim_waker(&self) -> impl Fn(&Dependency) + Send + Sync + use<P> {
         let queues = self.queues.clone();
         let dependencies = self.claims.dependencies.clone();
-        move |object| queues.wake_claims(dependencies.waiting_for(object))
+        move |object| queues.claims.add_all(dependencies.waiting_for(object))
     }
 
     /// Logs the volumes that were created and have no PersistentVolume, before the process ends.
@@ -217,8 +214,6 @@ impl<P: Provisioner> Controller<P> {
             () = self.ready_to_create() => {}
             () = self.report_missing_lists() => {}
         }
-        self.queues.working.store(true, Ordering::Relaxed);
-        self.wake_all();
         let calls = futures::future::join(self.work_claims(), self.work_volumes(&stop));
         let saving = self.work_unsaved();
         tokio::pin!(calls, saving);

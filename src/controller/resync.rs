@@ -23,7 +23,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Queues everything in the indexes that no queue holds, and counts what should have been queued.
     fn resync_once(&self) {
-        let Queues { claims, volumes, unsaved, .. } = &self.queues;
+        let Queues { claims, volumes, unsaved } = &self.queues;
         let Self { claims: claim_worker, volumes: volume_worker, .. } = self;
         let mut unqueued = claim_worker.index.uids(|_| true);
         unqueued.retain(|uid| !claims.holds(uid));
@@ -39,26 +39,14 @@ impl<P: Provisioner> Controller<P> {
         for _ in idle.iter().filter(|name| !is_removed(name)) {
             counters.resync_found(ResyncQueue::Volumes);
         }
-        let mut not_saved = self.unsaved();
+        let mut not_saved = claim_worker.index.uids(|known| known.unsaved().is_some());
         not_saved.retain(|uid| !unsaved.holds(uid));
         for _ in &not_saved {
             counters.resync_found(ResyncQueue::UnsavedVolumes);
         }
-        self.queues.wake_claims(unqueued);
-        self.queues.wake_volumes(idle);
-        self.queues.wake_unsaved(not_saved);
-        self.queues.wake_volumes(volume_worker.index.to_protect_elsewhere());
-    }
-
-    /// Queues everything in the indexes.
-    pub(super) fn wake_all(&self) {
-        self.queues.wake_claims(self.claims.index.uids(|_| true));
-        self.queues.wake_volumes(self.volumes.index.all());
-        self.queues.wake_unsaved(self.unsaved());
-    }
-
-    /// The claims whose volume waits to be saved.
-    fn unsaved(&self) -> Vec<Key> {
-        self.claims.index.uids(|known| known.unsaved().is_some())
+        claims.add_all(unqueued);
+        unsaved.add_all(not_saved);
+        volumes.add_all(idle);
+        volumes.add_all(volume_worker.index.to_protect_elsewhere());
     }
 }

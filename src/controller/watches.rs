@@ -65,7 +65,7 @@ impl<P: Provisioner> Controller<P> {
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
         self.deps.classes.on_change(move |class, _| {
-            queues.wake_claims(index.uids(|it| class_of_claim(&it.claim) == class));
+            queues.claims.add_all(index.uids(|it| class_of_claim(&it.claim) == class));
         });
         let handler = self.deps.classes.event_handler(self.lists.classes.clone());
         self.deps.tasks.spawn_critical(
@@ -99,14 +99,16 @@ impl<P: Provisioner> Controller<P> {
             // Includes claims that wait for one of another provisioner, to clone it.
             let waiting = dependencies.waiting_for_claim(&event);
             let claims = index.on_event(event);
-            queues.wake_claims(waiting);
+            queues.claims.add_all(waiting);
             // For a deleted claim no later event can clear what prevents the save, so it is decided now.
             let is_given_up = |it: KnownClaim| it.unsaved().is_some() && it.is_gone_or_bound();
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
-            queues.wake_unsaved(given_up.cloned().collect());
+            queues.unsaved.add_all(given_up.cloned());
             for uid in claims {
-                let delay = if is_change { changes.note(&uid) } else { Duration::ZERO };
-                queues.wake_claim_after(uid, delay);
+                match if is_change { changes.note(&uid) } else { Duration::ZERO } {
+                    Duration::ZERO => queues.claims.add(uid),
+                    delay => queues.claims.add_after(uid, delay),
+                }
             }
             lists.claims.reached(extent);
         }
@@ -133,9 +135,9 @@ impl<P: Provisioner> Controller<P> {
             let extent = Extent::of(&event);
             // Each PersistentVolume is compared with the claims before anything is done for it.
             let claims = claim_index.on_volume_event(&event);
-            queues.wake_volumes(index.on_event(event));
-            queues.wake_unsaved(claims.clone());
-            queues.wake_claims(claims);
+            queues.volumes.add_all(index.on_event(event));
+            queues.unsaved.add_all(claims.iter().cloned());
+            queues.claims.add_all(claims);
             if extent == Extent::Everything {
                 claim_index.both_listed();
             }
