@@ -62,7 +62,7 @@ use self::{
     claims::{index::ClaimIndex, worker::ClaimWorker},
     classes::Classes,
     dependencies::{Dependency, DependencyIndex},
-    events::{ClaimEvents, VolumeEvents},
+    events::Events,
     ownership::ProvisionerIdentity,
     peers::Peers,
     provisioner::Provisioner,
@@ -71,7 +71,7 @@ use self::{
     watches::Lists,
 };
 use crate::{
-    kube::{Client, FirstList, events::Source},
+    kube::{Client, FirstList},
     metrics::Metrics,
     nodes::Nodes,
     runtime::{Backoff, Clock, Random, Tasks},
@@ -107,8 +107,8 @@ pub struct Deps<P> {
     pub client: Client,
     /// The cache of StorageClasses, shared with the provisioner.
     pub classes: Classes,
-    /// The source of events about claims and volumes.
-    pub events: Source,
+    /// Emits events about claims and volumes.
+    pub events: Events,
     /// All metrics.
     pub metrics: Metrics,
     /// The clock for the age of live reads and for how long a deleted claim is kept.
@@ -139,13 +139,8 @@ impl<P: Provisioner> Controller<P> {
         let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
         let volumes = Arc::new(VolumeIndex::new(identity.clone(), Arc::clone(provisioner)));
         let queues = Queues::new(settings, &deps.metrics, index.clone(), Arc::clone(&volumes));
-        let volumes = VolumeWorker {
-            deps: Arc::clone(&deps),
-            index: volumes,
-            events: VolumeEvents::new(deps.events.clone()),
-            metrics: deps.metrics.controller.clone(),
-            claims: index.clone(),
-        };
+        let volumes =
+            VolumeWorker { deps: Arc::clone(&deps), index: volumes, claims: index.clone() };
         let claims = ClaimWorker {
             deps: Arc::clone(&deps),
             index,
@@ -155,7 +150,7 @@ impl<P: Provisioner> Controller<P> {
             dependencies: DependencyIndex::default(),
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),
-            events: ClaimEvents::new(deps.events.clone()),
+            events: deps.events.clone(),
             metrics: deps.metrics.controller.clone(),
         };
         let lists = Lists::new(deps.attachments.clone(), deps.nodes.clone());

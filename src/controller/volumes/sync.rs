@@ -16,7 +16,7 @@ use crate::{
     controller::{
         Deps,
         claims::index::ClaimIndex,
-        events::{PANICKED, VolumeEvents, attached},
+        events::{PANICKED, attached},
         live::is_recent,
         model::{
             finalizer,
@@ -28,7 +28,6 @@ use crate::{
         ApiError, Name,
         objects::{View as _, Volume},
     },
-    metrics::ControllerMetrics,
     workqueue::Action,
 };
 
@@ -52,10 +51,6 @@ pub struct VolumeWorker<P> {
     pub deps: Arc<Deps<P>>,
     /// The volumes that need work.
     pub index: Arc<VolumeIndex<P>>,
-    /// Emits events about volumes.
-    pub events: VolumeEvents,
-    /// Counters of deletions.
-    pub metrics: ControllerMetrics,
     /// What is known of the claims. Its lock admits one worker per volume at a time, including that of the
     /// claim (safety rule 5).
     pub claims: ClaimIndex,
@@ -126,7 +121,7 @@ impl<P: Deleter> VolumeWorker<P> {
         match self.try_delete(volume, &held).await {
             Ok(Some(volume)) => {
                 self.index.set_deletion(&volume, Deletion::Removed);
-                self.metrics.deleted(class_label(&volume), started.elapsed());
+                self.deps.metrics.controller.deleted(class_label(&volume), started.elapsed());
                 tracing::info!("volume deleted");
                 Action::Done
             }
@@ -249,14 +244,14 @@ impl<P: Deleter> VolumeWorker<P> {
     /// or at the next resync.
     pub fn after_panic(&self, name: &str) {
         if let Some(volume) = self.index.volume(name) {
-            self.events.failed_delete(&volume, PANICKED);
+            self.deps.events.failed_delete(&volume, PANICKED);
         }
     }
 
     fn report_failure(&self, volume: &Volume, why: &Failure) {
         self.index.set_failure(volume, why);
-        self.events.failed_delete(volume, &why.to_string());
-        self.metrics.delete_failed(class_label(volume));
+        self.deps.events.failed_delete(volume, &why.to_string());
+        self.deps.metrics.controller.delete_failed(class_label(volume));
     }
 }
 
