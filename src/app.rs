@@ -37,7 +37,7 @@ use crate::{
     capacity::Publisher,
     controller,
     controller::{
-        Controller, classes::Classes, dependencies::Dependency, events::ClaimEvents,
+        Controller, classes::Classes, dependencies::Dependency, events::Events,
         ownership::ProvisionerIdentity,
     },
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
@@ -204,7 +204,7 @@ impl<'a> Program<'a> {
             capacity: publisher.clone(),
             node: node_deployment(flags, &base.driver, peers.clone(), &base.metrics),
             protection: protection.clone(),
-            events: ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
+            events: Events::new(recorder.from(EVENT_COMPONENT)),
             settings,
         });
         let driver = base.driver.name();
@@ -218,7 +218,7 @@ impl<'a> Program<'a> {
             nodes: topology_nodes,
             client: base.lanes.objects.clone(),
             classes: classes.clone(),
-            events: recorder.from(&component),
+            events: Events::new(recorder.from(&component)),
             metrics: base.metrics.clone(),
             clock: Arc::clone(&env.clock),
             random: base.random(),

@@ -10,7 +10,7 @@
 //! | `resync` | the periodic resync |
 //! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
 //! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
-//! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
+//! | [`dependencies`] | objects that claims wait for, such as Secrets |
 //! | `attempts` | how the last attempt for a claim or a volume failed |
 //! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
 //! | `naming` | names of PersistentVolumes |
@@ -53,10 +53,7 @@ pub mod volumes;
 mod watches;
 mod workers;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +62,7 @@ use self::{
     claims::{index::ClaimIndex, worker::ClaimWorker},
     classes::Classes,
     dependencies::{Dependency, DependencyIndex},
-    events::{ClaimEvents, VolumeEvents},
+    events::Events,
     ownership::ProvisionerIdentity,
     peers::Peers,
     provisioner::Provisioner,
@@ -74,7 +71,7 @@ use self::{
     watches::Lists,
 };
 use crate::{
-    kube::{Client, FirstList, events::Source},
+    kube::{Client, FirstList},
     metrics::Metrics,
     nodes::Nodes,
     runtime::{Backoff, Clock, Random, Tasks},
@@ -110,8 +107,8 @@ pub struct Deps<P> {
     pub client: Client,
     /// The cache of StorageClasses, shared with the provisioner.
     pub classes: Classes,
-    /// The source of events about claims and volumes.
-    pub events: Source,
+    /// Emits events about claims and volumes.
+    pub events: Events,
     /// All metrics.
     pub metrics: Metrics,
     /// The clock for the age of live reads and for how long a deleted claim is kept.
@@ -142,25 +139,18 @@ impl<P: Provisioner> Controller<P> {
         let index = ClaimIndex::new(identity.clone(), move |uid| releasing.claim_finished(uid));
         let volumes = Arc::new(VolumeIndex::new(identity.clone(), Arc::clone(provisioner)));
         let queues = Queues::new(settings, &deps.metrics, index.clone(), Arc::clone(&volumes));
-        let dependencies = DependencyIndex::default();
-        let volumes = VolumeWorker {
-            deps: Arc::clone(&deps),
-            index: volumes,
-            events: VolumeEvents::new(deps.events.clone()),
-            metrics: deps.metrics.controller.clone(),
-            claims: index.clone(),
-            dependencies: dependencies.clone(),
-        };
+        let volumes =
+            VolumeWorker { deps: Arc::clone(&deps), index: volumes, claims: index.clone() };
         let claims = ClaimWorker {
             deps: Arc::clone(&deps),
             index,
             queue: queues.claims.clone(),
             unsaved_queue: queues.unsaved.clone(),
             save_attempted: Notify::new(),
-            dependencies,
+            dependencies: DependencyIndex::default(),
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),
-            events: ClaimEvents::new(deps.events.clone()),
+            events: deps.events.clone(),
             metrics: deps.metrics.controller.clone(),
         };
         let lists = Lists::new(deps.attachments.clone(), deps.nodes.clone());
@@ -188,14 +178,14 @@ impl<P: Provisioner> Controller<P> {
     /// Returns a function that queues the volume of a given name, for when it was detached.
     pub fn volume_waker(&self) -> impl Fn(String) + Send + use<P> {
         let queues = self.queues.clone();
-        move |name: String| queues.wake_volumes(vec![name.as_str().into()])
+        move |name: String| queues.volumes.add(name.into())
     }
 
-    /// Returns a function that queues the items that wait for a given object, for when it has changed.
+    /// Returns a function that queues the claims that wait for a given object, for when it has changed.
     pub fn claim_waker(&self) -> impl Fn(&Dependency) + Send + Sync + use<P> {
         let queues = self.queues.clone();
         let dependencies = self.claims.dependencies.clone();
-        move |object| queues.wake_items(dependencies.waiting_for(object))
+        move |object| queues.claims.add_all(dependencies.waiting_for(object))
     }
 
     /// Logs the volumes that were created and have no PersistentVolume, before the process ends.
@@ -219,8 +209,6 @@ impl<P: Provisioner> Controller<P> {
             () = self.ready_to_create() => {}
             () = self.report_missing_lists() => {}
         }
-        self.queues.working.store(true, Ordering::Relaxed);
-        self.wake_all();
         let calls = futures::future::join(self.work_claims(), self.work_volumes(&stop));
         let saving = self.work_unsaved();
         tokio::pin!(calls, saving);

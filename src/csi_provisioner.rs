@@ -63,7 +63,7 @@ use crate::{
     controller::{
         classes::Classes,
         dependencies::Dependency,
-        events::ClaimEvents,
+        events::Events,
         model::{
             source::Source,
             unusable_volume::{Credentials, UnusableVolume},
@@ -189,7 +189,7 @@ pub struct CsiProvisionerDeps {
     /// Protects sources of volumes.
     pub protection: Protection,
     /// Emits events as [`EVENT_COMPONENT`].
-    pub events: ClaimEvents,
+    pub events: Events,
     /// Configuration.
     pub settings: ProvisionerSettings,
 }

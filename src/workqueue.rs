@@ -115,6 +115,11 @@ impl<K: Ord + Clone> Queue<K> {
         self.change(|core| u64::from(core.add(key, flow, now)));
     }
 
+    /// Adds these keys.
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>) {
+        keys.into_iter().for_each(|key| self.add(key));
+    }
+
     /// Adds a key after `delay`, or earlier if it is already due to be added earlier.
     pub fn add_after(&self, key: K, delay: Duration) {
         let now = self.now();

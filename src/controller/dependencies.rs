@@ -1,7 +1,7 @@
-//! Which items wait for which API objects, such as a missing Secret or a VolumeSnapshot that is not ready.
+//! Which claims wait for which API objects, such as a missing Secret or a VolumeSnapshot that is not ready.
 //!
 //! An attempt that fails before its call because of an object registers that object as a [`Dependency`] of
-//! its item. Objects of kinds that are watched as a whole wake their items. For all others the item's own
+//! its claim. Objects of kinds that are watched as a whole wake their claims. For all others the claim's own
 //! retry is the poll: its back-off is limited by [`DependencyIndex::poll_within`] while its wait is young.
 //!
 //! Nothing is read, watched or queued here. What a namespace's user can change wakes claims of that
@@ -17,22 +17,22 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::item::Item;
+use super::item::Key;
 use crate::kube::{
     InformerEvent, Kind, View,
     objects::{Claim, CsiNode, Node},
 };
 
-/// For this long after an item began to wait, it is tried again every [`YOUNG_POLL`].
+/// For this long after a claim began to wait, it is tried again every [`YOUNG_POLL`].
 const YOUNG: Duration = Duration::from_secs(600);
 
-/// The longest time between two attempts of an item whose wait is young.
+/// The longest time between two attempts of a claim whose wait is young.
 const YOUNG_POLL: Duration = Duration::from_secs(15);
 
-/// The longest time between two attempts of an item that has waited for long.
+/// The longest time between two attempts of a claim that has waited for long.
 const OLD_POLL: Duration = Duration::from_secs(300);
 
-/// The waiting items of one namespace together are tried no more often than this.
+/// The waiting claims of one namespace together are tried no more often than this.
 const NAMESPACE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An object that an attempt did not find, or found not ready: one by name, or any of a kind, optionally in
@@ -64,7 +64,7 @@ impl Dependency {
         Self { namespace: Some(namespace.to_owned()), ..Self::any::<V>() }
     }
 
-    /// Whether each change of the object wakes the items that wait for it: it is watched, and only
+    /// Whether each change of the object wakes the claims that wait for it: it is watched, and only
     /// administrators and controllers write it.
     fn wakes_at_once(&self) -> bool {
         self.kind == Node::API || self.kind == CsiNode::API
@@ -78,44 +78,44 @@ impl Dependency {
     }
 }
 
-/// Which items wait for which objects. Clones share one index.
+/// Which claims wait for which objects. Clones share one index.
 #[derive(Debug, Clone, Default)]
 pub struct DependencyIndex(Arc<Mutex<Waiting>>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    items: BTreeMap<Item, Wait>,
-    /// How many items of a namespace wait.
+    claims: BTreeMap<Key, Wait>,
+    /// How many claims of a namespace wait.
     namespaces: BTreeMap<String, u32>,
 }
 
-/// What one item waits for.
+/// What one claim waits for.
 #[derive(Debug)]
 struct Wait {
     objects: Box<[Dependency]>,
-    /// The namespace of the claim, or of the volume's claim.
+    /// The claim's namespace.
     namespace: String,
     since: Instant,
-    /// When a change that a user can make last woke the item.
+    /// When a change that a user can make last woke the claim.
     woken: Option<Instant>,
 }
 
 impl DependencyIndex {
-    /// Registers that `item` of `namespace` waits for these objects, and for no others.
-    pub fn wait(&self, item: &Item, namespace: &str, dependencies: &[Dependency]) {
-        self.0.lock().wait(item, namespace, dependencies);
+    /// Registers that the claim `uid` of `namespace` waits for these objects, and for no others.
+    pub fn wait(&self, uid: &Key, namespace: &str, dependencies: &[Dependency]) {
+        self.0.lock().wait(uid, namespace, dependencies);
     }
 
-    /// Removes `item`: it waits for nothing any more.
-    pub fn forget(&self, item: &Item) {
-        self.0.lock().remove(item);
+    /// Removes the claim `uid`: it waits for nothing any more.
+    pub fn forget(&self, uid: &Key) {
+        self.0.lock().remove(uid);
     }
 
-    /// Within which time the item is to be tried again, although its back-off may be longer; `None` if no
+    /// Within which time the claim is to be tried again, although its back-off may be longer; `None` if no
     /// attempt is due before an event wakes it.
-    pub fn poll_within(&self, item: &Item) -> Option<Duration> {
+    pub fn poll_within(&self, uid: &Key) -> Option<Duration> {
         let waiting = self.0.lock();
-        let wait = waiting.items.get(item)?;
+        let wait = waiting.claims.get(uid)?;
         if wait.objects.iter().all(Dependency::wakes_at_once) {
             return None;
         }
@@ -123,42 +123,42 @@ impl DependencyIndex {
         Some(poll.max(wait.share(&waiting.namespaces)))
     }
 
-    /// Whether the item has waited for so long.
-    pub(super) fn has_waited(&self, item: &Item, time: Duration) -> bool {
-        self.0.lock().items.get(item).is_some_and(|wait| wait.since.elapsed() >= time)
+    /// Whether the claim has waited for so long.
+    pub(super) fn has_waited(&self, uid: &Key, time: Duration) -> bool {
+        self.0.lock().claims.get(uid).is_some_and(|wait| wait.since.elapsed() >= time)
     }
 
-    /// Returns the items that wait for this object. If users can change the object, those of other namespaces
+    /// Returns the claims that wait for this object. If users can change the object, those of other namespaces
     /// are left out, and those that such a change woke not long ago.
-    pub fn waiting_for(&self, object: &Dependency) -> Vec<Item> {
-        let Waiting { items, namespaces } = &mut *self.0.lock();
+    pub fn waiting_for(&self, object: &Dependency) -> Vec<Key> {
+        let Waiting { claims, namespaces } = &mut *self.0.lock();
         let is_trusted = object.wakes_at_once();
         let wakes = |wait: &mut Wait| {
             let is_reached = is_trusted || object.namespace.as_ref() == Some(&wait.namespace);
             let awaits = || wait.objects.iter().any(|it| it.covers(object));
             is_reached && awaits() && (is_trusted || wait.take_turn(namespaces))
         };
-        let woken = items.iter_mut().filter_map(|(item, wait)| wakes(wait).then(|| item.clone()));
+        let woken = claims.iter_mut().filter_map(|(uid, wait)| wakes(wait).then(|| uid.clone()));
         woken.collect()
     }
 
-    /// Returns the items that wait for the claim that `event` adds or changes, as
-    /// [`DependencyIndex::waiting_for`]. A claim in a list wakes nothing: to look at all items for each claim
+    /// Returns the claims that wait for the claim that `event` adds or changes, as
+    /// [`DependencyIndex::waiting_for`]. A claim in a list wakes nothing: to look at all claims for each claim
     /// of a large list takes long, and their next attempt is not far.
-    pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<Item> {
+    pub(super) fn waiting_for_claim(&self, event: &InformerEvent<Claim>) -> Vec<Key> {
         let InformerEvent::Apply(claim) = event else { return Vec::new() };
-        // Usually no item of its namespace waits. A user with thousands that wait pays for a look at them.
+        // Usually no claim of its namespace waits. A user with thousands that wait pays for a look at them.
         if !self.0.lock().namespaces.contains_key(claim.namespace()) {
             return Vec::new();
         }
         self.waiting_for(&Dependency::object::<Claim>(Some(claim.namespace()), claim.name()))
     }
 
-    /// The number of objects that items wait for, by resource.
+    /// The number of objects that claims wait for, by resource.
     pub fn count_by_resource(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         let waiting = self.0.lock();
-        let objects: BTreeSet<_> = waiting.items.values().flat_map(|wait| &wait.objects).collect();
+        let objects: BTreeSet<_> = waiting.claims.values().flat_map(|wait| &wait.objects).collect();
         for object in objects {
             *counts.entry(object.kind.resource()).or_default() += 1;
         }
@@ -167,8 +167,8 @@ impl DependencyIndex {
 }
 
 impl Waiting {
-    fn wait(&mut self, item: &Item, namespace: &str, dependencies: &[Dependency]) {
-        let before = self.remove(item);
+    fn wait(&mut self, uid: &Key, namespace: &str, dependencies: &[Dependency]) {
+        let before = self.remove(uid);
         if dependencies.is_empty() {
             return;
         }
@@ -176,12 +176,12 @@ impl Waiting {
         *self.namespaces.entry(namespace.clone()).or_default() += 1;
         let (since, woken) =
             before.map_or_else(|| (Instant::now(), None), |it| (it.since, it.woken));
-        self.items.insert(item.clone(), Wait { objects, namespace, since, woken });
+        self.claims.insert(uid.clone(), Wait { objects, namespace, since, woken });
     }
 
-    /// Removes the item. Returns for what it has waited.
-    fn remove(&mut self, item: &Item) -> Option<Wait> {
-        let wait = self.items.remove(item)?;
+    /// Removes the claim. Returns for what it has waited.
+    fn remove(&mut self, uid: &Key) -> Option<Wait> {
+        let wait = self.claims.remove(uid)?;
         if let Some(count) = self.namespaces.get_mut(&wait.namespace) {
             *count -= 1;
             if *count == 0 {
@@ -193,13 +193,13 @@ impl Waiting {
 }
 
 impl Wait {
-    /// The time between two attempts of the item, if all of its namespace are tried in turn.
+    /// The time between two attempts of the claim, if all of its namespace are tried in turn.
     fn share(&self, namespaces: &BTreeMap<String, u32>) -> Duration {
         let count = namespaces.get(&self.namespace).copied().unwrap_or_default();
         NAMESPACE_INTERVAL.saturating_mul(count)
     }
 
-    /// Whether a change that a user of the namespace can make wakes the item now; notes that it does.
+    /// Whether a change that a user of the namespace can make wakes the claim now; notes that it does.
     fn take_turn(&mut self, namespaces: &BTreeMap<String, u32>) -> bool {
         let now = Instant::now();
         let least = self.share(namespaces).max(YOUNG_POLL);
@@ -226,14 +226,14 @@ mod tests {
         Dependency::object::<Claim>(Some("ns"), "source")
     }
 
-    fn claims(names: &[&str]) -> Vec<Item> {
-        names.iter().map(|name| Item::claim(name)).collect()
+    fn claims(names: &[&str]) -> Vec<Key> {
+        names.iter().copied().map(Key::from).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn items_wait_for_what_they_registered_last() {
+    async fn claims_wait_for_what_they_registered_last() {
         let index = DependencyIndex::default();
-        let [a, b] = [Item::claim("a"), Item::claim("b")];
+        let [a, b] = ["a", "b"].map(Key::from);
         let node = Dependency::object::<Node>(None, "node");
         index.wait(&a, "ns", &[node.clone(), secret("s")]);
         index.wait(&b, "ns", &[Dependency::any::<Node>()]);
@@ -246,14 +246,14 @@ mod tests {
         index.forget(&a);
         index.wait(&b, "ns", &[]);
         assert!(index.waiting_for(&node).is_empty() && index.count_by_resource().is_empty());
-        let Waiting { items, namespaces } = &*index.0.lock();
-        assert!(items.is_empty() && namespaces.is_empty());
+        let Waiting { claims, namespaces } = &*index.0.lock();
+        assert!(claims.is_empty() && namespaces.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_young_wait_is_polled_often_and_an_old_one_seldom() {
         let index = DependencyIndex::default();
-        let item = Item::claim("a");
+        let item = Key::from("a");
         assert_eq!(index.poll_within(&item), None);
         index.wait(&item, "ns", &[Dependency::any::<CsiNode>()]);
         assert_eq!(index.poll_within(&item), None, "a watch wakes it");
@@ -271,10 +271,10 @@ mod tests {
     async fn a_namespace_of_many_waits_is_polled_seldom_and_others_are_not() {
         let index = DependencyIndex::default();
         for number in 0..5000 {
-            index.wait(&Item::claim(&number.to_string()), "many", &[secret("s")]);
+            index.wait(&number.to_string().into(), "many", &[secret("s")]);
         }
-        index.wait(&Item::claim("other"), "one", &[secret("s")]);
-        let of = |name| index.poll_within(&Item::claim(name));
+        index.wait(&"other".into(), "one", &[secret("s")]);
+        let of = |name: &str| index.poll_within(&name.into());
         assert_eq!(of("17"), Some(Duration::from_secs(500)));
         assert_eq!(of("other"), Some(YOUNG_POLL));
     }
@@ -283,7 +283,7 @@ mod tests {
     async fn a_source_that_changes_all_the_time_wakes_each_claim_in_its_turn() {
         let index = DependencyIndex::default();
         for number in 0..1000 {
-            index.wait(&Item::claim(&number.to_string()), "ns", &[source()]);
+            index.wait(&number.to_string().into(), "ns", &[source()]);
         }
         let mut woken = 0;
         // 50 changes a second for 300 seconds.
@@ -302,8 +302,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_user_wakes_only_claims_of_his_namespace() {
         let index = DependencyIndex::default();
-        index.wait(&Item::claim("own"), "ns", &[source()]);
-        index.wait(&Item::claim("others"), "elsewhere", &[source()]);
+        index.wait(&"own".into(), "ns", &[source()]);
+        index.wait(&"others".into(), "elsewhere", &[source()]);
         assert_eq!(index.waiting_for(&source()), claims(&["own"]));
     }
 
@@ -311,7 +311,7 @@ mod tests {
     async fn a_snapshot_is_polled() {
         let index = DependencyIndex::default();
         let snapshot = Dependency::object::<VolumeSnapshot>(Some("ns"), "snap");
-        index.wait(&Item::volume("pv"), "", &[snapshot]);
-        assert_eq!(index.poll_within(&Item::volume("pv")), Some(YOUNG_POLL));
+        index.wait(&"pv".into(), "", &[snapshot]);
+        assert_eq!(index.poll_within(&"pv".into()), Some(YOUNG_POLL));
     }
 }

@@ -11,11 +11,15 @@ use crate::kube::{
 /// The message of the event after a panic. The panic's own message is only logged.
 pub const PANICKED: &str = "internal error in csi-provisioner, see its log; this is a bug";
 
-/// Emits events about claims.
-#[derive(Clone)]
-pub struct ClaimEvents(Source);
+/// After this time the event about a claim that still waits is emitted again: the API server removes events
+/// after an hour.
+pub(super) const EVENT_LASTS: Duration = Duration::from_secs(45 * 60);
 
-impl ClaimEvents {
+/// Emits events about claims and PersistentVolumes.
+#[derive(Clone)]
+pub struct Events(Source);
+
+impl Events {
     /// Emits events of `source`.
     pub fn new(source: Source) -> Self {
         Self(source)
@@ -62,30 +66,10 @@ impl ClaimEvents {
         let text = ["Successfully provisioned volume ", volume].concat();
         self.0.final_event(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
     }
-}
-
-/// After this time the event about a claim that still waits is emitted again: the API server removes events
-/// after an hour.
-pub(super) const EVENT_LASTS: Duration = Duration::from_secs(45 * 60);
-
-/// Emits events about PersistentVolumes.
-#[derive(Clone)]
-pub struct VolumeEvents(Source);
-
-impl VolumeEvents {
-    /// Emits events of `source`.
-    pub fn new(source: Source) -> Self {
-        Self(source)
-    }
 
     /// Deleting the volume failed for this reason.
     pub fn failed_delete(&self, volume: &Volume, why: &str) {
         self.0.event(subject(volume), Severity::Warning, "VolumeFailedDelete", why);
-    }
-
-    /// The volume is not deleted as long as it is attached to this node.
-    pub fn still_attached(&self, volume: &Volume, node: &str) {
-        self.failed_delete(volume, &attached(volume, node));
     }
 
     /// The PersistentVolume was deleted before its claim was bound to it.
@@ -135,13 +119,13 @@ mod tests {
     };
 
     /// The events that are written when `emit` follows 30 failures, more than the limit per object.
-    async fn written_after_failures(emit: impl FnOnce(&ClaimEvents, &Claim)) -> Vec<Value> {
+    async fn written_after_failures(emit: impl FnOnce(&Events, &Claim)) -> Vec<Value> {
         let server = Server::new(|_, _| Answer::json(201, &json!({})));
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
         let metrics = Metrics::new();
         let (lane, clock) = (testing::event_lane(&server), paused_clock());
         let recorder = Recorder::start(lane, &tasks, clock, testing::random(), &metrics);
-        let events = ClaimEvents::new(recorder.from("driver_host"));
+        let events = Events::new(recorder.from("driver_host"));
         let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});
         let claim: Claim = serde_json::from_value(claim).unwrap();
         (0..30).for_each(|_| events.failed(&claim, "busy"));
@@ -191,10 +175,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn claim_events_have_external_provisioners_texts() {
-        let written = |emit: fn(&ClaimEvents, &Claim)| async move {
+        let written = |emit: fn(&Events, &Claim)| async move {
             written_after_failures(emit).await.pop().unwrap()
         };
-        let provisioning = written(ClaimEvents::provisioning).await;
+        let provisioning = written(Events::provisioning).await;
         assert_eq!(
             (&provisioning["reason"], &provisioning["message"]),
             (

@@ -14,7 +14,7 @@ use crate::{
         provisioner::{Deleter, Provisioner},
         queues::Queues,
         volumes::{
-            index::{Begun, Deletion},
+            index::{Deletion, Kept},
             sync::VolumeWorker,
         },
     },
@@ -87,10 +87,10 @@ fn volumes_to_delete<P: Deleter>(
 ) -> Volumes {
     let is_asked_for = |name: &str| query.volume.as_deref().is_none_or(|asked| asked == name);
     let (listed, more) = worker.index.to_delete(MAX_LISTED, is_asked_for);
-    let state = |(name, begun): (Key, Begun)| ListedVolume {
-        progress: Progress::of(&begun.deletion),
+    let state = |(name, kept): (Key, Kept)| ListedVolume {
+        progress: Progress::of(kept.deletion),
         attempt: queues.volumes.failures(&name).saturating_add(1),
-        last_failure: begun.failure.as_deref().map(FailedAttempt::listed),
+        last_failure: kept.failure.as_deref().map(FailedAttempt::listed),
         next: Next::of(queues.volumes.place(&name)),
         name: name.to_string(),
     };
@@ -98,10 +98,9 @@ fn volumes_to_delete<P: Deleter>(
 }
 
 impl Progress {
-    fn of(deletion: &Deletion) -> Self {
+    fn of(deletion: Deletion) -> Self {
         match deletion {
             Deletion::Pending => Self::Pending,
-            Deletion::Attached(_) => Self::Attached,
             Deletion::DeletedAtDriver | Deletion::Removed => Self::DeletedAtDriver,
         }
     }

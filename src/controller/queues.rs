@@ -1,19 +1,14 @@
-//! The controller's work queues. Nothing enters them before this process works; `workers` empties them.
+//! The controller's work queues. They fill while the first lists run; once those are whole, `workers` empties
+//! them.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
 use super::{
-    ControllerSettings,
-    claims::index::ClaimIndex,
-    item::{Item, Key},
-    provisioner::Deleter,
+    ControllerSettings, claims::index::ClaimIndex, item::Key, provisioner::Deleter,
     volumes::index::VolumeIndex,
 };
 use crate::{metrics::Metrics, runtime::Backoff, workqueue::Queue};
@@ -30,9 +25,6 @@ pub(super) struct Queues {
     pub(super) volumes: Queue<Key>,
     /// UIDs of claims whose PersistentVolume is not saved.
     pub(super) unsaved: Queue<Key>,
-    /// Whether the work has begun. Nothing is queued while the first lists run: the indexes know what to do
-    /// once they are whole.
-    pub(super) working: Arc<AtomicBool>,
 }
 
 impl Queues {
@@ -52,50 +44,6 @@ impl Queues {
             claims: Queue::fair("claims", settings.retry, metrics, workers, claim),
             volumes: Queue::fair("volumes", settings.retry, metrics, workers, volume),
             unsaved: Queue::new("unsavedpvs", SAVE_RETRY, metrics),
-            working: Arc::default(),
-        }
-    }
-
-    /// Queues these items.
-    pub(super) fn wake_items(&self, items: Vec<Item>) {
-        for item in items {
-            match item {
-                Item::Claim(uid) => self.wake_claims(vec![uid]),
-                Item::Volume(name) => self.wake_volumes(vec![name]),
-            }
-        }
-    }
-
-    /// Queues these claims, by UID.
-    pub(super) fn wake_claims(&self, uids: Vec<Key>) {
-        self.wake(&self.claims, uids);
-    }
-
-    /// Queues this claim, by UID, after `delay`.
-    pub(super) fn wake_claim_after(&self, uid: Key, delay: Duration) {
-        if delay.is_zero() {
-            self.wake_claims(vec![uid]);
-        } else if self.working.load(Ordering::Relaxed) {
-            self.claims.add_after(uid, delay);
-        }
-    }
-
-    /// Queues these volumes, by name.
-    pub(super) fn wake_volumes(&self, names: Vec<Key>) {
-        self.wake(&self.volumes, names);
-    }
-
-    /// Queues saving the PersistentVolumes of these claims, by UID.
-    pub(super) fn wake_unsaved(&self, uids: Vec<Key>) {
-        self.wake(&self.unsaved, uids);
-    }
-
-    fn wake(&self, queue: &Queue<Key>, keys: Vec<Key>) {
-        // `Controller::work` sets it and then queues everything in the indexes, so nothing is missed.
-        if self.working.load(Ordering::Relaxed) {
-            for key in keys {
-                queue.add(key);
-            }
         }
     }
 }

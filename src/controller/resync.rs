@@ -21,44 +21,32 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// Queues everything in the indexes, except claims that are queued already, and
-    /// counts what should have been queued and was not.
+    /// Queues everything in the indexes that no queue holds, and counts what should have been queued.
     fn resync_once(&self) {
-        let Queues { claims, volumes, unsaved, .. } = &self.queues;
-        let mut unqueued = self.claims.index.uids(|_| true);
+        let Queues { claims, volumes, unsaved } = &self.queues;
+        let Self { claims: claim_worker, volumes: volume_worker, .. } = self;
+        let mut unqueued = claim_worker.index.uids(|_| true);
         unqueued.retain(|uid| !claims.holds(uid));
         // Whether a claim should have been queued is found out when it is synced.
         for uid in &unqueued {
-            self.claims.index.update(uid, Entry::resynced);
+            claim_worker.index.update(uid, Entry::resynced);
         }
+        let counters = &self.deps.metrics.controller;
+        let mut idle = volume_worker.index.all();
+        idle.retain(|name| !volumes.holds(name));
         // One that is removed waits for the event about that.
-        let is_removed = |name: &Key| self.volumes.index.deletion(name) == Deletion::Removed;
-        let forgotten = |name: &Key| !volumes.holds(name) && !is_removed(name);
-        for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
-            self.deps.metrics.controller.resync_found(ResyncQueue::Volumes);
+        let is_removed = |name: &Key| volume_worker.index.deletion(name) == Deletion::Removed;
+        for _ in idle.iter().filter(|name| !is_removed(name)) {
+            counters.resync_found(ResyncQueue::Volumes);
         }
-        for _ in self.unsaved().iter().filter(|uid| !unsaved.holds(uid)) {
-            self.deps.metrics.controller.resync_found(ResyncQueue::UnsavedVolumes);
+        let mut not_saved = claim_worker.index.uids(|known| known.unsaved().is_some());
+        not_saved.retain(|uid| !unsaved.holds(uid));
+        for _ in &not_saved {
+            counters.resync_found(ResyncQueue::UnsavedVolumes);
         }
-        self.queues.wake_claims(unqueued);
-        self.wake_others();
-        self.queues.wake_volumes(self.volumes.index.to_protect_elsewhere());
-    }
-
-    /// Queues everything in the indexes.
-    pub(super) fn wake_all(&self) {
-        self.queues.wake_claims(self.claims.index.uids(|_| true));
-        self.wake_others();
-    }
-
-    /// Queues volumes, and PersistentVolumes to save.
-    fn wake_others(&self) {
-        self.queues.wake_volumes(self.volumes.index.all());
-        self.queues.wake_unsaved(self.unsaved());
-    }
-
-    /// The claims whose volume waits to be saved.
-    fn unsaved(&self) -> Vec<Key> {
-        self.claims.index.uids(|known| known.unsaved().is_some())
+        claims.add_all(unqueued);
+        unsaved.add_all(not_saved);
+        volumes.add_all(idle);
+        volumes.add_all(volume_worker.index.to_protect_elsewhere());
     }
 }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    Controller, changes::Changes, claims::index::KnownClaim, item::Item, ownership::class_of_claim,
+    Controller, changes::Changes, claims::index::KnownClaim, ownership::class_of_claim,
     provisioner::Provisioner,
 };
 use crate::{
@@ -65,7 +65,7 @@ impl<P: Provisioner> Controller<P> {
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
         self.deps.classes.on_change(move |class, _| {
-            queues.wake_claims(index.uids(|it| class_of_claim(&it.claim) == class));
+            queues.claims.add_all(index.uids(|it| class_of_claim(&it.claim) == class));
         });
         let handler = self.deps.classes.event_handler(self.lists.classes.clone());
         self.deps.tasks.spawn_critical(
@@ -94,19 +94,21 @@ impl<P: Provisioner> Controller<P> {
             let is_change = matches!(event, InformerEvent::Apply(_));
             // A claim whose deletion is missed stops waiting when its back-off ends.
             if let InformerEvent::Delete(claim) = &event {
-                dependencies.forget(&Item::claim(claim.uid()));
+                dependencies.forget(&claim.uid().into());
             }
-            // Includes items that wait for a claim of another provisioner, to clone it.
+            // Includes claims that wait for one of another provisioner, to clone it.
             let waiting = dependencies.waiting_for_claim(&event);
             let claims = index.on_event(event);
-            queues.wake_items(waiting);
+            queues.claims.add_all(waiting);
             // For a deleted claim no later event can clear what prevents the save, so it is decided now.
             let is_given_up = |it: KnownClaim| it.unsaved().is_some() && it.is_gone_or_bound();
             let given_up = claims.iter().filter(|uid| index.known(uid).is_some_and(is_given_up));
-            queues.wake_unsaved(given_up.cloned().collect());
+            queues.unsaved.add_all(given_up.cloned());
             for uid in claims {
-                let delay = if is_change { changes.note(&uid) } else { Duration::ZERO };
-                queues.wake_claim_after(uid, delay);
+                match if is_change { changes.note(&uid) } else { Duration::ZERO } {
+                    Duration::ZERO => queues.claims.add(uid),
+                    delay => queues.claims.add_after(uid, delay),
+                }
             }
             lists.claims.reached(extent);
         }
@@ -129,17 +131,13 @@ impl<P: Provisioner> Controller<P> {
         let claim_index = self.claims.index.clone();
         let queues = self.queues.clone();
         let lists = self.lists.clone();
-        let dependencies = self.claims.dependencies.clone();
         move |event| {
             let extent = Extent::of(&event);
-            if let InformerEvent::Delete(volume) = &event {
-                dependencies.forget(&Item::volume(volume.name()));
-            }
             // Each PersistentVolume is compared with the claims before anything is done for it.
             let claims = claim_index.on_volume_event(&event);
-            queues.wake_volumes(index.on_event(event));
-            queues.wake_unsaved(claims.clone());
-            queues.wake_claims(claims);
+            queues.volumes.add_all(index.on_event(event));
+            queues.unsaved.add_all(claims.iter().cloned());
+            queues.claims.add_all(claims);
             if extent == Extent::Everything {
                 claim_index.both_listed();
             }

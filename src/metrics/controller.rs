@@ -128,7 +128,7 @@ impl ControllerMetrics {
             ),
             dependencies: families.int_gauge(
                 "provisioner_awaited_objects",
-                "Objects that claims or volumes wait for beside the driver (secrets, classes and so on), by resource.",
+                "Objects that claims wait for beside the driver (secrets, classes and so on), by resource.",
                 &["resource"],
             ),
             attached: families.single_gauge(

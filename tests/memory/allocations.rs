@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use csi_provisioner::{
-    controller::events::ClaimEvents,
+    controller::events::Events,
     flags::Logging,
     kube::{Connections, LaneSettings, Lanes, events::Recorder, layers::Request, objects::Claim},
     logging,
@@ -71,13 +71,13 @@ fn server(came: &Arc<AtomicUsize>) -> Connections {
 }
 
 /// The emitter of claims' events, which sends them to `server`.
-fn claim_events(server: Connections) -> ClaimEvents {
+fn claim_events(server: Connections) -> Events {
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
     let (metrics, random) = (Metrics::new(), Arc::new(Generator::from_seed(1)));
     let gate = Gate::open(Arc::new(Fixed));
     let lanes = Lanes::new(server, LaneSettings::default(), gate, random.clone(), &metrics);
     let recorder = Recorder::start(lanes.events, &tasks, Arc::new(Fixed), random, &metrics);
-    ClaimEvents::new(recorder.from("driver_host"))
+    Events::new(recorder.from("driver_host"))
 }
 
 fn claim(number: usize) -> Claim {

@@ -146,7 +146,6 @@ fn why(failure: Option<&LastFailure>, blocked: Option<&Blocked>) -> String {
 fn volume(volume: &ListedVolume) -> [String; 5] {
     let progress = match volume.progress {
         Progress::Pending => "to be deleted",
-        Progress::Attached => "still attached",
         Progress::DeletedAtDriver => "deleted at the driver",
     };
     let why = why(volume.last_failure.as_ref(), None);

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     controller::{
         events::{PANICKED, claim_key},
-        item::{Item, Key},
+        item::Key,
         ownership,
         provisioner::{Next, NotPrepared, Outcome, ProvisionRequest, Provisioner, Turn},
     },
@@ -62,7 +62,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub async fn sync(&self, uid: &Key) -> Action {
         let held = self.index.hold(uid).await;
         let Some(known) = held.known() else {
-            self.dependencies.forget(&Item::Claim(uid.clone()));
+            self.dependencies.forget(uid);
             self.deps.peers.forget(uid);
             return Action::Done;
         };
@@ -113,7 +113,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.report_void_record(held);
         self.report_superseded(held);
         if action == Action::Done {
-            self.dependencies.forget(&Item::Claim(held.uid().clone()));
+            self.dependencies.forget(held.uid());
         }
         let is_reconciled = self.reconcile_record(held).await;
         self.release_source(held);
@@ -333,18 +333,17 @@ impl<P: Provisioner> ClaimWorker<P> {
         request: &ProvisionRequest,
         outcome: &Outcome,
     ) -> Option<Duration> {
-        let item = Item::Claim(held.uid().clone());
         let Outcome::NotPrepared(why) = outcome else {
-            self.dependencies.forget(&item);
+            self.dependencies.forget(held.uid());
             return None;
         };
-        self.dependencies.wait(&item, request.claim.namespace(), why.dependencies());
-        self.dependencies.poll_within(&item)
+        self.dependencies.wait(held.uid(), request.claim.namespace(), why.dependencies());
+        self.dependencies.poll_within(held.uid())
     }
 
     /// Whether an attempt for the claim only looks whether what it waits for has come.
     fn is_poll(&self, held: &ClaimGuard) -> bool {
-        self.dependencies.has_waited(&Item::Claim(held.uid().clone()), SETTLING)
+        self.dependencies.has_waited(held.uid(), SETTLING)
     }
 
     /// Returns when to try again for a claim whose failure lasts until an object changes that

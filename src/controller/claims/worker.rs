@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::ClaimIndex;
 use crate::{
-    controller::{Deps, dependencies::DependencyIndex, events::ClaimEvents, item::Key},
+    controller::{Deps, dependencies::DependencyIndex, events::Events, item::Key},
     metrics::ControllerMetrics,
     workqueue::Queue,
 };
@@ -33,7 +33,7 @@ pub struct ClaimWorker<P> {
     /// Cancelled shortly before running calls are cut.
     pub ending: CancellationToken,
     /// Emits events on claims.
-    pub events: ClaimEvents,
+    pub events: Events,
     /// The controller's metrics.
     pub metrics: ControllerMetrics,
 }

@@ -170,8 +170,6 @@ pub enum Progress {
     /// The driver has not deleted the volume.
     #[default]
     Pending,
-    /// It waits until the volume is detached.
-    Attached,
     /// The driver has deleted it; the PersistentVolume is next.
     DeletedAtDriver,
 }

@@ -40,7 +40,7 @@ impl<P: Deleter> VolumeWorker<P> {
         let why = format!("failed to change the protection finalizer: {error}");
         // Whoever deletes the PersistentVolume waits for this.
         if volume.is_terminating() {
-            self.events.failed_delete(volume, &why);
+            self.deps.events.failed_delete(volume, &why);
         } else {
             tracing::warn!("{why}");
         }
@@ -87,20 +87,20 @@ impl<P: Deleter> VolumeWorker<P> {
         let patched = self.try_unprotect(volume, Due::UnprotectUnbound).await;
         let Err(error) = patched else { return Action::Done };
         let why = format!("failed to let go of a deleted PersistentVolume: {error}");
-        self.events.failed_delete(volume, &why);
+        self.deps.events.failed_delete(volume, &why);
         Action::Retry
     }
 
     /// Reports that the finalizer of an unbound PersistentVolume was removed. If the claim was deleted
     /// meanwhile, the volume is a suspected leak: no claim will get it.
     async fn report_unprotected(&self, volume: &Volume) {
-        self.events.deleted_before_bound(volume);
+        self.deps.events.deleted_before_bound(volume);
         if !self.claim_waits(volume).await.unwrap_or(true) {
             tracing::error!(
                 handle = volume.source_id(),
                 "suspected leak: the volume's claim is gone"
             );
-            self.metrics.suspected_leak(SuspectedLeak::LetGo);
+            self.deps.metrics.controller.suspected_leak(SuspectedLeak::LetGo);
         }
     }
 

@@ -4,7 +4,7 @@
 //! A volume is deleted only when each PersistentVolume that stands for it is due for deletion by this
 //! process, by a live read. Then one DeleteVolume serves all of them.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::Arc};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::time::Duration;
@@ -142,19 +142,11 @@ impl<P: Deleter> VolumeWorker<P> {
         Ok(())
     }
 
-    /// Records that the deletion of the sharers begins with that of the volume.
-    pub(super) fn begin_with(&self, sharers: &[Volume], held: &HeldHandle) {
-        let Some(handle) = &held.handle else { return };
-        for sharer in sharers {
-            self.index.begin_shared_deletion(handle, sharer);
-        }
-    }
-
     /// Records that the driver has deleted the volume of the sharers. The end of the PersistentVolume that
     /// was deleted wakes them.
-    pub(super) fn deleted_with(&self, sharers: &[Volume]) {
+    pub(super) fn deleted_with(&self, sharers: Vec<Volume>) {
         for sharer in sharers {
-            self.index.set_deletion(sharer, Deletion::DeletedAtDriver);
+            self.index.set_deletion(&Arc::new(sharer), Deletion::DeletedAtDriver);
         }
     }
 }

@@ -16,9 +16,7 @@ use crate::{
     controller::{
         Deps,
         claims::index::ClaimIndex,
-        dependencies::DependencyIndex,
-        events::{PANICKED, VolumeEvents},
-        item::Item,
+        events::{PANICKED, attached},
         live::is_recent,
         model::{
             finalizer,
@@ -30,12 +28,12 @@ use crate::{
         ApiError, Name,
         objects::{View as _, Volume},
     },
-    metrics::ControllerMetrics,
     workqueue::Action,
 };
 
-/// The delay before a volume that waits for its detachment is checked again without an event.
-const DETACH_RECHECK: Duration = Duration::from_secs(5 * 60);
+/// The delay before a volume that waits for its detachment is checked again without an event. As long as it
+/// waits, that is said and counted as often.
+const DETACH_RECHECK: Duration = Duration::from_secs(15 * 60);
 
 /// The delay before a volume that another worker deletes for another PersistentVolume is looked at again
 /// without an event.
@@ -53,15 +51,9 @@ pub struct VolumeWorker<P> {
     pub deps: Arc<Deps<P>>,
     /// The volumes that need work.
     pub index: Arc<VolumeIndex<P>>,
-    /// Emits events about volumes.
-    pub events: VolumeEvents,
-    /// Counters of deletions.
-    pub metrics: ControllerMetrics,
     /// What is known of the claims. Its lock admits one worker per volume at a time, including that of the
     /// claim (safety rule 5).
     pub claims: ClaimIndex,
-    /// The objects that volumes wait for.
-    pub dependencies: DependencyIndex,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -76,7 +68,7 @@ impl<P: Deleter> VolumeWorker<P> {
         let _held = self.claims.volume_keys().hold(name).await;
         // Taken while the key is held, so that it includes what another worker has just done.
         let Some(volume) = self.index.volume(name) else {
-            self.forget(name);
+            self.deps.peers.forget(name);
             return Action::Done;
         };
         let claim = volume.spec.claim_ref.as_ref();
@@ -85,14 +77,9 @@ impl<P: Deleter> VolumeWorker<P> {
         let span = tracing::info_span!("volume", pv = name, claim, driver, code = field::Empty);
         let action = self.do_what_is_due(&volume).instrument(span).await;
         if action == Action::Done {
-            self.forget(name);
+            self.deps.peers.forget(name);
         }
         action
-    }
-
-    fn forget(&self, name: &str) {
-        self.dependencies.forget(&Item::volume(name));
-        self.deps.peers.forget(name);
     }
 
     /// How long this process still leaves the volume to one that can reach it.
@@ -114,7 +101,7 @@ impl<P: Deleter> VolumeWorker<P> {
                 wait => Action::RequeueAfter(wait),
             },
             Due::UnprotectUnbound => self.unprotect_unbound(volume).await,
-            Due::Delete => self.delete(volume, &deletion).await,
+            Due::Delete => self.delete(volume, deletion).await,
         }
     }
 
@@ -123,28 +110,32 @@ impl<P: Deleter> VolumeWorker<P> {
         self.read_live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, volume: &Arc<Volume>, deletion: &Deletion) -> Action {
-        if *deletion == Deletion::Removed || !self.deps.provisioner.should_delete(volume) {
+    async fn delete(&self, volume: &Arc<Volume>, deletion: Deletion) -> Action {
+        if deletion == Deletion::Removed || !self.deps.provisioner.should_delete(volume) {
             return Action::Done;
         }
         let Some(held) = self.hold_handle(volume) else {
             return Action::RequeueAfter(SHARED_RECHECK);
         };
         let started = Instant::now();
-        let deleted = self.try_delete(volume, &held).await;
-        if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
-            self.index.clear_attached(volume);
-        }
-        match deleted {
+        match self.try_delete(volume, &held).await {
             Ok(Some(volume)) => {
                 self.index.set_deletion(&volume, Deletion::Removed);
-                self.metrics.deleted(class_label(&volume), started.elapsed());
+                self.deps.metrics.controller.deleted(class_label(&volume), started.elapsed());
                 tracing::info!("volume deleted");
                 Action::Done
             }
             Ok(None) => Action::Done,
-            Err(NotDeleted::Attached { node }) => self.wait_for_detach(volume, deletion, &node),
-            Err(NotDeleted::Failed(why)) => self.failed(volume, &why),
+            Err(NotDeleted::Failed(why)) => {
+                self.report_failure(volume, &why);
+                Action::Retry
+            }
+            Err(NotDeleted::Attached { node }) => {
+                // Its detachment queues it earlier. It counts as a failed deletion, as in
+                // external-provisioner.
+                self.report_failure(volume, &Failure::new(attached(volume, &node)));
+                Action::RequeueAfter(DETACH_RECHECK)
+            }
         }
     }
 
@@ -157,8 +148,7 @@ impl<P: Deleter> VolumeWorker<P> {
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
         let mut volume = Arc::clone(volume);
         // Whoever held the handle before may have deleted the volume for this PersistentVolume as well.
-        if self.index.deletion(volume.name()).is_pending() {
-            self.index.begin_deletion(&volume);
+        if self.index.deletion(volume.name()) == Deletion::Pending {
             let removal = self.deps.provisioner.prepare_delete(&volume).await?;
             let sharers = self.list_sharers(&volume, held).await?;
             // The last thing awaited before the call, so that the reads are recent.
@@ -167,9 +157,8 @@ impl<P: Deleter> VolumeWorker<P> {
             };
             volume = live;
             self.check_sharers(&volume, &sharers, held)?;
-            self.begin_with(&sharers, held);
             self.delete_at_driver(&volume, removal).await?;
-            self.deleted_with(&sharers);
+            self.deleted_with(sharers);
         }
         self.remove(&volume).await?;
         Ok(Some(volume))
@@ -177,7 +166,7 @@ impl<P: Deleter> VolumeWorker<P> {
 
     async fn delete_at_driver(
         &self,
-        volume: &Volume,
+        volume: &Arc<Volume>,
         removal: P::Removal,
     ) -> Result<(), NotDeleted> {
         self.claims.on_volume_deletion(volume.name());
@@ -229,18 +218,6 @@ impl<P: Deleter> VolumeWorker<P> {
         }
     }
 
-    /// Requeues a volume that is attached; its detachment queues it earlier. Each event about it counts
-    /// as a failed deletion, as in external-provisioner.
-    fn wait_for_detach(&self, volume: &Volume, deletion: &Deletion, node: &str) -> Action {
-        tracing::debug!(node, "waiting for detach");
-        if let Some(attached) = deletion.report_attached(node) {
-            self.events.still_attached(volume, node);
-            self.metrics.delete_failed(class_label(volume));
-            self.index.set_deletion(volume, attached);
-        }
-        Action::RequeueAfter(DETACH_RECHECK)
-    }
-
     /// Deletes the PersistentVolume of a deleted volume, and removes the protection finalizer.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
@@ -267,19 +244,14 @@ impl<P: Deleter> VolumeWorker<P> {
     /// or at the next resync.
     pub fn after_panic(&self, name: &str) {
         if let Some(volume) = self.index.volume(name) {
-            self.events.failed_delete(&volume, PANICKED);
+            self.deps.events.failed_delete(&volume, PANICKED);
         }
     }
 
-    fn failed(&self, volume: &Volume, why: &Failure) -> Action {
-        let item = Item::volume(volume.name());
-        let claim = volume.spec.claim_ref.as_ref();
-        let namespace = claim.map_or("", |claim| claim.namespace.as_str());
-        self.dependencies.wait(&item, namespace, why.dependencies());
+    fn report_failure(&self, volume: &Volume, why: &Failure) {
         self.index.set_failure(volume, why);
-        self.events.failed_delete(volume, &why.to_string());
-        self.metrics.delete_failed(class_label(volume));
-        self.dependencies.poll_within(&item).map_or(Action::Retry, Action::RetryWithin)
+        self.deps.events.failed_delete(volume, &why.to_string());
+        self.deps.metrics.controller.delete_failed(class_label(volume));
     }
 }
 
