@@ -227,7 +227,7 @@ async fn nothing_is_freed_before_all_claims_are_listed() {
 fn origin_server(driver: &'static str, granted: usize) -> Server {
     let asked = Mutex::new(0);
     Server::new(move |_, seen| match seen.url.rsplit('/').collect::<Vec<_>>()[..] {
-        ["referencegrants?limit=500", ..] => {
+        ["referencegrants?&limit=500", ..] => {
             let mut asked = asked.lock();
             *asked += 1;
             let grant = json!({"spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": "x"}],

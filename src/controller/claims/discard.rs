@@ -226,7 +226,7 @@ mod tests {
         Server::new(move |_, request| match request.url.as_str() {
             "/api/v1/persistentvolumes/pvc-u" => answer(&named),
             "/api/v1/namespaces/ns/persistentvolumeclaims/c" => answer(&claim),
-            "/api/v1/persistentvolumes?limit=500" => Answer::json(200, &list),
+            "/api/v1/persistentvolumes?&limit=500" => Answer::json(200, &list),
             other => panic!("{other}"),
         })
     }
@@ -273,7 +273,7 @@ mod tests {
         let other = json!({"metadata": {"name": "old-u"}, "spec": {
             "csi": {"volumeHandle": "alias"}, "claimRef": {"uid": "u"}}});
         let server = Server::new(move |_, request| match request.url.as_str() {
-            "/api/v1/persistentvolumes?limit=500" => {
+            "/api/v1/persistentvolumes?&limit=500" => {
                 Answer::json(200, &json!({"metadata": {}, "items": [other]}))
             }
             _ => Answer::refusal(404, "NotFound", "not found"),

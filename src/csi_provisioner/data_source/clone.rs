@@ -118,7 +118,7 @@ fn not_found(name: &str) -> String {
 fn check_claim(query: &SourceQuery<'_>, source: &CloneSource) -> Result<(), Unusable> {
     let claim = &query.request.claim;
     let name = || source.name().to_owned();
-    if source.status.phase != "Bound" {
+    if source.status.phase.as_deref() != Some("Bound") {
         let status = ClaimStatusText(&source.status).to_string();
         return Err(Unusable::NotBound { name: name(), status });
     }

@@ -6,16 +6,19 @@
 use std::{collections::BTreeMap, fmt};
 
 use go_fmt::quantity::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-use crate::kube::objects::{ClaimCondition, CloneSourceStatus, ModifyVolumeStatus};
+use k8s_openapi::{
+    api::core::v1::{
+        ModifyVolumeStatus, PersistentVolumeClaimCondition, PersistentVolumeClaimStatus,
+    },
+    apimachinery::pkg::{api::resource, apis::meta::v1::Time},
+};
 
 /// Prints a status as Go does.
-pub(super) struct ClaimStatusText<'a>(pub(super) &'a CloneSourceStatus);
+pub(super) struct ClaimStatusText<'a>(pub(super) &'a PersistentVolumeClaimStatus);
 
 impl fmt::Display for ClaimStatusText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CloneSourceStatus {
+        let PersistentVolumeClaimStatus {
             phase,
             access_modes,
             capacity,
@@ -25,15 +28,16 @@ impl fmt::Display for ClaimStatusText<'_> {
             current_volume_attributes_class_name,
             modify_volume_status,
         } = self.0;
-        let conditions: Vec<String> = conditions.iter().map(condition).collect();
+        let conditions: Vec<String> = conditions.iter().flatten().map(condition).collect();
         write!(
             f,
-            "{{{phase} {} {} {} {} {} {} {}}}",
-            list(access_modes),
-            map(capacity, quantity),
+            "{{{} {} {} {} {} {} {} {}}}",
+            text(phase.as_ref()),
+            list(access_modes.as_deref().unwrap_or_default()),
+            map(capacity.as_ref(), |resource::Quantity(text)| quantity(text)),
             list(&conditions),
-            map(allocated_resources, quantity),
-            map(allocated_resource_statuses, str::to_owned),
+            map(allocated_resources.as_ref(), |resource::Quantity(text)| quantity(text)),
+            map(allocated_resource_statuses.as_ref(), String::clone),
             // Go prints the pointer's address.
             current_volume_attributes_class_name.as_deref().unwrap_or("<nil>"),
             modify_volume_status.as_ref().map_or_else(|| "nil".to_owned(), modification),
@@ -45,15 +49,27 @@ fn list(items: &[String]) -> String {
     format!("[{}]", items.join(" "))
 }
 
-fn map(items: &BTreeMap<String, String>, value: impl Fn(&str) -> String) -> String {
-    let items: Vec<String> = items.iter().map(|(key, v)| format!("{key}:{}", value(v))).collect();
+fn map<V>(items: Option<&BTreeMap<String, V>>, value: impl Fn(&V) -> String) -> String {
+    let items = items.into_iter().flatten();
+    let items: Vec<String> = items.map(|(key, v)| format!("{key}:{}", value(v))).collect();
     format!("map{}", list(&items))
 }
 
-fn condition(condition: &ClaimCondition) -> String {
-    let ClaimCondition { kind, status, last_probe_time, last_transition_time, reason, message } =
-        condition;
+fn text(text: Option<&String>) -> &str {
+    text.map_or("", String::as_str)
+}
+
+fn condition(condition: &PersistentVolumeClaimCondition) -> String {
+    let PersistentVolumeClaimCondition {
+        type_: kind,
+        status,
+        last_probe_time,
+        last_transition_time,
+        reason,
+        message,
+    } = condition;
     let (probed, changed) = (time(last_probe_time.as_ref()), time(last_transition_time.as_ref()));
+    let (reason, message) = (text(reason.as_ref()), text(message.as_ref()));
     format!("{{{kind} {status} {probed} {changed} {reason} {message}}}")
 }
 
@@ -65,6 +81,7 @@ fn time(time: Option<&Time>) -> String {
 
 fn modification(status: &ModifyVolumeStatus) -> String {
     let ModifyVolumeStatus { target_volume_attributes_class_name: target, status } = status;
+    let target = text(target.as_ref());
     format!("&ModifyVolumeStatus{{TargetVolumeAttributesClassName:{target},Status:{status},}}")
 }
 

@@ -81,7 +81,7 @@ async fn a_source_namespace_needs_the_gate_even_where_it_is_the_claims_own() {
     let refused = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled";
     for (namespace, without, with) in [
         (json!("shop"), Err(refused.to_owned()), Ok(())),
-        (json!("other"), Err(refused.to_owned()), Err("error getting ReferenceGrants in other namespace from api server: \"referencegrants?limit=500\" not found".to_owned())),
+        (json!("other"), Err(refused.to_owned()), Err("error getting ReferenceGrants in other namespace from api server: \"referencegrants?&limit=500\" not found".to_owned())),
         (json!(""), Ok(()), Ok(())),
         (Value::Null, Ok(()), Ok(())),
     ] {
@@ -118,7 +118,7 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
     }});
     let grants = if granted { json!([grant]) } else { json!([]) };
     let mut objects = vec![(
-        "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?limit=500".into(),
+        "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?&limit=500".into(),
         json!({"items": grants}),
     )];
     if let Some(uid) = uid {
@@ -176,7 +176,7 @@ async fn an_open_call_of_a_claim_that_lost_access_is_marked() {
 }
 
 const GRANTS: &str =
-    "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?limit=500";
+    "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?&limit=500";
 
 fn from(group: &str, kind: &str, namespace: &str) -> Value {
     json!({"group": group, "kind": kind, "namespace": namespace})

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Event, EventName, Importance, Severity, Subject,
+    Event, Importance, Severity, Subject,
     busy_objects::{Attempt, BusyObjects},
     correlate::{Action, Correlator, correlate},
     lru_map::Digest,
@@ -223,15 +223,15 @@ impl Shared {
     }
 
     /// A name that no other event of this process has; a UUID if the object's name is no DNS subdomain.
-    fn event_name(&self, object: &str, now: Timestamp) -> EventName {
+    fn event_name(&self, object: &str, now: Timestamp) -> String {
         if !is_dns_subdomain(object) || object.len() + 1 + STAMP_DIGITS > MAX_NAME {
-            return EventName::Uuid(self.random.uuid());
+            return self.random.uuid();
         }
         // Fits until the year 2554.
         let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
         let mut state = self.state.lock();
         state.last_stamp = now.max(state.last_stamp + 1);
-        EventName::Stamp(state.last_stamp)
+        format!("{object}.{:x}", state.last_stamp)
     }
 
     fn push(&self, event: Event) {
@@ -348,7 +348,7 @@ impl Shared {
             Ok(()) => {}
             Err(Failure::Transient(error)) if attempt.attempts < MAX_ATTEMPTS => {
                 tracing::error!(
-                    event = event.name(),
+                    event = event.name,
                     error,
                     "Unable to write event (may retry after sleeping)"
                 );
@@ -360,7 +360,7 @@ impl Shared {
             }
             Err(Failure::Obsolete(error)) => {
                 tracing::debug!(
-                    event = event.name(),
+                    event = event.name,
                     error,
                     "Server rejected event (will not retry!)"
                 );
@@ -381,11 +381,7 @@ impl Shared {
     }
 
     fn give_up(&self, reason: &str, event: &Event, why: &str) {
-        tracing::error!(
-            event = event.name(),
-            error = why,
-            "Unable to write event (will not retry!)"
-        );
+        tracing::error!(event = event.name, error = why, "Unable to write event (will not retry!)");
         self.metrics.event_dropped(reason);
     }
 }

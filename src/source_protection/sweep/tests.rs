@@ -154,7 +154,7 @@ async fn a_cluster_without_orphans_costs_one_list() {
     let server = server(vec![snapshot("s", &["other"])], vec![]);
     protection(&server, SETTINGS).sweep_once(&mut Observed::default()).await.unwrap();
     let urls: Vec<String> = server.requests().into_iter().map(|seen| seen.url).collect();
-    assert_eq!(urls, ["/apis/snapshot.storage.k8s.io/v1/volumesnapshots?limit=500"]);
+    assert_eq!(urls, ["/apis/snapshot.storage.k8s.io/v1/volumesnapshots?&limit=500"]);
 }
 
 /// The kind may be installed later, and permissions granted.
