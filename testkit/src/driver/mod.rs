@@ -19,9 +19,6 @@ mod rules;
 mod scripted;
 mod service;
 
-#[cfg(test)]
-mod tests;
-
 pub use around::Around;
 pub use description::Description;
 pub use host::Host;
