@@ -34,30 +34,3 @@ fn is_free(port: u16) -> io::Result<bool> {
     socket.set_reuseaddr(true)?;
     Ok(socket.bind((Ipv4Addr::UNSPECIFIED, port).into()).is_ok())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::{net::TcpListener, process::Command, thread};
-
-    use super::*;
-
-    #[test]
-    fn a_port_that_somebody_listens_on_is_not_free() {
-        let port = free_port().unwrap();
-        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-        assert!(!is_free(port).unwrap());
-    }
-
-    #[test]
-    fn a_port_is_free_while_other_threads_start_processes() {
-        let starts = || (0..200).for_each(|_| drop(Command::new("true").status()));
-        thread::scope(|scope| {
-            scope.spawn(starts);
-            scope.spawn(starts);
-            for _ in 0..2000 {
-                let port = free_port().unwrap();
-                TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-            }
-        });
-    }
-}

@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 use serde_json::json;
-use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
+use testkit::apiserver::{ApiServer, Options};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
@@ -76,8 +76,7 @@ pub(crate) fn namespace(api: &ApiServer) {
 
 impl Core {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
-        let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
-        let api = ApiServer::new(Options { seed, hooks, ..Options::default() });
+        let api = ApiServer::new(Options { seed, ..Options::default() });
         namespace(&api);
         let plan = Plan::new(seed);
         if plan.topology {

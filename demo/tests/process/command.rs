@@ -1,13 +1,9 @@
 //! The command `demo` as a process, with a directory of its own for temporary files.
 
-use std::{
-    env, fs,
-    path::PathBuf,
-    process::{self, Stdio},
-    time::Duration,
-};
+use std::{fs, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::control_plane::TemporaryDirectory;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},
@@ -26,18 +22,16 @@ pub(crate) fn stub(name: &str) -> String {
 pub(crate) struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    directory: PathBuf,
+    directory: TemporaryDirectory,
 }
 
 impl Running {
-    /// Runs it for the test of this name.
-    pub(crate) fn start(test: &str, arguments: &[&str]) -> Self {
-        // Short: the path of the driver's socket has to fit in 107 bytes.
-        let directory = env::temp_dir().join(format!("demo-{test}-{}", process::id()));
-        fs::create_dir_all(&directory).unwrap();
+    /// Runs it.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let directory = TemporaryDirectory::new().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_demo"))
             .args(arguments)
-            .env("TMPDIR", &directory)
+            .env("TMPDIR", directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -66,7 +60,7 @@ impl Running {
     pub(crate) async fn program(&self) -> String {
         let logged = async {
             loop {
-                let cluster = fs::read_dir(&self.directory).unwrap().next().unwrap().unwrap();
+                let cluster = fs::read_dir(self.directory.path()).unwrap().next().unwrap().unwrap();
                 let log = cluster.path().join("program.log");
                 let log = fs::read_to_string(log).unwrap_or_default();
                 if let Some(number) = log.lines().next() {
@@ -98,13 +92,7 @@ impl Running {
 
     /// Checks that it left no file behind.
     pub(crate) fn nothing_is_left(&self) {
-        let left: Vec<_> = fs::read_dir(&self.directory).unwrap().collect();
+        let left: Vec<_> = fs::read_dir(self.directory.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }

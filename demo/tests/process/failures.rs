@@ -10,7 +10,7 @@ async fn a_program_that_ends_is_quoted_and_one_that_does_nothing_is_given_up() {
         ("over", "    nothing to do for --kubeconfig="),
         ("idle", "no line says \"driver GetPluginInfo\""),
     ] {
-        let mut demo = Running::start(name, &["--program", &stub(name)]);
+        let mut demo = Running::start(&["--program", &stub(name)]);
         let (code, errors) = demo.end().await;
         assert!(code == Some(1) && errors.contains(why), "no {why:?} in:\n{errors}");
         demo.nothing_is_left();
@@ -19,18 +19,17 @@ async fn a_program_that_ends_is_quoted_and_one_that_does_nothing_is_given_up() {
 
 #[tokio::test]
 async fn what_is_not_there_is_reported() {
-    let mut demo = Running::start("none", &["--program", "/nowhere/program"]);
+    let mut demo = Running::start(&["--program", "/nowhere/program"]);
     let (code, errors) = demo.end().await;
     assert!(code == Some(1) && errors.contains("there is no /nowhere/program"), "{errors}");
-    let (code, errors) = Running::start("scenario", &["--scenario", "none"]).end().await;
+    let (code, errors) = Running::start(&["--scenario", "none"]).end().await;
     assert!(code == Some(2) && errors.contains("slow-driver, driver-killed"), "{errors}");
 }
 
 #[tokio::test]
 async fn every_signal_that_ends_it_ends_the_program_too_and_clears_away() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut demo =
-            Running::start(&format!("{}", signal.as_raw()), &["--program", &stub("idle")]);
+        let mut demo = Running::start(&["--program", &stub("idle")]);
         demo.line("starts the program").await;
         let program = demo.program().await;
         demo.send(signal);

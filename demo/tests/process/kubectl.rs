@@ -21,7 +21,7 @@ async fn a_kept_cluster_does_what_its_invitation_says() {
         // In front of the others.
         let folder = kubectl.parent().map_or("", |folder| folder.to_str().unwrap());
         let path = format!("{folder}:{}", env::var("PATH").unwrap());
-        let mut demo = Running::start("keep", &arguments);
+        let mut demo = Running::start(&arguments);
         let mut commands = Vec::new();
         for begin in ["export KUBECONFIG=", "kubectl describe", "ls", "kubectl delete"] {
             commands.push(demo.line(&format!("  {begin}")).await);

@@ -11,52 +11,43 @@ use http::{Request, Response, header};
 use serde_json::{Map, Value, json};
 
 use super::{
-    ApiServer, Body, User, hooks::Extension, request_info::RequestInfo, resources::Kind, respond,
-    service::respond_in,
+    ApiServer, Body, request_info::RequestInfo, resources::Kind, respond, service::respond_in,
 };
 
-/// Answers GET requests for documents.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Documents;
-
-impl Extension for Documents {
-    fn answer(
-        &self,
-        server: &ApiServer,
-        _user: &User,
-        info: &RequestInfo,
-        request: &Request<Bytes>,
-    ) -> Option<Response<Body>> {
-        if info.is_resource || info.verb != "get" {
-            return None;
-        }
-        let (kinds, minor) = (server.kinds(), server.version().minor);
-        let accept = request.headers().get(header::ACCEPT).map_or(&b""[..], |it| it.as_bytes());
-        let parts: Vec<&str> = info.path.trim_matches('/').split('/').collect();
-        let document = match parts.as_slice() {
-            ["healthz" | "livez" | "readyz"] => {
-                return Some(respond_in("text/plain; charset=utf-8", 200, "ok".into()));
-            }
-            ["version"] => version(minor),
-            ["api"] => {
-                json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
-            }
-            ["apis"] => group_list(&kinds),
-            ["api", version] => resource_list(&kinds, "", version)?,
-            ["apis", group] => named_group(&kinds, group)?,
-            ["apis", group, version] => resource_list(&kinds, group, version)?,
-            ["openapi", "v2"] if String::from_utf8_lossy(accept).contains("protobuf") => {
-                return Some(respond_in(V2_MEDIA_TYPE, 200, Bytes::from_static(V2)));
-            }
-            ["openapi", "v3"] if minor >= OPENAPI_V3_SINCE => index(&kinds),
-            ["openapi", "v3", "api", version] => group_version(&kinds, "", version)?,
-            ["openapi", "v3", "apis", group, version] => group_version(&kinds, group, version)?,
-            _ => return None,
-        };
-        Some(respond(200, document.to_string()))
+/// The answer to a GET of a document; nothing to other requests.
+pub(super) fn answer(
+    server: &ApiServer,
+    info: &RequestInfo,
+    request: &Request<Bytes>,
+) -> Option<Response<Body>> {
+    if info.is_resource || info.verb != "get" {
+        return None;
     }
+    let (kinds, minor) = (server.kinds(), server.version().minor);
+    let accept = request.headers().get(header::ACCEPT).map_or(&b""[..], |it| it.as_bytes());
+    let parts: Vec<&str> = info.path.trim_matches('/').split('/').collect();
+    let document = match parts.as_slice() {
+        ["healthz" | "livez" | "readyz"] => {
+            return Some(respond_in("text/plain; charset=utf-8", 200, "ok".into()));
+        }
+        ["version"] => version(minor),
+        ["api"] => {
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+        }
+        ["apis"] => group_list(&kinds),
+        ["api", version] => resource_list(&kinds, "", version)?,
+        ["apis", group] => named_group(&kinds, group)?,
+        ["apis", group, version] => resource_list(&kinds, group, version)?,
+        ["openapi", "v2"] if String::from_utf8_lossy(accept).contains("protobuf") => {
+            return Some(respond_in(V2_MEDIA_TYPE, 200, Bytes::from_static(V2)));
+        }
+        ["openapi", "v3"] if minor >= OPENAPI_V3_SINCE => index(&kinds),
+        ["openapi", "v3", "api", version] => group_version(&kinds, "", version)?,
+        ["openapi", "v3", "apis", group, version] => group_version(&kinds, group, version)?,
+        _ => return None,
+    };
+    Some(respond(200, document.to_string()))
 }
-
 fn version(minor: u8) -> Value {
     json!({
         "major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.0"),

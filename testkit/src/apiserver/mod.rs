@@ -43,6 +43,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+pub use self::service::{ApiService, Body, Disconnected, refuse, respond};
 use self::{
     audit::Requests,
     chance::Chance,
@@ -54,10 +55,6 @@ use self::{
     store::Store,
     verbs::{State, Target, delete::DeleteOptions},
     watch::Watches,
-};
-pub use self::{
-    documents::Documents,
-    service::{ApiService, Body, Disconnected, refuse, respond},
 };
 
 /// Who sends a request.

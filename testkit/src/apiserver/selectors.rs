@@ -49,9 +49,9 @@ struct LabelRequirement {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LabelTest {
-    In(Vec<String>),
+    Equal(String),
     /// Also met by objects without the label.
-    NotIn(Vec<String>),
+    Unequal(String),
     Exists,
     Absent,
 }
@@ -60,8 +60,8 @@ impl LabelRequirement {
     fn matches(&self, labels: &Value) -> bool {
         let label = tree::at(labels, &[&self.key]).as_str();
         match &self.test {
-            LabelTest::In(values) => label.is_some_and(|label| values.iter().any(|v| v == label)),
-            LabelTest::NotIn(values) => label.is_none_or(|label| values.iter().all(|v| v != label)),
+            LabelTest::Equal(value) => label == Some(value),
+            LabelTest::Unequal(value) => label != Some(value),
             LabelTest::Exists => label.is_some(),
             LabelTest::Absent => label.is_none(),
         }
@@ -69,39 +69,17 @@ impl LabelRequirement {
 }
 
 fn parse_labels(text: &str) -> Result<Vec<LabelRequirement>, String> {
-    split_outside_parentheses(text)
-        .into_iter()
-        .map(str::trim)
-        .filter(|term| !term.is_empty())
-        .map(parse_label)
-        .collect()
+    text.split(',').map(str::trim).filter(|term| !term.is_empty()).map(parse_label).collect()
 }
 
-/// The terms between commas that do not stand in parentheses.
-fn split_outside_parentheses(text: &str) -> Vec<&str> {
-    let mut depth = 0_usize;
-    text.split(|c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
-    .collect()
-}
-
+/// Reads one term. Sets (`in`, `notin`), which nobody here uses, are refused rather than overlooked.
 fn parse_label(term: &str) -> Result<LabelRequirement, String> {
     let (key, test) = if let Some(key) = term.strip_prefix('!') {
         (key, LabelTest::Absent)
     } else if let Some((key, value)) = term.split_once("!=") {
-        (key, LabelTest::NotIn(vec![value.trim().to_owned()]))
+        (key, LabelTest::Unequal(value.trim().to_owned()))
     } else if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
-        (key, LabelTest::In(vec![value.trim().to_owned()]))
-    } else if let Some((key, values)) = set(term, " notin")? {
-        (key, LabelTest::NotIn(values))
-    } else if let Some((key, values)) = set(term, " in")? {
-        (key, LabelTest::In(values))
+        (key, LabelTest::Equal(value.trim().to_owned()))
     } else {
         (term, LabelTest::Exists)
     };
@@ -110,13 +88,6 @@ fn parse_label(term: &str) -> Result<LabelRequirement, String> {
         return Err(format!("found '{term}', expected: !, identifier, or 'end of string'"));
     }
     Ok(LabelRequirement { key: key.to_owned(), test })
-}
-
-fn set<'a>(term: &'a str, operator: &str) -> Result<Option<(&'a str, Vec<String>)>, String> {
-    let Some((key, list)) = term.split_once(operator) else { return Ok(None) };
-    let inner = list.trim().strip_prefix('(').and_then(|list| list.strip_suffix(')'));
-    let inner = inner.ok_or_else(|| format!("found '{}' expected: '('", list.trim()))?;
-    Ok(Some((key, inner.split(',').map(|value| value.trim().to_owned()).collect())))
 }
 
 // === Fields ===
@@ -180,41 +151,22 @@ fn unsupported(kind: &Kind, field: &str) -> Status {
     })
 }
 
-/// Whether objects of the kind are selected by the field.
+/// Whether objects of the kind are selected by the field: of built-in kinds' own fields, only events' are known here.
 fn selectable(kind: &Kind, field: &str) -> bool {
-    if field == "metadata.name" || (field == "metadata.namespace" && kind.namespaced) {
-        return true;
-    }
-    let fields: &[&str] = match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Pod") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        ],
-        ("", "Event") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("", "Secret") => &["type"],
-        ("", "Namespace") => &["status.phase"],
-        ("", "Node") => &["spec.unschedulable"],
-        ("", "PersistentVolume" | "PersistentVolumeClaim") => &["name"],
-        ("apps", "ReplicaSet") => &["status.replicas"],
-        _ => &[],
-    };
-    fields.contains(&field)
+    const OF_EVENTS: [&str; 11] = [
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ];
+    field == "metadata.name"
+        || field == "metadata.namespace" && kind.namespaced
+        || kind.is("", "Event") && OF_EVENTS.contains(&field)
 }

@@ -19,9 +19,12 @@ use tower::BoxError;
 
 use super::{
     ApiServer, User,
+    access::{reviews, token_request},
     audit::Recorded,
     body::from_json,
+    documents,
     faults::{Effect, StreamFault},
+    hooks::Hooks,
     object::{Key, Object},
     parameters::{ListOptions, Query},
     patch::Patch,
@@ -226,10 +229,7 @@ impl ApiServer {
             self.state().lock().kinds.served(&info.group, &info.version, &info.resource).cloned();
         let stored = kind.filter(|kind| info.is_resource && serves(kind, info));
         let Some(kind) = stored else {
-            let mut extensions = self.hooks().extensions.iter();
-            let answer =
-                extensions.find_map(|extension| extension.answer(self, user, info, request));
-            return Ok(answer.unwrap_or_else(nothing_there));
+            return Ok(self.beside(user, info, request).unwrap_or_else(nothing_there));
         };
         let call = Call::new(self, kind, info, request)?;
         match info.verb.as_str() {
@@ -243,6 +243,19 @@ impl ApiServer {
             "deletecollection" => call.delete_collection().await,
             _ => Err(Status::method_not_allowed()),
         }
+    }
+
+    /// The answer outside the table of kinds: to what is asked for documents, about rights, or for a token.
+    fn beside(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        request: &Request<Bytes>,
+    ) -> Option<Response<Body>> {
+        let Hooks { authorizer, tokens, .. } = self.hooks();
+        let about_rights = || reviews::answer(authorizer.as_deref()?, self, user, info, request);
+        let with_token = || token_request::answer(tokens.as_deref()?, self, info);
+        documents::answer(self, info, request).or_else(about_rights).or_else(with_token)
     }
 }
 

@@ -6,10 +6,8 @@
 mod processes;
 
 use std::{
-    env, fs, io,
-    os::unix::fs::DirBuilderExt as _,
+    env, fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -21,6 +19,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::{Value, json};
+/// A directory of its own, for this user alone, removed when dropped.
+pub use tempfile::TempDir as TemporaryDirectory;
 use tokio::task::JoinSet;
 
 pub use self::processes::ControllerManager;
@@ -106,12 +106,12 @@ impl ControlPlane {
 
     async fn of(choice: Choice) -> Result<Self, crate::Error> {
         let directory = TemporaryDirectory::new()?;
-        let layout = Layout::new(&directory.0);
-        let audit = directory.0.join("audit.log");
+        let layout = Layout::new(directory.path());
+        let audit = directory.path().join("audit.log");
         let backing = match choice {
             Choice::Embedded => {
                 let settings =
-                    Settings { audit: Some(audit.clone()), ..Settings::new(&directory.0) };
+                    Settings { audit: Some(audit.clone()), ..Settings::new(directory.path()) };
                 Backing::Embedded(Served::start(settings).await?)
             }
             Choice::Binaries(assets) => {
@@ -275,40 +275,4 @@ async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::
         .create(&PostParams::default(), body)
         .map_err(kube::Error::BuildRequest)?;
     client.request(request).await
-}
-
-// === TemporaryDirectory ===
-
-/// A directory of its own, removed when dropped.
-#[derive(Debug)]
-pub struct TemporaryDirectory(PathBuf);
-
-impl TemporaryDirectory {
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// A new one under the system's directory for such, for this user alone.
-    pub fn new() -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            // Short: a socket's path may have no more than 107 bytes.
-            let path = env::temp_dir().join(format!("tk-{}-{number}", std::process::id()));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self(path)),
-                // Left by a process of the same number that was killed.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-impl Drop for TemporaryDirectory {
-    fn drop(&mut self) {
-        // Nothing depends on it: the system clears its temporary files itself.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

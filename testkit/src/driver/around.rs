@@ -1,11 +1,10 @@
 //! A driver around another, which answers all that this one does not do in its own way.
 
 use super::{
-    Answer, Backend, Call, Description,
+    Answer, Backend, Call, Description, Ready,
     proto::{
-        ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-        DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-        GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
+        CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse,
     },
 };
 
@@ -37,20 +36,8 @@ impl<D: Around> Backend for D {
         self.inside().description()
     }
 
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        self.inside().get_plugin_info().await
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        self.inside().get_plugin_capabilities().await
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        self.inside().probe().await
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        self.inside().controller_get_capabilities().await
+    async fn identify(&self, method: &'static str) -> Answer<Ready> {
+        self.inside().identify(method).await
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

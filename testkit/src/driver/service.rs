@@ -8,7 +8,7 @@ use prost::Message;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap, service::Routes};
 
 use super::{
-    Backend, Call, Journal,
+    Answer, Backend, Call, Journal, Ready,
     proto::{
         ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse, CreateVolumeRequest,
         CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
@@ -42,6 +42,16 @@ impl<B: Backend> Service<B> {
         let time_left = time_left(request.metadata());
         Call { request: request.into_inner(), time_left }
     }
+
+    /// The same for a call that asks what the driver is.
+    async fn identified<M: Message>(
+        &self,
+        method: &'static str,
+        request: Request<M>,
+    ) -> Answer<Ready> {
+        self.arrived(method, request);
+        self.backend.identify(method).await
+    }
 }
 
 type Reply<T> = Result<Response<T>, Status>;
@@ -52,21 +62,25 @@ impl<B: Backend> Identity for Service<B> {
         &self,
         request: Request<GetPluginInfoRequest>,
     ) -> Reply<GetPluginInfoResponse> {
-        self.arrived("GetPluginInfo", request);
-        self.backend.get_plugin_info().await.map(Response::new)
+        self.identified("GetPluginInfo", request).await?;
+        Ok(Response::new(self.backend.description().plugin_info()))
     }
 
     async fn get_plugin_capabilities(
         &self,
         request: Request<GetPluginCapabilitiesRequest>,
     ) -> Reply<GetPluginCapabilitiesResponse> {
-        self.arrived("GetPluginCapabilities", request);
-        self.backend.get_plugin_capabilities().await.map(Response::new)
+        self.identified("GetPluginCapabilities", request).await?;
+        self.backend.description().plugin_capabilities().map(Response::new)
     }
 
     async fn probe(&self, request: Request<ProbeRequest>) -> Reply<ProbeResponse> {
-        self.arrived("Probe", request);
-        self.backend.probe().await.map(Response::new)
+        let ready = match self.identified("Probe", request).await? {
+            Ready::Yes => Some(true),
+            Ready::No => Some(false),
+            Ready::Unsaid => None,
+        };
+        Ok(Response::new(ProbeResponse { ready }))
     }
 }
 
@@ -100,8 +114,8 @@ impl<B: Backend> Controller for Service<B> {
         &self,
         request: Request<ControllerGetCapabilitiesRequest>,
     ) -> Reply<ControllerGetCapabilitiesResponse> {
-        self.arrived("ControllerGetCapabilities", request);
-        self.backend.controller_get_capabilities().await.map(Response::new)
+        self.identified("ControllerGetCapabilities", request).await?;
+        self.backend.description().controller_capabilities().map(Response::new)
     }
 }
 

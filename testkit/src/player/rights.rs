@@ -1,11 +1,14 @@
-//! Scenarios that run with less than the full rights: the service account `default/scenario`, its role and its
-//! kubeconfig.
+//! Scenarios that run with less than the full rights: the service account `default/scenario` and its role.
 
 use std::{fs, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{PlayError, api::Api, outcome::text, scenario::Rights, yaml};
+use super::{PlayError, api::Api, outcome::text, scenario::Rights};
+use crate::apiserver::serve::manifests;
+
+/// The service account, by its namespace and name.
+pub(super) const ACCOUNT: (&str, &str) = ("default", "scenario");
 
 /// How long an API server may take to heed changed rights.
 const EFFECT: Duration = Duration::from_millis(400);
@@ -13,12 +16,10 @@ const EFFECT: Duration = Duration::from_millis(400);
 /// Gives the scenario's service account all rights of `rbac-full.yaml` but those left out.
 pub(super) async fn grant(rights: &Rights, api: &Api, conformance: &Path) -> Result<(), PlayError> {
     const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-    let named = |kind: &str| {
-        let version = if kind == "ServiceAccount" { "v1" } else { "rbac.authorization.k8s.io/v1" };
-        json!({"apiVersion": version, "kind": kind, "metadata": {"name": "scenario"}})
-    };
-    let manifest = read(&conformance.join("cluster/rbac-full.yaml"))?;
-    let role = manifest.into_iter().find(|object| text(object, "/kind") == "ClusterRole");
+    let path = conformance.join("cluster/rbac-full.yaml");
+    let manifest = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+    let mut objects = manifests::parse(&manifest)?.into_iter();
+    let role = objects.find(|object| text(object, "/kind") == "ClusterRole");
     let role = role.ok_or("no ClusterRole stands in cluster/rbac-full.yaml")?;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -29,20 +30,15 @@ pub(super) async fn grant(rights: &Rights, api: &Api, conformance: &Path) -> Res
             "kind": "ClusterRole", "name": "scenario", "apiGroup": "rbac.authorization.k8s.io",
         },
     });
-    api.ensure("/api/v1/namespaces/default/serviceaccounts", &named("ServiceAccount")).await?;
-    api.ensure(&format!("{RBAC}/clusterroles"), &named("ClusterRole")).await?;
+    let named = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "scenario"},
+    });
+    api.ensure(&format!("{RBAC}/clusterroles"), &named).await?;
     let rules = json!({"rules": without(&role, &rights.without)});
     api.patch(&format!("{RBAC}/clusterroles/scenario"), &rules).await?;
     api.ensure(&format!("{RBAC}/clusterrolebindings"), &binding).await?;
     tokio::time::sleep(EFFECT).await;
     Ok(())
-}
-
-fn read(path: &Path) -> Result<Vec<Value>, PlayError> {
-    let failed = |why: PlayError| format!("{}: {why}", path.display());
-    let text = fs::read_to_string(path).map_err(|why| failed(why.into()))?;
-    let documents = yaml::documents(&text).map_err(failed)?;
-    documents.into_iter().map(yaml::json).collect()
 }
 
 /// A role's rules, one per resource, less `RESOURCE`s and `RESOURCE:VERB`s.
@@ -65,25 +61,4 @@ fn without(role: &Value, without: &[String]) -> Vec<Value> {
         }
     }
     rules
-}
-
-/// Writes a kubeconfig for the scenario's service account: `sa.kubeconfig` with another token.
-pub(super) async fn kubeconfig(
-    api: &Api,
-    directory: &Path,
-    target: &Path,
-) -> Result<(), PlayError> {
-    let path = "/api/v1/namespaces/default/serviceaccounts/scenario/token";
-    let wish = json!({
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 3600},
-    });
-    let answer = api.post(path, &wish).await?;
-    let mut config = read(&directory.join("sa.kubeconfig"))?.into_iter().next().unwrap_or_default();
-    if let Some(user) = config.pointer_mut("/users/0/user") {
-        *user = json!({"token": text(&answer, "/status/token")});
-    }
-    // JSON is YAML.
-    Ok(fs::write(target, config.to_string())?)
 }

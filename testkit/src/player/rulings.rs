@@ -120,8 +120,6 @@ fn expectation(text: &str) -> Result<(Outcome, Option<Outcome>), PlayError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const README: &str = "# x\n| a | b |\n|---|---|\n| no | better |\n\ntext\n| quirk | ruling |\n\
@@ -148,27 +146,5 @@ mod tests {
         for nameless in ["", "expect: {}\n", "#\nexpect: {}\n", "# leak\n#\n"] {
             assert!(rows(nameless).is_err(), "{nameless:?}");
         }
-    }
-
-    #[test]
-    fn a_difference_holds_an_expectation_and_nothing_else() {
-        let read = |text: &str| expectation(text);
-        let (expect, or) = read("# r\nexpect: {exit: 1}\n").unwrap();
-        assert!(expect["exit"] == 1 && or.is_none());
-        let (expect, or) = read("expect: {exit: 1, pvs: []}\nor: {exit: 2}\n").unwrap();
-        assert_eq!(Value::from(expect), json!({"exit": 1, "pvs": []}));
-        assert_eq!(or.map(Value::from), Some(json!({"exit": 2, "pvs": []})));
-        let steps = "expect: {}\nsteps: []\n";
-        for wrong in [steps, "steps: []\n", "expect: []\n", "[]\n", "expect: {}\nor: []\n"] {
-            assert!(read(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn the_projects_own_table_is_found() {
-        let conformance = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance");
-        let rulings = Rulings::load(&conformance).unwrap();
-        assert!(rulings.rows.contains_key("DeleteVolume sent twice"));
-        assert!(rulings.on(Path::new("x/no-such-scenario.yaml")).unwrap().is_none());
     }
 }

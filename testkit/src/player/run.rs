@@ -247,9 +247,9 @@ impl Run<'_> {
     async fn limit(&mut self, rights: &Rights) -> Result<(), PlayError> {
         rights::grant(rights, &self.api, self.conformance).await?;
         if self.kubeconfig.is_none() {
-            let target = self.scratch.path().join("scenario.kubeconfig");
-            rights::kubeconfig(&self.api, &self.cluster.directory, &target).await?;
-            self.kubeconfig = Some(target);
+            let (namespace, name) = rights::ACCOUNT;
+            self.cluster.plane.account(namespace, name).await?;
+            self.kubeconfig = Some(self.cluster.kubeconfig(&format!("{namespace}.{name}")));
         }
         Ok(())
     }
@@ -259,7 +259,7 @@ impl Run<'_> {
     /// Starts a process; with the main one also shadow mode, if that is to run beside it.
     async fn start(&mut self, launch: &Launch) -> Result<(), PlayError> {
         let user = self.scenario.kubeconfig.as_deref().unwrap_or("sa");
-        let common = self.cluster.directory.join(format!("{user}.kubeconfig"));
+        let common = self.cluster.kubeconfig(user);
         let kubeconfig = self.kubeconfig.as_deref().unwrap_or(&common);
         let places = Places { socket: &self.names.socket, http: self.cluster.http, kubeconfig };
         let invocation = Invocation::new(self.scenario, launch, places);
@@ -275,7 +275,7 @@ impl Run<'_> {
         self.shadow = None;
         self.processes.end(&ProcessName::Named(SHADOW.to_owned())).await;
         let port = free_port()?;
-        let kubeconfig = self.cluster.directory.join("admin.kubeconfig");
+        let kubeconfig = self.cluster.kubeconfig("admin");
         let driver = self.driver.backend();
         if let Some(shadow) = shadowed::invocation(main, driver, &kubeconfig, port) {
             self.processes.start(SHADOW, program, &shadow, self.scratch.path()).await?;
@@ -566,7 +566,7 @@ impl Run<'_> {
             let known = |flag: &&String| FLAGS.iter().any(|it| flag.split('=').next() == Some(*it));
             let output = Command::new(cli)
                 .args(["explain", "pvc", name, "--namespace", namespace, "--kubeconfig"])
-                .arg(self.cluster.directory.join("admin.kubeconfig"))
+                .arg(self.cluster.kubeconfig("admin"))
                 .args(self.scenario.flags.iter().filter(known))
                 .env_clear()
                 .output()

@@ -1,7 +1,6 @@
 //! Several scenarios, several at once, and what came of them.
 
 use std::{
-    any::Any,
     collections::{BTreeSet, VecDeque},
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -32,29 +31,30 @@ use crate::{control_plane::ControlPlane, ports::free_port};
 
 // === Where ===
 
-/// An API server with the port and the files of one run.
+/// An API server, and the port of one run.
 pub(super) struct Cluster {
     pub(super) admin: kube::Client,
-    /// Holds `NAME.kubeconfig` files for the processes.
-    pub(super) directory: PathBuf,
     /// The port that the main process serves its metrics on.
     pub(super) http: u16,
-    /// Whether another scenario may be played on it: on a real server, which takes seconds to start; an in-memory one
-    /// is made anew each time.
-    again: bool,
-    /// Kept as long as the run lasts, such as a server that ends when dropped.
-    _keep: Option<Box<dyn Any + Send>>,
+    pub(super) plane: ControlPlane,
 }
 
 impl Cluster {
-    /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else an in-memory one;
-    /// kept until the run ends.
+    /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else an in-memory one.
     pub(super) async fn of_environment() -> Result<Self, PlayError> {
         let plane = ControlPlane::start().await?;
-        let admin = plane.client("admin").await?;
-        let directory = plane.layout().root().to_owned();
-        let again = plane.embedded().is_none();
-        Ok(Self { admin, directory, http: free_port()?, again, _keep: Some(Box::new(plane)) })
+        Ok(Self { admin: plane.client("admin").await?, http: free_port()?, plane })
+    }
+
+    /// The kubeconfig of a user.
+    pub(super) fn kubeconfig(&self, user: &str) -> PathBuf {
+        self.plane.layout().kubeconfig(user)
+    }
+
+    /// Whether another scenario may be played on it: on a real server, which takes seconds to start; an in-memory one
+    /// is made anew each time.
+    fn may_be_used_again(&self) -> bool {
+        self.plane.embedded().is_none()
     }
 }
 
@@ -281,7 +281,7 @@ impl Job {
             None => Cluster::of_environment().await?,
         };
         let played = play(file, &cluster, &self.options).await?;
-        self.idle = Some(cluster).filter(|cluster| cluster.again);
+        self.idle = Some(cluster).filter(Cluster::may_be_used_again);
         Ok(played)
     }
 }

@@ -10,17 +10,11 @@ use serde_yaml_ng::{Mapping, Value};
 
 use super::PlayError;
 
-/// The documents of a file.
-pub(super) fn documents(text: &str) -> Result<Vec<Value>, PlayError> {
-    let documents = serde_yaml_ng::Deserializer::from_str(text);
-    let read = |document| Ok(keyed(serde::Deserialize::deserialize(document)?));
-    documents.map(read).collect()
-}
-
 /// The first document of a file, with its `each` expanded.
 pub(super) fn document(text: &str) -> Result<Value, PlayError> {
-    let first = documents(text)?.into_iter().next().ok_or("there is no document")?;
-    expand(first)
+    let mut documents = serde_yaml_ng::Deserializer::from_str(text);
+    let first = documents.next().ok_or("there is no document")?;
+    expand(keyed(serde::Deserialize::deserialize(first)?))
 }
 
 /// As JSON.

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{
     apiserver::{
-        ApiServer, Documents, Options, User,
-        access::{auth::service_account, bootstrap, rbac::Rbac, reviews::Reviews},
+        ApiServer, Options, User,
+        access::{auth::service_account, bootstrap, rbac::Rbac},
         hooks::Hooks,
         resources::ServerVersion,
     },
@@ -88,22 +88,15 @@ impl Simulation {
 
     /// A cluster whose API server has these options.
     pub fn with_options(options: Options) -> Self {
-        let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
         let seed = options.seed;
-        let api = ApiServer::new(Options { hooks, ..options });
-        Self::with_api_server(api, seed, User::new("provisioner"))
+        Self::with_api_server(ApiServer::new(options), seed, User::new("provisioner"))
     }
 
     /// A cluster of the release 1.`minor` with RBAC and these roles, where the program is the service
     /// account `account` of the namespace `default`.
     pub fn with_roles(minor: u8, roles: &[Value], account: &str) -> Self {
-        let rbac = Arc::new(Rbac::default());
-        let reviews = Arc::new(Reviews::new(Arc::clone(&rbac)));
-        let hooks = Hooks {
-            authorizer: Some(rbac),
-            extensions: vec![reviews, Arc::new(Documents)],
-            ..Hooks::default()
-        };
+        let authorizer = Some(Arc::new(Rbac::default()));
+        let hooks = Hooks { authorizer, ..Hooks::default() };
         let version = ServerVersion::minor(minor);
         let api = ApiServer::new(Options { version, hooks, ..Options::default() });
         for object in bootstrap().unwrap().iter().chain(roles) {

@@ -1,9 +1,9 @@
 //! Who sends a request, and what they may do: [`auth`] turns tokens into users, [`rbac`] decides by the roles
-//! in the store, [`reviews`] answers what clients ask about rights.
+//! in the store, `reviews` answers what clients ask about rights.
 
 pub mod auth;
 pub mod rbac;
-pub mod reviews;
+pub(super) mod reviews;
 pub(super) mod token_request;
 
 use serde_json::Value;

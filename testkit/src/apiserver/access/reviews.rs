@@ -1,55 +1,39 @@
 //! Questions that a client asks about rights: may I, what may I, may they. The answers are made and
 //! never stored.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::{Value, json};
 
 use super::rbac::{Attempt, Policy, Rbac, Rule};
 use crate::apiserver::{
-    ApiServer, Body, User,
-    hooks::Extension,
-    refuse,
+    ApiServer, Body, User, refuse,
     request_info::RequestInfo,
     respond,
     status::Status,
     tree::{at, items, set, text},
 };
 
-/// Answers them by the same policy as requests are authorized by.
-#[derive(Debug)]
-pub struct Reviews(Arc<Rbac>);
-
-impl Reviews {
-    /// By this one.
-    pub fn new(rbac: Arc<Rbac>) -> Self {
-        Self(rbac)
+/// The answer by the policy that requests are authorized by; nothing to a request that asks no such question.
+pub(in crate::apiserver) fn answer(
+    rbac: &Rbac,
+    server: &ApiServer,
+    user: &User,
+    info: &RequestInfo,
+    request: &Request<Bytes>,
+) -> Option<Response<Body>> {
+    if info.group != "authorization.k8s.io" || info.verb != "create" {
+        return None;
     }
-}
-
-impl Extension for Reviews {
-    fn answer(
-        &self,
-        server: &ApiServer,
-        user: &User,
-        info: &RequestInfo,
-        request: &Request<Bytes>,
-    ) -> Option<Response<Body>> {
-        if info.group != "authorization.k8s.io" || info.verb != "create" {
-            return None;
-        }
-        let Ok(review) = serde_json::from_slice(request.body()) else {
-            return Some(refuse(&Status::bad_request("the review is not valid JSON")));
-        };
-        let answered = answer(&self.0.policy(server), user, &info.resource, review)?;
-        Some(respond(201, answered.to_string()))
-    }
+    let Ok(review) = serde_json::from_slice(request.body()) else {
+        return Some(refuse(&Status::bad_request("the review is not valid JSON")));
+    };
+    let answered = answered(&rbac.policy(server), user, &info.resource, review)?;
+    Some(respond(201, answered.to_string()))
 }
 
 /// The review with its answer; `None` when `resource` is no such question.
-fn answer(policy: &Policy, user: &User, resource: &str, mut review: Value) -> Option<Value> {
+fn answered(policy: &Policy, user: &User, resource: &str, mut review: Value) -> Option<Value> {
     let spec = at(&review, &["spec"]);
     let status = match resource {
         "selfsubjectaccessreviews" => access(policy, user, spec),

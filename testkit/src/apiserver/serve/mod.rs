@@ -38,10 +38,7 @@ use super::{
         auth::{self, Tokens},
         bootstrap,
         rbac::Rbac,
-        reviews::Reviews,
-        token_request::TokenRequests,
     },
-    documents::Documents,
     hooks::Hooks,
     refuse,
 };
@@ -204,14 +201,10 @@ struct Door {
 impl Door {
     /// An API server with every hook in place, and the tokens of [`CLIENTS`].
     fn new(audit: Option<Arc<AuditFile>>) -> Self {
-        let (rbac, tokens) = (Arc::new(Rbac::default()), Arc::new(tokens()));
+        let tokens = Arc::new(tokens());
         let hooks = Hooks {
-            extensions: vec![
-                Arc::new(Documents),
-                Arc::new(Reviews::new(Arc::clone(&rbac))),
-                Arc::new(TokenRequests::new(Arc::clone(&tokens))),
-            ],
-            authorizer: Some(rbac),
+            authorizer: Some(Arc::new(Rbac::default())),
+            tokens: Some(Arc::clone(&tokens)),
             audit,
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
