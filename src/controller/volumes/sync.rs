@@ -275,7 +275,7 @@ impl<P: Deleter> VolumeWorker<P> {
         let item = Item::volume(volume.name());
         let claim = volume.spec.claim_ref.as_ref();
         let namespace = claim.map_or("", |claim| claim.namespace.as_str());
-        self.dependencies.wait(&item, namespace, why.dependencies());
+        self.dependencies.wait(&item, namespace, &why.dependencies);
         self.index.set_failure(volume, why);
         self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
