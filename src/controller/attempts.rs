@@ -47,7 +47,7 @@ impl FailedAttempt {
     /// An attempt failed so now.
     pub(super) fn now(failure: &Failure) -> Self {
         let message = cut(&failure.to_string(), MAX_TEXT).into();
-        Self { code: failure.kind(), message, at: Instant::now() }
+        Self { code: failure.kind, message, at: Instant::now() }
     }
 
     /// As it is listed.

@@ -17,7 +17,7 @@ use csi_provisioner::{
         },
         model::overview::Stage,
         ownership,
-        provisioner::{Failure, NotPrepared},
+        provisioner::NotPrepared,
     },
     csi_provisioner::is_infeasible,
     kube::objects::{Claim, StorageClass, View as _, Volume},
@@ -240,7 +240,7 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
 /// What the checks before a call show.
 fn checked(observed: &ObservedClaim) -> Option<Cause> {
     let not_prepared = observed.checks.as_ref()?.as_ref().err()?;
-    let cause = not_prepared.failure().and_then(Failure::cause);
+    let cause = not_prepared.failure().and_then(|failure| failure.cause.as_deref());
     let with_cause = |message: &dyn std::fmt::Display| match cause {
         Some(cause) => format!("{message}. {cause}"),
         None => message.to_string(),
@@ -255,7 +255,7 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
         NotPrepared::Failed(failure) if failure.to_string().contains(" is forbidden: ") => {
             unread("what a call needs", &failure.to_string())
         }
-        NotPrepared::Failed(failure) if failure.is_lasting() => {
+        NotPrepared::Failed(failure) if failure.is_lasting => {
             Cause::event(State::Wrong, with_cause(failure))
         }
         NotPrepared::Failed(failure) | NotPrepared::Unrepeatable(failure) => {

@@ -130,7 +130,7 @@ impl Expectation {
                 let is_claim = kind == "PersistentVolumeClaim";
                 Self::Refuse(reason.clone(), is_claim.then_some(Documented::ForeignClaimKind))
             }
-            NotPrepared::Failed(failure) if failure.is_lasting() || failure.is_finished() => {
+            NotPrepared::Failed(failure) if failure.is_lasting || failure.is_finished => {
                 Self::Refuse(failure.to_string(), None)
             }
             NotPrepared::Failed(why)

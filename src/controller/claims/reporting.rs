@@ -102,7 +102,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             // Was reported, and is again before its event expires.
             NotPrepared::Failed(failure)
                 if is_polled
-                    && failure.is_lasting()
+                    && failure.is_lasting
                     && self.is_settled(request.claim.uid(), &failure.to_string()) =>
             {
                 let why = failure.to_string();
@@ -125,7 +125,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Whether the user was not warned of an unknown outcome of this kind since the call was opened.
     fn is_new_kind(&self, request: &ProvisionRequest, failure: &Failure) -> bool {
-        self.index.report(request.claim.uid(), Topic::UnknownOutcome(failure.kind()))
+        self.index.report(request.claim.uid(), Topic::UnknownOutcome(failure.kind))
     }
 
     /// Reports a failed attempt to the user and the metrics.
@@ -144,7 +144,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) fn report_still_open(&self, request: &ProvisionRequest, failure: &Failure) {
         tracing::debug!(error = %failure, "the call is still open");
         // The kind is compared, as the driver's message may differ each time.
-        let topic = Topic::Blocked(failure.kind(), STILL_OPEN);
+        let topic = Topic::Blocked(failure.kind, STILL_OPEN);
         if self.index.report(request.claim.uid(), topic) {
             self.events.still_provisioning(&request.claim, &still_open(failure));
         }
@@ -172,7 +172,7 @@ pub(crate) fn await_change(held: &ClaimGuard) -> Action {
 
 /// Why the call is still open, in the driver's words if it has any.
 fn still_open(failure: &Failure) -> String {
-    match failure.kind() {
+    match failure.kind {
         "DeadlineExceeded" => "the driver does not answer in time".to_owned(),
         // "Operation pending for volume" (CSI spec).
         "Aborted" => "the driver still works on it".to_owned(),

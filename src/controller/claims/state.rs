@@ -316,7 +316,7 @@ impl ClaimState {
             (Some(open), _) => {
                 let open = OpenCall { is_only_recorded: false, ..open };
                 let open =
-                    if failure.is_inconclusive() { open } else { open.with_error(demand, now) };
+                    if failure.is_inconclusive { open } else { open.with_error(demand, now) };
                 open.after_error(demand, next, now)
             }
         }

@@ -54,7 +54,7 @@ fn poll_delay(polls: u32, timed_out: bool, unit: f64, retry_max: Duration) -> Du
 
 /// Whether the driver did not answer in time.
 fn is_time_out(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Background(failure) if failure.kind() == "DeadlineExceeded")
+    matches!(outcome, Outcome::Background(failure) if failure.kind == "DeadlineExceeded")
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
@@ -305,7 +305,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             (Next::Retry, outcome) => match (poll, outcome) {
                 (Some(poll), _) => Action::RetryWithin(poll),
-                (None, Outcome::NotPrepared(NotPrepared::Failed(why))) if why.is_lasting() => {
+                (None, Outcome::NotPrepared(NotPrepared::Failed(why))) if why.is_lasting => {
                     self.retry_lasting(held, &why.to_string())
                 }
                 _ => Action::Retry,

@@ -5,18 +5,24 @@ use std::fmt;
 use crate::controller::dependencies::Dependency;
 
 /// A failure, with the message that the user reads in an event.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     message: String,
     /// Whether the failure says nothing about an earlier call, so that it never closes one (safety
     /// rule 3).
-    inconclusive: bool,
-    kind: &'static str,
-    finished: bool,
-    lasting: bool,
-    cause: Option<Box<str>>,
-    dependencies: Vec<Dependency>,
+    pub is_inconclusive: bool,
+    /// The name of the failure's kind; empty if it has none.
+    pub kind: &'static str,
+    /// Whether the failure ended the attempt, in the sense of external-provisioner.
+    pub is_finished: bool,
+    /// Whether another attempt fails in the same way until the claim, its class or a dependency
+    /// changes.
+    pub is_lasting: bool,
+    /// What the message does not say, for whoever asks for an explanation.
+    pub cause: Option<Box<str>>,
+    /// The objects whose change may end the failure.
+    pub dependencies: Vec<Dependency>,
 }
 
 /// The longest message that is kept, in bytes.
@@ -36,15 +42,7 @@ fn bounded(mut message: String) -> String {
 impl Failure {
     /// A failure with this message.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self {
-            message: bounded(message.to_string()),
-            inconclusive: false,
-            kind: "",
-            finished: false,
-            lasting: false,
-            cause: None,
-            dependencies: Vec::new(),
-        }
+        Self { message: bounded(message.to_string()), ..Self::default() }
     }
 
     /// Puts `prefix` before the message.
@@ -53,15 +51,10 @@ impl Failure {
         Self { message: format!("{prefix}{}", self.message), ..self }
     }
 
-    /// The objects whose change may end the failure.
-    pub fn dependencies(&self) -> &[Dependency] {
-        &self.dependencies
-    }
-
     /// The failure says nothing about whether an earlier call has left a volume.
     #[must_use]
     pub fn inconclusive(self) -> Self {
-        Self { inconclusive: true, ..self }
+        Self { is_inconclusive: true, ..self }
     }
 
     /// A change of these objects may end the failure: the attempt is repeated when one is seen.
@@ -87,44 +80,18 @@ impl Failure {
     /// not just impossible for now.
     #[must_use]
     pub fn finished(self) -> Self {
-        Self { finished: true, ..self }
-    }
-
-    /// Whether the failure ended the attempt, in the sense of external-provisioner.
-    pub fn is_finished(&self) -> bool {
-        self.finished
+        Self { is_finished: true, ..self }
     }
 
     /// Only a change of the claim, of its class or of a dependency ends the failure.
     #[must_use]
     pub fn lasting(self) -> Self {
-        Self { lasting: true, ..self }
+        Self { is_lasting: true, ..self }
     }
 
     /// What the message, which has external-provisioner's words, does not say.
     #[must_use]
     pub fn because(self, cause: impl fmt::Display) -> Self {
         Self { cause: Some(bounded(cause.to_string()).into()), ..self }
-    }
-
-    /// What the message does not say, for whoever asks for an explanation.
-    pub fn cause(&self) -> Option<&str> {
-        self.cause.as_deref()
-    }
-
-    /// Whether another attempt fails in the same way until the claim, its class or a dependency
-    /// changes.
-    pub fn is_lasting(&self) -> bool {
-        self.lasting
-    }
-
-    /// The name of the failure's kind; empty if it has none.
-    pub fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    /// Whether the failure says nothing about an earlier call.
-    pub fn is_inconclusive(&self) -> bool {
-        self.inconclusive
     }
 }

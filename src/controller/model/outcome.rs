@@ -105,7 +105,7 @@ impl NotPrepared {
     /// Whether the next attempts fail alike, until the cluster changes.
     pub fn lasts(&self) -> bool {
         match self {
-            Self::Failed(failure) => failure.is_lasting(),
+            Self::Failed(failure) => failure.is_lasting,
             Self::Unrepeatable(_) => true,
             Self::Ignored { .. } | Self::Reschedule(_) => false,
         }
@@ -113,7 +113,7 @@ impl NotPrepared {
 
     /// The objects whose change may let the next attempt succeed.
     pub fn dependencies(&self) -> &[Dependency] {
-        self.failure().map(Failure::dependencies).unwrap_or_default()
+        self.failure().map(|failure| &*failure.dependencies).unwrap_or_default()
     }
 
     /// Whether the attempt ended, in the sense of external-provisioner, so that other claims may
@@ -121,7 +121,7 @@ impl NotPrepared {
     pub fn is_finished(&self) -> bool {
         match self {
             Self::Ignored { .. } | Self::Reschedule(_) | Self::Unrepeatable(_) => true,
-            Self::Failed(failure) => failure.is_finished(),
+            Self::Failed(failure) => failure.is_finished,
         }
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn dependencies(failure: &Failure) -> Vec<String> {
         let name = dependency.name.as_deref().unwrap_or("*");
         format!("{} {}{name}", dependency.kind.plural, place.unwrap_or_default())
     };
-    failure.dependencies().iter().map(name).collect()
+    failure.dependencies.iter().map(name).collect()
 }
 
 /// `object` merged with `change`, recursively; null removes a field.

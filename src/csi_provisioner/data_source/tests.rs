@@ -13,7 +13,7 @@ async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, Stri
     let reads = reads(&cluster(vec![]));
     let named = identify(&reads, &settings, &request).await.map_err(|why| match why {
         NotPrepared::Failed(failure) => {
-            assert!(failure.is_finished(), "as in external-provisioner: {failure}");
+            assert!(failure.is_finished, "as in external-provisioner: {failure}");
             failure.to_string()
         }
         NotPrepared::Ignored { kind, .. } => format!("populator of {kind}"),

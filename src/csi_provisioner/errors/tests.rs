@@ -12,10 +12,10 @@ use crate::controller::claims::state::{
 /// The variant's name and whether it is inconclusive.
 fn kind(outcome: &Outcome) -> (&'static str, bool) {
     match outcome {
-        Outcome::Background(failure) => ("background", failure.is_inconclusive()),
-        Outcome::Refused(failure, Next::Rest) => ("infeasible", failure.is_inconclusive()),
-        Outcome::Refused(failure, Next::GiveNodeBack) => ("reschedule", failure.is_inconclusive()),
-        Outcome::Refused(failure, Next::Retry) => ("final", failure.is_inconclusive()),
+        Outcome::Background(failure) => ("background", failure.is_inconclusive),
+        Outcome::Refused(failure, Next::Rest) => ("infeasible", failure.is_inconclusive),
+        Outcome::Refused(failure, Next::GiveNodeBack) => ("reschedule", failure.is_inconclusive),
+        Outcome::Refused(failure, Next::Retry) => ("final", failure.is_inconclusive),
         other => panic!("{other:?}"),
     }
 }

@@ -44,7 +44,7 @@ fn refused(refusal: NotPrepared) -> (String, bool, Vec<String>) {
         NotPrepared::Reschedule(failure) => (failure, true),
         NotPrepared::Ignored { reason, .. } => panic!("{reason}"),
     };
-    let dependencies = failure.dependencies().iter();
+    let dependencies = failure.dependencies.iter();
     let dependencies = dependencies
         .map(|object| format!("{} {}", object.kind.plural, object.name.as_deref().unwrap_or("*")))
         .collect();

@@ -469,7 +469,7 @@ fn every_event_of_a_volume_is_compared_with_our_claims() {
     let [namespace, uid] = ["", "uid"].map(str::to_owned);
     let unreadable = InformerEvent::Unreadable { namespace, name: "pvc-u".into(), uid };
     index.on_volume_event(&unreadable);
-    assert_eq!(index.known("u").unwrap().verification(), Verification::Volume);
+    assert!(must_verify(&index, "u"));
 }
 
 #[test]
