@@ -118,7 +118,8 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
     }});
     let grants = if granted { json!([grant]) } else { json!([]) };
     let mut objects = vec![(
-        "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?&limit=500".into(),
+        "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?&limit=500"
+            .into(),
         json!({"items": grants}),
     )];
     if let Some(uid) = uid {
