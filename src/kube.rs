@@ -36,7 +36,9 @@ pub use client::{
 };
 pub use connection::{ConfigError, ConfigSource, Connections, config, credentials};
 pub use error::ApiError;
-pub use informer::{EventHandler, Extent, FirstList, Informer, InformerEvent, Listed};
+pub use informer::{
+    EventHandler, Extent, FirstList, Informer, InformerEvent, Listed, take_vanished,
+};
 pub use name::{BadName, Name};
 pub use objects::{Kind, View};
 pub use scope::Scope;

@@ -16,7 +16,7 @@ use super::{
     object::Object,
     segment::{Pair, Segment},
 };
-use crate::kube::{Listed, objects::StorageClass};
+use crate::kube::{Listed, objects::StorageClass, take_vanished};
 
 /// A work item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,9 +169,9 @@ impl CapacityIndex {
     /// again with the first events of the watch.
     pub(super) fn on_listed(&mut self, listed: &Listed) -> Vec<Key> {
         self.new.retain(|pair| !self.objects_by_pair.contains_key(pair));
-        let vanished = |_: &String, object: &mut Object| !listed.contains(&object.uid);
-        let vanished: Vec<_> = self.objects.extract_if(.., vanished).collect();
-        vanished.iter().flat_map(|(_, object)| self.on_removed(object)).collect()
+        let is_listed = |_: &_, object: &Object| listed.contains(&object.uid);
+        let vanished = take_vanished(&mut self.objects, is_listed);
+        vanished.values().flat_map(|object| self.on_removed(object)).collect()
     }
 
     /// Adds or updates an object of ours, as the watch or the answer to a POST shows it. One that is deleted

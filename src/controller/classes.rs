@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use crate::kube::{
     EventHandler, Extent, FirstList, InformerEvent,
     objects::{StorageClass, View as _},
+    take_vanished,
 };
 
 /// The classes, as their watch last reported them. Clones share one cache.
@@ -73,10 +74,10 @@ impl Classes {
             }
             InformerEvent::Unreadable { .. } => {}
             InformerEvent::InitDone(listed) => {
-                let vanished = |_: &_, class: &mut Arc<StorageClass>| !listed.contains(class.uid());
-                let deleted: Vec<_> = by_name.write().extract_if(.., vanished).collect();
-                for (name, _) in deleted {
-                    self.report(&name, None);
+                let is_listed = |_: &_, class: &Arc<StorageClass>| listed.contains(class.uid());
+                let deleted = take_vanished(&mut by_name.write(), is_listed);
+                for name in deleted.keys() {
+                    self.report(name, None);
                 }
             }
         }

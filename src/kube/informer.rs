@@ -22,8 +22,8 @@ mod tolerant;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::tolerant::fuzz;
 pub use first_list::{Extent, FirstList};
-pub use listed::Listed;
 pub(crate) use listed::hash;
+pub use listed::{Listed, take_vanished};
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use crate::kube::{
     InformerEvent,
     informer::hash,
     objects::{CsiNode, Node, View},
+    take_vanished,
 };
 
 /// A set of label keys.
@@ -190,8 +191,7 @@ fn follow<V: View, T: PartialEq>(
             known.remove_entry(gone.name()).map(|(name, _)| name).into_iter().collect()
         }
         InformerEvent::InitDone(listed) => {
-            let vanished = known.extract_if(.., |_, (uid, _)| !listed.contains_hash(*uid));
-            vanished.map(|(name, _)| name).collect()
+            take_vanished(known, |_, (uid, _)| listed.contains_hash(*uid)).into_keys().collect()
         }
         InformerEvent::Unreadable { .. } => Vec::new(),
     }

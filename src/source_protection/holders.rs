@@ -19,6 +19,7 @@ use super::source::{NamedSource, SourceKind};
 use crate::kube::{
     InformerEvent,
     objects::{Claim, View},
+    take_vanished,
 };
 
 /// The sources and who needs them.
@@ -133,11 +134,10 @@ impl Holders {
             }
             InformerEvent::Unreadable { .. } => BTreeSet::new(),
             InformerEvent::InitDone(listed) => {
-                let vanished = |uid: &String, _: &mut _| !listed.contains(uid);
-                let vanished: Vec<_> = self.claims.extract_if(.., vanished).collect();
+                let vanished = take_vanished(&mut self.claims, |uid, _| listed.contains(uid));
                 vanished
-                    .into_iter()
-                    .flat_map(|(_, old)| self.update_indexes(Some(old), None))
+                    .into_values()
+                    .flat_map(|old| self.update_indexes(Some(old), None))
                     .collect()
             }
         }

@@ -19,6 +19,7 @@ use csi_provisioner::{
     kube::{
         Listed,
         objects::{Claim, View as _, Volume},
+        take_vanished,
     },
     plain_text::cut,
 };
@@ -224,8 +225,8 @@ impl Tracker {
         listed: &Listed,
         now: Instant,
     ) -> Vec<(String, Judgement)> {
-        let gone = self.deletions.extract_if(.., |_, due| !listed.contains(&due.uid));
-        gone.map(|(name, due)| (volume_name(&name), due.judgement(now))).collect()
+        let gone = take_vanished(&mut self.deletions, |_, due| listed.contains(&due.uid));
+        gone.iter().map(|(name, due)| (volume_name(name), due.judgement(now))).collect()
     }
 
     /// A PersistentVolume was created or changed. Returns the claim for which there is something to do.

@@ -21,6 +21,7 @@ use crate::{
     kube::{
         InformerEvent, Listed,
         objects::{View as _, Volume},
+        take_vanished,
     },
     workqueue::Flow,
 };
@@ -86,9 +87,9 @@ impl<P: Deleter> VolumeIndex<P> {
     fn on_listed(&self, listed: &Listed) -> Vec<Key> {
         let mut inner = self.inner.lock();
         inner.handles.on_listed(listed);
-        let is_gone = |_: &Key, kept: &mut Kept| !listed.contains(kept.volume.uid());
-        let gone: Vec<_> = inner.volumes.extract_if(.., is_gone).collect();
-        gone.iter().flat_map(|(_, kept)| self.on_gone(&mut inner, &kept.volume)).collect()
+        let is_listed = |_: &_, kept: &Kept| listed.contains(kept.volume.uid());
+        let gone = take_vanished(&mut inner.volumes, is_listed);
+        gone.values().flat_map(|kept| self.on_gone(&mut inner, &kept.volume)).collect()
     }
 
     /// Applies a volume from a list (`is_from_list`), or from a watch event.

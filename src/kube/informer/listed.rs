@@ -3,7 +3,10 @@
 //! Only hashes of UIDs are kept, eight bytes an object, and only until the handler has seen them. The API
 //! server makes the UIDs, so no user can let an object look as if it were still there.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use crate::kube::objects::{Metadata, View};
 
@@ -53,6 +56,17 @@ impl Listed {
         let half = |uid: &u64| (uid >> 32) as u32;
         self.is_any_unknown || self.uids.binary_search_by_key(&upper, half).is_ok()
     }
+}
+
+/// Takes out of `objects` those that a list has not shown.
+pub fn take_vanished<K: Ord, V>(
+    objects: &mut BTreeMap<K, V>,
+    is_listed: impl Fn(&K, &V) -> bool,
+) -> BTreeMap<K, V> {
+    let (kept, vanished) =
+        std::mem::take(objects).into_iter().partition(|(key, object)| is_listed(key, object));
+    *objects = kept;
+    vanished
 }
 
 /// A small value for an object. It does not depend on the process, so that tests are reproducible. Nor is it

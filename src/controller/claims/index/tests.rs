@@ -170,7 +170,7 @@ fn a_claim_from_before_the_term_is_verified_when_it_becomes_ours() {
     assert_eq!(["listed", "early", "new"].map(|uid| must_verify(&index, uid)), [true, true, false]);
     index.on_event(InformerEvent::Delete(unassigned("gone")));
     assert!(
-        index.0.inner.lock().others.len() == 0,
+        index.0.inner.lock().others.is_empty(),
         "claims that are ours or gone are not kept there"
     );
 }

@@ -30,7 +30,7 @@ fn a_claim_that_was_another_drivers_is_verified_when_it_returns() {
         assert!(index.is_empty());
         assert_eq!(index.on_event(InformerEvent::Apply(claim("u"))), ["u"].map(Key::from));
         assert!(must_verify(&index, "u"));
-        assert!(index.0.inner.lock().others.len() == 0);
+        assert!(index.0.inner.lock().others.is_empty());
     }
 }
 
@@ -42,7 +42,7 @@ fn a_claim_created_for_another_driver_is_verified_once_it_is_ours() {
     assert!(must_verify(&index, "v"));
     index.on_event(InformerEvent::Apply(handed_over("w")));
     index.on_event(InformerEvent::Delete(handed_over("w")));
-    assert!(index.0.inner.lock().others.len() == 0, "claims that are gone are not kept there");
+    assert!(index.0.inner.lock().others.is_empty(), "claims that are gone are not kept there");
 }
 
 /// A slow read says that a PersistentVolume exists, and the watch that it is gone by now.
