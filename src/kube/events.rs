@@ -17,8 +17,7 @@ mod sink;
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use self::message::Message;
@@ -77,11 +76,20 @@ pub(super) enum Importance {
     Final,
 }
 
+/// The name of an event, in a compact form, since thousands are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum EventName {
+    /// The object's name and these nanoseconds.
+    Stamp(u64),
+    /// A UUID, if the object's name cannot be part of the event's.
+    Uuid(String),
+}
+
 /// A core/v1 event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Its name: `<object>.<hex nanoseconds>`, or a UUID if the object's name cannot be part of it.
-    pub(super) name: String,
+    /// Its name; see [`Self::name`].
+    pub(super) name: EventName,
     /// `involvedObject`.
     pub(super) about: Arc<Subject>,
     /// `source.component`.
@@ -105,6 +113,14 @@ pub(super) struct Event {
 }
 
 impl Event {
+    /// The event's name: `<object>.<hex nanoseconds>`, or a UUID.
+    pub(super) fn name(&self) -> String {
+        match &self.name {
+            EventName::Stamp(stamp) => format!("{}.{stamp:x}", self.about.name),
+            EventName::Uuid(uuid) => uuid.clone(),
+        }
+    }
+
     /// The event's namespace: that of the object, or `default`.
     pub(super) fn namespace(&self) -> &str {
         match self.about.namespace.as_str() {
@@ -113,29 +129,9 @@ impl Event {
         }
     }
 
-    /// The body of the request that creates the event.
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "kind": "Event",
-            "apiVersion": "v1",
-            "metadata": {"name": self.name, "namespace": self.namespace()},
-            "involvedObject": *self.about,
-            "reason": self.reason,
-            "message": self.message.as_str(),
-            "source": {"component": &*self.component},
-            "firstTimestamp": Time(self.first),
-            "lastTimestamp": Time(self.last),
-            "count": self.count,
-            "type": self.severity.as_str(),
-            "eventTime": null,
-            "reportingComponent": &*self.reporting_component,
-            "reportingInstance": "",
-        })
-    }
-
     /// The strategic merge patch that updates an earlier event to this one.
     pub(super) fn to_patch(&self) -> Value {
-        let mut patch = json!({"count": self.count, "lastTimestamp": Time(self.last)});
+        let mut patch = json!({"count": self.count, "lastTimestamp": Seconds(self.last)});
         // client-go computes the patch from an event without a message, so an empty one is not in it.
         let message = self.message.as_str();
         if let (false, Some(fields)) = (message.is_empty(), patch.as_object_mut()) {
@@ -155,6 +151,71 @@ impl fmt::Display for Subject {
     }
 }
 
+/// The body of the request that creates the event.
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Metadata<'a> {
+            name: &'a str,
+            namespace: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Component<'a> {
+            component: &'a str,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Body<'a> {
+            kind: &'static str,
+            api_version: &'static str,
+            metadata: Metadata<'a>,
+            involved_object: &'a Subject,
+            reason: &'a str,
+            message: &'a str,
+            source: Component<'a>,
+            first_timestamp: Seconds,
+            last_timestamp: Seconds,
+            count: u32,
+            r#type: &'static str,
+            event_time: Option<Seconds>,
+            reporting_component: &'a str,
+            reporting_instance: &'static str,
+        }
+        Body {
+            kind: "Event",
+            api_version: "v1",
+            metadata: Metadata { name: &self.name(), namespace: self.namespace() },
+            involved_object: &self.about,
+            reason: self.reason,
+            message: self.message.as_str(),
+            source: Component { component: &self.component },
+            first_timestamp: Seconds(self.first),
+            last_timestamp: Seconds(self.last),
+            count: self.count,
+            r#type: self.severity.as_str(),
+            event_time: None,
+            reporting_component: &self.reporting_component,
+            reporting_instance: "",
+        }
+        .serialize(serializer)
+    }
+}
+
+/// RFC 3339 in whole seconds, as Kubernetes serializes times.
+struct Seconds(Timestamp);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Timestamp::from_second(self.0.as_second()).unwrap_or(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -168,7 +229,7 @@ pub(super) mod tests {
     ) -> Event {
         let time = Timestamp::from_second(second).unwrap();
         Event {
-            name: format!("{name}.{:x}", time.as_nanosecond()),
+            name: EventName::Stamp(time.as_nanosecond().try_into().unwrap()),
             about: Arc::new(Subject {
                 kind: "PersistentVolumeClaim".into(),
                 api_version: "v1".into(),
@@ -193,7 +254,7 @@ pub(super) mod tests {
     fn an_event_is_serialized_as_by_client_go() {
         let event = event("c", "Provisioning", "text", 1_700_000_000);
         assert_eq!(
-            event.to_json(),
+            serde_json::to_value(event).unwrap(),
             json!({
                 "kind": "Event",
                 "apiVersion": "v1",
@@ -224,7 +285,7 @@ pub(super) mod tests {
     fn events_about_cluster_scoped_objects_are_in_the_namespace_default() {
         let mut event = event("pv", "VolumeFailedDelete", "text", 0);
         event.about = Arc::new(Subject { name: "pv".to_owned(), ..Subject::default() });
-        let json = event.to_json();
+        let json = serde_json::to_value(event).unwrap();
         assert_eq!(json.pointer("/metadata/namespace"), Some(&json!("default")));
         assert_eq!(json.get("involvedObject"), Some(&json!({"name": "pv"})));
     }
@@ -240,8 +301,7 @@ pub(super) mod tests {
 
     #[test]
     fn fractions_of_seconds_are_truncated() {
-        let mut event = event("c", "r", "text", 0);
-        event.last = Timestamp::from_nanosecond(1_700_000_000_999_999_999).unwrap();
-        assert_eq!(event.to_json()["lastTimestamp"], "2023-11-14T22:13:20Z");
+        let time = Timestamp::from_nanosecond(1_700_000_000_999_999_999).unwrap();
+        assert_eq!(Seconds(time).to_string(), "2023-11-14T22:13:20Z");
     }
 }

@@ -100,10 +100,10 @@ pub fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
 /// the scope, `+ labels` makes it read labels.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
-        view! { @as "crate::kube::objects::metadata::without_labels" $(#[$doc])* $name: $scope $group $($rest)* }
+        view! { @as "Metadata::deserialize" $(#[$doc])* $name: $scope $group $($rest)* }
     };
     ($(#[$doc:meta])* $name:ident: $scope:ident + labels $group:literal $($rest:tt)*) => {
-        view! { @as "Metadata::deserialize" $(#[$doc])* $name: $scope $group $($rest)* }
+        view! { @as "crate::kube::objects::metadata::labelled" $(#[$doc])* $name: $scope $group $($rest)* }
     };
     (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
@@ -497,11 +497,11 @@ pub(super) struct AnyObject {
     pub(super) metadata: Metadata,
 }
 
-/// Reads a list or a map that Go serializes as null if it is nil.
-fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+/// Reads a list that Go serializes as null if it is nil.
+fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
+    T: Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    Event, Importance,
+    Event, EventName, Importance,
     lru_map::{Digest, LruMap, digest, digest_of_both},
 };
 
@@ -85,7 +85,7 @@ impl Group {
 /// An event written before.
 #[derive(Debug)]
 struct WrittenEvent {
-    name: String,
+    name: EventName,
     first: Timestamp,
     count: u32,
 }
@@ -269,7 +269,7 @@ mod tests {
             ("message", |e| e.message = Message::new("other".to_owned()), [true, false, false]),
             ("reporter", |e| e.reporting_component = "other".into(), [false, true, false]),
             ("version", |e| about(e).resource_version = "8".into(), [false; 3]),
-            ("name", |e| e.name = "c.9".to_owned(), [false; 3]),
+            ("name", |e| e.name = EventName::Stamp(9), [false; 3]),
         ];
         let keys = |event: &Event| [event_key(event), group_key(event), spam_key(event)];
         let before = event("c", "Reason", "m", 0);
@@ -349,10 +349,13 @@ mod tests {
 
     #[test]
     fn an_event_is_patched_under_the_name_it_was_created_with() {
-        let mut state = Correlator::default();
-        let first = posted(record(&mut state, "m", 1));
-        let again = Event { name: "c.9".to_owned(), ..event("c", "Reason", "m", 2) };
-        assert_eq!(patched(correlate(&mut state, again, at(2))).name, first.name);
+        for name in [EventName::Stamp(1), EventName::Uuid("0b7e9f4e".to_owned())] {
+            let mut state = Correlator::default();
+            let named = |second| Event { name: name.clone(), ..event("c", "Reason", "m", second) };
+            posted(correlate(&mut state, named(1), at(1)));
+            let again = Event { name: EventName::Stamp(9), ..named(2) };
+            assert_eq!(patched(correlate(&mut state, again, at(2))).name, name);
+        }
     }
 
     #[test]

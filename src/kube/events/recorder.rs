@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{
-    Event, Importance, Severity, Subject,
+    Event, EventName, Importance, Severity, Subject,
     busy_objects::{Attempt, BusyObjects},
     correlate::{Action, Correlator, correlate},
     lru_map::Digest,
@@ -223,15 +223,15 @@ impl Shared {
     }
 
     /// A name that no other event of this process has; a UUID if the object's name is no DNS subdomain.
-    fn event_name(&self, object: &str, now: Timestamp) -> String {
+    fn event_name(&self, object: &str, now: Timestamp) -> EventName {
         if !is_dns_subdomain(object) || object.len() + 1 + STAMP_DIGITS > MAX_NAME {
-            return self.random.uuid();
+            return EventName::Uuid(self.random.uuid());
         }
         // Fits until the year 2554.
         let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
         let mut state = self.state.lock();
         state.last_stamp = now.max(state.last_stamp + 1);
-        format!("{object}.{:x}", state.last_stamp)
+        EventName::Stamp(state.last_stamp)
     }
 
     fn push(&self, event: Event) {
@@ -348,7 +348,7 @@ impl Shared {
             Ok(()) => {}
             Err(Failure::Transient(error)) if attempt.attempts < MAX_ATTEMPTS => {
                 tracing::error!(
-                    event = event.name,
+                    event = event.name(),
                     error,
                     "Unable to write event (may retry after sleeping)"
                 );
@@ -360,7 +360,7 @@ impl Shared {
             }
             Err(Failure::Obsolete(error)) => {
                 tracing::debug!(
-                    event = event.name,
+                    event = event.name(),
                     error,
                     "Server rejected event (will not retry!)"
                 );
@@ -381,7 +381,11 @@ impl Shared {
     }
 
     fn give_up(&self, reason: &str, event: &Event, why: &str) {
-        tracing::error!(event = event.name, error = why, "Unable to write event (will not retry!)");
+        tracing::error!(
+            event = event.name(),
+            error = why,
+            "Unable to write event (will not retry!)"
+        );
         self.metrics.event_dropped(reason);
     }
 }

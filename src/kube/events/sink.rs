@@ -28,12 +28,12 @@ pub(super) enum Failure {
 
 impl Sink for EventLane {
     async fn create(&self, event: &Event) -> Result<(), Failure> {
-        let namespace = Some(event.namespace());
-        outcome(self.client.create_unread::<objects::Event>(namespace, &event.to_json()).await)
+        outcome(self.client.create_unread::<objects::Event>(Some(event.namespace()), event).await)
     }
 
     async fn patch(&self, event: &Event) -> Result<(), Failure> {
-        let name = Name::namespaced(event.namespace(), &event.name)
+        let name = event.name();
+        let name = Name::namespaced(event.namespace(), &name)
             .map_err(|error| Failure::Refused(error.to_string()))?;
         let patch = Patch::Strategic(event.to_patch());
         outcome(self.client.patch::<objects::Event>(name, &patch).await)
