@@ -2,13 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use testkit::program::Program;
 use tokio::time::Instant;
 
 use crate::{
     Failure,
     cluster::Cluster,
     observations::{Observation, Observer},
-    program::Program,
+    program::{self, GRACE},
     scenarios::{Scenario, Sign, manifest},
     timeline::Timeline,
 };
@@ -74,7 +75,7 @@ impl Player {
         match act.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["starts", "the", "program"] => {
                 let (path, flags) = (&self.settings.program, &self.scenario.flags);
-                self.program = Some(Program::start(path, cluster, flags)?);
+                self.program = Some(program::start(path, cluster, flags)?);
             }
             ["kills", "the", "program", ..] => {
                 if let Some(program) = self.program.take() {
@@ -123,7 +124,7 @@ impl Player {
             self.last = observation.to_string();
             self.settings.timeline.line(self.began.elapsed(), observation.source, &self.last)?;
         }
-        match self.program.as_mut().and_then(Program::ended) {
+        match self.program.as_ref().and_then(Program::ended) {
             Some(status) => Err(format!("the program ended ({status})").into()),
             None => Ok(observations),
         }
@@ -132,14 +133,14 @@ impl Player {
     /// Ends program and cluster in order. (Dropping the player ends them at once.)
     pub async fn stop(self) {
         if let Some(program) = self.program {
-            program.stop().await;
+            program.end(GRACE).await;
         }
         self.cluster.stop().await;
     }
 
     /// The last lines of the program's log.
     pub fn last_words(&self) -> String {
-        self.program.as_ref().map(Program::last_words).unwrap_or_default()
+        self.program.as_ref().map(program::last_words).unwrap_or_default()
     }
 
     /// What stands around the program.

@@ -1,21 +1,14 @@
-//! The provisioner's program: found or built, started, ended, quoted. It is dead when `Program` is dropped.
+//! The provisioner's program: found or built, started, quoted.
 
 use std::{
     env,
     ffi::OsStr,
-    fs::{self, File},
-    io,
     path::{Path, PathBuf},
-    process::{ExitStatus, Stdio},
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use testkit::player::last_lines;
-use tokio::{
-    process::{Child, Command},
-    time::timeout,
-};
+use testkit::program::{Program, last_lines};
+use tokio::process::Command;
 
 use crate::{Failure, cluster::Cluster};
 
@@ -24,7 +17,7 @@ const NAME: &str = "csi-provisioner";
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
 
 /// How long the program may take to end when it is asked to.
-const GRACE: Duration = Duration::from_secs(5);
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// How many of the log's last lines are quoted.
 const QUOTED: usize = 12;
@@ -78,65 +71,25 @@ async fn build(cargo: &OsStr, profile: &str) -> Result<(), Failure> {
     if ended.success() { Ok(()) } else { Err(failed(ended.to_string()).into()) }
 }
 
-/// The running program; it is killed when dropped.
-#[derive(Debug)]
-pub(crate) struct Program {
-    child: Child,
-    log: PathBuf,
+/// Starts the program at `path` in a cluster, as the service account of its own, with further `flags`. What a second
+/// process prints comes after what the first did.
+pub(crate) fn start(path: &Path, cluster: &Cluster, flags: &[String]) -> Result<Program, Failure> {
+    let mut command = Command::new(path);
+    command
+        .arg(format!("--kubeconfig={}", cluster.kubeconfig("sa").display()))
+        .arg(format!("--csi-address={}", cluster.socket().display()))
+        .args(flags)
+        // Ctrl-C is for us; we end the program.
+        .process_group(0);
+    let started = Program::start(&mut command, cluster.log());
+    Ok(started.map_err(|source| format!("can't start {}: {source}", path.display()))?)
 }
 
-impl Program {
-    /// Starts the program at `path` in a cluster, as the service account of its own, with further `flags`.
-    pub(crate) fn start(path: &Path, cluster: &Cluster, flags: &[String]) -> Result<Self, Failure> {
-        let failed = |source: io::Error| format!("can't start {}: {source}", path.display());
-        let log = cluster.log();
-        // A second process writes after the first.
-        let output = File::options().create(true).append(true).open(&log).map_err(failed)?;
-        let child = Command::new(path)
-            .arg(format!("--kubeconfig={}", cluster.kubeconfig("sa").display()))
-            .arg(format!("--csi-address={}", cluster.socket().display()))
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(failed)?)
-            .stderr(output)
-            // Ctrl-C is for us; we end the program.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(failed)?;
-        Ok(Self { child, log })
+/// The last lines of its log, as a paragraph.
+pub(crate) fn last_words(program: &Program) -> String {
+    let log = last_lines(&program.log(), QUOTED);
+    if log.is_empty() {
+        return "The program said nothing.".to_owned();
     }
-
-    /// How it ended, if it did.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
-    }
-
-    /// Asks it to end, and kills it if it does not.
-    pub(crate) async fn stop(mut self) {
-        // A child that was not waited for still holds its number, so no other is hit.
-        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
-            // One that just ended needs no signal.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        if timeout(GRACE, self.child.wait()).await.is_err() {
-            let _ = self.child.kill().await;
-        }
-    }
-
-    /// Kills it, and waits until it is dead.
-    pub(crate) async fn kill(mut self) {
-        // One that just ended is as dead.
-        let _ = self.child.kill().await;
-    }
-
-    /// The last lines of its log, as a paragraph.
-    pub(crate) fn last_words(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = last_lines(&String::from_utf8_lossy(&log), QUOTED);
-        if log.is_empty() {
-            return "The program said nothing.".to_owned();
-        }
-        format!("The program's last words:\n    {}", log.replace('\n', "\n    "))
-    }
+    format!("The program's last words:\n    {}", log.replace('\n', "\n    "))
 }

@@ -7,8 +7,8 @@ use clap::{Parser, Subcommand};
 use testkit::{
     apiserver::serve::{Served, Settings},
     binder, driver, player,
+    program::asked_to_end,
 };
-use tokio::signal::unix::{SignalKind, signal};
 
 /// What the tests of csi-provisioner stand on.
 #[derive(Debug, Parser)]
@@ -63,14 +63,10 @@ async fn run(command: Command) -> Result<ExitCode, testkit::Error> {
 async fn serve(arguments: Serve) -> Result<(), testkit::Error> {
     let Serve { dir, port, audit } = arguments;
     let settings = Settings { dir, port, audit };
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let asked = asked_to_end()?;
     let served = Served::start(settings).await?;
     println!("ready {} kubeconfig {}", served.url(), served.layout().kubeconfig("admin").display());
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    asked.await;
     served.stop().await;
     Ok(())
 }

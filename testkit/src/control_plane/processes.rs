@@ -3,13 +3,12 @@
 
 use std::{
     fmt::Write as _,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
-    process::Stdio,
 };
 
 use rcgen::KeyPair;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use crate::{
     apiserver::serve::{
@@ -17,6 +16,7 @@ use crate::{
         tls::Identity,
     },
     ports::free_port,
+    program::Program,
 };
 
 /// Every request once, when it is answered; no bodies.
@@ -31,13 +31,13 @@ const CONTROLLERS: &str = "persistentvolume-binder,pvc-protection,pv-protection"
 pub(super) struct Processes {
     pub(super) url: String,
     assets: PathBuf,
-    _etcd: Child,
-    _server: Child,
+    _etcd: Program,
+    _server: Program,
 }
 
 /// A running kube-controller-manager with the controllers of claims and volumes; killed when dropped.
 #[derive(Debug)]
-pub struct ControllerManager(#[allow(dead_code)] Child); // kept until it is dropped
+pub struct ControllerManager(#[allow(dead_code)] Box<Program>); // kept until it is dropped
 
 impl Processes {
     /// Starts both from `assets` and writes the layout. They may need seconds until they answer.
@@ -51,11 +51,11 @@ impl Processes {
         let identity = Identity::generate()?;
         layout.write(&url, &identity.authority_pem)?;
         write_secrets(layout, &identity)?;
-        let log = |name| fs::File::create(layout.root().join(name));
+        let log = |name| layout.root().join(name);
         let etcd =
-            spawn(&assets.join("etcd"), &etcd_flags(layout, clients, peers), log("etcd.log")?)?;
+            spawn(&assets.join("etcd"), &etcd_flags(layout, clients, peers), log("etcd.log"))?;
         let flags = server_flags(layout, audit, clients, server);
-        let server = spawn(&assets.join("kube-apiserver"), &flags, log("kube-apiserver.log")?)?;
+        let server = spawn(&assets.join("kube-apiserver"), &flags, log("kube-apiserver.log"))?;
         Ok(Self { url, assets: assets.to_owned(), _etcd: etcd, _server: server })
     }
 
@@ -68,7 +68,7 @@ impl Processes {
         if !binary.is_file() {
             return Ok(None);
         }
-        let log = fs::File::create(layout.root().join("kube-controller-manager.log"))?;
+        let log = layout.root().join("kube-controller-manager.log");
         let flags = [
             format!("--kubeconfig={}", layout.kubeconfig("admin").display()),
             format!("--controllers={CONTROLLERS}"),
@@ -76,23 +76,14 @@ impl Processes {
             "--use-service-account-credentials=false".to_owned(),
             "--secure-port=0".to_owned(),
         ];
-        Ok(Some(ControllerManager(spawn(&binary, &flags, log)?)))
+        Ok(Some(ControllerManager(Box::new(spawn(&binary, &flags, log)?))))
     }
 }
 
-fn spawn(binary: &Path, flags: &[String], log: fs::File) -> Result<Child, crate::Error> {
-    let start = || -> io::Result<Child> {
-        Command::new(binary)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-    };
+fn spawn(binary: &Path, flags: &[String], log: PathBuf) -> Result<Program, crate::Error> {
     let failed =
         |error| format!("can't start {}: {error} (is KUBEBUILDER_ASSETS right?)", binary.display());
-    Ok(start().map_err(failed)?)
+    Ok(Program::start(Command::new(binary).args(flags), log).map_err(failed)?)
 }
 
 /// The server's certificate, the key that signs service accounts' tokens, users and audit policy.

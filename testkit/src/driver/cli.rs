@@ -3,12 +3,12 @@
 use std::{io, path::PathBuf};
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     Host,
     disk::{DiskDriver, Settings},
 };
+use crate::program::asked_to_end;
 
 /// Where the driver is reached and keeps its volumes.
 #[derive(Debug, Args)]
@@ -27,15 +27,13 @@ pub struct Driver {
 /// Serves until SIGTERM or SIGINT, and prints every call without its secrets.
 pub async fn run(command: Driver) -> io::Result<()> {
     let Driver { socket, root, name } = command;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let asked = asked_to_end()?;
     let host = Host::new(DiskDriver::open(Settings { name, root })?);
     host.listen(&socket)?;
     println!("ready unix://{}", socket.display());
     tokio::select! {
         () = print_calls(&host) => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = asked => {}
     }
     host.stop();
     Ok(())

@@ -5,24 +5,17 @@ use std::{
     fs,
     ops::Sub,
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
-use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
-use tokio::{
-    process::{Child, Command},
-    time::{sleep, timeout},
-};
+use tokio::process::Command;
 
 use super::{LoadError, report::rounded};
-use crate::player::last_lines;
+use crate::program::{self, last_lines};
 
-/// How long it may take to end when asked to, and how often its end is looked for.
+/// How long it may take to end when asked to.
 const LAST_WORK: Duration = Duration::from_secs(25);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many lines of its log are shown when it has ended.
 const LAST_LINES: usize = 20;
@@ -31,9 +24,8 @@ const LAST_LINES: usize = 20;
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
+    process: program::Program,
     pid: u32,
-    child: Mutex<Child>,
-    log: PathBuf,
 }
 
 impl Program {
@@ -54,49 +46,32 @@ impl Program {
             let how = "build it (cargo build --release), or name another with --program";
             return Err(format!("there is no program {shown}: {how}").into());
         }
-        let output = fs::File::create(&log)?;
-        let child = Command::new(&path)
+        let mut command = Command::new(&path);
+        command
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--csi-address={}", socket.display()))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .spawn()
+            .args(arguments);
+        let process = program::Program::start(&mut command, log)
             .map_err(|source| format!("can't start {shown}: {source}"))?;
-        let pid = child.id().ok_or("the provisioner has no process number")?;
-        Ok(Self { path, pid, child: Mutex::new(child), log })
+        let pid = process.id().ok_or("the provisioner has no process number")?;
+        Ok(Self { path, process, pid })
     }
 
     /// An error once it has ended.
     pub(super) fn check(&self) -> Result<(), LoadError> {
-        let Some(status) = self.child.lock().try_wait()? else { return Ok(()) };
+        let Some(status) = self.process.ended() else { return Ok(()) };
         let log = self.last_words();
         Err(format!("the provisioner ended ({status}); the end of its log:\n{log}").into())
     }
 
     /// The last lines it wrote.
     pub(super) fn last_words(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        last_lines(&String::from_utf8_lossy(&log), LAST_LINES)
+        last_lines(&self.process.log(), LAST_LINES)
     }
 
     /// Asks it to end, and waits until it has; in the end it is killed.
     pub(super) async fn stop(&self) {
-        if let (Ok(()), Some(pid)) = (self.check(), Pid::from_raw(self.pid.cast_signed())) {
-            // One that has ended meanwhile was not waited for: its number is nobody else's.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let ended = async {
-            while self.check().is_ok() {
-                sleep(POLL_INTERVAL).await;
-            }
-        };
-        if timeout(LAST_WORK, ended).await.is_err() {
-            // What can't be killed is dropped and left to the system.
-            let _ = self.child.lock().start_kill();
-        }
+        self.process.end(LAST_WORK).await;
     }
 
     /// Its processor time so far.

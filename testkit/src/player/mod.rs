@@ -19,7 +19,6 @@ pub(crate) mod web;
 mod yaml;
 
 pub use outcome::Outcome;
-pub use process::last_lines;
 pub use rulings::{Ruled, Rulings};
 pub use run::Explained;
 pub use runner::{Options, Played, Summary, Verdict, play_all, scenario_files};

@@ -1,30 +1,24 @@
 //! The processes of one run: started, signalled, waited for, and none left behind.
 
 use std::{
-    collections::BTreeMap,
-    fs::File,
-    os::unix::process::ExitStatusExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
+    collections::BTreeMap, fs::File, os::unix::process::ExitStatusExt as _, path::Path,
+    process::Stdio, time::Duration,
 };
 
 use go_fmt::parse_duration;
-use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::{
-    process::{Child, Command},
-    time::sleep,
-};
+use rustix::process::Signal;
+use tokio::process::Command;
 
 use super::{
     PlayError,
     api::NAMESPACE,
     scenario::{Launch, ProcessName, Scenario},
 };
+use crate::program::Program;
 
-/// How often a process is looked at.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a process may take to end when it gets a signal, and when it is asked to at the end.
+const PATIENCE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(3);
 
 /// The flags every process gets, unless a scenario gives all of them itself. It logs as much as it can (the reference
 /// player: 5), so that every run shows that no secret is logged.
@@ -131,8 +125,7 @@ pub(super) struct Processes {
 
 struct Process {
     name: String,
-    child: Mutex<Child>,
-    log: PathBuf,
+    program: Program,
 }
 
 impl Processes {
@@ -145,36 +138,32 @@ impl Processes {
         directory: &Path,
     ) -> Result<(), PlayError> {
         let log = directory.join(format!("{name}.log"));
-        let output = File::create(&log)?;
+        // Not what an earlier one of this name printed.
+        File::create(&log)?;
         let mut command = match &invocation.hostname {
             Some(hostname) => renamed(hostname, binary).await?,
             None => Command::new(binary),
         };
-        let child = command
-            .args(&invocation.arguments)
-            .env_clear()
-            .envs(&invocation.environment)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .spawn()
+        command.args(&invocation.arguments).env_clear().envs(&invocation.environment);
+        let program = Program::start(&mut command, log)
             .map_err(|source| format!("cannot start {}: {source}", binary.display()))?;
-        self.all.push(Process { name: name.to_owned(), child: Mutex::new(child), log });
+        self.all.push(Process { name: name.to_owned(), program });
         Ok(())
     }
 
-    fn find(&self, name: &ProcessName) -> Option<&Process> {
+    fn find(&self, name: &ProcessName) -> Option<&Program> {
         let last = |name: &str| self.all.iter().rev().find(|process| process.name == name);
-        match name {
+        let process = match name {
             ProcessName::Main(_) => last(MAIN).or_else(|| self.all.last()),
             ProcessName::Named(name) => last(name),
-        }
+        };
+        process.map(|process| &process.program)
     }
 
     /// The exit code of a process, negative where a signal ended it; `None` while it runs or when there is none.
     pub(super) fn exit(&self, name: &ProcessName) -> Option<i32> {
-        self.find(name).and_then(Process::exit)
+        let status = self.find(name)?.ended()?;
+        status.code().or_else(|| status.signal().map(|signal| -signal))
     }
 
     /// Sends a signal and, unless asked not to, waits up to ten seconds for the end.
@@ -184,8 +173,8 @@ impl Processes {
         signal: &str,
         nowait: bool,
     ) -> Result<(), PlayError> {
-        let process = self.find(name).ok_or_else(|| format!("no process {name:?} was started"))?;
-        process.send(match signal {
+        let program = self.find(name).ok_or_else(|| format!("no process {name:?} was started"))?;
+        program.send(match signal {
             "TERM" => Signal::TERM,
             "KILL" => Signal::KILL,
             "INT" => Signal::INT,
@@ -198,82 +187,36 @@ impl Processes {
             _ => return Err(format!("unknown signal {signal:?}").into()),
         });
         if !nowait {
-            process.ended_within(200).await;
+            program.ended_within(PATIENCE).await;
         }
         Ok(())
     }
 
     /// Ends a process: first politely, after three seconds not.
     pub(super) async fn end(&self, name: &ProcessName) {
-        if let Some(process) = self.find(name) {
-            process.end().await;
+        if let Some(program) = self.find(name) {
+            program.end(GRACE).await;
         }
     }
 
     /// Ends them all.
     pub(super) async fn end_all(&self) {
         for process in &self.all {
-            process.end().await;
+            process.program.end(GRACE).await;
         }
     }
 
     /// Suspends them all, or lets them go on.
     pub(super) fn suspend(&self, suspended: bool) {
         for process in &self.all {
-            process.send(if suspended { Signal::STOP } else { Signal::CONT });
+            process.program.send(if suspended { Signal::STOP } else { Signal::CONT });
         }
     }
 
     /// Each process with what it printed so far, the last started one last.
     pub(super) fn logs(&self) -> impl Iterator<Item = (&str, String)> {
-        self.all.iter().map(|process| {
-            let log = std::fs::read(&process.log).unwrap_or_default();
-            (process.name.as_str(), String::from_utf8_lossy(&log).into_owned())
-        })
+        self.all.iter().map(|process| (process.name.as_str(), process.program.log()))
     }
-}
-
-impl Process {
-    fn exit(&self) -> Option<i32> {
-        let status = self.child.lock().try_wait().ok()??;
-        status.code().or_else(|| status.signal().map(|signal| -signal))
-    }
-
-    fn send(&self, signal: Signal) {
-        // A child that was not waited for still holds its number, so no other is hit.
-        let running = self.child.lock().id();
-        if let Some(pid) = running.and_then(|id| Pid::from_raw(id.cast_signed())) {
-            // One that just ended needs no signal.
-            let _ = kill_process(pid, signal);
-        }
-    }
-
-    async fn ended_within(&self, polls: usize) -> bool {
-        for _ in 0..polls {
-            if self.exit().is_some() {
-                return true;
-            }
-            sleep(POLL_INTERVAL).await;
-        }
-        self.exit().is_some()
-    }
-
-    async fn end(&self) {
-        if self.exit().is_some() {
-            return;
-        }
-        self.send(Signal::TERM);
-        if !self.ended_within(60).await {
-            self.send(Signal::KILL);
-            self.ended_within(60).await;
-        }
-    }
-}
-
-/// The last `count` lines of what a process printed.
-pub fn last_lines(log: &str, count: usize) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
 }
 
 /// Runs `binary` where the host has another name.

@@ -21,7 +21,7 @@ use super::{
     leak,
     names::Names,
     outcome::{COLLECTED, Outcome, Remains, outcome, series, text},
-    process::{self, Invocation, MAIN, Places, Processes, last_lines},
+    process::{self, Invocation, MAIN, Places, Processes},
     rights,
     runner::Cluster,
     scenario::{Launch, Note, ProcessName, Rights, Scenario, Step, Subject, Trial, Until, Wait},
@@ -34,6 +34,7 @@ use crate::{
     control_plane::TemporaryDirectory,
     driver::{Host, Scripted},
     ports::free_port,
+    program::last_lines,
 };
 
 /// How often a condition is looked at.

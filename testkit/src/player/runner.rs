@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    fmt, fs, io,
+    fmt, fs,
+    future::pending,
+    io,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -13,7 +15,6 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     runtime,
-    signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
     task::JoinSet,
     time::Instant,
@@ -27,7 +28,7 @@ use super::{
     shadowed::SHADOW,
     verdict::Expected,
 };
-use crate::{control_plane::ControlPlane, ports::free_port};
+use crate::{control_plane::ControlPlane, ports::free_port, program::asked_to_end};
 
 // === Where ===
 
@@ -203,7 +204,13 @@ pub async fn play_all(
     }
     drop(sender);
     let mut summary = Summary::default();
-    let mut ended = pin!(asked_to_end());
+    let mut ended = pin!(async {
+        match asked_to_end() {
+            Ok(asked) => asked.await,
+            // Signals cannot be listened to.
+            Err(_) => pending().await,
+        }
+    });
     loop {
         tokio::select! {
             biased;
@@ -293,20 +300,6 @@ impl Summary {
             Verdict::Ruled(_) => self.ruled += 1,
             Verdict::Differs { .. } | Verdict::Broken(_) => self.failed += 1,
         }
-    }
-}
-
-/// Waits for a signal to end; for ever where signals cannot be listened to.
-async fn asked_to_end() {
-    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    match (terminate, interrupt) {
-        (Ok(mut terminate), Ok(mut interrupt)) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        }
-        _ => std::future::pending().await,
     }
 }
 
