@@ -21,8 +21,9 @@ use testkit::player::{Options, Played, Summary, play_all, scenario_files};
 
 use crate::explained::{self, Table};
 
-/// Scenarios wait more than they compute: more at once than there are cores.
-const JOBS: usize = 6;
+/// Scenarios wait more than they compute: more at once than there are cores, but no more than two cores serve in time
+/// beside the other tests.
+const JOBS: usize = 4;
 
 /// A kube-apiserver does compute, and each job has one.
 const JOBS_ON_BINARIES: usize = 2;
