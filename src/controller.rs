@@ -150,8 +150,6 @@ impl<P: Provisioner> Controller<P> {
             dependencies: DependencyIndex::default(),
             is_warned: AtomicBool::default(),
             ending: CancellationToken::new(),
-            events: deps.events.clone(),
-            metrics: deps.metrics.controller.clone(),
         };
         let lists = Lists::new(deps.attachments.clone(), deps.nodes.clone());
         let (claims, volumes) = (Arc::new(claims), Arc::new(volumes));

@@ -410,12 +410,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             volume,
             "a record of an open call is not followed: it does not follow from the claim, its class and the flags of this process"
         );
-        self.metrics.unfollowed_record();
+        self.deps.metrics.controller.unfollowed_record();
         let named = if volume.is_empty() { String::new() } else { format!(" {volume:?}") };
         let why = format!(
             "the annotation {RECORD} is not followed, as it does not fit the claim, its class and the provisioner's flags: if a CreateVolume was made with it, the volume{named} may be left at the driver"
         );
-        self.events.blocked(&known.claim, &why);
+        self.deps.events.blocked(&known.claim, &why);
     }
 }
 

@@ -60,7 +60,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Err(error) => {
                 let why = format!("cannot give the selected node back: {error}");
-                self.events.failed(claim, &why);
+                self.deps.events.failed(claim, &why);
                 Action::Retry
             }
         }

@@ -165,12 +165,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             return;
         }
         let driver = record.printable_driver();
-        self.metrics.unfollowed_record();
+        self.deps.metrics.controller.unfollowed_record();
         let named = if driver.is_empty() { "OTHER" } else { driver };
         let why = format!(
             "the record of an open call of the CSI driver {driver:?} holds the deleted claim until that driver's provisioner ends its call. Where none runs any more, run kubectl csi-provisioner release-claims --driver {named} --release, or wait for --claim-protection-timeout"
         );
-        self.events.blocked(claim, &why);
+        self.deps.events.blocked(claim, &why);
     }
 
     /// Reports that the record of another driver is off a deleted claim.
@@ -179,6 +179,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         let why = format!(
             "the record of an open call of the CSI driver {driver:?} was taken off the deleted claim after --claim-protection-timeout: the volume {volume:?} may be left at that driver"
         );
-        self.events.blocked(claim, &why);
+        self.deps.events.blocked(claim, &why);
     }
 }

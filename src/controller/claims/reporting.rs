@@ -48,7 +48,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         // Before the report, which is not due earlier.
         let lasted = self.index.update(claim.uid(), |it| it.blocked_for(what)).unwrap_or_default();
         if self.index.report(claim.uid(), Topic::Blocked(what, patience)) {
-            self.events.blocked(claim, why);
+            self.deps.events.blocked(claim, why);
         }
         patience.saturating_sub(lasted)
     }
@@ -70,8 +70,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Reports a suspected leak, whose text names the volume.
     pub(super) fn suspect(&self, claim: &Claim, reason: SuspectedLeak, why: &str) {
         tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak(reason);
-        self.events.blocked(claim, why);
+        self.deps.metrics.controller.suspected_leak(reason);
+        self.deps.events.blocked(claim, why);
     }
 
     /// Reports the outcome of an attempt to the user and the metrics. `is_polled`: whether what the attempt lacked
@@ -136,7 +136,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Reports why the claim has no volume yet.
     pub(crate) fn warn(&self, request: &ProvisionRequest, failure: &Failure) {
-        self.events.failed(&request.claim, &failure.to_string());
+        self.deps.events.failed(&request.claim, &failure.to_string());
     }
 
     /// Reports that the outcome of a call is still unknown for a reason of which the user was
@@ -146,19 +146,19 @@ impl<P: Provisioner> ClaimWorker<P> {
         // The kind is compared, as the driver's message may differ each time.
         let topic = Topic::Blocked(failure.kind, STILL_OPEN);
         if self.index.report(request.claim.uid(), topic) {
-            self.events.still_provisioning(&request.claim, &still_open(failure));
+            self.deps.events.still_provisioning(&request.claim, &still_open(failure));
         }
     }
 
     pub(in super::super) fn count_failure(&self, claim: &Claim) {
         let (class, source) = labels(claim);
-        self.metrics.provision_failed(class, source);
+        self.deps.metrics.controller.provision_failed(class, source);
     }
 
     /// Counts that something had to be done for a claim which no queue held until the resync.
     pub(crate) fn count_resync(&self, snapshot: &KnownClaim) {
         if snapshot.is_resynced {
-            self.metrics.resync_found(ResyncQueue::Claims);
+            self.deps.metrics.controller.resync_found(ResyncQueue::Claims);
         }
     }
 }

@@ -304,13 +304,13 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn on_saved(&self, held: &ClaimGuard, to_save: &ToSave) -> Action {
         tracing::info!("volume provisioned");
         let (class, source) = labels(to_save.claim());
-        self.metrics.provisioned(class, source, to_save.unsaved.started.elapsed());
+        self.deps.metrics.controller.provisioned(class, source, to_save.unsaved.started.elapsed());
         if let Some(claim) = held.known() {
-            self.metrics.served(class, source, claim.age());
+            self.deps.metrics.controller.served(class, source, claim.age());
         }
         // Like external-provisioner, emits no event on a claim that is gone.
         if !held.is(|known| known.is_gone) {
-            self.events.provisioned(to_save.claim(), to_save.unsaved.name());
+            self.deps.events.provisioned(to_save.claim(), to_save.unsaved.name());
         }
         forget(held)
     }
@@ -322,8 +322,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
         let (class, source) = labels(to_save.claim());
-        self.metrics.provisioned(class, source, to_save.unsaved.started.elapsed());
-        self.events.blocked(to_save.claim(), &why);
+        self.deps.metrics.controller.provisioned(class, source, to_save.unsaved.started.elapsed());
+        self.deps.events.blocked(to_save.claim(), &why);
         held.update(|it| it.pv_terminating(volume, &self.deps.identity));
         forget(held)
     }
@@ -357,9 +357,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
         );
         tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak(SuspectedLeak::Superseded);
+        self.deps.metrics.controller.suspected_leak(SuspectedLeak::Superseded);
         if !held.is(|known| known.is_gone) {
-            self.events.blocked(claim, &why);
+            self.deps.events.blocked(claim, &why);
         }
         held.update(|it| it.advance(Transition::LeakSuspected));
     }

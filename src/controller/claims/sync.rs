@@ -180,7 +180,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.verify_live(held, known, &request).await?;
         self.report_void_record(held);
         if !repeats && !self.is_poll(held) {
-            self.events.provisioning(&request.claim);
+            self.deps.events.provisioning(&request.claim);
         }
         let started = Instant::now();
         let outcome = self.attempt(held, &mut request).await?;
@@ -196,7 +196,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Turn::Later(wait) => Action::RequeueAfter(wait),
             Turn::Unable => Action::Retry,
             Turn::Failed(why) => {
-                self.events.provisioning(&request.claim);
+                self.deps.events.provisioning(&request.claim);
                 self.report_failure(request, &why);
                 Action::Retry
             }
@@ -359,7 +359,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.index.update(uid, |it| it.advance(Transition::Interrupted));
         self.unsaved_queue.add(uid.clone());
         if let Some(known) = self.index.known(uid) {
-            self.events.failed(&known.claim, PANICKED);
+            self.deps.events.failed(&known.claim, PANICKED);
         }
     }
 }

@@ -9,8 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::index::ClaimIndex;
 use crate::{
-    controller::{Deps, dependencies::DependencyIndex, events::Events, item::Key},
-    metrics::ControllerMetrics,
+    controller::{Deps, dependencies::DependencyIndex, item::Key},
     workqueue::Queue,
 };
 
@@ -32,8 +31,4 @@ pub struct ClaimWorker<P> {
     pub is_warned: AtomicBool,
     /// Cancelled shortly before running calls are cut.
     pub ending: CancellationToken,
-    /// Emits events on claims.
-    pub events: Events,
-    /// The controller's metrics.
-    pub metrics: ControllerMetrics,
 }
