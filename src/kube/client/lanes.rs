@@ -33,7 +33,7 @@ use crate::{
             refusals::refusals,
             requests::reported,
             retry_after::retry_after,
-            throttle::{Throttle, is_no_watch_or_later_page, throttled},
+            throttle::{Throttle, takes_token, throttled},
             whole_answers::{Budget, whole_answers},
         },
     },
@@ -155,8 +155,7 @@ impl Common {
         let (retried, counted) = (metrics.clone(), metrics.clone());
         let throttle = rate.map(|rate| {
             let throttle = Arc::new(Throttle::new(rate, Some(metrics)));
-            let takes = is_no_watch_or_later_page;
-            layer_fn(move |next| throttled(Arc::clone(&throttle), takes, next))
+            layer_fn(move |next| throttled(Arc::clone(&throttle), takes_token, next))
         });
         let gate = gate.map(|it| layer_fn(move |next| gated(it.clone(), next)));
         let service = ServiceBuilder::new()

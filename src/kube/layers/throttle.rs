@@ -85,8 +85,8 @@ pub(crate) fn is_watch(request: &Request) -> bool {
     Verb::of(request) == Verb::Watch
 }
 
-/// Whether the request is neither a watch nor for a page of a list that has begun.
-pub(crate) fn is_no_watch_or_later_page(request: &Request) -> bool {
+/// Whether a request of a lane takes a token: neither a watch nor a later page of a list does.
+pub(crate) fn takes_token(request: &Request) -> bool {
     let query = request.uri().query().unwrap_or_default();
     !is_watch(request) && !query.split('&').any(|pair| pair.starts_with("continue="))
 }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn service(limit: RateLimit, server: &Server) -> impl Next {
-        throttled(Arc::new(throttle(limit)), is_no_watch_or_later_page, server.service.clone())
+        throttled(Arc::new(throttle(limit)), takes_token, server.service.clone())
     }
 
     #[tokio::test(start_paused = true)]
