@@ -32,7 +32,7 @@ pub use self::{
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::{Definition, Families},
-    known::{ResyncQueue, SuspectedLeak},
+    known::SuspectedLeak,
     leader::LeaderMetrics,
     node::NodeMetrics,
     scrapes::ScrapeMetrics,

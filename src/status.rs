@@ -8,9 +8,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-pub use crate::controller::model::overview::{
-    Blocked, Claims, LastFailure, ListedClaim, ListedVolume, Next, Overview, Progress, Query,
-    QueueState, Volumes,
+pub use crate::{
+    controller::model::overview::{
+        Blocked, Claims, LastFailure, ListedClaim, ListedVolume, Overview, Query, Volumes,
+    },
+    workqueue::Place,
 };
 use crate::{
     csi::{Capabilities, Driver, FailedCall},

@@ -20,7 +20,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 pub use self::{
-    core::{Counts, Place},
+    core::Place,
     fair_queue::Flow,
     keyed_mutex::{Held, KeyedMutex},
     work::{Action, work},
@@ -168,14 +168,9 @@ impl<K: Ord + Clone> Queue<K> {
         self.0.core.lock().holds(key)
     }
 
-    /// Where the key is; `None` if the queue does not have it.
-    pub fn place(&self, key: &K) -> Option<Place> {
+    /// Where the key is.
+    pub fn place(&self, key: &K) -> Place {
         self.0.core.lock().place(key, self.now())
-    }
-
-    /// The numbers of keys that are ready, being processed, and delayed.
-    pub fn counts(&self) -> Counts {
-        self.0.core.lock().counts()
     }
 
     /// Whether no key is ready.

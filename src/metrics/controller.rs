@@ -4,11 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{
-    classes::ClassLabels,
-    families::Families,
-    known::{ResyncQueue, SuspectedLeak},
-};
+use super::{classes::ClassLabels, families::Families, known::SuspectedLeak};
 
 /// `client_golang`'s default buckets, in seconds.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -33,7 +29,6 @@ pub struct ControllerMetrics {
     overdue_claims: IntGaugeVec,
     dependencies: IntGaugeVec,
     attached: IntGauge,
-    resync_found: IntCounterVec,
     suspected_leaks: IntCounterVec,
     unfollowed_records: IntCounter,
     sources_released: IntCounterVec,
@@ -69,7 +64,6 @@ impl ControllerMetrics {
     pub(super) fn new(families: &Families) -> Self {
         let metrics = Self::registered(families);
         SuspectedLeak::begin(&metrics.suspected_leaks);
-        ResyncQueue::begin(&metrics.resync_found);
         metrics
     }
 
@@ -134,11 +128,6 @@ impl ControllerMetrics {
             attached: families.single_gauge(
                 "provisioner_volumes_waiting_for_detach",
                 "Volumes that are to be deleted and still are attached to a node.",
-            ),
-            resync_found: families.counter(
-                "provisioner_audit_found_total",
-                "Keys for which the regular audit, not an event, started work that was due, by queue. Anything but zero is a lost wake-up.",
-                &["queue"],
             ),
             suspected_leaks: families.counter(
                 "provisioner_suspected_leaks_total",
@@ -216,11 +205,6 @@ impl ControllerMetrics {
             self.claims.with_label_values(&[state]).set(count as i64);
         }
         self.oldest_claim.set(census.oldest.as_secs_f64());
-    }
-
-    /// A resync found work that no event had queued.
-    pub fn resync_found(&self, queue: ResyncQueue) {
-        self.resync_found.with_label_values(&[queue.label()]).inc();
     }
 
     /// A volume may exist without a PersistentVolume (safety rule 14).

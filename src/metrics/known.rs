@@ -56,15 +56,3 @@ words! {
         LetGo = "let_go",
     }
 }
-
-words! {
-    /// The queue of a key that a resync found.
-    ResyncQueue {
-        /// Claims.
-        Claims = "claims",
-        /// Volumes.
-        Volumes = "volumes",
-        /// Volumes without their PersistentVolumes.
-        UnsavedVolumes = "unsavedpvs",
-    }
-}

@@ -9,6 +9,8 @@
 
 use std::{collections::BTreeMap, num::NonZeroU64, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use super::fair_queue::{FairQueue, Flow};
 use crate::runtime::Backoff;
 
@@ -38,25 +40,24 @@ pub(super) enum Next<K> {
 }
 
 /// Where a key is in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "when", rename_all = "camelCase")]
 pub enum Place {
-    /// It has been processed for this time.
-    Processing(Duration),
+    /// The queue does not have it.
+    #[default]
+    Absent,
     /// It is processed as soon as a worker is free.
     Ready,
-    /// It becomes ready after this time, if nothing adds it earlier.
-    Delayed(Duration),
-}
-
-/// The numbers of keys of a queue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Keys that wait for a worker.
-    pub ready: usize,
-    /// Keys that are being processed.
-    pub processing: usize,
-    /// Keys that become ready later.
-    pub delayed: usize,
+    /// It is being processed.
+    Processing {
+        /// Since so many seconds.
+        seconds: u64,
+    },
+    /// It becomes ready later, if nothing adds it earlier.
+    Delayed {
+        /// After so many seconds, rounded up.
+        seconds: u64,
+    },
 }
 
 impl<K: Ord + Clone> Core<K> {
@@ -141,23 +142,18 @@ impl<K: Ord + Clone> Core<K> {
             || self.retried.due(key).is_some()
     }
 
-    /// Where the key is; `None` if the queue does not have it.
-    pub(super) fn place(&self, key: &K, now: Duration) -> Option<Place> {
-        let processing = self.processing.get(key).map(|(began, _)| now.saturating_sub(*began));
-        let delayed = self.retried.due(key).map(|due| due.at().saturating_sub(now));
-        match (processing, self.dirty.contains_key(key)) {
-            (Some(since), _) => Some(Place::Processing(since)),
-            (None, true) => Some(Place::Ready),
-            (None, false) => delayed.map(Place::Delayed),
-        }
-    }
-
-    /// The numbers of keys that are ready, being processed, and delayed.
-    pub(super) fn counts(&self) -> Counts {
-        Counts {
-            ready: self.ready.ready(),
-            processing: self.processing.len(),
-            delayed: self.retried.by_time.len(),
+    /// Where the key is.
+    pub(super) fn place(&self, key: &K, now: Duration) -> Place {
+        if let Some((began, _)) = self.processing.get(key) {
+            Place::Processing { seconds: now.saturating_sub(*began).as_secs() }
+        } else if self.dirty.contains_key(key) {
+            Place::Ready
+        } else if let Some(due) = self.retried.due(key) {
+            let left = due.at().saturating_sub(now);
+            // Rounded up, so that nothing is announced earlier than it happens.
+            Place::Delayed { seconds: left.as_secs() + u64::from(left.subsec_nanos() > 0) }
+        } else {
+            Place::Absent
         }
     }
 

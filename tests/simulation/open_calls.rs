@@ -160,7 +160,7 @@ async fn auto_the_record_of_an_unsaved_volume_is_tried_again() {
     assert!(!is_marked(&simulation));
     simulation.faults().clear();
     simulation.refuse("create", "persistentvolumes", 1_000_000);
-    // Sooner than the audit would find it.
+    // Sooner than the resync would find it.
     sleep(Duration::from_secs(15)).await;
     assert!(is_marked(&simulation), "{}", simulation.trace());
 }

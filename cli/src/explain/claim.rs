@@ -21,7 +21,7 @@ use csi_provisioner::{
     },
     csi_provisioner::is_infeasible,
     kube::objects::{Claim, StorageClass, View as _, Volume},
-    status::{Blocked, ListedClaim, Next},
+    status::{Blocked, ListedClaim, Place},
 };
 
 use crate::duration::duration as age;
@@ -294,7 +294,7 @@ fn known_to_leader(observed: &ObservedClaim) -> Option<Cause> {
         return Some(Cause::event(if is_leak { State::Wrong } else { State::Waiting }, text));
     }
     Some(match (claim.stage, claim.next) {
-        (Stage::InFlight, Next::Now { seconds }) => {
+        (Stage::InFlight, Place::Processing { seconds }) => {
             let text = format!("CreateVolume has been running for {}.", age(seconds));
             Cause::new(State::Waiting, text).see("provisioning-begun")
         }
@@ -352,10 +352,10 @@ fn describe_wait(observed: &ObservedClaim, explanation: &mut Explanation) {
 fn describe_attempts(observed: &ObservedClaim, explanation: &mut Explanation) {
     let Some(claim) = in_work(observed) else { return };
     let next = match claim.next {
-        Next::OnChange => "The next one comes when something changes that it waits for".to_owned(),
-        Next::Later { seconds } => format!("The next one comes in {}", age(seconds)),
-        Next::Queued => "The next one comes as soon as a worker is free".to_owned(),
-        Next::Now { seconds } => format!("The next one began {} ago", age(seconds)),
+        Place::Absent => "The next one comes when something changes that it waits for".to_owned(),
+        Place::Delayed { seconds } => format!("The next one comes in {}", age(seconds)),
+        Place::Ready => "The next one comes as soon as a worker is free".to_owned(),
+        Place::Processing { seconds } => format!("The next one began {} ago", age(seconds)),
     };
     let attempts = claim.attempts;
     explanation.say(format!("Attempts of the leader so far: {attempts}. {next}."));

@@ -12,7 +12,7 @@ use csi_provisioner::{
         model::finalizer::{Due, PROTECTION, due},
     },
     kube::objects::{View as _, Volume},
-    status::{ListedVolume, Next, Progress},
+    status::{ListedVolume, Place},
 };
 
 use crate::duration::duration as age;
@@ -105,15 +105,17 @@ fn in_work(observed: &ObservedVolume) -> Option<&ListedVolume> {
 
 /// The attempt's number, and when the next one is.
 fn describe_attempts(observed: &ObservedVolume, explanation: &mut Explanation) {
-    let Some(ListedVolume { progress, attempt, next, .. }) = in_work(observed) else { return };
-    if *progress == Progress::DeletedAtDriver {
+    let Some(ListedVolume { is_deleted_at_driver, attempt, next, .. }) = in_work(observed) else {
+        return;
+    };
+    if *is_deleted_at_driver {
         explanation.say("The driver has deleted the volume; the PersistentVolume goes next.");
     }
     let when = match next {
-        Next::OnChange => "when something changes".to_owned(),
-        Next::Later { seconds } => format!("in {}", age(*seconds)),
-        Next::Queued => "as soon as a worker is free".to_owned(),
-        Next::Now { .. } => "now".to_owned(),
+        Place::Absent => "when something changes".to_owned(),
+        Place::Delayed { seconds } => format!("in {}", age(*seconds)),
+        Place::Ready => "as soon as a worker is free".to_owned(),
+        Place::Processing { .. } => "now".to_owned(),
     };
     explanation.say(format!("Attempt {attempt} of the leader comes {when}."));
     explanation.detail("attempt", attempt.to_string());

@@ -7,10 +7,7 @@ use std::fmt::Write as _;
 use csi_provisioner::{
     controller::model::overview::Stage,
     plain_text::{cut, escaped},
-    status::{
-        Blocked, LastCalls, LastFailure, ListedClaim, ListedVolume, Next, Progress, QueueState,
-        Status,
-    },
+    status::{Blocked, LastCalls, LastFailure, ListedClaim, ListedVolume, Place, Status},
 };
 
 use super::Shown;
@@ -50,8 +47,6 @@ pub(super) fn text(shown: &Shown) -> String {
     text += &table(&["CLAIM", "WAITS"], waiting.iter().take(MAX_WAITING).map(row), more);
     let columns = ["VOLUME TO DELETE", "STATE", "ATTEMPT", "NEXT", "WHY"];
     text += &table(&columns, volumes.listed.iter().map(volume), volumes.more);
-    let columns = ["QUEUE", "READY", "IN WORK", "LATER"];
-    text += &table(&columns, status.work.queues.iter().map(queue), 0);
     text
 }
 
@@ -144,27 +139,19 @@ fn why(failure: Option<&LastFailure>, blocked: Option<&Blocked>) -> String {
 }
 
 fn volume(volume: &ListedVolume) -> [String; 5] {
-    let progress = match volume.progress {
-        Progress::Pending => "to be deleted",
-        Progress::DeletedAtDriver => "deleted at the driver",
-    };
+    let state = if volume.is_deleted_at_driver { "deleted at the driver" } else { "to be deleted" };
     let why = why(volume.last_failure.as_ref(), None);
     let attempt = volume.attempt.to_string();
-    [volume.name.clone(), progress.to_owned(), attempt, next(volume.next), why]
-}
-
-fn queue(queue: &QueueState) -> [String; 4] {
-    let QueueState { name, ready, processing, delayed } = queue;
-    [name.clone(), ready.to_string(), processing.to_string(), delayed.to_string()]
+    [volume.name.clone(), state.to_owned(), attempt, next(volume.next), why]
 }
 
 /// When an item is worked on next.
-fn next(next: Next) -> String {
-    match next {
-        Next::OnChange => "on a change".to_owned(),
-        Next::Later { seconds } => format!("in {}", duration(seconds)),
-        Next::Queued => "queued".to_owned(),
-        Next::Now { seconds } => format!("now, since {}", duration(seconds)),
+fn next(place: Place) -> String {
+    match place {
+        Place::Absent => "on a change".to_owned(),
+        Place::Delayed { seconds } => format!("in {}", duration(seconds)),
+        Place::Ready => "queued".to_owned(),
+        Place::Processing { seconds } => format!("now, since {}", duration(seconds)),
     }
 }
 
@@ -245,7 +232,7 @@ mod tests {
             age_seconds: 125,
             attempts: 3,
             last_failure: Some(failure("rpc error: code = Internal desc = no")),
-            next: Next::Later { seconds: 90 },
+            next: Place::Delayed { seconds: 90 },
             ..ListedClaim::default()
         };
         let volume = ListedVolume {
@@ -256,7 +243,6 @@ mod tests {
         };
         let by_stage = BTreeMap::from([(Stage::Waiting, 1), (Stage::InFlight, 2)]);
         let claims = Claims { by_stage, listed: vec![claim], more: 4 };
-        let queue = QueueState { name: "claims".into(), ready: 1, processing: 2, delayed: 3 };
         let volumes = Volumes { listed: vec![volume], more: 0 };
         Status {
             version: "v0".into(),
@@ -270,7 +256,7 @@ mod tests {
             },
             leader: LeaderStatus { leads: true, identity: "pod".into(), lease: "csi/d".into() },
             missing_rights: vec!["lacks this".into()],
-            work: Overview { claims, volumes, queues: vec![queue] },
+            work: Overview { claims, volumes },
             ..Status::default()
         }
     }

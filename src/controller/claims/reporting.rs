@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     kube::objects::{Claim, View as _},
-    metrics::{ResyncQueue, SuspectedLeak},
+    metrics::SuspectedLeak,
     workqueue::Action,
 };
 
@@ -153,13 +153,6 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(in super::super) fn count_failure(&self, claim: &Claim) {
         let (class, source) = labels(claim);
         self.deps.metrics.controller.provision_failed(class, source);
-    }
-
-    /// Counts that something had to be done for a claim which no queue held until the resync.
-    pub(crate) fn count_resync(&self, snapshot: &KnownClaim) {
-        if snapshot.is_resynced {
-            self.deps.metrics.controller.resync_found(ResyncQueue::Claims);
-        }
     }
 }
 

@@ -66,7 +66,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.deps.peers.forget(uid);
             return Action::Done;
         };
-        held.update(Entry::work_started);
         let span = tracing::info_span!(
             "claim",
             claim = %claim_key(&known.claim),
@@ -94,10 +93,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 let (Ok(action) | Err(action)) = self.provision(held, &known, *request).await;
                 action
             }
-            Plan::Discard(request, unusable) => {
-                self.count_resync(&known);
-                self.discard(held, &request, &unusable).await
-            }
+            Plan::Discard(request, unusable) => self.discard(held, &request, &unusable).await,
             Plan::SuspectedLeak(handle) => {
                 self.suspect_gone(held, &known.claim, &handle);
                 Action::Done
@@ -176,7 +172,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         if !repeats {
             self.check_turn(&request).await?;
         }
-        self.count_resync(known);
         self.verify_live(held, known, &request).await?;
         self.report_void_record(held);
         if !repeats && !self.is_poll(held) {

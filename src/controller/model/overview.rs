@@ -1,4 +1,4 @@
-//! What the controller works on now: claims, volumes and queues, as data for the status.
+//! What the controller works on now: claims and volumes, as data for the status.
 //!
 //! The data can be serialized and has a bounded size: of each kind only so many items are listed, and the
 //! others are counted. It has nothing that the events of a claim or the metrics do not show. [`overview`](crate::controller::overview)
@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use crate::workqueue::Place;
 
 /// What to list of claims and volumes. By default all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,8 +27,6 @@ pub struct Overview {
     pub claims: Claims,
     /// The volumes to delete.
     pub volumes: Volumes,
-    /// The work queues.
-    pub queues: Vec<QueueState>,
 }
 
 /// The claims in work.
@@ -65,8 +65,8 @@ pub struct ListedClaim {
     pub last_failure: Option<LastFailure>,
     /// What the claim waits for, apart from the driver.
     pub blocked: Option<Blocked>,
-    /// When it is worked on next.
-    pub next: Next,
+    /// Its place in the queue: when it is worked on next.
+    pub next: Place,
 }
 
 /// The kind of a claim's state, as the status names it.
@@ -116,27 +116,6 @@ pub struct Blocked {
     pub seconds: u64,
 }
 
-/// When an item is worked on next.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "when", rename_all = "camelCase")]
-pub enum Next {
-    /// When something changes that it waits for.
-    #[default]
-    OnChange,
-    /// After so many seconds, or earlier if something changes.
-    Later {
-        /// The seconds.
-        seconds: u64,
-    },
-    /// As soon as a worker is free.
-    Queued,
-    /// Now, since so many seconds.
-    Now {
-        /// The seconds.
-        seconds: u64,
-    },
-}
-
 /// The volumes to delete.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -153,37 +132,12 @@ pub struct Volumes {
 pub struct ListedVolume {
     /// The name of the PersistentVolume.
     pub name: String,
-    /// How far its deletion is.
-    pub progress: Progress,
+    /// Whether the driver has deleted it, and only the PersistentVolume is left.
+    pub is_deleted_at_driver: bool,
     /// The number of the next attempt since the last success.
     pub attempt: u32,
     /// How the last attempt failed, if it did and is among those that are kept.
     pub last_failure: Option<LastFailure>,
-    /// When it is worked on next.
-    pub next: Next,
-}
-
-/// How far a deletion is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Progress {
-    /// The driver has not deleted the volume.
-    #[default]
-    Pending,
-    /// The driver has deleted it; the PersistentVolume is next.
-    DeletedAtDriver,
-}
-
-/// A work queue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct QueueState {
-    /// Its name, as in the metrics.
-    pub name: String,
-    /// The number of items that wait for a worker.
-    pub ready: usize,
-    /// The number of items in work.
-    pub processing: usize,
-    /// The number of items that are due later.
-    pub delayed: usize,
+    /// Its place in the queue: when it is worked on next.
+    pub next: Place,
 }

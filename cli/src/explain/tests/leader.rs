@@ -8,7 +8,7 @@ use super::{
     *,
 };
 use csi_provisioner::status::{
-    Blocked, LastFailure, LeaderStatus, ListedClaim, ListedVolume, Next, Overview, Progress, Status,
+    Blocked, LastFailure, LeaderStatus, ListedClaim, ListedVolume, Overview, Place, Status,
 };
 
 async fn observed(cluster: Cluster) -> ObservedClaim {
@@ -40,7 +40,7 @@ async fn the_leader_knows_attempts_and_the_next_one() {
         Some(LastFailure { code: code.to_owned(), message, seconds_ago: 5 })
     };
     let listed = || ListedClaim { uid: "u".to_owned(), attempts: 4, ..ListedClaim::default() };
-    let later = Next::Later { seconds: 90 };
+    let later = Place::Delayed { seconds: 90 };
     let leak = Some(Blocked { reason: "a volume may be left".to_owned(), seconds: 60 });
     let table = [
         (
@@ -68,13 +68,17 @@ async fn the_leader_knows_attempts_and_the_next_one() {
             "when something changes",
         ),
         (
-            ListedClaim { stage: Stage::InFlight, next: Next::Now { seconds: 7 }, ..listed() },
+            ListedClaim {
+                stage: Stage::InFlight,
+                next: Place::Processing { seconds: 7 },
+                ..listed()
+            },
             Waiting,
             "CreateVolume has been running for 7s",
             "began 7s ago",
         ),
         (
-            ListedClaim { next: Next::Queued, ..listed() },
+            ListedClaim { next: Place::Ready, ..listed() },
             Waiting,
             "All that can be checked",
             "as soon as a worker is free",
@@ -133,10 +137,10 @@ async fn the_leader_knows_how_far_a_deletion_is() {
     let mut work = Overview::default();
     work.volumes.listed = vec![ListedVolume {
         name: "pv-1".into(),
-        progress: Progress::DeletedAtDriver,
+        is_deleted_at_driver: true,
         attempt: 3,
         last_failure: None,
-        next: Next::Later { seconds: 2 },
+        next: Place::Delayed { seconds: 2 },
     }];
     observed.leader.status = StatusView::Answered(Box::new(leading(work)));
     let text = volume::explain(&observed).to_text();

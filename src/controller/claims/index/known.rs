@@ -52,8 +52,6 @@ pub struct KnownClaim {
     pub terminating_since: Option<Instant>,
     /// When the claim was added to the index.
     pub known_since: Option<Instant>,
-    /// Whether only the resync has queued the claim.
-    pub is_resynced: bool,
 }
 
 /// Why a claim that exists is kept in the index.

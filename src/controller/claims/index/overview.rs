@@ -9,11 +9,12 @@ use crate::{
     controller::{
         attempts::{FailedAttempt, MAX_TEXT},
         claims::state::ClaimState,
-        model::overview::{Blocked, Claims, ListedClaim, Next},
+        model::overview::{Blocked, Claims, ListedClaim},
         ownership::class_of_claim,
     },
     kube::objects::{Claim, View as _},
     plain_text::cut,
+    workqueue::Place,
 };
 
 impl ClaimIndex {
@@ -61,7 +62,7 @@ impl Entry {
                 reason: cut(what, MAX_TEXT),
                 seconds: since.elapsed().as_secs(),
             }),
-            next: Next::default(),
+            next: Place::default(),
         }
     }
 }

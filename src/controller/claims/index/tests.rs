@@ -517,18 +517,6 @@ async fn the_census_counts_claims_that_wait_too_long_by_class() {
     assert!(index.census().overdue.is_empty(), "it has its volume");
 }
 
-#[test]
-fn a_resynced_claim_is_reported_once() {
-    let index = with_claim();
-    let is_resynced = || index.known("u").unwrap().is_resynced;
-    assert!(!is_resynced());
-    index.update("u", Entry::resynced);
-    assert!(is_resynced());
-    index.update("u", Entry::work_started);
-    assert!(!is_resynced());
-    assert_eq!(index.update("nobody", Entry::resynced), None);
-}
-
 #[tokio::test]
 async fn a_volume_made_by_hand_closes_an_open_call_only_under_its_name_and_with_a_report() {
     for (state, name, kept, reported) in [

@@ -28,16 +28,6 @@ impl Entry {
         self.known.advance(transition);
     }
 
-    /// The resync queues the claim, and nothing else had queued it.
-    pub fn resynced(&mut self) {
-        self.known.is_resynced = true;
-    }
-
-    /// A worker begins to work on the claim.
-    pub fn work_started(&mut self) {
-        self.known.is_resynced = false;
-    }
-
     /// The live reads that were required at the time of `required` found nothing.
     pub fn verified(&mut self, required: Required) {
         self.known.required.satisfy(required);
