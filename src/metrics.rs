@@ -3,7 +3,7 @@
 //! The registry and its typed handles are passed as values, never global. Metrics without the prefix
 //! `provisioner_` have the names, labels and buckets of external-provisioner, so that its dashboards and
 //! alerts keep working; those with the prefix are our own. A scrape is in the Prometheus text format
-//! 0.0.4. Label values other than those of `class` are from fixed sets (`known`; our own counters that
+//! 0.0.4. Label values other than those of `class` are from fixed sets (our own counters that
 //! alerts use are served from the start). The cost of a scrape depends on the work in progress, not on the size of
 //! the cluster. `class` is the class that claims and volumes name, as in external-provisioner, but the
 //! number of unknown classes is limited (`classes`). docs/metrics.md describes each metric.
@@ -14,11 +14,10 @@ mod classes;
 mod controller;
 mod csi;
 mod families;
-mod known;
 mod leader;
-mod node;
 mod process;
 mod scrapes;
+mod suspected_leak;
 mod workqueue;
 
 use std::sync::Arc;
@@ -27,15 +26,14 @@ use parking_lot::Mutex;
 use prometheus::TextEncoder;
 
 pub use self::{
-    api::{ApiMetrics, WaitReason},
+    api::ApiMetrics,
     capacity::CapacityMetrics,
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::{Definition, Families},
-    known::SuspectedLeak,
     leader::LeaderMetrics,
-    node::NodeMetrics,
     scrapes::ScrapeMetrics,
+    suspected_leak::SuspectedLeak,
     workqueue::{QueueMetrics, WorkqueueMetrics},
 };
 
@@ -53,8 +51,6 @@ pub struct Metrics {
     pub workqueue: WorkqueueMetrics,
     /// Leader election.
     pub leader: LeaderMetrics,
-    /// Node deployment.
-    pub node: NodeMetrics,
     /// Requests to the API server, and events.
     pub api: ApiMetrics,
 }
@@ -71,7 +67,6 @@ impl Metrics {
             controller: ControllerMetrics::new(&families),
             workqueue: WorkqueueMetrics::new(&families),
             leader: LeaderMetrics::new(&families),
-            node: NodeMetrics::new(&families),
             api: ApiMetrics::new(&families),
             families,
         }

@@ -38,8 +38,7 @@ type FlowOf<K> = Box<dyn Fn(&K) -> Flow + Send + Sync>;
 
 struct SharedQueue<K> {
     core: Mutex<Core<K>>,
-    /// `None`: all keys are of one flow.
-    flow_of: Option<FlowOf<K>>,
+    flow_of: FlowOf<K>,
     /// Notified when [`Queue::get`] may have a new result: a ready key, an earlier time, or shutdown.
     /// Notifies all waiting getters, so that none depends on another.
     changed: Notify,
@@ -54,10 +53,10 @@ impl<K: Ord + Clone> Clone for Queue<K> {
 }
 
 impl<K: Ord + Clone + Send + 'static> Queue<K> {
-    /// Creates an empty queue of this name. Each key that fails waits for its own `backoff`, as in client-go
-    /// without jitter.
+    /// Creates an empty queue of this name, whose keys are all of one flow. Each key that fails waits for its own
+    /// `backoff`, as in client-go without jitter.
     pub fn new(name: &'static str, backoff: Backoff, metrics: &Metrics) -> Self {
-        Self::shared(name, Core::new(backoff, usize::MAX), None, metrics)
+        Self::fair(name, backoff, metrics, usize::MAX, |_| Flow::default())
     }
 
     /// Creates an empty queue that shares so many workers fairly among flows. `flow_of` says whose key it is;
@@ -69,18 +68,9 @@ impl<K: Ord + Clone + Send + 'static> Queue<K> {
         workers: usize,
         flow_of: impl Fn(&K) -> Flow + Send + Sync + 'static,
     ) -> Self {
-        Self::shared(name, Core::new(backoff, workers), Some(Box::new(flow_of)), metrics)
-    }
-
-    fn shared(
-        name: &'static str,
-        core: Core<K>,
-        flow_of: Option<FlowOf<K>>,
-        metrics: &Metrics,
-    ) -> Self {
         let queue = Self(Arc::new(SharedQueue {
-            core: Mutex::new(core),
-            flow_of,
+            core: Mutex::new(Core::new(backoff, workers)),
+            flow_of: Box::new(flow_of),
             changed: Notify::new(),
             metrics: metrics.workqueue.queue(name),
             created: Instant::now(),
@@ -103,8 +93,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Whose key it is. Asked without the lock, as the answer may take others.
     fn flow(&self, key: &K) -> Flow {
-        let Some(flow_of) = &self.0.flow_of else { return Flow::default() };
-        let flow = flow_of(key);
+        let flow = (self.0.flow_of)(key);
         Flow { is_repeat: flow.is_repeat || self.failures(key) > 0, ..flow }
     }
 
@@ -158,14 +147,9 @@ impl<K: Ord + Clone> Queue<K> {
         self.0.core.lock().failures(key)
     }
 
-    /// The number of ready keys.
-    pub fn len(&self) -> usize {
-        self.0.core.lock().ready()
-    }
-
     /// Whether the key is ready, delayed, or being processed.
     pub fn holds(&self, key: &K) -> bool {
-        self.0.core.lock().holds(key)
+        self.place(key) != Place::Absent
     }
 
     /// Where the key is.
@@ -175,7 +159,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Whether no key is ready.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.core.lock().ready() == 0
     }
 
     /// Shuts the queue down: it accepts nothing more, and [`Queue::get`] returns `None`. Does not affect

@@ -130,7 +130,7 @@ pub(super) fn node_deployment(
             "--leader-election lets one node work at a time, as all share a Lease: with --node-deployment start without it"
         );
     }
-    Some(NodeDeployment::new(node.clone(), topology, peers, metrics.node.clone()))
+    Some(NodeDeployment::new(node.clone(), topology, peers, metrics.controller.clone()))
 }
 
 /// This process's identity, new at each start: it is written into every volume's attributes.

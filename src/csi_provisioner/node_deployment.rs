@@ -36,7 +36,7 @@ use crate::{
         ApiError, Edited, Name,
         objects::{Claim, View as _},
     },
-    metrics::NodeMetrics,
+    metrics::ControllerMetrics,
 };
 
 /// The minimum time to wait for the watch to deliver a changed claim.
@@ -48,7 +48,7 @@ pub struct NodeDeployment {
     /// The node's topology segment, from its driver; `None` if the driver returns none.
     topology: Option<BTreeMap<String, String>>,
     peers: Peers,
-    metrics: NodeMetrics,
+    metrics: ControllerMetrics,
 }
 
 impl NodeDeployment {
@@ -57,7 +57,7 @@ impl NodeDeployment {
         flags: flags::NodeDeployment,
         topology: Option<BTreeMap<String, String>>,
         peers: Peers,
-        metrics: NodeMetrics,
+        metrics: ControllerMetrics,
     ) -> Self {
         Self { flags, topology, peers, metrics }
     }
@@ -111,14 +111,14 @@ impl NodeDeployment {
             return Turn::Later(wait);
         }
         if !self.has_space(provisioner, request).await {
-            self.metrics.tried("full");
+            self.metrics.ownership_tried("full");
             self.peers.tried(uid);
             return Turn::Unable;
         }
         match self.take_ownership(provisioner, request).await {
             Ok(choice) => self.turn_after(uid, &choice),
             Err(error) => {
-                self.metrics.tried("failed");
+                self.metrics.ownership_tried("failed");
                 self.peers.tried(uid);
                 Turn::Failed(self.selection_failed(&request.claim, &error))
             }
@@ -128,7 +128,7 @@ impl NodeDeployment {
     /// The turn that follows from the result of a try.
     fn turn_after(&self, uid: &str, choice: &Choice) -> Turn {
         tracing::debug!(?choice, "tried to become the claim's owner");
-        self.metrics.tried(match choice {
+        self.metrics.ownership_tried(match choice {
             Choice::Own => "own",
             Choice::Another(_) => "another",
             Choice::Gone => "gone",

@@ -19,24 +19,6 @@ pub struct ApiMetrics {
     missing_permissions: IntGaugeVec,
 }
 
-/// Why a request waits before it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitReason {
-    /// `--kube-api-qps`.
-    Rate,
-    /// The server's `Retry-After`.
-    RetryAfter,
-}
-
-impl WaitReason {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::RetryAfter => "retry_after",
-        }
-    }
-}
-
 impl ApiMetrics {
     pub(super) fn new(families: &Families) -> Self {
         Self {
@@ -85,8 +67,8 @@ impl ApiMetrics {
     }
 
     /// A request waited this long before it was sent or abandoned.
-    pub fn waited(&self, reason: WaitReason, wait: Duration) {
-        self.wait_seconds.with_label_values(&[reason.as_str()]).observe(wait.as_secs_f64());
+    pub fn waited(&self, reason: &'static str, wait: Duration) {
+        self.wait_seconds.with_label_values(&[reason]).observe(wait.as_secs_f64());
     }
 
     /// Sets the rights that enabled features need and this process lacks, each as verb, group (empty

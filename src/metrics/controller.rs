@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::{classes::ClassLabels, families::Families, known::SuspectedLeak};
+use super::{classes::ClassLabels, families::Families, suspected_leak::SuspectedLeak};
 
 /// `client_golang`'s default buckets, in seconds.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -32,23 +32,17 @@ pub struct ControllerMetrics {
     suspected_leaks: IntCounterVec,
     unfollowed_records: IntCounter,
     sources_released: IntCounterVec,
+    ownership_tries: IntCounterVec,
 }
 
-/// The claims in work at one moment, by state.
+/// The states by which claims in work are counted.
+const STATES: [&str; 6] = ["waiting", "in_flight", "background", "saving", "unusable", "suspect"];
+
+/// The claims in work at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Census {
-    /// No call is open.
-    pub waiting: usize,
-    /// A CreateVolume is in progress.
-    pub in_flight: usize,
-    /// A CreateVolume may still run at the driver.
-    pub background: usize,
-    /// The volume exists, and its PersistentVolume is not saved yet.
-    pub saving: usize,
-    /// The volume cannot be used and is deleted.
-    pub unusable: usize,
-    /// The claim is not served, because its volume may belong to another.
-    pub suspect: usize,
+    /// How many claims are in each state: one of those that the metric's help explains.
+    pub by_state: BTreeMap<&'static str, usize>,
     /// The time since the longest waiting claim was first observed; zero if none waits.
     pub oldest: Duration,
     /// How many claims have waited for longer than [`Census::OVERDUE_AFTER`], by class.
@@ -63,7 +57,10 @@ impl Census {
 impl ControllerMetrics {
     pub(super) fn new(families: &Families) -> Self {
         let metrics = Self::registered(families);
-        SuspectedLeak::begin(&metrics.suspected_leaks);
+        // `increase()` ignores the first count of a series that begins with it.
+        for SuspectedLeak(reason) in SuspectedLeak::ALL {
+            metrics.suspected_leaks.with_label_values(&[reason]);
+        }
         metrics
     }
 
@@ -143,6 +140,11 @@ impl ControllerMetrics {
                 "Deleted claims and snapshots from which the finalizer that protects sources was removed although pending claims name them, by reason: protection_timeout (--claim-protection-timeout is over).",
                 &["reason"],
             ),
+            ownership_tries: families.counter(
+                "provisioner_ownership_tries_total",
+                "With --node-deployment, tries to become the owner of a claim with immediate binding, by result: own, another (a node was faster), changed (the claim did; tried again), full (no free space; tried again with back-off), gone, failed.",
+                &["result"],
+            ),
         }
     }
 
@@ -183,38 +185,31 @@ impl ControllerMetrics {
 
     /// The claims in work now.
     pub fn in_work(&self, census: &Census) {
-        self.set_claims(census);
-        self.overdue_claims.reset();
-        for (class, count) in &census.overdue {
-            let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            // Unknown classes share one value.
-            self.overdue_claims.with_label_values(&[self.classes.label(class)]).add(count);
-        }
-    }
-
-    #[allow(clippy::cast_possible_wrap)] // counts of things in memory
-    fn set_claims(&self, census: &Census) {
-        for (state, count) in [
-            ("waiting", census.waiting),
-            ("in_flight", census.in_flight),
-            ("background", census.background),
-            ("saving", census.saving),
-            ("unusable", census.unusable),
-            ("suspect", census.suspect),
-        ] {
-            self.claims.with_label_values(&[state]).set(count as i64);
+        for state in STATES {
+            let count = census.by_state.get(state).copied().unwrap_or_default();
+            self.claims.with_label_values(&[state]).set(gauged(count));
         }
         self.oldest_claim.set(census.oldest.as_secs_f64());
+        self.overdue_claims.reset();
+        for (class, count) in &census.overdue {
+            // Unknown classes share one value.
+            self.overdue_claims.with_label_values(&[self.classes.label(class)]).add(gauged(*count));
+        }
     }
 
     /// A volume may exist without a PersistentVolume (safety rule 14).
-    pub fn suspected_leak(&self, reason: SuspectedLeak) {
-        self.suspected_leaks.with_label_values(&[reason.label()]).inc();
+    pub fn suspected_leak(&self, SuspectedLeak(reason): SuspectedLeak) {
+        self.suspected_leaks.with_label_values(&[reason]).inc();
     }
 
     /// A claim has a call record that is ignored because it does not fit.
     pub fn unfollowed_record(&self) {
         self.unfollowed_records.inc();
+    }
+
+    /// An attempt to own a claim had this result.
+    pub fn ownership_tried(&self, result: &'static str) {
+        self.ownership_tries.with_label_values(&[result]).inc();
     }
 
     /// A deleted source was released although pending claims name it.
@@ -224,17 +219,21 @@ impl ControllerMetrics {
 
     /// Sets how many volumes wait to be detached.
     pub fn attached(&self, volumes: usize) {
-        self.attached.set(i64::try_from(volumes).unwrap_or(i64::MAX));
+        self.attached.set(gauged(volumes));
     }
 
-    /// Sets how many objects of each resource claims and volumes wait for.
+    /// Sets how many objects of each resource claims wait for.
     pub fn dependencies(&self, objects: &BTreeMap<String, usize>) {
         self.dependencies.reset();
         for (resource, count) in objects {
-            let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            self.dependencies.with_label_values(&[resource]).set(count);
+            self.dependencies.with_label_values(&[resource]).set(gauged(*count));
         }
     }
+}
+
+/// A count of things in memory, as gauges have it.
+fn gauged(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn oldest_claim(families: &Families) -> Gauge {

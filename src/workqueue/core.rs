@@ -7,7 +7,7 @@
 //!
 //! Times are durations since the queue was created. Callers pass `now`, which must not decrease.
 
-use std::{collections::BTreeMap, num::NonZeroU64, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -135,13 +135,6 @@ impl<K: Ord + Clone> Core<K> {
         self.retried.failures(key)
     }
 
-    /// Whether the key is ready, delayed, or being processed.
-    pub(super) fn holds(&self, key: &K) -> bool {
-        self.dirty.contains_key(key)
-            || self.processing.contains_key(key)
-            || self.retried.due(key).is_some()
-    }
-
     /// Where the key is.
     pub(super) fn place(&self, key: &K, now: Duration) -> Place {
         if let Some((began, _)) = self.processing.get(key) {
@@ -149,7 +142,7 @@ impl<K: Ord + Clone> Core<K> {
         } else if self.dirty.contains_key(key) {
             Place::Ready
         } else if let Some(due) = self.retried.due(key) {
-            let left = due.at().saturating_sub(now);
+            let left = due.at.saturating_sub(now);
             // Rounded up, so that nothing is announced earlier than it happens.
             Place::Delayed { seconds: left.as_secs() + u64::from(left.subsec_nanos() > 0) }
         } else {
@@ -196,7 +189,7 @@ struct RetriedKeys<K> {
     by_time: BTreeMap<Due, K>,
     by_key: BTreeMap<K, Retries>,
     /// The number of delays so far.
-    count: NonZeroU64,
+    count: u64,
 }
 
 /// What is kept of a key between two attempts.
@@ -206,31 +199,23 @@ struct Retries {
     due: Option<Due>,
 }
 
-/// When a delayed key is due: half the size of a `Duration` with a number.
+/// When a delayed key is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
-    /// In nanoseconds.
-    at: u64,
+    at: Duration,
     /// Counts delays, so that keys of the same time keep their order.
-    number: NonZeroU64,
-}
-
-impl Due {
-    fn at(self) -> Duration {
-        Duration::from_nanos(self.at)
-    }
+    number: u64,
 }
 
 impl<K> Default for RetriedKeys<K> {
     fn default() -> Self {
-        Self { by_time: BTreeMap::new(), by_key: BTreeMap::new(), count: NonZeroU64::MIN }
+        Self { by_time: BTreeMap::new(), by_key: BTreeMap::new(), count: 0 }
     }
 }
 
 impl<K: Ord + Clone> RetriedKeys<K> {
     /// Delays the key until `at`, unless it is due earlier already.
     fn delay(&mut self, key: K, at: Duration) {
-        let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         let retries = self.by_key.entry(key.clone()).or_default();
         if let Some(due) = retries.due {
             if due.at <= at {
@@ -238,7 +223,7 @@ impl<K: Ord + Clone> RetriedKeys<K> {
             }
             self.by_time.remove(&due);
         }
-        self.count = self.count.saturating_add(1);
+        self.count += 1;
         let due = Due { at, number: self.count };
         retries.due = Some(due);
         self.by_time.insert(due, key);
@@ -246,7 +231,7 @@ impl<K: Ord + Clone> RetriedKeys<K> {
 
     fn pop_due(&mut self, now: Duration) -> Option<K> {
         let first = self.by_time.first_entry()?;
-        if first.key().at() > now {
+        if first.key().at > now {
             return None;
         }
         let key = first.remove();
@@ -255,7 +240,7 @@ impl<K: Ord + Clone> RetriedKeys<K> {
     }
 
     fn earliest(&self) -> Option<Duration> {
-        self.by_time.first_key_value().map(|(due, _)| due.at())
+        self.by_time.first_key_value().map(|(due, _)| due.at)
     }
 
     fn due(&self, key: &K) -> Option<Due> {

@@ -355,7 +355,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
         );
-        self.suspect(claim, SuspectedLeak::ProtectionTimeout, &why);
+        self.suspect(claim, SuspectedLeak::PROTECTION_TIMEOUT, &why);
     }
 
     /// Reports, once, a suspected leak: the claim has a volume that this process has not saved, and the
@@ -369,7 +369,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {:?}, it is left at the driver",
             request.name()
         );
-        self.suspect(&request.claim, SuspectedLeak::Superseded, &why);
+        self.suspect(&request.claim, SuspectedLeak::SUPERSEDED, &why);
     }
 
     /// Gives up a recorded call that cannot be repeated, once that has lasted for
@@ -394,7 +394,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             "where an earlier CreateVolume asked for the volume {:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver",
             request.name()
         );
-        self.suspect(&request.claim, SuspectedLeak::Topology, &why);
+        self.suspect(&request.claim, SuspectedLeak::TOPOLOGY, &why);
         held.update(|it| it.advance(Transition::RecordDropped));
     }
 

@@ -127,7 +127,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             unusable.defect, unusable.handle
         );
         tracing::error!(claim = %claim_key(&request.claim), uid = &**held.uid(), error = why, "suspected leak");
-        self.deps.metrics.controller.suspected_leak(SuspectedLeak::Unusable);
+        self.deps.metrics.controller.suspected_leak(SuspectedLeak::UNUSABLE);
         self.report_failure(request, &Failure::new(why));
         held.update(|it| it.advance(Transition::LeakSuspected));
         Action::Done

@@ -164,18 +164,18 @@ impl ClaimIndex {
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for Entry { known, .. } in self.0.inner.lock().entries.values() {
-            let count = match known.state {
-                ClaimState::Waiting => &mut census.waiting,
-                ClaimState::InFlight { .. } => &mut census.in_flight,
+            let state = match known.state {
+                ClaimState::Waiting => "waiting",
+                ClaimState::InFlight { .. } => "in_flight",
                 ClaimState::Recorded | ClaimState::Background(_) | ClaimState::PvGone(_) => {
-                    &mut census.background
+                    "background"
                 }
-                ClaimState::Saving(_) => &mut census.saving,
-                ClaimState::Unusable(_) => &mut census.unusable,
-                ClaimState::SuspectedLeak => &mut census.suspect,
+                ClaimState::Saving(_) => "saving",
+                ClaimState::Unusable(_) => "unusable",
+                ClaimState::SuspectedLeak => "suspect",
                 ClaimState::Done => continue,
             };
-            *count += 1;
+            *census.by_state.entry(state).or_default() += 1;
             census.oldest = census.oldest.max(known.age());
             if known.is_overdue() {
                 *census.overdue.entry(labels(&known.claim).0.to_owned()).or_default() += 1;

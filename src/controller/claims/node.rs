@@ -53,7 +53,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                         "the selected node is given back after a CreateVolume whose outcome is unknown: should that have made the volume {:?}, it is left at the driver of that node",
                         request.name()
                     );
-                    self.suspect(claim, SuspectedLeak::NodeGivenBack, &why);
+                    self.suspect(claim, SuspectedLeak::NODE_GIVEN_BACK, &why);
                     held.update(|it| it.advance(Transition::GivenUp));
                 }
                 Action::Done

@@ -110,7 +110,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let why = format!(
             "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
         );
-        self.suspect(claim, SuspectedLeak::NodeGone, &why);
+        self.suspect(claim, SuspectedLeak::NODE_GONE, &why);
     }
 
     /// Looks after a claim with which this process has nothing else to do, and which the record of another

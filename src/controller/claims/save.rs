@@ -335,7 +335,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             to_save.unsaved.name(),
             to_save.unsaved.handle
         );
-        self.suspect(to_save.claim(), SuspectedLeak::Superseded, &why);
+        self.suspect(to_save.claim(), SuspectedLeak::SUPERSEDED, &why);
         forget(held)
     }
 
@@ -357,7 +357,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
         );
         tracing::error!(error = why, "suspected leak");
-        self.deps.metrics.controller.suspected_leak(SuspectedLeak::Superseded);
+        self.deps.metrics.controller.suspected_leak(SuspectedLeak::SUPERSEDED);
         if !held.is(|known| known.is_gone) {
             self.deps.events.blocked(claim, &why);
         }

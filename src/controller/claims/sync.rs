@@ -295,7 +295,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                     "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose outcome is unknown: should that have made the volume {:?}, it is left at the driver",
                     request.name()
                 );
-                self.suspect(&request.claim, SuspectedLeak::ClosedByErrors, &why);
+                self.suspect(&request.claim, SuspectedLeak::CLOSED_BY_ERRORS, &why);
                 Action::Done
             }
             (Next::Retry, outcome) => match (poll, outcome) {

@@ -100,7 +100,7 @@ impl<P: Deleter> VolumeWorker<P> {
                 handle = volume.source_id(),
                 "suspected leak: the volume's claim is gone"
             );
-            self.deps.metrics.controller.suspected_leak(SuspectedLeak::LetGo);
+            self.deps.metrics.controller.suspected_leak(SuspectedLeak::LET_GO);
         }
     }
 

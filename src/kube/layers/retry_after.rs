@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tower::service_fn;
 
 use super::{Next, Outcome, Request, Response, again, read};
-use crate::metrics::{ApiMetrics, WaitReason};
+use crate::metrics::ApiMetrics;
 
 /// The most retries of one request, as in client-go.
 const MAX_RETRIES: usize = 10;
@@ -35,7 +35,7 @@ async fn send(metrics: ApiMetrics, next: impl Next, request: Request) -> Outcome
         let Some(delay) = retry_delay(&response) else { return Ok(response) };
         // The body is read to its end. Errors are ignored: a connection whose body cannot be read is closed.
         drop(read(response.into_body(), MAX_DRAINED).await);
-        metrics.waited(WaitReason::RetryAfter, delay);
+        metrics.waited("retry_after", delay);
         sleep(delay).await;
     }
     next.send(request).await

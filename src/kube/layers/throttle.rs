@@ -15,10 +15,7 @@ use tower::service_fn;
 
 use super::{Next, Outcome, Request};
 pub use crate::flags::RateLimit;
-use crate::{
-    kube::target::Verb,
-    metrics::{ApiMetrics, WaitReason},
-};
+use crate::{kube::target::Verb, metrics::ApiMetrics};
 
 /// The longest time between two tokens, for rates close to zero.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -55,7 +52,7 @@ impl Throttle {
         }
         *full_at = Instant::now().max(*full_at) + self.interval;
         if let Some(metrics) = &self.metrics {
-            metrics.waited(WaitReason::Rate, from.elapsed());
+            metrics.waited("rate", from.elapsed());
         }
     }
 }

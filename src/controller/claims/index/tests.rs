@@ -480,6 +480,10 @@ fn the_deletion_of_another_claims_volume_does_not_affect_a_claim_with_a_volume()
     assert!(!index.known("u").unwrap().state.may_call());
 }
 
+fn counted(by_state: &[(&'static str, usize)]) -> Census {
+    Census { by_state: by_state.iter().copied().collect(), ..Census::default() }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
     let index = with_claim();
@@ -489,7 +493,7 @@ async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
     }
     assert!(index.start_call("v", &request("v")));
     let expected =
-        Census { waiting: 2, in_flight: 1, oldest: Duration::from_secs(30), ..Census::default() };
+        Census { oldest: Duration::from_secs(30), ..counted(&[("waiting", 2), ("in_flight", 1)]) };
     assert_eq!(index.census(), expected);
     assert_eq!(index.known("u").unwrap().age(), Duration::from_secs(30));
     assert!(index.known("nobody").is_none());
@@ -498,9 +502,9 @@ async fn the_census_counts_claims_by_state_and_finds_the_oldest() {
     // Another event does not reset the age.
     index.on_event(InformerEvent::Apply(claim("u")));
     index.on_event(InformerEvent::Apply(bound("u")));
-    assert_eq!(index.census(), Census { waiting: 1, background: 1, ..Census::default() });
+    assert_eq!(index.census(), counted(&[("waiting", 1), ("background", 1)]));
     index.on_volume(&volume("pvc-v", "v"));
-    assert_eq!(index.census(), Census { waiting: 1, ..Census::default() }, "done is out of work");
+    assert_eq!(index.census(), counted(&[("waiting", 1)]), "done is out of work");
 }
 
 #[tokio::test(start_paused = true)]
