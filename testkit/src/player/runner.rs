@@ -5,6 +5,7 @@ use std::{
     fmt, fs,
     future::pending,
     io,
+    ops::Add,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -290,6 +291,18 @@ impl Job {
         let played = play(file, &cluster, &self.options).await?;
         self.idle = Some(cluster).filter(Cluster::may_be_used_again);
         Ok(played)
+    }
+}
+
+impl Add for Summary {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            same: self.same + other.same,
+            ruled: self.ruled + other.ruled,
+            failed: self.failed + other.failed,
+        }
     }
 }
 
