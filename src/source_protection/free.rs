@@ -75,7 +75,6 @@ impl Protection {
             Due::RemoveUnlessGranted(uid, from) => {
                 self.free_unless_granted(source, &uid, &from).await
             }
-            Due::Release(uid) => self.release(source, &uid).await,
         }
     }
 

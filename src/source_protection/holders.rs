@@ -2,8 +2,7 @@
 //!
 //! Keeps the pending claims that name a source, from the watch of all claims; the restores and
 //! clones that this process began and that have not ended; the sources that have our finalizer for
-//! them; the terminating sources of clones; and the terminating sources whose time-out is over. The
-//! decisions ([`Holders::due`], [`Holders::is_orphan`]) are pure functions of this state. Nothing
+//! them; and the terminating sources of clones. The decisions ([`Holders::due`], [`Holders::is_orphan`]) are pure functions of this state. Nothing
 //! is freed while a call of this process needs it, whatever has become of its claim. Memory holds
 //! only names, of claims that are pending or in progress and of sources that are deleted. Reads,
 //! writes and grants belong to the modules beside it.
@@ -33,8 +32,6 @@ pub(super) struct Holders {
     named_by: BTreeMap<NamedSource, BTreeMap<String, BTreeSet<String>>>,
     /// Terminating sources of clones that have our finalizer.
     terminating: BTreeMap<NamedSource, Terminating>,
-    /// Sources whose time-out is over, with their UIDs.
-    overdue: BTreeMap<NamedSource, String>,
     /// The sources of the restores and clones that were begun here, by the UIDs of their claims.
     sources_by_claim: BTreeMap<String, NamedSource>,
     held: BTreeMap<NamedSource, HeldSource>,
@@ -116,7 +113,6 @@ impl Holders {
             claims: BTreeMap::new(),
             named_by: BTreeMap::new(),
             terminating: BTreeMap::new(),
-            overdue: BTreeMap::new(),
             sources_by_claim: BTreeMap::new(),
             held: BTreeMap::new(),
         }
@@ -291,7 +287,6 @@ impl Holders {
 
     /// The finalizer was removed, or the source is gone.
     pub(super) fn finalizer_removed(&mut self, source: &NamedSource) {
-        self.overdue.remove(source);
         if let Some(held) = self.held.get_mut(source) {
             held.finalized = None;
             if held.calls.is_empty() {
@@ -303,21 +298,6 @@ impl Holders {
     /// The Terminating sources of clones that have our finalizer.
     pub(super) fn terminating(&self) -> &BTreeMap<NamedSource, Terminating> {
         &self.terminating
-    }
-
-    /// Sets the sources of the kind whose time-out is over, with their UIDs. Returns the sources to
-    /// check now.
-    pub(super) fn set_overdue(
-        &mut self,
-        kind: SourceKind,
-        overdue: BTreeMap<NamedSource, String>,
-    ) -> BTreeSet<NamedSource> {
-        let is_new =
-            |(source, uid): &(&NamedSource, &String)| self.overdue.get(source) != Some(uid);
-        let new: Vec<_> = overdue.iter().filter(is_new).map(|(source, _)| source.clone()).collect();
-        self.overdue.retain(|source, _| source.kind != kind);
-        self.overdue.extend(overdue);
-        new.into_iter().filter(|source| self.may_be_due(source)).collect()
     }
 
     /// The source that the claim, read live, names and needs.

@@ -9,17 +9,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    Protection, ProtectionDeps,
-    holders::Terminating,
-    source::{NamedSource, SourceKind},
-};
-use crate::{
-    kube::{
-        ApiError,
-        events::{Severity, Subject},
-    },
-    workqueue::Action,
+use super::{Protection, ProtectionDeps, holders::Terminating, source::NamedSource};
+use crate::kube::{
+    ApiError,
+    events::{Severity, Subject},
 };
 
 /// How long a process must observe a source as Terminating before it releases it.
@@ -77,43 +70,38 @@ impl Protection {
         }
         let mut observed = Observed::default();
         loop {
-            self.find_overdue(SourceKind::Claim, &mut observed, None);
+            let terminating = self.0.holders.lock().terminating().clone();
+            self.release_overdue(&terminating, &mut observed).await;
             sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Finds the sources of the kind whose time-out is over. `terminating`: the deleted ones, if
-    /// the watch of claims does not deliver them.
-    pub(super) fn find_overdue(
+    /// Releases those of the deleted sources whose time-out is over.
+    pub(super) async fn release_overdue(
         &self,
-        kind: SourceKind,
+        terminating: &BTreeMap<NamedSource, Terminating>,
         observed: &mut Observed,
-        terminating: Option<&BTreeMap<NamedSource, Terminating>>,
     ) {
         let ProtectionDeps { clock, settings, .. } = &self.0.deps;
-        let mut holders = self.0.holders.lock();
-        let terminating = terminating.unwrap_or_else(|| holders.terminating());
-        let overdue = observed.update(terminating, clock.wall(), settings.timeout);
-        let affected = holders.set_overdue(kind, overdue);
-        drop(holders);
-        self.enqueue(affected);
+        for (source, uid) in observed.update(terminating, clock.wall(), settings.timeout) {
+            if let Err(error) = self.release(&source, &uid).await {
+                tracing::warn!(%source, %error, "cannot take our finalizer off; tried again");
+            }
+        }
     }
 
-    /// Removes the finalizer from the object although pending claims name it, and reports that. The
-    /// caller holds the source's lock.
-    pub(super) async fn release(
-        &self,
-        source: &NamedSource,
-        uid: &str,
-    ) -> Result<Action, Arc<ApiError>> {
-        if self.is_of_another_driver(source, uid).await? {
-            return Ok(Action::Retry);
+    /// Removes the finalizer from the object although pending claims name it, and reports that.
+    async fn release(&self, source: &NamedSource, uid: &str) -> Result<(), Arc<ApiError>> {
+        let is_due = || self.0.holders.lock().is_kept_by_names(source, uid);
+        let _lock = self.0.locks.hold(&source.to_string()).await;
+        if !is_due() || self.is_of_another_driver(source, uid).await? {
+            return Ok(());
         }
         let claims = self.0.holders.lock().count_claims(source);
-        if self.remove_finalizer_if_due(source, uid).await? {
+        if self.remove_finalizer(source, uid, is_due).await? {
             self.report(source, uid, claims);
         }
-        Ok(Action::Done)
+        Ok(())
     }
 
     fn report(&self, source: &NamedSource, uid: &str, claims: usize) {

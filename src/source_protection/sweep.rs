@@ -63,7 +63,7 @@ impl Protection {
     /// Frees whatever can be freed; returns the first of several errors.
     pub(super) async fn sweep_once(&self, observed: &mut Observed) -> Result<(), Arc<ApiError>> {
         let Candidates { orphans, terminating } = self.list_candidates().await?;
-        self.find_overdue(SourceKind::Snapshot, observed, Some(&terminating));
+        self.release_overdue(&terminating, observed).await;
         if orphans.is_empty() {
             return Ok(());
         }

@@ -14,8 +14,6 @@ pub(in crate::source_protection) enum Due {
     RemoveUnlessNamed(String),
     /// Remove it, unless a grant lets claims of these other namespaces use the source.
     RemoveUnlessGranted(String, BTreeSet<String>),
-    /// Remove it although pending claims name the source: the time-out is over.
-    Release(String),
 }
 
 /// Which pending claims name a source.
@@ -52,17 +50,27 @@ impl Holders {
             return None;
         }
         let named = self.named_by(source);
-        let is_named = named != NamedBy::Nobody;
-        let usual = match source.kind {
+        match source.kind {
             SourceKind::Claim => self.due_for_claim(source, named),
             SourceKind::Snapshot => self.due_for_snapshot(source, named),
-        };
-        match self.overdue_uid(source) {
-            Some(uid) if is_named && !matches!(usual, Some(Due::Remove(_))) => {
-                Some(Due::Release(uid.clone()))
-            }
-            _ => usual,
         }
+    }
+
+    /// Whether only the names in pending claims keep the object with this UID, and no call that was begun here.
+    pub(in crate::source_protection) fn is_kept_by_names(
+        &self,
+        source: &NamedSource,
+        uid: &str,
+    ) -> bool {
+        // Another object of its name may exist by now.
+        let is_it = match source.kind {
+            SourceKind::Claim => self.terminating.get(source).is_some_and(|it| it.uid == uid),
+            SourceKind::Snapshot => self.finalized_object(source).is_none_or(|it| it.uid == uid),
+        };
+        is_it
+            && !self.has_open_call(source)
+            && self.named_by(source) != NamedBy::Nobody
+            && !matches!(self.due(source), Some(Due::Remove(_)))
     }
 
     fn due_for_claim(&self, source: &NamedSource, named: NamedBy) -> Option<Due> {
@@ -144,20 +152,6 @@ impl Holders {
     /// The object that has our finalizer for calls that were begun here.
     fn finalized_object(&self, source: &NamedSource) -> Option<&Finalized> {
         self.held.get(source)?.finalized.as_ref()
-    }
-
-    /// The UID of the source, if its time-out is over. Another object of its name may exist by now.
-    fn overdue_uid(&self, source: &NamedSource) -> Option<&String> {
-        let uid = self.overdue.get(source)?;
-        let is_it = match source.kind {
-            SourceKind::Claim => {
-                self.terminating.get(source).is_some_and(|other| other.uid == *uid)
-            }
-            SourceKind::Snapshot => {
-                self.finalized_object(source).is_none_or(|finalized| finalized.uid == *uid)
-            }
-        };
-        is_it.then_some(uid)
     }
 
     pub(super) fn may_be_due(&self, source: &NamedSource) -> bool {

@@ -309,49 +309,37 @@ fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_protected
     assert_eq!(holders.due(&s), Some(Due::RemoveUnlessNamed("s1".into())), "b has its volume");
 }
 
-/// The time-out of this source is over.
-fn overdue(source: &NamedSource, uid: &str) -> BTreeMap<NamedSource, String> {
-    BTreeMap::from([(source.clone(), uid.into())])
-}
-
 #[test]
-fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_open() {
+fn a_deleted_source_of_clones_is_kept_by_names_unless_a_call_is_open() {
     let mut holders = Holders::new(false);
     holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
+    assert!(!holders.is_kept_by_names(&origin(), "o"), "it is removed without a report");
     holders.on_event(&pending("a", &origin()));
+    assert!(holders.is_kept_by_names(&origin(), "o"));
     holders.begin_call("a", &origin());
-    let look = |holders: &mut Holders| {
-        names(holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o")))
-    };
-    assert!(look(&mut holders).is_empty());
-    assert_eq!(holders.due(&origin()), None);
-    assert_eq!(names(holders.claim_finished("a")), ["origin"]);
-    assert_eq!(holders.due(&origin()), Some(Due::Release("o".into())));
-    assert!(look(&mut holders).is_empty(), "reported once");
-    holders.set_overdue(SourceKind::Snapshot, BTreeMap::new());
-    assert_eq!(holders.due(&origin()), Some(Due::Release("o".into())), "of another kind");
-    assert_eq!(names(holders.set_overdue(SourceKind::Claim, BTreeMap::new())), [""; 0]);
-    assert_eq!(holders.due(&origin()), None);
-    assert_eq!(look(&mut holders), ["origin"]);
+    assert!(!holders.is_kept_by_names(&origin(), "o"));
+    holders.claim_finished("a");
+    assert!(holders.is_kept_by_names(&origin(), "o"));
     holders.on_event(&InformerEvent::Delete(claim("a", &origin(), "Pending")));
+    assert!(!holders.is_kept_by_names(&origin(), "o"));
     assert_eq!(holders.due(&origin()), Some(Due::Remove("o".into())), "nothing is to be reported");
 }
 
 #[test]
-fn a_deleted_snapshot_is_released_after_the_time_out_whoever_protected_it() {
+fn a_deleted_snapshot_is_kept_by_names_whoever_protected_it() {
     let s = snapshot("s");
     let mut holders = Holders::new(false);
     holders.on_event(&pending("a", &s));
-    assert_eq!(names(holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"))), ["s"]);
-    assert_eq!(holders.due(&s), Some(Due::Release("s1".into())));
+    assert!(holders.is_kept_by_names(&s, "s1"));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&pending("b", &s));
-    holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"));
-    assert_eq!(holders.due(&s), None, "a restore is under way");
+    assert!(!holders.is_kept_by_names(&s, "s1"), "a restore is under way");
     holders.claim_finished("a");
-    assert_eq!(holders.due(&s), Some(Due::Release("s1".into())));
-    holders.finalizer_removed(&s);
-    assert_eq!(holders.due(&s), None);
+    assert!(holders.is_kept_by_names(&s, "s1"));
+    let mut holders = restoring(FinalizerOrigin::Added, false);
+    holders.on_event(&pending("b", &s));
+    holders.claim_finished("a");
+    assert!(!holders.is_kept_by_names(&s, "s1"), "it is removed without a report");
 }
 
 /// A claim whose calls fail is tried again and again.
@@ -363,11 +351,10 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
         assert_eq!(holders.call_ended("a"), None);
         assert_eq!(holders.due(&s), None, "{found:?}: the claim names it");
         assert!(!holders.is_orphan(&s));
-        assert_eq!(names(holders.set_overdue(s.kind, overdue(&s, "s1"))), ["s"]);
-        assert_eq!(holders.due(&s), Some(Due::Release("s1".into())));
+        assert!(holders.is_kept_by_names(&s, "s1"));
         assert!(!holders.begin_call("a", &s), "it is no new one");
-        assert_eq!(holders.due(&s), None, "it is open again");
-        assert_eq!(holders.call_ended("a"), Some(s.clone()));
+        assert!(!holders.is_kept_by_names(&s, "s1"), "it is open again");
+        assert_eq!(holders.call_ended("a"), None);
         assert_eq!(holders.call_ended("a"), None, "reported once");
         holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending")));
         assert_eq!(holders.due(&s), None, "the end of its call is reported later");
@@ -388,13 +375,11 @@ fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     let mut holders = Holders::new(false);
     holders.on_event(&pending("a", &origin()));
     holders.on_event(&InformerEvent::Apply(source_claim("o2", true, true)));
-    holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o1"));
-    assert_eq!(holders.due(&origin()), None);
+    assert!(!holders.is_kept_by_names(&origin(), "o1"));
     let mut holders = restoring(FinalizerOrigin::Existing, false);
     holders.on_event(&pending("b", &snapshot("s")));
-    holders.set_overdue(SourceKind::Snapshot, overdue(&snapshot("s"), "s2"));
     holders.claim_finished("a");
-    assert_eq!(holders.due(&snapshot("s")), None);
+    assert!(!holders.is_kept_by_names(&snapshot("s"), "s2"));
 }
 
 /// An event of a few claims that are created from two snapshots and a claim.
@@ -402,7 +387,6 @@ fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
 enum Step {
     Shown(u8, u8, &'static str),
     Foreign(u8, u8),
-    Overdue(u8),
     Ended(u8),
     Gone(u8),
     Begin(u8, u8),
@@ -417,7 +401,6 @@ fn step() -> impl Strategy<Value = Step> {
         (0..4_u8, 0..3_u8, phase)
             .prop_map(|(claim, source, phase)| Step::Shown(claim, source, phase)),
         (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Step::Foreign(claim, source)),
-        (0..3_u8).prop_map(Step::Overdue),
         (0..4_u8).prop_map(Step::Ended),
         (0..4_u8).prop_map(Step::Gone),
         (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Step::Begin(claim, source)),
@@ -448,10 +431,6 @@ proptest! {
                 }
                 Step::Foreign(uid, from) => {
                     holders.on_event(&InformerEvent::Apply(foreign("x", &uid.to_string(), &source(from))))
-                }
-                Step::Overdue(from) => {
-                    let from = source(from);
-                    holders.set_overdue(from.kind, overdue(&from, "s1"))
                 }
                 Step::Ended(uid) => {
                     sources_by_claim.remove(&uid);
@@ -497,6 +476,5 @@ proptest! {
         (0..3).map(source).for_each(|source| holders.finalizer_removed(&source));
         prop_assert!(holders.claims.is_empty() && holders.named_by.is_empty());
         prop_assert!(holders.terminating.is_empty() && holders.sources_by_claim.is_empty() && holders.held.is_empty());
-        prop_assert!(holders.overdue.is_empty());
     }
 }

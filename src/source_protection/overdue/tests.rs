@@ -1,4 +1,5 @@
 use super::*;
+use crate::source_protection::source::SourceKind;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
