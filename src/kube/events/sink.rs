@@ -69,13 +69,17 @@ fn outcome<T>(answer: Result<T, ApiError>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use kube::core::Status;
 
     use super::*;
     use crate::kube::{
         BadName,
         error::DeadlineExceeded,
-        layers::in_flight::limited,
+        layers::{
+            in_flight::limited,
+            whole_answers::{Budget, whole_answers},
+        },
         testing::{Answer, End, Server, event_lane, request, send},
     };
 
@@ -87,10 +91,12 @@ mod tests {
     async fn events_give_way_while_an_object_is_written() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
         let lane = event_lane(&server);
-        let objects = limited(lane.object_writes.clone(), server.service.clone());
+        let whole = whole_answers(Budget::default(), server.service.clone());
+        let objects = limited(lane.object_writes.clone(), whole);
         assert!(!lane.gives_way());
         let write = request(http::Method::PUT, "/api/v1/persistentvolumes/pv");
-        let unread = send(&objects, write).await.unwrap();
+        let mut unread = send(&objects, write).boxed();
+        assert!((&mut unread).now_or_never().is_none());
         assert!(lane.gives_way());
         drop(unread);
         assert!(!lane.gives_way());
