@@ -204,10 +204,10 @@ impl<P: Provisioner> Controller<P> {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.ready_to_create() => {}
+            () = self.everything_listed() => {}
             () = self.report_missing_lists() => {}
         }
-        let calls = futures::future::join(self.work_claims(), self.work_volumes(&stop));
+        let calls = futures::future::join(self.work_claims(), self.work_volumes());
         let saving = self.work_unsaved();
         tokio::pin!(calls, saving);
         tokio::select! {

@@ -52,7 +52,7 @@ use csi_provisioner::{
     controller::classes::Classes,
     csi_provisioner::{ProvisionerSettings, Reads, Topology},
     kube::{
-        Client, Extent, FirstList, Informer, InformerEvent, Scope, View,
+        Client, FirstList, Informer, InformerEvent, Scope, View,
         objects::{Claim, StorageClass, Volume},
     },
     metrics::Metrics,
@@ -194,18 +194,15 @@ impl Shadow {
                 queue.add(uid);
             }
         });
-        let handler = classes.event_handler(first_list);
+        let handler = first_list.completed_by(classes.event_handler());
         let informer = self.informer::<StorageClass>();
         self.tasks.spawn_critical("watch of StorageClasses", informer.run(handler));
     }
 
     fn watch_claims(&self) {
         let shadow = self.clone();
-        let handler = move |event| {
-            let extent = Extent::of(&event);
-            shadow.on_claim_event(event);
-            shadow.lists.claims.reached(extent);
-        };
+        let handler =
+            self.lists.claims.clone().completed_by(move |event| shadow.on_claim_event(event));
         let informer = self.informer::<Claim>();
         self.tasks.spawn_critical("watch of PersistentVolumeClaims", informer.run(handler));
     }
@@ -231,11 +228,8 @@ impl Shadow {
 
     fn watch_volumes(&self) {
         let shadow = self.clone();
-        let handler = move |event| {
-            let extent = Extent::of(&event);
-            shadow.on_volume_event(event);
-            shadow.lists.volumes.reached(extent);
-        };
+        let handler =
+            self.lists.volumes.clone().completed_by(move |event| shadow.on_volume_event(event));
         let (claims, informer) = (self.lists.claims.clone(), self.informer::<Volume>());
         self.tasks.spawn_critical("watch of PersistentVolumes", async move {
             // A PersistentVolume is found for a claim that is known.

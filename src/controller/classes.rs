@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use parking_lot::RwLock;
 
 use crate::kube::{
-    EventHandler, Extent, FirstList, InformerEvent,
+    EventHandler, InformerEvent,
     objects::{StorageClass, View as _},
     take_vanished,
 };
@@ -53,15 +53,10 @@ impl Classes {
         self.0.listeners.write().push(Box::new(listener));
     }
 
-    /// Returns the event handler that fills this cache. It records the progress of the first list in
-    /// `first_list`.
-    pub fn event_handler(&self, first_list: FirstList) -> impl EventHandler<StorageClass> + use<> {
+    /// Returns the event handler that fills this cache.
+    pub fn event_handler(&self) -> impl EventHandler<StorageClass> + use<> {
         let classes = self.clone();
-        move |event| {
-            let extent = Extent::of(&event);
-            classes.on_event(event);
-            first_list.reached(extent);
-        }
+        move |event| classes.on_event(event)
     }
 
     fn on_event(&self, event: InformerEvent<StorageClass>) {
@@ -116,7 +111,7 @@ mod tests {
         let calls: Arc<Mutex<Vec<bool>>> = Arc::default();
         let listener = Arc::clone(&calls);
         classes.on_change(move |_, class| listener.lock().push(class.is_some()));
-        let mut handler = classes.event_handler(FirstList::default());
+        let mut handler = classes.event_handler();
         let relist = |class: Option<StorageClass>| InformerEvent::list(class.into_iter().collect());
         let mut calls_for = |events: Vec<InformerEvent<StorageClass>>| -> Vec<bool> {
             for event in events {

@@ -1,6 +1,6 @@
 //! Starts the informers of classes, claims and PersistentVolumes, and tracks their lists.
 //!
-//! PersistentVolumes are listed only after all claims are listed, and calls wait for both (safety rule 6).
+//! PersistentVolumes are listed only after all claims are listed, and calls wait for all lists (safety rule 6).
 //! Each event is applied to the index before an item is queued for it.
 
 use std::{sync::Arc, time::Duration};
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     kube::{
-        Extent, FirstList, Informer, InformerEvent, Scope, View,
+        FirstList, Informer, InformerEvent, Scope, View,
         objects::{Claim, StorageClass, Volume},
     },
     nodes::Nodes,
@@ -67,15 +67,13 @@ impl<P: Provisioner> Controller<P> {
         self.deps.classes.on_change(move |class, _| {
             queues.claims.add_all(index.uids(|it| class_of_claim(&it.claim) == class));
         });
-        let handler = self.deps.classes.event_handler(self.lists.classes.clone());
-        self.deps.tasks.spawn_critical(
-            "watch of StorageClasses",
-            self.informer::<StorageClass>().run(handler),
-        );
+        let handler = self.lists.classes.clone().completed_by(self.deps.classes.event_handler());
+        let informer = self.informer::<StorageClass>();
+        self.deps.tasks.spawn_critical("watch of StorageClasses", informer.run(handler));
     }
 
     fn watch_claims(&self) {
-        let handler = self.claim_event_handler();
+        let handler = self.lists.claims.clone().completed_by(self.claim_event_handler());
         let informer = self.informer::<Claim>();
         self.deps.tasks.spawn_critical("watch of PersistentVolumeClaims", informer.run(handler));
     }
@@ -85,12 +83,10 @@ impl<P: Provisioner> Controller<P> {
         let protection = self.deps.protection.clone();
         let index = self.claims.index.clone();
         let queues = self.queues.clone();
-        let lists = self.lists.clone();
         let dependencies = self.claims.dependencies.clone();
         let mut changes = Changes::default();
         move |event| {
             protection.on_event(&event);
-            let extent = Extent::of(&event);
             let is_change = matches!(event, InformerEvent::Apply(_));
             // A claim whose deletion is missed stops waiting when its back-off ends.
             if let InformerEvent::Delete(claim) = &event {
@@ -110,16 +106,15 @@ impl<P: Provisioner> Controller<P> {
                     delay => queues.claims.add_after(uid, delay),
                 }
             }
-            lists.claims.reached(extent);
         }
     }
 
     fn watch_volumes(&self) {
-        let handler = self.volume_event_handler();
-        let lists = self.lists.clone();
+        let handler = self.lists.volumes.clone().completed_by(self.volume_event_handler());
+        let claims = self.lists.claims.clone();
         let informer = self.informer::<Volume>();
         self.deps.tasks.spawn_critical("watch of PersistentVolumes", async move {
-            lists.claims.whole().await;
+            claims.whole().await;
             informer.run(handler).await;
         });
     }
@@ -130,18 +125,16 @@ impl<P: Provisioner> Controller<P> {
         let index = Arc::clone(&self.volumes.index);
         let claim_index = self.claims.index.clone();
         let queues = self.queues.clone();
-        let lists = self.lists.clone();
         move |event| {
-            let extent = Extent::of(&event);
+            let is_whole = matches!(event, InformerEvent::InitDone(_));
             // Each PersistentVolume is compared with the claims before anything is done for it.
             let claims = claim_index.on_volume_event(&event);
             queues.volumes.add_all(index.on_event(event));
             queues.unsaved.add_all(claims.iter().cloned());
             queues.claims.add_all(claims);
-            if extent == Extent::Everything {
+            if is_whole {
                 claim_index.both_listed();
             }
-            lists.volumes.reached(extent);
         }
     }
 
@@ -150,27 +143,15 @@ impl<P: Provisioner> Controller<P> {
         Informer::new(&self.deps.client, Scope::all(), random, &self.deps.metrics)
     }
 
-    /// Waits until volumes can be created: everything has been listed.
-    pub(super) async fn ready_to_create(&self) {
+    /// Waits until everything has been listed, as external-provisioner does: then volumes can be created and
+    /// deleted.
+    pub(super) async fn everything_listed(&self) {
         let Lists { classes, claims, volumes, attachments, nodes } = &self.lists;
-        for list in [classes, claims, volumes] {
+        for list in [classes, claims, volumes].into_iter().chain(attachments) {
             list.whole().await;
-        }
-        // As in external-provisioner, a driver that attaches volumes requires the right to list
-        // VolumeAttachments.
-        if let Some(attachments) = attachments {
-            attachments.begun().await;
         }
         if let Some(nodes) = nodes {
             nodes.listed().await;
-        }
-    }
-
-    /// Waits until volumes can be deleted: VolumeAttachments have been listed as well.
-    pub(super) async fn ready_to_delete(&self) {
-        self.ready_to_create().await;
-        if let Some(attachments) = &self.lists.attachments {
-            attachments.whole().await;
         }
     }
 
@@ -225,7 +206,7 @@ mod tests {
             (&attachments, "VolumeAttachments"),
         ] {
             assert_eq!(lists.missing(), Some(kind));
-            list.reached(Extent::Everything);
+            list.complete();
         }
         assert_eq!(lists.missing(), None);
     }

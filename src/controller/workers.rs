@@ -1,8 +1,6 @@
-//! Runs the workers of the three queues. Deletions start only when everything is listed.
+//! Runs the workers of the three queues.
 
 use std::sync::Arc;
-
-use tokio_util::sync::CancellationToken;
 
 use super::{Controller, claims::worker::ClaimWorker, item::Key, provisioner::Provisioner};
 use crate::{
@@ -24,12 +22,7 @@ impl<P: Provisioner> Controller<P> {
         .await;
     }
 
-    pub(super) async fn work_volumes(&self, stop: &CancellationToken) {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            () = self.ready_to_delete() => {}
-        }
+    pub(super) async fn work_volumes(&self) {
         self.work_off(
             (&self.queues.volumes, self.deps.settings.workers),
             &self.volumes,

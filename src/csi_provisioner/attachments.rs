@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::{
     controller::provisioner::Failure,
     kube::{
-        EventHandler, Extent, FirstList, InformerEvent, Listed,
+        EventHandler, FirstList, InformerEvent, Listed,
         informer::hash,
         objects::{View as _, VolumeAttachment},
     },
@@ -48,7 +48,7 @@ struct Index {
 }
 
 impl Attachments {
-    /// How far their first list is.
+    /// Whether they have been listed.
     pub fn list(&self) -> FirstList {
         self.0.list.clone()
     }
@@ -77,14 +77,12 @@ impl Attachments {
         on_detached: F,
     ) -> impl EventHandler<VolumeAttachment> + use<F> {
         let shared = Arc::clone(&self.0);
-        move |event| {
-            let extent = Extent::of(&event);
+        self.list().completed_by(move |event| {
             let detached = shared.index.lock().on_event(event);
-            shared.list.reached(extent);
             for volume in detached {
                 on_detached(volume.into());
             }
-        }
+        })
     }
 }
 

@@ -1,18 +1,14 @@
 //! Records core/v1 events, as client-go does.
 //!
-//! A [`Recorder`] has a queue of events (`pending`) and a task that writes them. Messages are
-//! truncated (`message`), similar events are counted or combined (`correlate`), failed writes are
-//! retried (`busy_objects`). Recording an event never waits and never fails. Events about one object
+//! A [`Recorder`] has a queue of events (`pending`) and a task that writes them. Messages are truncated, similar
+//! events are counted or combined (`correlate`), failed writes are retried. Recording an event never waits and never fails. Events about one object
 //! keep their order. An event that the server does not accept delays only events about its own object.
 //! An object's final event is not dropped to keep limits.
 
-mod busy_objects;
 mod correlate;
 mod lru_map;
-mod message;
 mod pending;
 mod recorder;
-mod sink;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -20,8 +16,12 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use self::message::Message;
 pub use self::recorder::{Recorder, Source};
+use crate::plain_text::shorten;
+
+/// The longest message, in bytes; some drivers' statuses have 1,500. The API server keeps hundreds of events per
+/// namespace, and `kubectl describe` prints them all.
+const MAX_MESSAGE: usize = 2048;
 
 /// The object an event is about. Empty fields are not serialized, as in Go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -76,20 +76,11 @@ pub(super) enum Importance {
     Final,
 }
 
-/// The name of an event, in a compact form, since thousands are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum EventName {
-    /// The object's name and these nanoseconds.
-    Stamp(u64),
-    /// A UUID, if the object's name cannot be part of the event's.
-    Uuid(String),
-}
-
 /// A core/v1 event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Its name; see [`Self::name`].
-    pub(super) name: EventName,
+    /// Its name.
+    pub(super) name: String,
     /// `involvedObject`.
     pub(super) about: Arc<Subject>,
     /// `source.component`.
@@ -102,8 +93,10 @@ pub(super) struct Event {
     pub(super) importance: Importance,
     /// The machine-readable reason.
     pub(super) reason: &'static str,
-    /// The human-readable message.
-    pub(in super::events) message: Message,
+    /// The human-readable message, [`truncated`].
+    pub(super) message: String,
+    /// How long the message was, in bytes.
+    pub(super) full_length: usize,
     /// `firstTimestamp`.
     pub(super) first: Timestamp,
     /// `lastTimestamp`.
@@ -113,14 +106,6 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// The event's name: `<object>.<hex nanoseconds>`, or a UUID.
-    pub(super) fn name(&self) -> String {
-        match &self.name {
-            EventName::Stamp(stamp) => format!("{}.{stamp:x}", self.about.name),
-            EventName::Uuid(uuid) => uuid.clone(),
-        }
-    }
-
     /// The event's namespace: that of the object, or `default`.
     pub(super) fn namespace(&self) -> &str {
         match self.about.namespace.as_str() {
@@ -133,9 +118,8 @@ impl Event {
     pub(super) fn to_patch(&self) -> Value {
         let mut patch = json!({"count": self.count, "lastTimestamp": Seconds(self.last)});
         // client-go computes the patch from an event without a message, so an empty one is not in it.
-        let message = self.message.as_str();
-        if let (false, Some(fields)) = (message.is_empty(), patch.as_object_mut()) {
-            fields.insert("message".to_owned(), message.into());
+        if let (false, Some(fields)) = (self.message.is_empty(), patch.as_object_mut()) {
+            fields.insert("message".to_owned(), (*self.message).into());
         }
         patch
     }
@@ -184,10 +168,10 @@ impl Serialize for Event {
         Body {
             kind: "Event",
             api_version: "v1",
-            metadata: Metadata { name: &self.name(), namespace: self.namespace() },
+            metadata: Metadata { name: &self.name, namespace: self.namespace() },
             involved_object: &self.about,
             reason: self.reason,
-            message: self.message.as_str(),
+            message: &self.message,
             source: Component { component: &self.component },
             first_timestamp: Seconds(self.first),
             last_timestamp: Seconds(self.last),
@@ -199,6 +183,15 @@ impl Serialize for Event {
         }
         .serialize(serializer)
     }
+}
+
+/// A message that is short enough, from the beginning of one of `full_length` bytes.
+fn truncated(full_length: usize, mut message: String) -> String {
+    if full_length > MAX_MESSAGE {
+        shorten(&mut message, 0, full_length, MAX_MESSAGE);
+    }
+    message.shrink_to_fit();
+    message
 }
 
 /// RFC 3339 in whole seconds, as Kubernetes serializes times.
@@ -229,7 +222,7 @@ pub(super) mod tests {
     ) -> Event {
         let time = Timestamp::from_second(second).unwrap();
         Event {
-            name: EventName::Stamp(time.as_nanosecond().try_into().unwrap()),
+            name: format!("{name}.{:x}", time.as_nanosecond()),
             about: Arc::new(Subject {
                 kind: "PersistentVolumeClaim".into(),
                 api_version: "v1".into(),
@@ -243,7 +236,8 @@ pub(super) mod tests {
             severity: Severity::Normal,
             importance: Importance::Repeatable,
             reason,
-            message: Message::new(message.to_owned()),
+            message: message.to_owned(),
+            full_length: message.len(),
             first: time,
             last: time,
             count: 1,
@@ -295,8 +289,19 @@ pub(super) mod tests {
         let again = Event { count: 3, ..event("c", "r", "text", 1_700_000_000) };
         let patch = json!({"count": 3, "lastTimestamp": "2023-11-14T22:13:20Z", "message": "text"});
         assert_eq!(again.to_patch(), patch);
-        let silent = Event { message: Message::new(String::new()), ..again };
+        let silent = Event { message: String::new(), ..again };
         assert_eq!(silent.to_patch().get("message"), None);
+    }
+
+    #[test]
+    fn texts_above_two_kibibytes_are_truncated_between_characters() {
+        let of = |text: String| truncated(text.len(), text);
+        let whole = "x".repeat(MAX_MESSAGE);
+        assert_eq!(of(whole.clone()), whole);
+        let cut = of("x".repeat(2049));
+        assert_eq!(cut, ["x".repeat(2027), "\u{2026} (cut, 2049 bytes)".into()].concat());
+        let odd = of(format!("x{}", "\u{2603}".repeat(1000)));
+        assert!((MAX_MESSAGE - 2..=MAX_MESSAGE).contains(&odd.len()), "{odd}");
     }
 
     #[test]

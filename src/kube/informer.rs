@@ -1,10 +1,14 @@
 //! Lists all objects of a kind and yields every change to them, for ever.
 //!
-//! An adaptor over kube-rs's `watcher`, `list_watch`, for every kind. Its events, [`InformerEvent`], are
-//! the watcher's. A list is yielded whole, up to [`InformerEvent::InitDone`], or begins again; events come in
-//! the server's order; a watch that breaks is opened again at the version it had; one object that cannot be
-//! read does not end the list or watch that it came in. An [`EventHandler`] keeps what it needs of the
-//! objects. What vanished between two lists is not [`Listed`] by the second one.
+//! An adaptor over kube-rs's [`watcher`] for every kind. It lists in pages, watches, opens a watch again where
+//! the last one ended, and lists again when the server has forgotten the version of an open watch. Added
+//! here: failures are reported and waited out; a version that the server refuses at the opening of a watch
+//! five times in a row is given up; one object that cannot be read does not end the list or watch that it
+//! came in.
+//!
+//! Its events, [`InformerEvent`], are the watcher's. A list is yielded whole, up to
+//! [`InformerEvent::InitDone`], or begins again; events come in the server's order. An [`EventHandler`] keeps
+//! what it needs of the objects. What vanished between two lists is not [`Listed`] by the second one.
 //!
 //! Lists are not requested as the beginning of a watch (`sendInitialEvents`): that would spare one
 //! request a list and the right to `list`, but for 100,000 volumes it costs a server 9.1 s where pages
@@ -12,135 +16,222 @@
 //! watch cache, while a page without a version is a consistent read (safety rules 6 and 10).
 
 mod backoff;
-mod failure;
+mod event;
 mod first_list;
-mod list_watch;
 mod listed;
 mod reporter;
 mod tolerant;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::tolerant::fuzz;
-pub use first_list::{Extent, FirstList};
+pub use event::{EventHandler, InformerEvent};
+pub use first_list::FirstList;
 pub(crate) use listed::hash;
 pub use listed::{Listed, take_vanished};
 
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use self::{list_watch::ListWatch, reporter::Reporter};
-use super::{client::Client, objects::View, scope::Scope};
+use futures::{StreamExt as _, stream::BoxStream};
+use kube::{
+    Api,
+    runtime::watcher::{self, Error, Event, watcher},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use self::{
+    backoff::InformerBackoff,
+    reporter::Reporter,
+    tolerant::{Tolerant, Unreadable},
+};
+use super::{
+    client::Client,
+    error::ApiError,
+    objects::{self, Metadata, View, kind::Kind},
+    scope::Scope,
+    url::segment,
+};
 use crate::{metrics::Metrics, runtime::Random};
-
-/// An event of an informer. The names are those of kube-rs's `watcher::Event`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum InformerEvent<V> {
-    /// An object of a list, which may break off and begin again.
-    InitApply(V),
-    /// The list is complete: an object that was known and is not in it has vanished.
-    InitDone(Listed),
-    /// An object was created or changed.
-    Apply(V),
-    /// An object was deleted; this is its last state.
-    Delete(V),
-    /// An object of the list, or one that was created or changed, cannot be read.
-    Unreadable {
-        /// Its namespace; empty if it has none.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its UID.
-        uid: String,
-    },
-}
-
-impl<V> InformerEvent<V> {
-    /// Replaces the object by what `view` makes of it.
-    pub fn map<W>(self, view: impl FnOnce(V) -> W) -> InformerEvent<W> {
-        match self {
-            Self::InitApply(object) => InformerEvent::InitApply(view(object)),
-            Self::InitDone(listed) => InformerEvent::InitDone(listed),
-            Self::Apply(object) => InformerEvent::Apply(view(object)),
-            Self::Delete(object) => InformerEvent::Delete(view(object)),
-            Self::Unreadable { namespace, name, uid } => {
-                InformerEvent::Unreadable { namespace, name, uid }
-            }
-        }
-    }
-}
-
-impl<V: View> InformerEvent<V> {
-    /// The events of a list of these objects.
-    pub fn list(objects: Vec<V>) -> impl Iterator<Item = Self> {
-        let listed = Listed::of(&objects);
-        objects.into_iter().map(Self::InitApply).chain([Self::InitDone(listed)])
-    }
-}
-
-/// Receives the events of an informer, one at a time and in order.
-pub trait EventHandler<V>: Send {
-    /// Handles an event; must not block.
-    fn on_event(&mut self, event: InformerEvent<V>);
-}
-
-impl<V, F: FnMut(InformerEvent<V>) + Send> EventHandler<V> for F {
-    fn on_event(&mut self, event: InformerEvent<V>) {
-        self(event);
-    }
-}
 
 /// Objects in a page of a list: some 4 MB with their `managedFields`.
 const PAGE_SIZE: u32 = 1000;
 
+/// The server ends a watch after so many seconds, which load balancers allow. One that is silent for five
+/// seconds longer is dead.
+const WATCH_SECONDS: u32 = 240;
+
+/// After so many refused watches in a row everything is listed again: a server may refuse a version
+/// that it has forgotten, or does not know yet, with other codes than 410.
+const MAX_REFUSALS: u32 = 5;
+
 /// Lists and watches one kind.
-pub struct Informer<V> {
-    client: Client,
-    scope: Scope,
-    page_size: u32,
+pub struct Informer<V: View> {
+    api: Api<Tolerant<V>>,
+    config: watcher::Config,
+    /// What the list in progress has shown.
+    listed: Listed,
+    /// How often in a row a watch was refused.
+    refusals: u32,
+    backoff: InformerBackoff,
     random: Arc<dyn Random>,
-    metrics: Metrics,
-    view: PhantomData<fn() -> V>,
+    reporter: Reporter,
 }
 
-impl<V> fmt::Debug for Informer<V> {
+impl<V: View> fmt::Debug for Informer<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informer").field("scope", &self.scope).finish_non_exhaustive()
+        f.debug_struct("Informer").field("kind", &V::KIND).finish_non_exhaustive()
     }
 }
 
 impl<V: View> Informer<V> {
     /// An informer of the objects in `scope`.
     pub fn new(client: &Client, scope: Scope, random: Arc<dyn Random>, metrics: &Metrics) -> Self {
-        Self {
-            client: client.clone(),
-            scope,
-            page_size: PAGE_SIZE,
-            random,
-            metrics: metrics.clone(),
-            view: PhantomData,
-        }
+        Self::with_pages(PAGE_SIZE, client, scope, random, metrics)
     }
 
-    /// With other pages than the default.
-    #[cfg(test)]
-    pub(crate) fn with_page_size(self, page_size: u32) -> Self {
-        Self { page_size, ..self }
+    pub(super) fn with_pages(
+        page_size: u32,
+        client: &Client,
+        scope: Scope,
+        random: Arc<dyn Random>,
+        metrics: &Metrics,
+    ) -> Self {
+        let client = client.for_watcher(page_size);
+        let api = match &scope.namespace {
+            Some(namespace) => Api::namespaced_with(client, &segment(namespace), &()),
+            None => Api::all(client),
+        };
+        let config = watcher::Config {
+            label_selector: scope.labels,
+            field_selector: scope.fields,
+            timeout: Some(WATCH_SECONDS),
+            page_size: Some(page_size),
+            ..watcher::Config::default()
+        };
+        Self {
+            api,
+            config,
+            listed: Listed::default(),
+            refusals: 0,
+            backoff: InformerBackoff::default(),
+            random,
+            reporter: Reporter::new::<V>(metrics),
+        }
     }
 
     /// Passes all events to `handler`: the list, then changes. Never returns; dropping the future ends
     /// the watch.
-    pub async fn run(self, mut handler: impl EventHandler<V>) {
-        let mut events = self.list_watch();
+    pub async fn run(mut self, mut handler: impl EventHandler<V>) {
+        let mut events = self.events();
         loop {
-            handler.on_event(events.next().await);
+            match events.next().await {
+                Some(Ok(event)) => {
+                    if let Some(event) = self.event(event) {
+                        handler.on_event(event);
+                    }
+                }
+                Some(Err(error)) => {
+                    if self.gives_version_up(error) {
+                        events = self.events();
+                    }
+                    sleep(self.backoff.wait(Instant::now(), self.random.unit())).await;
+                }
+                // The watcher never ends.
+                None => events = self.events(),
+            }
         }
     }
 
-    fn list_watch(&self) -> ListWatch<V> {
-        let (scope, random) = (self.scope.clone(), Arc::clone(&self.random));
-        let reporter = Reporter::new::<V>(&self.metrics);
-        ListWatch::new(&self.client, scope, self.page_size, random, reporter)
+    /// The events of a new watcher. Its list names no version, so the server reads consistently.
+    fn events(&self) -> BoxStream<'static, watcher::Result<Event<Tolerant<V>>>> {
+        watcher(self.api.clone(), self.config.clone()).boxed()
     }
+
+    /// The event of what the watcher yields; none if it changes no object.
+    fn event(&mut self, event: Event<Tolerant<V>>) -> Option<InformerEvent<V>> {
+        match &event {
+            // Whatever an earlier list has shown before it broke off.
+            Event::Init => self.listed = Listed::default(),
+            Event::InitApply(object) => self.listed.add(object.metadata()),
+            Event::InitDone => self.refusals = 0,
+            Event::Apply(_) | Event::Delete(_) => {
+                self.refusals = 0;
+                self.reporter.report_watched();
+            }
+        }
+        Some(match event {
+            Event::Init => return None,
+            Event::InitApply(object) => self.event_of(object, InformerEvent::InitApply),
+            Event::InitDone => InformerEvent::InitDone(self.listed.take()),
+            Event::Apply(object) => self.event_of(object, InformerEvent::Apply),
+            Event::Delete(Tolerant { object: Ok(object), .. }) => InformerEvent::Delete(object),
+            Event::Delete(Tolerant { object: Err(unreadable), .. }) => {
+                self.reporter.report_unreadable(&unreadable.metadata, &unreadable.fault);
+                // For a deletion the names are enough.
+                return named(&unreadable.metadata).map(InformerEvent::Delete);
+            }
+        })
+    }
+
+    /// Makes the `event` of an object. If the object cannot be read, reports that and makes the event
+    /// that says so.
+    fn event_of(
+        &mut self,
+        object: Tolerant<V>,
+        event: fn(V) -> InformerEvent<V>,
+    ) -> InformerEvent<V> {
+        match object.object {
+            Ok(object) => event(object),
+            Err(Unreadable { metadata, fault }) => {
+                self.reporter.report_unreadable(&metadata, &fault);
+                InformerEvent::Unreadable {
+                    namespace: metadata.namespace.unwrap_or_default().into(),
+                    name: metadata.name.unwrap_or_default().into(),
+                    uid: metadata.uid.unwrap_or_default().to_string(),
+                }
+            }
+        }
+    }
+
+    /// Reports a failure. The watcher would begin its list again, or open its watch at the version it had,
+    /// unless this returns that no watch can go on there.
+    fn gives_version_up(&mut self, error: Error) -> bool {
+        let about = Kind::of::<V>().resource();
+        let (error, is_of_watch) = match error {
+            Error::InitialListFailed(error) => (ApiError::of_kube(error, &about), false),
+            Error::WatchStartFailed(error) | Error::WatchFailed(error) => {
+                (ApiError::of_kube(error, &about), true)
+            }
+            Error::WatchError(status) => (ApiError::from(*status), true),
+            // The watcher lists again by itself.
+            Error::NoResourceVersion => {
+                let fault = "no resourceVersion".to_owned();
+                (ApiError::Unreadable { about, fault }, false)
+            }
+        };
+        self.reporter.report_failure(&error);
+        match error {
+            _ if !is_of_watch => false,
+            ApiError::Refused(refusal) => {
+                self.refusals += 1;
+                refusal.code == 410 || self.refusals == MAX_REFUSALS
+            }
+            // The next event is too large, or one is lost, as kube-rs goes on with the one after it.
+            ApiError::TooLarge { .. } | ApiError::Unreadable { .. } => true,
+            // A connection that failed says nothing about the version.
+            _ => false,
+        }
+    }
+}
+
+/// A view that holds nothing but these names.
+fn named<V: View>(metadata: &Metadata) -> Option<V> {
+    let Metadata { name, namespace, uid, resource_version, .. } = metadata;
+    let names = json!({
+        "name": name, "namespace": namespace, "uid": uid, "resourceVersion": resource_version,
+    });
+    objects::of_json(&json!({"metadata": names})).ok()
 }

@@ -1,8 +1,8 @@
 //! The tower layers between kube-rs's client and the connections.
 //!
-//! From the outside in: `whole_answers`, `refusals`, `retry_after`, `throttle`, `in_flight`, `gate`,
-//! `deadline`, `requests`. The order matters: every retry takes a token from the throttle again, nothing
-//! waits between the gate and the connection, and a deadline counts from the sending.
+//! From the outside in: `refusals`, `retry_after`, `throttle`, `in_flight`, `gate`, `deadline`,
+//! `whole_answers`, `requests`. The order matters: every retry takes a token from the throttle again, nothing
+//! waits between the gate and the connection, and a deadline counts from the sending to the end of an answer.
 //! [`Lanes`](super::Lanes) decide which lane has which layers. Outside of a lane are `pages`, for lists, and
 //! for each watcher a throttle of its own.
 //!
@@ -71,6 +71,7 @@ pub(crate) fn again(request: &Request) -> Request {
     copy.method_mut().clone_from(request.method());
     copy.uri_mut().clone_from(request.uri());
     copy.headers_mut().clone_from(request.headers());
+    copy.extensions_mut().clone_from(request.extensions());
     copy
 }
 

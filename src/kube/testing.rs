@@ -237,8 +237,8 @@ pub(crate) async fn read(response: Response) -> Result<Bytes, BoxError> {
 
 /// A client of `server` without layers.
 pub(crate) fn client(server: &Server) -> Client {
-    let service =
-        whole_answers(Budget::default(), refusals(Arc::default(), server.service.clone()));
+    let whole = whole_answers(Budget::default(), server.service.clone());
+    let service = refusals(Arc::default(), whole);
     Client::new(ApiService::new(service), random())
 }
 

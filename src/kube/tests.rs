@@ -75,8 +75,8 @@ fn fixture() -> Fixture {
 impl Fixture {
     /// Follows the server's classes while `script` runs.
     async fn follow(&self, script: impl AsyncFnOnce(&Mutex<Follower>)) {
-        let informer = Informer::new(&self.lanes.objects, Scope::all(), random(), &self.metrics)
-            .with_page_size(3);
+        let informer =
+            Informer::with_pages(3, &self.lanes.objects, Scope::all(), random(), &self.metrics);
         let follower = Mutex::new(Follower::default());
         tokio::select! {
             () = informer.run(|event| follower.lock().on_event(event)) => panic!("an informer never returns"),

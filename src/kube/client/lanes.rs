@@ -159,13 +159,13 @@ impl Common {
         });
         let gate = gate.map(|it| layer_fn(move |next| gated(it.clone(), next)));
         let service = ServiceBuilder::new()
-            .layer_fn(move |next| whole_answers(budget.clone(), next))
             .layer_fn(move |next| refusals(Arc::clone(&forbidden), next))
             .layer_fn(move |next| retry_after(retried.clone(), next))
             .option_layer(throttle)
             .layer_fn(move |next| limited(writes.clone(), next))
             .option_layer(gate)
             .layer_fn(move |next| self::deadline(deadline, next))
+            .layer_fn(move |next| whole_answers(budget.clone(), next))
             .layer_fn(move |next| reported(counted.clone(), next))
             .service(connections);
         Client::new(ApiService::new(service), random)

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    Event, EventName, Importance,
+    Event, Importance,
     lru_map::{Digest, LruMap, digest, digest_of_both},
+    truncated,
 };
 
 const CAPACITY: usize = 4096;
@@ -25,16 +26,8 @@ const SIMILAR_WITHIN_SECONDS: f64 = 600.0;
 const BURST: f64 = 25.0;
 const REFILL_SECONDS: f64 = 300.0;
 
-/// How an event is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
-    /// Create it.
-    Post(Event),
-    /// Patch the event of that name with [`Event::to_patch`], or create it if that one is gone.
-    Patch(Event),
-    /// Drop it.
-    Drop,
-}
+/// client-go's prefix of combined events.
+const COMBINED: &str = "(combined from similar events): ";
 
 /// The state of the rules.
 #[derive(Debug)]
@@ -85,7 +78,7 @@ impl Group {
 /// An event written before.
 #[derive(Debug)]
 struct WrittenEvent {
-    name: EventName,
+    name: String,
     first: Timestamp,
     count: u32,
 }
@@ -97,24 +90,19 @@ struct TokenBucket {
     refilled: Timestamp,
 }
 
-/// Applies the rules to `event`, recorded at `now`.
-pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Action {
+/// Applies the rules to `event`, recorded at `now`. Returns the event to write: that of its name is updated if
+/// it counts more than one. None if it is to be dropped.
+pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Option<Event> {
     let (event, key) = state.combine(event, now);
     let event = state.count(event, key);
     let allowed = state.allow(&event, now);
-    if !allowed && event.importance == Importance::Repeatable {
-        Action::Drop
-    } else if event.count > 1 {
-        Action::Patch(event)
-    } else {
-        Action::Post(event)
-    }
+    (allowed || event.importance == Importance::Final).then_some(event)
 }
 
 impl Correlator {
     /// Rule 1: returns the event, combined if need be, and the key under which it is counted.
     fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Digest) {
-        let (group_key, message) = (group_key(&event), digest(&[event.message.as_str()]));
+        let (group_key, message) = (group_key(&event), digest(&[&event.message]));
         let is_recent =
             |group: &&mut Group| seconds_between(group.last, now) <= SIMILAR_WITHIN_SECONDS;
         let combined = if let Some(group) = self.groups.get(group_key).filter(is_recent) {
@@ -165,8 +153,10 @@ impl Correlator {
 
 /// The event that replaces similar ones.
 fn combined_event(event: Event, now: Timestamp) -> Event {
+    let full_length = COMBINED.len() + event.full_length;
     Event {
-        message: event.message.combined(),
+        message: truncated(full_length, [COMBINED, &event.message].concat()),
+        full_length,
         first: now,
         last: now,
         count: 1,
@@ -182,7 +172,7 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 
 /// The fields of client-go's `getEventKey`.
 fn event_key(event: &Event) -> Digest {
-    key(event, &[event.reason, event.message.as_str()])
+    key(event, &[event.reason, &event.message])
 }
 
 /// The fields of client-go's `EventAggregatorByReasonFunc`, distinct from an event's key.
@@ -213,28 +203,22 @@ fn key(event: &Event, more: &[&str]) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::events::{Message, Severity, tests::event};
+    use crate::kube::events::{MAX_MESSAGE, Severity, tests::event};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn record(state: &mut Correlator, message: &str, second: i64) -> Action {
+    fn record(state: &mut Correlator, message: &str, second: i64) -> Option<Event> {
         correlate(state, event("c", "Reason", message, second), at(second))
     }
 
-    fn posted(action: Action) -> Event {
-        match action {
-            Action::Post(event) => event,
-            other => panic!("not posted: {other:?}"),
-        }
+    fn posted(event: Option<Event>) -> Event {
+        event.filter(|event| event.count == 1).unwrap()
     }
 
-    fn patched(action: Action) -> Event {
-        match action {
-            Action::Patch(event) => event,
-            other => panic!("not patched: {other:?}"),
-        }
+    fn patched(event: Option<Event>) -> Event {
+        event.filter(|event| event.count > 1).unwrap()
     }
 
     #[test]
@@ -266,10 +250,10 @@ mod tests {
             ("API version", |e| about(e).api_version = "v2".into(), [true, true, true]),
             ("type", |e| e.severity = Severity::Warning, [true, true, true]),
             ("reason", |e| e.reason = "Other", [true, true, false]),
-            ("message", |e| e.message = Message::new("other".to_owned()), [true, false, false]),
+            ("message", |e| e.message = "other".to_owned(), [true, false, false]),
             ("reporter", |e| e.reporting_component = "other".into(), [false, true, false]),
             ("version", |e| about(e).resource_version = "8".into(), [false; 3]),
-            ("name", |e| e.name = EventName::Stamp(9), [false; 3]),
+            ("name", |e| e.name = "other".to_owned(), [false; 3]),
         ];
         let keys = |event: &Event| [event_key(event), group_key(event), spam_key(event)];
         let before = event("c", "Reason", "m", 0);
@@ -285,17 +269,30 @@ mod tests {
     fn the_tenth_different_message_is_combined() {
         let mut state = Correlator::default();
         for n in 1..10 {
-            assert_eq!(
-                posted(record(&mut state, &format!("m{n}"), n)).message.as_str(),
-                format!("m{n}")
-            );
+            assert_eq!(posted(record(&mut state, &format!("m{n}"), n)).message, format!("m{n}"));
         }
         let tenth = posted(record(&mut state, "m10", 10));
-        assert_eq!(tenth.message.as_str(), "(combined from similar events): m10");
+        assert_eq!(tenth.message, "(combined from similar events): m10");
         assert_eq!((tenth.first, &*tenth.reporting_component), (at(10), ""));
         let eleventh = patched(record(&mut state, "m11", 11));
-        assert_eq!(eleventh.message.as_str(), "(combined from similar events): m11");
+        assert_eq!(eleventh.message, "(combined from similar events): m11");
         assert_eq!((eleventh.count, eleventh.name), (2, tenth.name));
+    }
+
+    #[test]
+    fn a_combined_message_is_not_longer_and_has_one_note() {
+        let combined = |text: &str| {
+            let message = truncated(text.len(), text.to_owned());
+            let similar = Event { full_length: text.len(), ..event("c", "Reason", &message, 0) };
+            combined_event(similar, at(0)).message
+        };
+        assert_eq!(combined("no"), "(combined from similar events): no");
+        for length in [2017, 2048, 2049, 5000] {
+            let text = combined(&"x".repeat(length));
+            let note = format!("x\u{2026} (cut, {} bytes)", length + COMBINED.len());
+            assert!(text.ends_with(&note) && text.len() == MAX_MESSAGE, "{text}");
+        }
+        assert_eq!(combined(&"x".repeat(MAX_MESSAGE - COMBINED.len())).len(), MAX_MESSAGE);
     }
 
     #[test]
@@ -304,14 +301,14 @@ mod tests {
             let mut state = Correlator::default();
             (1..10).for_each(|n| _ = record(&mut state, &format!("m{n}"), n));
             let tenth = posted(record(&mut state, "m10", 9 + gap));
-            assert_eq!(tenth.message.as_str().starts_with("(combined"), combined, "{gap} s");
+            assert_eq!(tenth.message.starts_with("(combined"), combined, "{gap} s");
         }
     }
 
     #[test]
     fn a_source_has_25_events_and_one_more_every_300_seconds() {
         let mut state = Correlator::default();
-        let dropped = |state: &mut Correlator, second| record(state, "m", second) == Action::Drop;
+        let dropped = |state: &mut Correlator, second| record(state, "m", second).is_none();
         let written = (0..40).filter(|_| !dropped(&mut state, 1000)).count();
         assert_eq!(written, 25);
         assert!(dropped(&mut state, 1299));
@@ -325,7 +322,7 @@ mod tests {
     fn a_final_event_is_not_limited() {
         let mut state = Correlator::default();
         (0..30).for_each(|_| _ = record(&mut state, "m", 0));
-        assert_eq!(record(&mut state, "m", 0), Action::Drop);
+        assert_eq!(record(&mut state, "m", 0), None);
         let last = Event {
             importance: Importance::Final,
             ..event("c", "ProvisioningSucceeded", "done", 0)
@@ -349,13 +346,13 @@ mod tests {
 
     #[test]
     fn an_event_is_patched_under_the_name_it_was_created_with() {
-        for name in [EventName::Stamp(1), EventName::Uuid("0b7e9f4e".to_owned())] {
-            let mut state = Correlator::default();
-            let named = |second| Event { name: name.clone(), ..event("c", "Reason", "m", second) };
-            posted(correlate(&mut state, named(1), at(1)));
-            let again = Event { name: EventName::Stamp(9), ..named(2) };
-            assert_eq!(patched(correlate(&mut state, again, at(2))).name, name);
-        }
+        let mut state = Correlator::default();
+        let named = |name: &str, second| Event {
+            name: name.to_owned(),
+            ..event("c", "Reason", "m", second)
+        };
+        posted(correlate(&mut state, named("c.1", 1), at(1)));
+        assert_eq!(patched(correlate(&mut state, named("c.9", 2), at(2))).name, "c.1");
     }
 
     #[test]

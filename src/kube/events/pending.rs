@@ -1,19 +1,23 @@
 //! The queue of events that wait to be written.
 //!
-//! Events about one object keep their order. From [`SOFT_LIMIT`] events on, the queue accepts only final
-//! events; from [`HARD_LIMIT`] events on it accepts none.
+//! Events about one object keep their order: while one of them is being written or waits for another attempt,
+//! the object is busy, and its other events stay in the queue. From [`SOFT_LIMIT`] events on, the queue accepts
+//! only final events; from [`HARD_LIMIT`] events on it accepts none.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     Event, Importance,
     lru_map::{Digest, digest},
 };
+use crate::kube::client::MAX_CONCURRENT_WRITES;
 
 /// More than events that give way to objects fill (see `recorder`); client-go has 1000.
 const SOFT_LIMIT: usize = 5000;
 /// Enough for final events of as many objects as the soft limit has events: some ten megabytes.
 const HARD_LIMIT: usize = 2 * SOFT_LIMIT;
+/// The most busy objects. While the server accepts no events, only theirs are retried.
+pub(super) const MAX_BUSY: usize = 2 * MAX_CONCURRENT_WRITES;
 /// The capacity that an empty queue keeps; the memory for a burst is freed.
 const MIN_CAPACITY: usize = 64;
 
@@ -22,6 +26,8 @@ const MIN_CAPACITY: usize = 64;
 pub(super) struct Pending {
     /// Each with the digest of its object.
     events: VecDeque<(Digest, Event)>,
+    /// The objects of the events that were taken and are neither written nor given up.
+    busy: BTreeSet<Digest>,
 }
 
 impl Pending {
@@ -31,7 +37,7 @@ impl Pending {
             Importance::Repeatable => SOFT_LIMIT,
             Importance::Final => HARD_LIMIT,
         };
-        let has_room = self.len() < limit;
+        let has_room = self.waiting() < limit;
         if has_room {
             let about = &event.about;
             let object = digest(&[&about.kind, &about.namespace, &about.name, &about.uid]);
@@ -40,19 +46,33 @@ impl Pending {
         has_room
     }
 
-    /// Removes and returns the first event whose object is not `busy`.
-    pub(super) fn pop(&mut self, busy: impl Fn(Digest) -> bool) -> Option<(Digest, Event)> {
-        let first = self.events.iter().position(|(object, _)| !busy(*object))?;
-        let popped = self.events.remove(first);
+    /// Takes the first event whose object is not busy: from now on that is. None while too many are.
+    pub(super) fn take(&mut self) -> Option<(Digest, Event)> {
+        if self.busy.len() >= MAX_BUSY {
+            return None;
+        }
+        let first = self.events.iter().position(|(object, _)| !self.busy.contains(object))?;
+        let (object, event) = self.events.remove(first)?;
         if self.events.is_empty() {
             self.events.shrink_to(MIN_CAPACITY);
         }
-        popped
+        self.busy.insert(object);
+        Some((object, event))
+    }
+
+    /// The event about `object` that was taken is written or given up.
+    pub(super) fn finish(&mut self, object: Digest) {
+        self.busy.remove(&object);
     }
 
     /// The number of waiting events.
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.events.len()
+    }
+
+    /// The number of events that are neither written nor given up.
+    pub(super) fn unwritten(&self) -> usize {
+        self.events.len() + self.busy.len()
     }
 }
 
@@ -66,8 +86,12 @@ mod tests {
     }
 
     fn messages(pending: &mut Pending) -> Vec<String> {
-        let popped = std::iter::from_fn(|| pending.pop(|_| false));
-        popped.map(|(_, event)| event.message.as_str().to_owned()).collect()
+        let next = || {
+            let (object, event) = pending.take()?;
+            pending.finish(object);
+            Some(event.message)
+        };
+        std::iter::from_fn(next).collect()
     }
 
     #[test]
@@ -76,10 +100,25 @@ mod tests {
         for (object, message) in [("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")] {
             assert!(pending.push(repeatable(object, message)));
         }
-        let (a, _) = pending.pop(|_| false).unwrap();
-        assert_eq!(pending.pop(|object| object == a).unwrap().1.message.as_str(), "3");
-        assert_eq!(messages(&mut pending), ["2", "4"]);
-        assert!(pending.pop(|_| false).is_none());
+        let [(a, _), (b, third)] = [(); 2].map(|()| pending.take().unwrap());
+        assert_eq!((third.message.as_str(), pending.waiting(), pending.unwritten()), ("3", 2, 4));
+        pending.finish(b);
+        assert_eq!(messages(&mut pending), ["4"]);
+        pending.finish(a);
+        assert_eq!(messages(&mut pending), ["2"]);
+        assert!(pending.take().is_none() && pending.unwritten() == 0);
+    }
+
+    #[test]
+    fn the_number_of_busy_objects_is_limited() {
+        let mut pending = Pending::default();
+        for object in 0..=MAX_BUSY {
+            assert!(pending.push(repeatable(&object.to_string(), "m")));
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| pending.take()).collect();
+        assert_eq!((taken.len(), pending.waiting()), (MAX_BUSY, 1));
+        pending.finish(taken[0].0);
+        assert!(pending.take().is_some());
     }
 
     #[test]

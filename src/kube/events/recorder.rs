@@ -10,23 +10,23 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
-    sync::Notify,
-    time::{Instant, sleep, timeout_at},
+    sync::{Notify, SetOnce},
+    time::{sleep, timeout},
 };
 
 use super::{
-    Event, EventName, Importance, Severity, Subject,
-    busy_objects::{Attempt, BusyObjects},
-    correlate::{Action, Correlator, correlate},
+    Event, Importance, Severity, Subject,
+    correlate::{Correlator, correlate},
     lru_map::Digest,
-    message::Message,
     pending::Pending,
-    sink::{Failure, Sink},
+    truncated,
 };
 use crate::{
     kube::{
+        ApiError, Name, Patch,
         client::{EventLane, MAX_CONCURRENT_WRITES},
         name::{MAX_NAME, is_dns_subdomain},
+        objects,
     },
     metrics::{ApiMetrics, Metrics},
     runtime::{Clock, Random, Tasks},
@@ -47,6 +47,12 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// The time between attempts during shutdown.
 const SHUTDOWN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Why an event is dropped, as the metric says it.
+const UNREACHABLE: &str = "unreachable";
+const REFUSED: &str = "refused";
+/// It exists already, or its namespace is being deleted.
+const POINTLESS: &str = "pointless";
+
 /// The most hex digits of the nanoseconds in an event's name.
 const STAMP_DIGITS: usize = 16;
 
@@ -57,15 +63,17 @@ pub struct Recorder(Arc<Shared>);
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Recorder")
-            .field("waiting", &self.0.state.lock().pending.len())
+            .field("waiting", &self.0.state.lock().pending.waiting())
             .finish_non_exhaustive()
     }
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// Notified when an event is added, when the writer has finished one, and at shutdown.
+    /// Notified when an event is added, and when the writer has finished one.
     changed: Notify,
+    /// The process shuts down, so that there is no time for long waits.
+    shutdown: SetOnce<()>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     metrics: ApiMetrics,
@@ -74,12 +82,18 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pending: Pending,
-    /// The number of events that the writer has taken from the queue, including those to be retried.
-    in_progress: usize,
-    /// Whether the process shuts down, so that there is no time for long waits.
-    shutting_down: bool,
     /// The nanoseconds in the last event's name, to keep names unique if the clock does not advance.
     last_stamp: u64,
+}
+
+/// An event that the writer has taken from the queue.
+#[derive(Debug)]
+struct Attempt {
+    /// The digest of the event's object.
+    object: Digest,
+    event: Event,
+    /// The number of attempts so far.
+    attempts: u32,
 }
 
 impl Recorder {
@@ -91,25 +105,16 @@ impl Recorder {
         random: Arc<dyn Random>,
         metrics: &Metrics,
     ) -> Self {
-        Self::start_with(lane, tasks, clock, random, metrics)
-    }
-
-    fn start_with(
-        sink: impl Sink,
-        tasks: &Tasks,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        metrics: &Metrics,
-    ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Notify::new(),
+            shutdown: SetOnce::new(),
             clock,
             random,
             metrics: metrics.api.clone(),
         });
         let writer = Arc::clone(&shared);
-        tasks.spawn_critical("events", async move { writer.write_for_ever(&sink).await });
+        tasks.spawn_critical("events", async move { writer.write_for_ever(&lane).await });
         Self(shared)
     }
 
@@ -121,8 +126,7 @@ impl Recorder {
     /// Waits until all events are written or given up, but at most for `limit`. Returns the number of
     /// events that are left. Shortens the time between attempts from now on, for shutdown.
     pub async fn drain(&self, limit: Duration) -> usize {
-        self.0.state.lock().shutting_down = true;
-        self.0.changed.notify_waiters();
+        let _ = self.0.shutdown.set(());
         let drained = async {
             loop {
                 // Created before the check, so that a change between check and wait is not missed.
@@ -207,7 +211,8 @@ impl Source {
             severity,
             importance,
             reason,
-            message: Message::new(message),
+            full_length: message.len(),
+            message: truncated(message.len(), message),
             first: now,
             last: now,
             count: 1,
@@ -218,20 +223,20 @@ impl Source {
 impl Shared {
     /// The number of events that are neither written nor given up.
     fn unwritten(&self) -> usize {
-        let state = self.state.lock();
-        state.pending.len() + state.in_progress
+        self.state.lock().pending.unwritten()
     }
 
-    /// A name that no other event of this process has; a UUID if the object's name is no DNS subdomain.
-    fn event_name(&self, object: &str, now: Timestamp) -> EventName {
+    /// A name that no other event of this process has: `<object>.<hex nanoseconds>`, or a UUID if the object's
+    /// name cannot be a part of it.
+    fn event_name(&self, object: &str, now: Timestamp) -> String {
         if !is_dns_subdomain(object) || object.len() + 1 + STAMP_DIGITS > MAX_NAME {
-            return EventName::Uuid(self.random.uuid());
+            return self.random.uuid();
         }
         // Fits until the year 2554.
         let now = u64::try_from(now.as_nanosecond()).unwrap_or_default();
         let mut state = self.state.lock();
         state.last_stamp = now.max(state.last_stamp + 1);
-        EventName::Stamp(state.last_stamp)
+        format!("{object}.{:x}", state.last_stamp)
     }
 
     fn push(&self, event: Event) {
@@ -241,152 +246,96 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
-    async fn write_for_ever(&self, sink: &impl Sink) {
-        let (mut correlator, mut busy) = (Correlator::default(), BusyObjects::default());
-        let mut writes = FuturesUnordered::new();
+    async fn write_for_ever(&self, lane: &EventLane) {
+        let mut correlator = Correlator::default();
+        let (mut writes, mut retries) = (FuturesUnordered::new(), FuturesUnordered::new());
         loop {
-            let limit = self.max_writes(sink.gives_way());
+            let limit = self.max_writes(lane);
+            let has_room = writes.len() < limit;
             tokio::select! {
                 biased;
-                Some((object, retry)) = writes.next() => self.on_attempt(&mut busy, object, retry),
-                attempt = self.next(&mut correlator, &mut busy), if writes.len() < limit => {
-                    let object = attempt.object;
-                    writes.push(async move { (object, self.try_to_write(sink, attempt).await) });
-                }
+                Some((object, failed)) = writes.next() => match failed {
+                    Some(attempt) => retries.push(self.retry(attempt)),
+                    None => self.finish(object),
+                },
+                Some(attempt) = retries.next(), if has_room => writes.push(self.write(lane, attempt)),
+                attempt = self.next(&mut correlator), if has_room => writes.push(self.write(lane, attempt)),
                 () = sleep(GIVE_WAY_RECHECK), if limit < MAX_CONCURRENT_WRITES => {}
             }
         }
     }
 
     /// How many events may be written at once.
-    fn max_writes(&self, gives_way: bool) -> usize {
-        let state = self.state.lock();
-        if gives_way && !state.shutting_down {
-            max_writes_beside_objects(state.pending.len())
-        } else {
+    fn max_writes(&self, lane: &EventLane) -> usize {
+        if lane.object_writes.is_empty() || self.shutdown.initialized() {
             MAX_CONCURRENT_WRITES
+        } else {
+            max_writes_beside_objects(self.state.lock().pending.waiting())
         }
     }
 
-    /// Handles the end of an attempt: schedules the `retry`, if there is one.
-    fn on_attempt(&self, busy: &mut BusyObjects, object: Digest, retry: Option<Attempt>) {
-        match retry {
-            Some(attempt) => {
-                let due = Instant::now() + self.retry_delay(attempt.attempts);
-                busy.retry(attempt, due);
-            }
-            None => self.finish_one(busy, object),
-        }
-    }
-
-    /// Waits for an event to write: a retry that is due, otherwise a new event. Cancel safe.
-    async fn next(&self, correlator: &mut Correlator, busy: &mut BusyObjects) -> Attempt {
+    /// Waits for a new event about an object that is not busy. Cancel safe.
+    async fn next(&self, correlator: &mut Correlator) -> Attempt {
         loop {
             // Created before the check, so that a change between check and wait is not missed.
             let changed = self.changed.notified();
-            if let Some(attempt) = busy.begin_due(Instant::now()) {
-                return attempt;
-            }
-            if let Some((object, event)) = self.take(busy) {
-                if let Some(attempt) = self.correlate(correlator, object, event) {
-                    return attempt;
-                }
-                self.finish_one(busy, object);
-            } else if let Some(due) = busy.next_due() {
-                let _ = timeout_at(due, changed).await;
-            } else {
+            let taken = self.state.lock().pending.take();
+            let Some((object, event)) = taken else {
                 changed.await;
+                continue;
+            };
+            if let Some(event) = correlate(correlator, event, self.clock.wall()) {
+                return Attempt { object, event, attempts: 0 };
             }
+            self.metrics.event_dropped("rate_limited");
+            self.finish(object);
         }
     }
 
-    /// Takes the next event whose object is not busy from the queue.
-    fn take(&self, busy: &mut BusyObjects) -> Option<(Digest, Event)> {
-        let mut state = self.state.lock();
-        if state.shutting_down {
-            busy.advance(Instant::now() + SHUTDOWN_RETRY_INTERVAL);
-        }
-        if busy.is_full() {
-            return None;
-        }
-        let taken = state.pending.pop(|object| busy.contains(object))?;
-        busy.begin(taken.0);
-        state.in_progress += 1;
-        Some(taken)
-    }
-
-    /// Decides how a new event is written; `None` if it is dropped.
-    fn correlate(
-        &self,
-        correlator: &mut Correlator,
-        object: Digest,
-        event: Event,
-    ) -> Option<Attempt> {
-        let attempt = |event, exists| Some(Attempt { object, event, exists, attempts: 0 });
-        match correlate(correlator, event, self.clock.wall()) {
-            Action::Post(event) => attempt(event, false),
-            Action::Patch(event) => attempt(event, true),
-            Action::Drop => {
-                self.metrics.event_dropped("rate_limited");
-                None
-            }
-        }
-    }
-
-    /// Counts the event about `object` as written or given up.
-    fn finish_one(&self, busy: &mut BusyObjects, object: Digest) {
-        busy.end(object);
-        self.state.lock().in_progress -= 1;
+    /// The event about `object` that was taken is written or given up.
+    fn finish(&self, object: Digest) {
+        self.state.lock().pending.finish(object);
         self.changed.notify_waiters();
     }
 
-    /// Tries to write an event. Returns it if it is to be retried.
-    async fn try_to_write(&self, sink: &impl Sink, attempt: Attempt) -> Option<Attempt> {
-        let attempt = Attempt { attempts: attempt.attempts + 1, ..attempt };
-        let event = &attempt.event;
-        match write_once(sink, event, attempt.exists).await {
-            Ok(()) => {}
-            Err(Failure::Transient(error)) if attempt.attempts < MAX_ATTEMPTS => {
-                tracing::error!(
-                    event = event.name(),
-                    error,
-                    "Unable to write event (may retry after sleeping)"
-                );
-                return Some(attempt);
-            }
-            Err(Failure::Transient(why)) => self.give_up("unreachable", event, &why),
-            Err(Failure::Gone(why) | Failure::Refused(why)) => {
-                self.give_up("refused", event, &why);
-            }
-            Err(Failure::Obsolete(error)) => {
-                tracing::debug!(
-                    event = event.name(),
-                    error,
-                    "Server rejected event (will not retry!)"
-                );
-                self.metrics.event_dropped("pointless");
-            }
-        }
-        None
-    }
-
-    /// How long an event waits after so many attempts.
-    fn retry_delay(&self, attempts: u32) -> Duration {
-        if self.state.lock().shutting_down {
-            return SHUTDOWN_RETRY_INTERVAL;
-        }
+    /// Returns the attempt again once it is due.
+    fn retry(&self, attempt: Attempt) -> impl Future<Output = Attempt> {
         // So that many clients do not retry at the same time after an outage.
-        let share = if attempts == 1 { self.random.unit() } else { 1.0 };
-        RETRY_INTERVAL.mul_f64(share)
+        let share = if attempt.attempts == 1 { self.random.unit() } else { 1.0 };
+        let shut_down = timeout(RETRY_INTERVAL.mul_f64(share), self.shutdown.wait());
+        async move {
+            if shut_down.await.is_ok() {
+                sleep(SHUTDOWN_RETRY_INTERVAL).await;
+            }
+            attempt
+        }
     }
 
-    fn give_up(&self, reason: &str, event: &Event, why: &str) {
-        tracing::error!(
-            event = event.name(),
-            error = why,
-            "Unable to write event (will not retry!)"
-        );
-        self.metrics.event_dropped(reason);
+    /// Tries to write an event. Returns it if it is to be retried.
+    async fn write(&self, lane: &EventLane, attempt: Attempt) -> (Digest, Option<Attempt>) {
+        let attempt = Attempt { attempts: attempt.attempts + 1, ..attempt };
+        let Attempt { object, event, attempts } = &attempt;
+        let name = &*event.name;
+        let failure = write_once(lane, event)
+            .await
+            .err()
+            .and_then(|error| Some((why_dropped(&error)?, error)));
+        match failure {
+            None => {}
+            Some((UNREACHABLE, error)) if *attempts < MAX_ATTEMPTS => {
+                tracing::error!(event = name, %error, "Unable to write event (may retry after sleeping)");
+                return (*object, Some(attempt));
+            }
+            Some((reason, error)) => {
+                if reason == POINTLESS {
+                    tracing::debug!(event = name, %error, "Server rejected event (will not retry!)");
+                } else {
+                    tracing::error!(event = name, %error, "Unable to write event (will not retry!)");
+                }
+                self.metrics.event_dropped(reason);
+            }
+        }
+        (*object, None)
     }
 }
 
@@ -397,15 +346,33 @@ fn max_writes_beside_objects(waiting: usize) -> usize {
     (MAX_CONCURRENT_WRITES * beyond / ramp).max(GIVE_WAY_WRITES)
 }
 
-/// Writes an event once. If the event to patch is gone, creates it with its count.
-async fn write_once(sink: &impl Sink, event: &Event, exists: bool) -> Result<(), Failure> {
-    if exists {
-        match sink.patch(event).await {
-            Err(Failure::Gone(_)) => {}
-            done => return done,
+/// Creates an event, or updates an earlier one to it. If that is gone, creates this one with its count.
+async fn write_once(lane: &EventLane, event: &Event) -> Result<(), ApiError> {
+    if event.count > 1 {
+        let patch = Patch::Strategic(event.to_patch());
+        let name = Name::namespaced(event.namespace(), &event.name)?;
+        match lane.client.patch::<objects::Event>(name, &patch).await {
+            Err(error) if error.is_not_found() => {}
+            answer => return answer.map(drop),
         }
     }
-    sink.create(event).await
+    lane.client.create_unread::<objects::Event>(Some(event.namespace()), event).await
+}
+
+/// Why an event is dropped after its last attempt failed with `error`; none if it was written after all.
+/// [`UNREACHABLE`] may become better. client-go does not retry after any answer of the server; here 429 and
+/// 5xx are retried, so that no event is lost.
+fn why_dropped(error: &ApiError) -> Option<&'static str> {
+    let is_terminating = || error.is_forbidden() && error.to_string().contains("being terminated");
+    match error {
+        ApiError::Unreadable { .. } | ApiError::TooLarge { .. } => None,
+        ApiError::NoAnswer(_) | ApiError::DeadlineExceeded(_) | ApiError::GateShut(_) => {
+            Some(UNREACHABLE)
+        }
+        _ if error.code().is_some_and(|code| code == 429 || code >= 500) => Some(UNREACHABLE),
+        _ if error.is_already_exists() || is_terminating() => Some(POINTLESS),
+        _ => Some(REFUSED),
+    }
 }
 
 #[cfg(test)]

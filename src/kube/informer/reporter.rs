@@ -5,9 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use super::failure::Failure;
 use crate::{
-    kube::objects::{Metadata, View, kind::Kind},
+    kube::{
+        error::ApiError,
+        objects::{Metadata, View, kind::Kind},
+    },
     metrics::{ApiMetrics, Metrics},
 };
 
@@ -36,9 +38,8 @@ impl Reporter {
     }
 
     /// Logs a failure, unless it is a lasting refusal that was reported already.
-    pub(super) fn report_failure(&mut self, failure: &Failure) {
-        let (resource, error) = (self.kind.resource(), describe(failure));
-        let code = failure.refusal().map(|status| status.code);
+    pub(super) fn report_failure(&mut self, error: &ApiError) {
+        let (resource, code) = (self.kind.resource(), error.code());
         // The right is missing, or the kind: until somebody changes the cluster.
         let lasting = code.filter(|code| matches!(code, 403 | 404));
         if lasting.is_some() && lasting == self.lasting {
@@ -50,7 +51,8 @@ impl Reporter {
             Some(_) => "the API server does not serve the kind; trying again until it does",
             None => "the watch failed; trying again",
         };
-        tracing::warn!(resource, error, "{what}");
+        let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
+        tracing::warn!(resource, error = format!("{error}{code}"), "{what}");
     }
 
     /// A watch has yielded something, so the kind is served and the right is there: a later refusal is
@@ -75,16 +77,5 @@ impl Reporter {
                 "cannot read an object; it is skipped"
             );
         }
-    }
-}
-
-/// Describes a failure without any object's content.
-fn describe(failure: &Failure) -> String {
-    if let Some(status) = failure.refusal() {
-        return format!("{} ({})", status.message, status.code);
-    }
-    match failure {
-        Failure::List(error) | Failure::Watch(error) => error.to_string(),
-        Failure::NoVersion => "no resourceVersion in a list or an event".to_owned(),
     }
 }

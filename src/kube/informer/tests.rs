@@ -41,14 +41,14 @@ impl Run {
     }
 }
 
-/// Runs an informer with pages of two objects against `script` for so many seconds.
+/// Runs an informer against `script` for so many seconds.
 async fn run(
     seconds: u64,
     script: impl Fn(usize, &RecordedRequest) -> Answer + Send + Sync + 'static,
 ) -> Run {
     let server = Server::new(script);
     let metrics = Metrics::new();
-    let informer = informer::<Claim>(&server, &metrics).with_page_size(2);
+    let informer = informer(&server, &metrics);
     let events = Events::default();
     let (sink, start) = (Arc::clone(&events), Instant::now());
     let handler = move |event| sink.lock().push((start.elapsed().as_secs(), word(&event)));
@@ -67,8 +67,9 @@ fn client_on(connections: Connections, metrics: &Metrics) -> Client {
     Lanes::new(connections, LaneSettings::default(), gate, random(), metrics).objects
 }
 
-fn informer<V: View>(server: &Server, metrics: &Metrics) -> Informer<V> {
-    Informer::new(&client(server, metrics), Scope::all(), random(), metrics)
+/// An informer with pages of two objects.
+fn informer(server: &Server, metrics: &Metrics) -> Informer<Claim> {
+    Informer::with_pages(2, &client(server, metrics), Scope::all(), random(), metrics)
 }
 
 fn word(event: &InformerEvent<Claim>) -> String {

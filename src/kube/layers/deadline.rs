@@ -1,86 +1,38 @@
 //! Limits how long an answer may take.
 //!
-//! A request other than a watch is answered, including its body, within the deadline counted from its
-//! sending, or fails with [`DeadlineExceeded`]. So is a watch that is refused. For a watch that begins,
-//! the deadline covers only the headers; the reader of its body has its own time-outs.
+//! A request is answered within the deadline counted from its sending, or fails with [`DeadlineExceeded`].
+//! Answers are read whole below this layer ([`whole_answers`](super::whole_answers)), all but that of a watch
+//! that begins: for it the deadline covers only the headers, and the reader of its body has its own time-outs.
 
-use std::{
-    pin::{Pin, pin},
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt as _;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
-use tower::{BoxError, service_fn};
+use tokio::time::timeout;
+use tower::service_fn;
 
-use super::{Next, Outcome, Request, ResponseBody};
-use crate::kube::{error::DeadlineExceeded, target::Verb};
+use super::{Next, Outcome, Request};
+use crate::kube::error::DeadlineExceeded;
 
 /// Fails requests that take longer than `limit`.
 pub(crate) fn deadline(limit: Duration, next: impl Next) -> impl Next {
-    service_fn(move |request| answer_within(limit, next.clone(), request))
+    service_fn(move |request| send(limit, next.clone(), request))
 }
 
-/// Sends the request; the answer is complete within `limit`, or fails.
-async fn answer_within(limit: Duration, next: impl Next, request: Request) -> Outcome {
-    let is_watch = Verb::of(&request) == Verb::Watch;
-    let mut end = pin!(sleep(limit));
-    let response = tokio::select! {
-        biased;
-        response = next.send(request) => response?,
-        () = &mut end => return Err(DeadlineExceeded(limit).into()),
-    };
-    if is_watch && response.status().is_success() {
-        return Ok(response);
-    }
-    let end = end.deadline();
-    Ok(response.map(|inner| TimedBody { inner, limit, end, wait: None }.boxed_unsync()))
-}
-
-/// A body that fails unless it is read to its end by `end`.
-struct TimedBody {
-    inner: ResponseBody,
-    limit: Duration,
-    end: Instant,
-    /// The timer; created only when the body is first pending, since most bodies arrive with their headers.
-    wait: Option<Pin<Box<Sleep>>>,
-}
-
-impl http_body::Body for TimedBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
-            return Poll::Ready(frame);
-        }
-        let (limit, end) = (self.limit, self.end);
-        let wait = self.wait.get_or_insert_with(|| Box::pin(sleep_until(end)));
-        wait.as_mut().poll(context).map(|()| Some(Err(DeadlineExceeded(limit).into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
+async fn send(limit: Duration, next: impl Next, request: Request) -> Outcome {
+    let answer = timeout(limit, next.send(request)).await;
+    answer.unwrap_or_else(|_| Err(DeadlineExceeded(limit).into()))
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use http::Method;
+    use tokio::time::Instant;
+    use tower::BoxError;
 
     use super::*;
     use crate::kube::{
         error::ApiError,
+        layers::whole_answers::{Budget, whole_answers},
         testing::{Answer, End, Server, read, request, send},
     };
 
@@ -91,7 +43,8 @@ mod tests {
     /// seconds it came.
     async fn get(url: &str, answer: Answer) -> (Result<Bytes, BoxError>, u64) {
         let server = Server::new(move |_, _| answer.clone());
-        let service = deadline(Duration::from_secs(10), server.service);
+        let whole = whole_answers(Budget::default(), server.service);
+        let service = deadline(Duration::from_secs(10), whole);
         let start = Instant::now();
         let body = match send(&service, request(Method::GET, url)).await {
             Ok(response) => read(response).await,

@@ -1,12 +1,10 @@
 //! Limits how many writes are in flight at once.
 //!
-//! A write is in flight from its sending until the body of its answer is read or dropped. Other writes
-//! wait in the order in which they came. Reads never wait. [`InFlight::is_empty`] tells others whether there
-//! is any.
+//! A write is in flight from its sending until its answer is read or it is dropped. Other writes wait in the
+//! order in which they came. Reads never wait. [`InFlight::is_empty`] tells others whether there is any.
 
 use std::sync::Arc;
 
-use http_body_util::BodyExt as _;
 use tokio::sync::Semaphore;
 use tower::service_fn;
 
@@ -47,14 +45,8 @@ async fn send(in_flight: InFlight, next: impl Next, request: Request) -> Outcome
     if !Verb::of(&request).writes() {
         return next.send(request).await;
     }
-    let permit = in_flight.permits.acquire_owned().await?;
-    let response = next.send(request).await?;
-    // The body keeps it until it is dropped.
-    let held_by = move |error| {
-        let _permit = &permit;
-        error
-    };
-    Ok(response.map(|body| body.map_err(held_by).boxed_unsync()))
+    let _permit = in_flight.permits.acquire().await?;
+    next.send(request).await
 }
 
 #[cfg(test)]
@@ -63,19 +55,23 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::kube::testing::{Answer, End, Server, read, request, send};
+    use crate::kube::{
+        layers::whole_answers::{Budget, whole_answers},
+        testing::{Answer, End, Server, request, send},
+    };
 
     const URL: &str = "/api/v1/persistentvolumes/pv";
+
+    /// The layer above one that reads answers whole.
+    fn service(in_flight: &InFlight, server: &Server) -> impl Next {
+        limited(in_flight.clone(), whole_answers(Budget::default(), server.service.clone()))
+    }
 
     #[tokio::test(start_paused = true)]
     async fn writes_beyond_the_limit_wait_until_a_body_is_read() {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(2, "done"));
-        let service = limited(InFlight::new(2), server.service.clone());
-        let write = || async {
-            let response = send(&service, request(Method::PUT, URL)).await.unwrap();
-            read(response).await.unwrap();
-        };
-        join_all((0..5).map(|_| write())).await;
+        let service = service(&InFlight::new(2), &server);
+        join_all((0..5).map(|_| send(&service, request(Method::PUT, URL)))).await;
         assert_eq!(server.times(), [0, 0, 3, 3, 6]);
     }
 
@@ -83,10 +79,12 @@ mod tests {
     async fn writes_are_in_flight_until_their_answers_are_read_or_dropped() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
         let in_flight = InFlight::new(2);
-        let service = limited(in_flight.clone(), server.service.clone());
-        let _read = send(&service, request(Method::GET, URL)).await.unwrap();
-        assert!(in_flight.is_empty());
-        let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
+        let service = service(&in_flight, &server);
+        let mut read = send(&service, request(Method::GET, URL)).boxed();
+        assert!((&mut read).now_or_never().is_none() && in_flight.is_empty());
+        let mut unread = send(&service, request(Method::PUT, URL)).boxed();
+        let headers_come = std::time::Duration::from_secs(1);
+        assert!(tokio::time::timeout(headers_come, &mut unread).await.is_err());
         assert!(!in_flight.is_empty());
         drop(unread);
         assert!(in_flight.is_empty());
@@ -94,14 +92,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_dropped_write_frees_its_permit() {
-        let server = Server::new(|_, _| Answer::status(200).end(End::Open));
-        let service = limited(InFlight::new(1), server.service.clone());
-        let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
-        let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
-        assert!((&mut waiting).now_or_never().is_none());
+        let server = Server::new(|number, _| match number {
+            0 => Answer::status(200).end(End::Open),
+            _ => Answer::status(200),
+        });
+        let service = service(&InFlight::new(1), &server);
+        let write = || send(&service, request(Method::PUT, URL)).boxed();
+        let (mut unread, mut waiting) = (write(), write());
+        let shortly = std::time::Duration::from_secs(1);
+        let both = join_all([&mut unread, &mut waiting]);
+        assert!(tokio::time::timeout(shortly, both).await.is_err());
+        assert_eq!(server.requests().len(), 1);
         drop(waiting);
         drop(unread);
-        send(&service, request(Method::PUT, URL)).await.unwrap();
+        write().await.unwrap();
         assert_eq!(server.requests().len(), 2);
     }
 }

@@ -13,7 +13,7 @@ use super::{Next, Outcome, Request, Response, read};
 use crate::kube::{error::ApiError, target::Target};
 
 /// The most that is read of a refusal, in bytes. A conflict or an invalid object names fields, which are few.
-const MAX_REFUSAL: usize = 64 << 10;
+pub(super) const MAX_REFUSAL: usize = 64 << 10;
 
 /// The most that is quoted of an answer that is no `Status`, in bytes.
 const MAX_TEXT: usize = 2048;

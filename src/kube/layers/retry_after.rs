@@ -12,7 +12,7 @@ use http::{StatusCode, header};
 use tokio::time::sleep;
 use tower::service_fn;
 
-use super::{Next, Outcome, Request, Response, again, read};
+use super::{Next, Outcome, Request, Response, again};
 use crate::metrics::ApiMetrics;
 
 /// The most retries of one request, as in client-go.
@@ -20,9 +20,6 @@ const MAX_RETRIES: usize = 10;
 
 /// No API server asks for more than half of this; a proxy before one may ask for any time.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// A response's body up to this size is read to its end, so that its connection can be reused.
-const MAX_DRAINED: usize = 2048;
 
 /// Retries requests when the server asks for it.
 pub(crate) fn retry_after(metrics: ApiMetrics, next: impl Next) -> impl Next {
@@ -33,8 +30,6 @@ async fn send(metrics: ApiMetrics, next: impl Next, request: Request) -> Outcome
     for _ in 0..MAX_RETRIES {
         let response = next.send(again(&request)).await?;
         let Some(delay) = retry_delay(&response) else { return Ok(response) };
-        // The body is read to its end. Errors are ignored: a connection whose body cannot be read is closed.
-        drop(read(response.into_body(), MAX_DRAINED).await);
         metrics.waited("retry_after", delay);
         sleep(delay).await;
     }

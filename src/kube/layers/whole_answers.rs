@@ -1,13 +1,13 @@
 //! Reads answers whole, within a budget.
 //!
 //! Users write claims, snapshots and grants, and one of 1.4 MB is 8 MB of JSON. So beyond each length of
-//! [`TIERS`] a body is read on only with one of that tier's few permits, which are kept as long as the body
-//! is, or longer if its reader does so ([`Held`]). Small bodies wait for nothing, nor do answers to writes:
-//! who writes what is large holds the permits of its read. Lists of the whole cluster have permits of their
-//! own, so that no user's objects hold them up. A watch has no end and is passed on, as long as its lines
-//! end: kube-rs keeps a line in memory until then.
+//! [`TIERS`] a body is read on only with one of that tier's few permits, which the response has and its reader
+//! may keep ([`Held`]). Small bodies wait for nothing, nor do answers to writes: who writes what is large
+//! holds the permits of its read. Lists of the whole cluster have permits of their own, so that no user's
+//! objects hold them up. Of a refusal only the beginning is read. A watch has no end and is passed on, as
+//! long as its lines end: kube-rs keeps a line in memory until then.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -16,7 +16,7 @@ use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, service_fn};
 
-use super::{Next, Outcome, Request, Response, ResponseBody};
+use super::{Next, Outcome, Request, Response, ResponseBody, refusals::MAX_REFUSAL};
 use crate::kube::{
     error::ApiError,
     target::{Target, Verb},
@@ -69,32 +69,28 @@ pub(crate) fn whole_answers(budget: Budget, next: impl Next) -> impl Next {
 
 async fn send(budget: Budget, next: impl Next, request: Request) -> Outcome {
     let verb = Verb::of(&request);
-    if verb == Verb::Watch {
-        let about = Target::of(&request).about();
-        return next
-            .send(request)
-            .await
-            .map(|watch| watch.map(|body| with_short_lines(body, about)));
-    }
     let (method, url) = (request.method().clone(), request.uri().clone());
+    let about = || Target::parse(&method, &url).about();
     let of_cluster = verb == Verb::List && !url.path().contains("/namespaces/");
     let permits = if of_cluster { &budget.lists } else { &budget.objects };
     let permits = if verb.writes() { &[][..] } else { permits };
     let max = request.extensions().get().map_or(MAX_ANSWER, |MaxAnswer(max)| *max);
     let (mut parts, body) = next.send(request).await?.into_parts();
-    let Some((body, held)) = read(body, max, permits).await? else {
-        let about = Target::parse(&method, &url).about();
-        return Err(ApiError::TooLarge { about, max }.into());
+    let body = if !parts.status.is_success() {
+        // The status counts even if the body cannot be read.
+        super::read(body, MAX_REFUSAL).await.unwrap_or_default()
+    } else if verb == Verb::Watch {
+        return Ok(Response::from_parts(parts, with_short_lines(body, about())));
+    } else if let Some((body, held)) = read(body, max, permits).await? {
+        if !held.is_empty() {
+            parts.extensions.insert(held);
+        }
+        body
+    } else {
+        return Err(ApiError::TooLarge { about: about(), max }.into());
     };
-    if !held.is_empty() {
-        parts.extensions.insert(held.clone());
-    }
-    // The body keeps them until it is dropped.
-    let keeping = move |never: Infallible| {
-        let _held = &held;
-        match never {}
-    };
-    Ok(Response::from_parts(parts, Full::new(body).map_err(keeping).boxed_unsync()))
+    let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+    Ok(Response::from_parts(parts, body))
 }
 
 /// The body of a watch, which fails when a line becomes longer than [`MAX_ANSWER`].
@@ -125,27 +121,21 @@ async fn read(
     let mut tiers = TIERS.iter().zip(permits).peekable();
     let mut held = Vec::new();
     let mut next = async || body.frame().await.transpose().map(|frame| frame.map(Frame::into_data));
-    let (mut only, mut whole) = (Bytes::new(), Vec::new());
+    let mut whole = Vec::new();
     while let Some(frame) = next().await? {
         let Ok(data) = frame else { continue };
-        let length = only.len() + whole.len() + data.len();
+        let length = whole.len() + data.len();
         if length > max {
             return Ok(None);
         }
         while let Some((_, tier)) = tiers.next_if(|((least, _), _)| length > *least) {
             held.push(Arc::clone(tier).acquire_owned().await?);
         }
-        if length == data.len() {
-            only = data;
-            continue;
-        }
-        whole.extend_from_slice(&std::mem::take(&mut only));
         whole.extend_from_slice(&data);
     }
-    let whole = if whole.is_empty() { only } else { whole.into() };
     // Most answers need none, and no memory for that.
     let permits = if held.is_empty() { Arc::default() } else { held.into() };
-    Ok(Some((whole, Held { permits })))
+    Ok(Some((whole.into(), Held { permits })))
 }
 
 #[cfg(test)]
@@ -205,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn permits_are_kept_with_the_body_and_by_its_reader() {
+    async fn permits_are_kept_by_the_reader_of_the_body() {
         let server = server();
         let service = whole_answers(Budget::default(), server.service.clone());
         let url = format!("{CLAIMS}/claim-1500");

@@ -94,7 +94,7 @@ async fn what_only_a_broken_list_has_shown_has_vanished() {
             sink.lock().push(listed);
         }
     };
-    let informer = informer::<Claim>(&server, &metrics).with_page_size(2);
+    let informer = informer(&server, &metrics);
     let _ = tokio::time::timeout(Duration::from_secs(60), informer.run(handler)).await;
     let lists = lists.lock();
     assert_eq!(lists.len(), 1);

@@ -1,0 +1,61 @@
+//! What an informer tells of the objects, and who is told.
+
+use super::Listed;
+use crate::kube::objects::View;
+
+/// An event of an informer. The names are those of kube-rs's `watcher::Event`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InformerEvent<V> {
+    /// An object of a list, which may break off and begin again.
+    InitApply(V),
+    /// The list is complete: an object that was known and is not in it has vanished.
+    InitDone(Listed),
+    /// An object was created or changed.
+    Apply(V),
+    /// An object was deleted; this is its last state.
+    Delete(V),
+    /// An object of the list, or one that was created or changed, cannot be read.
+    Unreadable {
+        /// Its namespace; empty if it has none.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+impl<V> InformerEvent<V> {
+    /// Replaces the object by what `view` makes of it.
+    pub fn map<W>(self, view: impl FnOnce(V) -> W) -> InformerEvent<W> {
+        match self {
+            Self::InitApply(object) => InformerEvent::InitApply(view(object)),
+            Self::InitDone(listed) => InformerEvent::InitDone(listed),
+            Self::Apply(object) => InformerEvent::Apply(view(object)),
+            Self::Delete(object) => InformerEvent::Delete(view(object)),
+            Self::Unreadable { namespace, name, uid } => {
+                InformerEvent::Unreadable { namespace, name, uid }
+            }
+        }
+    }
+}
+
+impl<V: View> InformerEvent<V> {
+    /// The events of a list of these objects.
+    pub fn list(objects: Vec<V>) -> impl Iterator<Item = Self> {
+        let listed = Listed::of(&objects);
+        objects.into_iter().map(Self::InitApply).chain([Self::InitDone(listed)])
+    }
+}
+
+/// Receives the events of an informer, one at a time and in order.
+pub trait EventHandler<V>: Send {
+    /// Handles an event; must not block.
+    fn on_event(&mut self, event: InformerEvent<V>);
+}
+
+impl<V, F: FnMut(InformerEvent<V>) + Send> EventHandler<V> for F {
+    fn on_event(&mut self, event: InformerEvent<V>) {
+        self(event);
+    }
+}
