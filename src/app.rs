@@ -19,6 +19,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +56,6 @@ use crate::{
     runtime::{Clock, Gate, Random, Spawner, Tasks},
     source_protection,
     source_protection::Protection,
-    status::MissingRightsNow,
 };
 
 /// The time for sending the remaining events when the program ends by itself.
@@ -122,7 +122,8 @@ struct Program<'a> {
     /// Whether this process is the leader; always true without leader election.
     is_leader: watch::Sender<bool>,
     health: leader::Health,
-    missing_rights: MissingRightsNow,
+    /// The permissions that are missing, as last checked.
+    missing_rights: Arc<Mutex<Vec<String>>>,
 }
 
 impl<'a> Program<'a> {
@@ -236,7 +237,7 @@ impl<'a> Program<'a> {
             publisher,
             is_leader: watch::Sender::new(flags.leader_election().is_none()),
             health: leader::Health::new(Arc::clone(&env.clock)),
-            missing_rights: MissingRightsNow::default(),
+            missing_rights: Arc::default(),
         })
     }
 

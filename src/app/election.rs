@@ -110,7 +110,6 @@ impl Program<'_> {
             () = self.wait_until_leading() => {}
         }
         self.watch();
-        self.preflight();
         let publish = async {
             if let Some(publisher) = &self.publisher {
                 publisher.work(self.controller.classes_listed(), stop.clone()).await;
@@ -124,7 +123,12 @@ impl Program<'_> {
         // Ends after the controller, to release the sources of the last calls.
         let protect = self.protection.work(ended.clone());
         // Boxed, as this future contains all of the program's work.
-        Box::pin(futures::future::join3(work, protect, publish)).await;
+        let work = Box::pin(futures::future::join3(work, protect, publish));
+        tokio::select! {
+            biased;
+            _ = work => {}
+            never = self.check_rights() => match never {},
+        }
     }
 
     /// Waits until this process is the leader. Until then it does nothing else.
