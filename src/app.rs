@@ -50,7 +50,6 @@ use crate::{
         events::Recorder,
         objects::{CsiNode, Node},
     },
-    leader,
     metrics::Metrics,
     nodes::{NodeChange, Nodes},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
@@ -121,7 +120,6 @@ struct Program<'a> {
     publisher: Option<Publisher>,
     /// Whether this process is the leader; always true without leader election.
     is_leader: watch::Sender<bool>,
-    health: leader::Health,
     /// The permissions that are missing, as last checked.
     missing_rights: Arc<Mutex<Vec<String>>>,
 }
@@ -236,7 +234,6 @@ impl<'a> Program<'a> {
             nodes,
             publisher,
             is_leader: watch::Sender::new(flags.leader_election().is_none()),
-            health: leader::Health::new(Arc::clone(&env.clock)),
             missing_rights: Arc::default(),
         })
     }

@@ -14,7 +14,6 @@
 
 mod decide;
 mod elector;
-mod health;
 mod identity;
 mod leases;
 mod record;
@@ -23,7 +22,6 @@ mod settings;
 pub use self::{
     decide::Loss,
     elector::{Change, ElectionDeps, Ended, lead},
-    health::{Health, Unhealthy},
     identity::{
         CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,

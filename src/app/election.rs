@@ -163,7 +163,6 @@ impl Program<'_> {
             clock: Arc::clone(&env.clock),
             random: Arc::clone(&env.random),
             metrics: metrics.leader.clone(),
-            health: self.health.clone(),
         };
         leader::lead(lanes.leases.clone(), settings, deps, on_change, release).await
     }

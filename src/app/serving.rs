@@ -21,6 +21,10 @@ use crate::{
 /// The time for open requests to the HTTP servers at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What the check of leader election says of a Lease that was not renewed in time. The text is
+/// external-provisioner's, where the Lease's name is empty as well.
+const NOT_RENEWED: &str = "failed election to renew leadership on lease ";
+
 impl Program<'_> {
     /// Starts the HTTP servers.
     pub(super) async fn serve(&self) -> Result<RunningServers, AppError> {
@@ -36,8 +40,8 @@ impl Program<'_> {
         if flags.http.endpoint.is_none() || flags.leader_election().is_none() {
             return routes;
         }
-        let health = self.health.clone();
-        let check = move || health.check().map_err(|error| error.to_string());
+        let gate = self.base.gate.clone();
+        let check = move || if gate.ran_out() { Err(NOT_RENEWED.to_owned()) } else { Ok(()) };
         routes.check(flags::LEADER_ELECTION_CHECK, check)
     }
 

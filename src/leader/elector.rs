@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, LeaseError, Leases, Loss,
+    ElectionSettings, LeaseError, Leases, Loss,
     decide::{Observation, ObservedLease, Step, decide},
     record::{holder, micro_time, record_of, transitions, written},
     settings::JITTER,
@@ -37,8 +37,6 @@ pub struct ElectionDeps {
     pub random: Arc<dyn Random>,
     /// The metrics `leader_election_*`.
     pub metrics: LeaderMetrics,
-    /// The health check's state.
-    pub health: Health,
 }
 
 /// This process began or stopped leading. Contains what the event about the Lease needs, which has the
@@ -372,9 +370,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         // As written, and as an admission webhook may have changed it.
         self.written = vec![record, record_of(&lease)];
         self.on_lease(lease);
-        let ElectionDeps { gate, health, .. } = &self.deps;
-        gate.open_until(sent.saturating_add(self.settings.renew_deadline));
-        health.on_renewed(sent, self.settings.lease_duration);
+        self.deps.gate.open_until(sent.saturating_add(self.settings.renew_deadline));
         Ok(Attempted::Held)
     }
 
@@ -437,7 +433,6 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     fn end_term(&mut self) {
         if self.term.take().is_some() {
             self.deps.metrics.leads(false);
-            self.deps.health.on_stopped_leading();
             self.report_change(false);
         }
     }

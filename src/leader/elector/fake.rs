@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{ElectionDeps, ElectionSettings, LeaseError, Leases};
 use crate::{
-    leader::{CandidateIdentity, Health},
+    leader::CandidateIdentity,
     metrics::Metrics,
     runtime::{Clock, Gate, Generator},
 };
@@ -260,7 +260,6 @@ pub(super) fn settings(host: &str, pod_uid: Option<&str>) -> ElectionSettings {
 pub(super) fn deps(clock: Arc<dyn Clock>, seed: u64) -> ElectionDeps {
     ElectionDeps {
         gate: Gate::shut(clock.clone()),
-        health: Health::new(clock.clone()),
         clock,
         random: Arc::new(Generator::from_seed(seed)),
         metrics: Metrics::new().leader,

@@ -525,32 +525,6 @@ async fn renewing_its_own_lease_after_a_restart_is_counted_as_slow_path() {
     assert!(!slow_paths("another").await.contains(counted), "a take-over is none");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stuck_election_is_unhealthy_only_while_it_leads() {
-    let store = store();
-    let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
-    let health = deps.health.clone();
-    assert!(health.check().is_ok());
-    let mut election = Box::pin(lead(
-        FakeClient::new(&store),
-        settings("one", None),
-        deps,
-        |_| {},
-        CancellationToken::new(),
-    ));
-    assert!(timeout(Duration::from_secs(21), &mut election).await.is_err());
-    // Not polled any more, as a stuck task is not.
-    secs(30).await;
-    assert!(health.check().is_ok());
-    secs(10).await;
-    assert_eq!(
-        health.check().unwrap_err().to_string(),
-        "failed election to renew leadership on lease "
-    );
-    assert_eq!(election.await, Ended::Lost(Loss::Deadline));
-    assert!(health.check().is_ok());
-}
-
 /// Somebody wrote numbers that no candidate can wait for or count on from, and then deletes the Lease.
 #[tokio::test(start_paused = true)]
 async fn a_lease_with_huge_numbers_is_taken_at_once_when_it_is_deleted_and_once_it_is_silent() {
