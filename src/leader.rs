@@ -21,7 +21,7 @@ mod settings;
 
 pub use self::{
     decide::Loss,
-    elector::{Change, ElectionDeps, Ended, lead},
+    elector::{ElectionDeps, lead},
     identity::{
         CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,

@@ -39,51 +39,21 @@ pub struct ElectionDeps {
     pub metrics: LeaderMetrics,
 }
 
-/// This process began or stopped leading. Contains what the event about the Lease needs, which has the
-/// reason `LeaderElection` and the type Normal.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Change {
-    /// Whether this process leads now.
-    pub leads: bool,
-    /// This candidate's name.
-    pub identity: String,
-    /// The Lease as last observed, if it was.
-    pub lease: Option<Lease>,
-}
-
-impl Change {
-    /// The event's message.
-    pub fn message(&self) -> String {
-        let what = if self.leads { "became leader" } else { "stopped leading" };
-        format!("{} {what}", self.identity)
-    }
-}
-
-/// How an election ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// This process lost the Lease, and released nothing.
-    Lost(Loss),
-    /// This process led, was stopped, and released the Lease.
-    Released,
-    /// This process led, was stopped, and could not release the Lease, which will expire.
-    Unreleased,
-    /// This process was stopped before it led.
-    NeverLed,
-}
-
 /// Takes part in the election until the Lease is lost or `stop` is cancelled. The caller cancels `stop` when
 /// nothing is in flight any more; the Lease is then released at once. `on_change` is called when this
-/// process begins and stops leading; it must not block.
+/// process begins and stops leading, with whether it leads and the Lease as last observed; it must not block.
 ///
 /// The gate is shut when this returns. If the future is dropped, the gate shuts when its time is over.
+///
+/// # Errors
+/// This process lost the Lease, and released nothing.
 pub async fn lead(
     leases: impl Leases,
     settings: ElectionSettings,
     deps: ElectionDeps,
-    on_change: impl FnMut(Change) + Send,
+    on_change: impl FnMut(bool, Option<&Lease>) + Send,
     stop: CancellationToken,
-) -> Ended {
+) -> Result<(), Loss> {
     let mut elector = Elector {
         leases,
         settings,
@@ -98,14 +68,13 @@ pub async fn lead(
     elector.deps.metrics.leads(false);
     let ended = tokio::select! {
         biased;
-        () = stop.cancelled() => None,
-        loss = elector.run() => Some(Ended::Lost(loss)),
+        () = stop.cancelled() => Ok(()),
+        loss = elector.run() => Err(loss),
     };
     elector.deps.gate.close();
-    let ended = match ended {
-        Some(ended) => ended,
-        None => elector.release().await,
-    };
+    if ended.is_ok() {
+        elector.release().await;
+    }
     elector.end_term();
     ended
 }
@@ -147,7 +116,7 @@ enum Attempted {
     Lost(Loss),
 }
 
-impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
+impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     async fn run(&mut self) -> Loss {
         self.acquire().await;
         self.report_leading();
@@ -375,15 +344,13 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     /// Releases the Lease if this process holds it, or may hold it by a write with unknown result.
-    async fn release(&mut self) -> Ended {
+    async fn release(&mut self) {
         if self.written.is_empty() {
-            return Ended::NeverLed;
+            return;
         }
         let released = timeout(self.settings.renew_deadline, self.release_until_done()).await;
-        match (self.term, released) {
-            (None, _) => Ended::NeverLed,
-            (Some(_), Ok(())) => Ended::Released,
-            (Some(_), Err(_)) => Ended::Unreleased,
+        if released.is_ok() && self.term.is_some() {
+            tracing::info!(lease = self.settings.lease_name, "The Lease was given back");
         }
     }
 
@@ -426,20 +393,15 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     fn report_leading(&mut self) {
         tracing::info!(lease = self.settings.lease_name, "Successfully acquired lease");
         self.deps.metrics.leads(true);
-        self.report_change(true);
+        (self.on_change)(true, self.lease.as_ref());
     }
 
     /// Ends the current term, if there is one.
     fn end_term(&mut self) {
         if self.term.take().is_some() {
             self.deps.metrics.leads(false);
-            self.report_change(false);
+            (self.on_change)(false, self.lease.as_ref());
         }
-    }
-
-    fn report_change(&mut self, leads: bool) {
-        let identity = self.settings.identity.name().to_owned();
-        (self.on_change)(Change { leads, identity, lease: self.lease.clone() });
     }
 
     fn now(&self) -> Duration {

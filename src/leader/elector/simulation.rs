@@ -106,7 +106,8 @@ impl Simulation {
             async move {
                 loop {
                     let stop = CancellationToken::new();
-                    lead(client.clone(), settings.clone(), around.clone(), |_| {}, stop).await;
+                    let _ = lead(client.clone(), settings.clone(), around.clone(), |_, _| {}, stop)
+                        .await;
                 }
             }
         };
