@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AppError, Base, Program};
 use crate::{
-    flags,
     kube::events::{Severity, Subject},
     leader,
     leader::{CandidateIdentity, ElectionSettings, Loss},
@@ -177,23 +176,13 @@ impl Program<'_> {
 impl Base<'_> {
     /// The settings of the election, if the flags ask for one.
     fn election_settings(&self) -> Option<ElectionSettings> {
-        let flags::LeaderElection {
-            namespace: _,
-            lease_duration,
-            renew_deadline,
-            retry_period,
-            labels,
-            ..
-        } = self.flags.leader_election()?.clone();
+        let flags = self.flags.leader_election()?.clone();
         let host = &self.env.host;
         Some(ElectionSettings {
             lease_name: leader::lease_name(self.driver.name()),
             namespace: self.lease_namespace(),
             identity: CandidateIdentity::new(&host.name, host.pod_uid.as_deref()),
-            lease_duration,
-            renew_deadline,
-            retry_period,
-            labels: labels.into_iter().flatten().collect(),
+            flags,
         })
     }
 

@@ -131,7 +131,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         tracing::info!(lease = self.settings.lease_name, "Attempting to acquire leader lease...");
         loop {
             let retry_at = self.now().saturating_add(self.jittered_period());
-            match timeout(self.settings.renew_deadline, self.attempt()).await {
+            match timeout(self.settings.flags.renew_deadline, self.attempt()).await {
                 Ok(Ok(Attempted::Held)) => return,
                 Ok(Ok(Attempted::HeldByOther)) => self.wait_as_standby(retry_at).await,
                 Ok(Ok(Attempted::Lost(_))) | Err(_) => self.sleep_until(retry_at).await,
@@ -164,7 +164,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         loop {
             let Step::Wait(until) = self.step() else { return true };
             let read_at =
-                self.now().saturating_add(self.settings.retry_period.mul_f64(1.0 + JITTER));
+                self.now().saturating_add(self.settings.flags.retry_period.mul_f64(1.0 + JITTER));
             tokio::select! {
                 biased;
                 event = watch.next() => match event {
@@ -339,7 +339,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         // As written, and as an admission webhook may have changed it.
         self.written = vec![record, record_of(&lease)];
         self.on_lease(lease);
-        self.deps.gate.open_until(sent.saturating_add(self.settings.renew_deadline));
+        self.deps.gate.open_until(sent.saturating_add(self.settings.flags.renew_deadline));
         Ok(Attempted::Held)
     }
 
@@ -348,7 +348,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         if self.written.is_empty() {
             return;
         }
-        let released = timeout(self.settings.renew_deadline, self.release_until_done()).await;
+        let released = timeout(self.settings.flags.renew_deadline, self.release_until_done()).await;
         if released.is_ok() && self.term.is_some() {
             tracing::info!(lease = self.settings.lease_name, "The Lease was given back");
         }
@@ -364,7 +364,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be given back");
                 }
             }
-            sleep(self.settings.retry_period / ATTEMPTS_PER_PERIOD).await;
+            sleep(self.settings.flags.retry_period / ATTEMPTS_PER_PERIOD).await;
         }
     }
 
@@ -414,18 +414,18 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
 
     /// When the term ends.
     fn term_end(&self) -> Duration {
-        self.since_renewal(self.settings.renew_deadline)
+        self.since_renewal(self.settings.flags.renew_deadline)
     }
 
     /// When the next renewal is due. Counts from when the last one was sent, so that a slow server does not
     /// shorten the time for it.
     fn next_renewal(&self) -> Duration {
-        self.since_renewal(self.settings.retry_period)
+        self.since_renewal(self.settings.flags.retry_period)
     }
 
     /// When the next attempt after a failure is due.
     fn next_attempt(&self) -> Duration {
-        self.now().saturating_add(self.settings.retry_period / ATTEMPTS_PER_PERIOD)
+        self.now().saturating_add(self.settings.flags.retry_period / ATTEMPTS_PER_PERIOD)
     }
 
     /// The boot time `time` after the last successful write was sent.
@@ -434,7 +434,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     }
 
     fn jittered_period(&self) -> Duration {
-        self.settings.retry_period.mul_f64(1.0 + JITTER * self.deps.random.unit())
+        self.settings.flags.retry_period.mul_f64(1.0 + JITTER * self.deps.random.unit())
     }
 }
 

@@ -15,9 +15,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{ElectionDeps, ElectionSettings, LeaseError, Leases};
+use super::{ElectionDeps, LeaseError, Leases};
 use crate::{
-    leader::CandidateIdentity,
     metrics::Metrics,
     runtime::{Clock, Gate, Generator},
 };
@@ -242,18 +241,6 @@ impl Clock for Drifting {
     fn boot(&self) -> Duration {
         let awake = self.origin.elapsed().mul_f64(self.rate);
         Duration::from_secs(1000) + awake + *self.suspended.lock()
-    }
-}
-
-pub(super) fn settings(host: &str, pod_uid: Option<&str>) -> ElectionSettings {
-    ElectionSettings {
-        lease_name: "lease".into(),
-        namespace: "ns".into(),
-        identity: CandidateIdentity::new(host, pod_uid),
-        lease_duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
-        retry_period: Duration::from_secs(5),
-        labels: std::collections::BTreeMap::new(),
     }
 }
 

@@ -11,10 +11,13 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    fake::{Drifting, FakeClient, Network, Store, deps, settings},
+    fake::{Drifting, FakeClient, Network, Store, deps},
     *,
 };
-use crate::runtime::{Generator, Tasks, TokioSpawner};
+use crate::{
+    leader::settings::settings,
+    runtime::{Generator, Tasks, TokioSpawner},
+};
 
 const STEP: Duration = Duration::from_millis(50);
 

@@ -2,10 +2,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    fake::{Drifting, FakeClient, Network, Store, settings},
+    fake::{Drifting, FakeClient, Network, Store},
     *,
 };
-use crate::runtime::{Tasks, TokioSpawner};
+use crate::{
+    leader::settings::settings,
+    runtime::{Tasks, TokioSpawner},
+};
 
 /// A running candidate.
 struct Candidate {
@@ -85,7 +88,7 @@ async fn a_single_candidate_creates_and_renews_the_lease() {
 async fn labels_are_set_and_others_kept() {
     let store = store();
     let mut settings = settings("one", None);
-    settings.labels.insert("team".into(), "storage".into());
+    settings.flags.labels = vec![[("team".to_owned(), "storage".to_owned())].into()];
     let one = start(&store, settings);
     one.until_it_leads().await;
     store.lock().edit(|lease| lease["metadata"]["labels"] = json!({"team": "x", "other": "y"}));
@@ -247,11 +250,12 @@ async fn a_leader_recreates_its_deleted_lease_and_standbys_wait_as_before() {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_notices_the_deletion_late_waits_from_then_on() {
-    let slow = |host| ElectionSettings {
-        lease_duration: Duration::from_secs(137),
-        renew_deadline: Duration::from_secs(107),
-        retry_period: Duration::from_secs(26),
-        ..settings(host, None)
+    let slow = |host| {
+        let mut settings = settings(host, None);
+        settings.flags.lease_duration = Duration::from_secs(137);
+        settings.flags.renew_deadline = Duration::from_secs(107);
+        settings.flags.retry_period = Duration::from_secs(26);
+        settings
     };
     let store = store();
     store.lock().watch_refused = true;
