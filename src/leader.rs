@@ -26,7 +26,7 @@ pub use self::{
         CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{LeaseError, Leases, current_holder, host_of},
+    leases::{Leases, current_holder, host_of},
     record::holder,
     settings::ElectionSettings,
 };

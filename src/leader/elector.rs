@@ -9,12 +9,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, LeaseError, Leases, Loss,
+    ElectionSettings, Leases, Loss,
     decide::{Observation, ObservedLease, Step, decide},
     record::{holder, micro_time, record_of, transitions, written},
     settings::JITTER,
 };
 use crate::{
+    kube::ApiError,
     metrics::LeaderMetrics,
     runtime::{Clock, Gate, Random, sleep_until_boot},
 };
@@ -185,9 +186,9 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     }
 
     /// Logs that a watch failed. If the permission is missing, no further watch is attempted.
-    fn on_watch_error(&mut self, error: &LeaseError) {
+    fn on_watch_error(&mut self, error: &ApiError) {
         let lease = &self.settings.lease_name;
-        if let LeaseError::Forbidden(_) = error {
+        if error.is_forbidden() {
             self.may_watch = false;
             tracing::warn!(lease, %error, "The Lease cannot be watched and is looked at from time to time, which makes a change of the leader slower: grant the verb watch on leases in coordination.k8s.io");
         } else {
@@ -216,7 +217,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     }
 
     /// Makes one attempt. Returns `None` if it does not end by the boot time `end`.
-    async fn attempt_by(&mut self, end: Duration) -> Option<Result<Attempted, LeaseError>> {
+    async fn attempt_by(&mut self, end: Duration) -> Option<Result<Attempted, ApiError>> {
         let clock = Arc::clone(&self.deps.clock);
         tokio::select! {
             biased;
@@ -227,7 +228,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
 
     /// Makes one attempt. A leader writes on top of what it wrote last. Others, and a leader whose write
     /// failed, read the Lease first.
-    async fn attempt(&mut self) -> Result<Attempted, LeaseError> {
+    async fn attempt(&mut self) -> Result<Attempted, ApiError> {
         if self.term.is_some() {
             match self.act().await {
                 Ok(attempted) => return Ok(attempted),
@@ -249,7 +250,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     }
 
     /// Takes the next step.
-    async fn act(&mut self) -> Result<Attempted, LeaseError> {
+    async fn act(&mut self) -> Result<Attempted, ApiError> {
         let step = self.step();
         if !matches!(step, Step::Renew(_)) {
             // This process does not hold the Lease at the moment.
@@ -277,10 +278,10 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     }
 
     /// Reads the Lease. A record counts as observed from the arrival of the response.
-    async fn read(&mut self) -> Result<(), LeaseError> {
+    async fn read(&mut self) -> Result<(), ApiError> {
         match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
             Ok(lease) => self.on_lease(lease),
-            Err(LeaseError::NotFound) => self.on_lease_not_found(),
+            Err(error) if error.is_not_found() => self.on_lease_not_found(),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -328,7 +329,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         &mut self,
         record: LeaseSpec,
         base: Option<Lease>,
-    ) -> Result<Attempted, LeaseError> {
+    ) -> Result<Attempted, ApiError> {
         let sent = self.now();
         if self.written.len() >= MAX_WRITTEN {
             self.written.remove(0);
@@ -368,7 +369,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
         }
     }
 
-    async fn try_release(&mut self) -> Result<(), LeaseError> {
+    async fn try_release(&mut self) -> Result<(), ApiError> {
         self.read().await?;
         let (ObservedLease::Held { record, .. }, Some(lease)) = (&self.observed, &self.lease)
         else {
