@@ -141,7 +141,6 @@ pub enum ListenError {
 }
 
 /// A listening server.
-#[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     routes: Arc<Routes>,

@@ -63,7 +63,7 @@ impl Program<'_> {
             };
             status.to_json()
         };
-        Routes::default().local().json(status::JSON_PATH, page)
+        Routes::status(status::JSON_PATH, page)
     }
 
     /// Returns a function that reads the state of leader election.
