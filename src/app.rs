@@ -19,6 +19,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -49,13 +50,11 @@ use crate::{
         events::Recorder,
         objects::{CsiNode, Node},
     },
-    leader,
     metrics::Metrics,
     nodes::{NodeChange, Nodes},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
     source_protection,
     source_protection::Protection,
-    status::MissingRightsNow,
 };
 
 /// The time for sending the remaining events when the program ends by itself.
@@ -121,8 +120,8 @@ struct Program<'a> {
     publisher: Option<Publisher>,
     /// Whether this process is the leader; always true without leader election.
     is_leader: watch::Sender<bool>,
-    health: leader::Health,
-    missing_rights: MissingRightsNow,
+    /// The permissions that are missing, as last checked.
+    missing_rights: Arc<Mutex<Vec<String>>>,
 }
 
 impl<'a> Program<'a> {
@@ -235,8 +234,7 @@ impl<'a> Program<'a> {
             nodes,
             publisher,
             is_leader: watch::Sender::new(flags.leader_election().is_none()),
-            health: leader::Health::new(Arc::clone(&env.clock)),
-            missing_rights: MissingRightsNow::default(),
+            missing_rights: Arc::default(),
         })
     }
 

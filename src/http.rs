@@ -129,19 +129,18 @@ pub enum ListenError {
         address: String,
         /// The path of the metrics.
         metrics_path: String,
-        /// The cause, with the message of Go's `net`.
+        /// The cause, for common ones with the message of Go's `net`.
         cause: String,
     },
     /// The server of the status.
     #[error("cannot serve the status: {cause}; use another --status-endpoint")]
     Status {
-        /// The cause, with the message of Go's `net`.
+        /// The cause, for common ones with the message of Go's `net`.
         cause: String,
     },
 }
 
 /// A listening server.
-#[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     routes: Arc<Routes>,
@@ -154,12 +153,8 @@ impl Server {
     /// # Errors
     /// [`ListenError`] if it cannot listen.
     pub async fn bind(address: &str, routes: Routes) -> Result<Self, ListenError> {
-        let bound = async {
-            let target = address::parse(address)?;
-            let failed = |error| format!("listen tcp {address}: {}", address::reason(&error));
-            target.listen().await.map_err(failed)
-        };
-        match bound.await {
+        let failed = |error| format!("listen tcp {address}: {}", address::reason(&error));
+        match address::listen(address).await.map_err(failed) {
             Ok(listener) => Ok(Self { listener, routes: Arc::new(routes), limits: Limits::USUAL }),
             Err(cause) => Err(match routes.metrics_path() {
                 None => ListenError::Status { cause },

@@ -14,7 +14,6 @@
 
 mod decide;
 mod elector;
-mod health;
 mod identity;
 mod leases;
 mod record;
@@ -22,13 +21,12 @@ mod settings;
 
 pub use self::{
     decide::Loss,
-    elector::{Change, ElectionDeps, Ended, lead},
-    health::{Health, Unhealthy},
+    elector::{ElectionDeps, lead},
     identity::{
         CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{LeaseError, Leases, current_holder, host_of},
+    leases::{Leases, current_holder, host_of},
     record::holder,
     settings::ElectionSettings,
 };

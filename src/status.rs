@@ -1,23 +1,17 @@
 //! The status: what this process does now, for the CLI, which shows it.
 //!
-//! [`Status`] is plain data of bounded size, without secrets. [`Sources`] reads it from the parts of the
-//! program; `app` serves it as JSON on an address of its own (`--status-endpoint`). It shows names and texts that the events of claims show as well.
+//! [`Status`] is plain data of bounded size, without secrets. It shows names and texts that the events of
+//! claims show as well. `app` reads it from the parts of the program for each request, and serves it as JSON
+//! on an address of its own (`--status-endpoint`).
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::csi::{Capabilities, Driver, FailedCall};
 pub use crate::{
     controller::model::overview::{
         Blocked, Claims, LastFailure, ListedClaim, ListedVolume, Overview, Query, Volumes,
     },
     workqueue::Place,
-};
-use crate::{
-    csi::{Capabilities, Driver, FailedCall},
-    flags,
-    runtime::Clock,
 };
 
 /// The path of the JSON.
@@ -80,48 +74,6 @@ pub struct LeaderStatus {
     pub identity: String,
     /// `namespace/name` of the Lease; empty without leader election.
     pub lease: String,
-}
-
-/// The permissions that are missing, as last checked. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub struct MissingRightsNow(Arc<Mutex<Vec<String>>>);
-
-impl MissingRightsNow {
-    /// These are missing now.
-    pub fn set(&self, lacks: &[impl ToString]) {
-        *self.0.lock() = lacks.iter().map(ToString::to_string).collect();
-    }
-}
-
-/// What the status is read from.
-pub struct Sources {
-    /// Reads the state of the driver.
-    pub driver: Box<dyn Fn() -> DriverStatus + Send + Sync>,
-    /// The wall clock.
-    pub clock: Arc<dyn Clock>,
-    /// The missing permissions.
-    pub missing_rights: MissingRightsNow,
-    /// Reads the state of leader election.
-    pub leader: Box<dyn Fn() -> LeaderStatus + Send + Sync>,
-    /// Whether everything is listed.
-    pub readiness: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// Reads what the controller works on.
-    pub work: Box<dyn Fn(&Query) -> Overview + Send + Sync>,
-}
-
-impl Sources {
-    /// Reads the status.
-    pub fn read(&self, query: &Query) -> Status {
-        Status {
-            version: flags::VERSION.to_owned(),
-            time: format!("{:.0}", self.clock.wall()),
-            driver: (self.driver)(),
-            leader: (self.leader)(),
-            not_ready: (self.readiness)().err(),
-            missing_rights: self.missing_rights.0.lock().clone(),
-            work: (self.work)(query),
-        }
-    }
 }
 
 impl DriverStatus {

@@ -9,10 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AppError, Base, Program};
 use crate::{
-    flags,
     kube::events::{Severity, Subject},
     leader,
-    leader::{CandidateIdentity, ElectionSettings, Ended},
+    leader::{CandidateIdentity, ElectionSettings, Loss},
 };
 
 /// How long before the end of `--shutdown-timeout` running calls are recorded on their claims.
@@ -53,15 +52,16 @@ impl Program<'_> {
         tokio::pin!(election);
         let Stopped { in_flight, end } = tokio::select! {
             biased;
-            ended = &mut election => return lost(&ended),
+            // It ends by itself only if the Lease is lost.
+            ended = &mut election => {
+                return ended.map(|()| Instant::now()).map_err(AppError::LostLease);
+            }
             stopped = self.lead_and_stop(stop) => stopped,
         };
         // With calls in flight the Lease expires instead (safety rule 1).
         if in_flight == 0 {
             release.cancel();
-            if let Ok(ended) = timeout_at(end, election).await {
-                tracing::info!(?ended, "leader election ended");
-            } else {
+            if timeout_at(end, election).await.is_err() {
                 tracing::warn!("The Lease could not be given back in time; it runs out");
             }
         }
@@ -110,7 +110,6 @@ impl Program<'_> {
             () = self.wait_until_leading() => {}
         }
         self.watch();
-        self.preflight();
         let publish = async {
             if let Some(publisher) = &self.publisher {
                 publisher.work(self.controller.classes_listed(), stop.clone()).await;
@@ -124,7 +123,12 @@ impl Program<'_> {
         // Ends after the controller, to release the sources of the last calls.
         let protect = self.protection.work(ended.clone());
         // Boxed, as this future contains all of the program's work.
-        Box::pin(futures::future::join3(work, protect, publish)).await;
+        let work = Box::pin(futures::future::join3(work, protect, publish));
+        tokio::select! {
+            biased;
+            _ = work => {}
+            never = self.check_rights() => match never {},
+        }
     }
 
     /// Waits until this process is the leader. Until then it does nothing else.
@@ -142,16 +146,21 @@ impl Program<'_> {
         );
     }
 
-    async fn election_loop(&self, settings: ElectionSettings, release: CancellationToken) -> Ended {
+    async fn election_loop(
+        &self,
+        settings: ElectionSettings,
+        release: CancellationToken,
+    ) -> Result<(), Loss> {
         let Base { env, driver, gate, metrics, lanes, .. } = &self.base;
         let component = leader::event_component(driver.name(), &env.host.name);
         let source = self.recorder.from(&component);
-        let is_leader = self.is_leader.clone();
-        let on_change = move |change: leader::Change| {
-            is_leader.send_replace(change.leads);
-            if let Some(lease) = &change.lease {
-                let subject = subject(lease);
-                source.event(subject, Severity::Normal, "LeaderElection", change.message());
+        let (is_leader, identity) = (self.is_leader.clone(), settings.identity.name().to_owned());
+        let on_change = move |leads, lease: Option<&Lease>| {
+            is_leader.send_replace(leads);
+            if let Some(lease) = lease {
+                let what = if leads { "became leader" } else { "stopped leading" };
+                let message = format!("{identity} {what}");
+                source.event(subject(lease), Severity::Normal, "LeaderElection", message);
             }
         };
         let deps = leader::ElectionDeps {
@@ -159,7 +168,6 @@ impl Program<'_> {
             clock: Arc::clone(&env.clock),
             random: Arc::clone(&env.random),
             metrics: metrics.leader.clone(),
-            health: self.health.clone(),
         };
         leader::lead(lanes.leases.clone(), settings, deps, on_change, release).await
     }
@@ -168,23 +176,13 @@ impl Program<'_> {
 impl Base<'_> {
     /// The settings of the election, if the flags ask for one.
     fn election_settings(&self) -> Option<ElectionSettings> {
-        let flags::LeaderElection {
-            namespace: _,
-            lease_duration,
-            renew_deadline,
-            retry_period,
-            labels,
-            ..
-        } = self.flags.leader_election()?.clone();
+        let flags = self.flags.leader_election()?.clone();
         let host = &self.env.host;
         Some(ElectionSettings {
             lease_name: leader::lease_name(self.driver.name()),
             namespace: self.lease_namespace(),
             identity: CandidateIdentity::new(&host.name, host.pod_uid.as_deref()),
-            lease_duration,
-            renew_deadline,
-            retry_period,
-            labels: labels.into_iter().flatten().collect(),
+            flags,
         })
     }
 
@@ -210,13 +208,5 @@ pub(super) fn subject(lease: &Lease) -> Subject {
         name: text(name),
         uid: text(uid),
         resource_version: text(resource_version),
-    }
-}
-
-/// The result after the election has ended by itself, which happens only if the Lease is lost.
-fn lost(ended: &Ended) -> Result<Instant, AppError> {
-    match ended {
-        Ended::Lost(loss) => Err(AppError::LostLease(loss.clone())),
-        Ended::Released | Ended::Unreleased | Ended::NeverLed => Ok(Instant::now()),
     }
 }

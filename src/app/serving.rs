@@ -9,17 +9,21 @@ use tokio_util::sync::CancellationToken;
 use super::{AppError, Base, Program};
 use crate::{
     flags,
-    flags::Flags,
+    flags::{Flags, VERSION},
     http::{Routes, Server},
     leader::CandidateIdentity,
     metrics::Metrics,
     runtime::Tasks,
     status,
-    status::{DriverStatus, LeaderStatus, Sources},
+    status::{DriverStatus, LeaderStatus, Status},
 };
 
 /// The time for open requests to the HTTP servers at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What the check of leader election says of a Lease that was not renewed in time. The text is
+/// external-provisioner's, where the Lease's name is empty as well.
+const NOT_RENEWED: &str = "failed election to renew leadership on lease ";
 
 impl Program<'_> {
     /// Starts the HTTP servers.
@@ -36,22 +40,30 @@ impl Program<'_> {
         if flags.http.endpoint.is_none() || flags.leader_election().is_none() {
             return routes;
         }
-        let health = self.health.clone();
-        let check = move || health.check().map_err(|error| error.to_string());
+        let gate = self.base.gate.clone();
+        let check = move || if gate.ran_out() { Err(NOT_RENEWED.to_owned()) } else { Ok(()) };
         routes.check(flags::LEADER_ELECTION_CHECK, check)
     }
 
     /// The status.
     fn status_routes(&self) -> Routes {
-        let driver = self.base.driver.clone();
-        status_routes(Sources {
-            driver: Box::new(move || DriverStatus::of(&driver)),
-            clock: Arc::clone(&self.base.env.clock),
-            missing_rights: self.missing_rights.clone(),
-            leader: Box::new(self.leader_status()),
-            readiness: Box::new(self.readiness()),
-            work: Box::new(self.controller.overview()),
-        })
+        let (driver, clock) = (self.base.driver.clone(), Arc::clone(&self.base.env.clock));
+        let missing_rights = Arc::clone(&self.missing_rights);
+        let (leader, readiness) = (self.leader_status(), self.readiness());
+        let overview = self.controller.overview();
+        let page = move |query: &str| {
+            let status = Status {
+                version: VERSION.to_owned(),
+                time: format!("{:.0}", clock.wall()),
+                driver: DriverStatus::of(&driver),
+                leader: leader(),
+                not_ready: readiness().err(),
+                missing_rights: missing_rights.lock().clone(),
+                work: overview(&status::query(query)),
+            };
+            status.to_json()
+        };
+        Routes::status(status::JSON_PATH, page)
     }
 
     /// Returns a function that reads the state of leader election.
@@ -81,12 +93,6 @@ pub fn routes(
         .check("/healthz", || Ok(()))
         .check("/readyz", readiness);
     if flags.pprof { routes.profile() } else { routes }
-}
-
-/// The status, of these sources.
-fn status_routes(sources: Sources) -> Routes {
-    let json = move |query: &str| sources.read(&status::query(query)).to_json();
-    Routes::default().local().json(status::JSON_PATH, json)
 }
 
 /// The running HTTP servers.

@@ -1,15 +1,14 @@
 //! The CPU profile, where `go tool pprof` looks for it.
 //!
 //! A timer of CPU time interrupts the process a hundred times a second, and the interrupted stack is
-//! recorded. Only one profile is taken at a time. Signals are sent only while it is taken, and stop if the
-//! client disconnects. Stacks are walked by frame pointers, with which `.cargo/config.toml` compiles all
-//! code. The unsafe part, and the file's format, are the crate `pprof`'s.
+//! recorded. Signals are sent only while a profile is taken, and stop if the client disconnects. Stacks are
+//! walked by frame pointers, with which `.cargo/config.toml` compiles all code. That only one profile is
+//! taken at a time, the unsafe part, and the file's format are the crate `pprof`'s.
 
 use std::{path::PathBuf, time::Duration};
 
 use http::StatusCode;
 use pprof::{Error as PprofError, ProfilerGuard, protos::Message as _};
-use tokio::sync::Semaphore;
 
 use super::routes::{Answer, failure, ok};
 use crate::runtime::spawn_blocking;
@@ -34,43 +33,29 @@ const NO_FOLDER: &str =
 /// Why no profile was taken, in words.
 fn failed(error: PprofError) -> String {
     match error {
-        // The previous profile was cancelled and has not been cleaned up yet.
         PprofError::Running => BUSY.to_owned(),
         other => other.to_string(),
     }
 }
 
-/// Takes profiles, one at a time.
-#[derive(Debug)]
-pub(super) struct Sampler(Semaphore);
-
-impl Default for Sampler {
-    fn default() -> Self {
-        Self(Semaphore::new(1))
+/// Answers with a profile over the query's `seconds`.
+pub(super) async fn answer(query: &str) -> Answer {
+    let seconds = query.split('&').find_map(|pair| pair.strip_prefix("seconds=")?.parse().ok());
+    let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
+    match take(Duration::from_secs(seconds.min(MAX_SECONDS))).await {
+        Ok(profile) => ok("application/octet-stream", profile),
+        Err(error) => failure(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!("Could not enable CPU profiling: {error}"),
+        ),
     }
 }
 
-impl Sampler {
-    /// Answers with a profile over the query's `seconds`.
-    pub(super) async fn answer(&self, query: &str) -> Answer {
-        let seconds = query.split('&').find_map(|pair| pair.strip_prefix("seconds=")?.parse().ok());
-        let seconds = seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
-        match self.take(Duration::from_secs(seconds.min(MAX_SECONDS))).await {
-            Ok(profile) => ok("application/octet-stream", profile),
-            Err(error) => failure(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &format!("Could not enable CPU profiling: {error}"),
-            ),
-        }
-    }
-
-    async fn take(&self, time: Duration) -> Result<Vec<u8>, String> {
-        let _turn = self.0.try_acquire().map_err(|_| BUSY)?;
-        // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
-        let guard = spawn_blocking(start).await??;
-        tokio::time::sleep(time).await;
-        spawn_blocking(move || encode(&guard)).await?
-    }
+async fn take(time: Duration) -> Result<Vec<u8>, String> {
+    // Starting, and looking up the names of functions, takes long: not on the runtime's thread.
+    let guard = spawn_blocking(start).await??;
+    tokio::time::sleep(time).await;
+    spawn_blocking(move || encode(&guard)).await?
 }
 
 fn start() -> Result<ProfilerGuard<'static>, String> {

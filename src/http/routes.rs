@@ -1,9 +1,9 @@
-//! The paths and their answers: metrics, checks and the CPU profile of one address, JSON of another.
+//! The paths and their answers: metrics, checks and the CPU profile of one address, the status of another.
 //!
 //! Content types, bodies and error texts are those of external-provisioner (`ok` and `internal server
 //! error: ...` for checks, Go's 404 elsewhere), for any method, since Go's handlers ignore it too.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header, uri::Authority};
@@ -47,11 +47,11 @@ type Write = Box<dyn Fn(&str) -> String + Send + Sync>;
 pub struct Routes {
     metrics: Option<Metrics>,
     checks: BTreeMap<&'static str, Check>,
-    json: BTreeMap<&'static str, Write>,
+    /// Whether the CPU profile is served.
     #[cfg(feature = "cpu-profiles")]
-    profile: Option<profile::Sampler>,
-    /// Whether only requests for a loopback name are answered.
-    is_local: bool,
+    profile: bool,
+    /// The path of the status, and what writes it.
+    status: Option<(&'static str, Write)>,
 }
 
 struct Metrics {
@@ -67,16 +67,6 @@ struct Shared {
     text: Option<(Instant, Bytes)>,
 }
 
-impl fmt::Debug for Routes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Routes")
-            .field("metrics", &self.metrics_path())
-            .field("checks", &self.checks.keys().collect::<Vec<_>>())
-            .field("json", &self.json.keys().collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
-
 impl Routes {
     /// Serves only metrics at `path`.
     pub fn new(path: &str, scrape: impl Fn() -> String + Send + Sync + 'static) -> Self {
@@ -85,22 +75,14 @@ impl Routes {
         Self { metrics: Some(metrics), ..Self::default() }
     }
 
-    /// Adds JSON at `path`. `write` writes it for a query.
-    #[must_use]
-    pub fn json(
-        mut self,
+    /// Serves only the status as JSON at `path`; `write` writes it for a query. Answers only requests for a
+    /// loopback name: a page of another site that a browser loads can reach a forwarded port under a name of
+    /// its own, which resolves to this address.
+    pub fn status(
         path: &'static str,
         write: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.json.insert(path, Box::new(write));
-        self
-    }
-
-    /// Answers only requests for a loopback name. A page of another site that a browser loads can reach a
-    /// forwarded port under a name of its own, which resolves to this address.
-    #[must_use]
-    pub fn local(self) -> Self {
-        Self { is_local: true, ..self }
+        Self { status: Some((path, Box::new(write))), ..Self::default() }
     }
 
     /// Adds a health check at `path`.
@@ -119,7 +101,7 @@ impl Routes {
     pub fn profile(self) -> Self {
         Self {
             #[cfg(feature = "cpu-profiles")]
-            profile: Some(profile::Sampler::default()),
+            profile: true,
             ..self
         }
     }
@@ -132,7 +114,7 @@ impl Routes {
     /// Whether a request with these headers may be answered.
     fn admits(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        !self.is_local || host.is_some_and(is_loopback)
+        self.status.is_none() || host.is_some_and(is_loopback)
     }
 
     pub(super) async fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Answer {
@@ -146,15 +128,15 @@ impl Routes {
         if let Some(check) = self.checks.get(path) {
             return checked(check());
         }
-        if let Some(write) = self.json.get(path) {
+        if let Some((_, write)) = self.status.as_ref().filter(|(served, _)| path == *served) {
             let mut answer = ok("application/json", write(query));
             let of_json = OF_JSON.map(|(name, value)| (name, HeaderValue::from_static(value)));
             answer.headers_mut().extend(of_json);
             return answer;
         }
         #[cfg(feature = "cpu-profiles")]
-        if let Some(sampler) = self.profile.as_ref().filter(|_| path == profile::PATH) {
-            return sampler.answer(query).await;
+        if self.profile && path == profile::PATH {
+            return profile::answer(query).await;
         }
         failure(StatusCode::NOT_FOUND, "404 page not found")
     }
@@ -220,7 +202,7 @@ mod tests {
     #[test]
     fn what_is_for_this_host_is_refused_under_other_names() {
         let headers = |host: &str| [(header::HOST, host.parse().unwrap())].into_iter().collect();
-        let local = Routes::default().local();
+        let local = Routes::status("/status.json", str::to_owned);
         for host in
             ["localhost", "LOCALHOST:8081", "127.0.0.1:1", "127.1.2.3", "[::1]:8081", "[::1]"]
         {

@@ -118,7 +118,7 @@ impl Observation<'_> {
     /// The step if the record has this candidate's name.
     fn step_under_own_name(&self, record: &LeaseSpec, since: Duration, now: Duration) -> Step {
         let is_own = self.is_own(record);
-        let quiet_until = since.saturating_add(self.settings.retry_period.saturating_mul(2));
+        let quiet_until = since.saturating_add(self.settings.flags.retry_period.saturating_mul(2));
         if is_own || (self.leads_at.is_none() && quiet_until <= now) {
             Step::Renew(LeaseSpec {
                 acquire_time: record.acquire_time.clone(),

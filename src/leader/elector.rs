@@ -9,12 +9,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, LeaseError, Leases, Loss,
+    ElectionSettings, Leases, Loss,
     decide::{Observation, ObservedLease, Step, decide},
     record::{holder, micro_time, record_of, transitions, written},
     settings::JITTER,
 };
 use crate::{
+    kube::ApiError,
     metrics::LeaderMetrics,
     runtime::{Clock, Gate, Random, sleep_until_boot},
 };
@@ -37,55 +38,23 @@ pub struct ElectionDeps {
     pub random: Arc<dyn Random>,
     /// The metrics `leader_election_*`.
     pub metrics: LeaderMetrics,
-    /// The health check's state.
-    pub health: Health,
-}
-
-/// This process began or stopped leading. Contains what the event about the Lease needs, which has the
-/// reason `LeaderElection` and the type Normal.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Change {
-    /// Whether this process leads now.
-    pub leads: bool,
-    /// This candidate's name.
-    pub identity: String,
-    /// The Lease as last observed, if it was.
-    pub lease: Option<Lease>,
-}
-
-impl Change {
-    /// The event's message.
-    pub fn message(&self) -> String {
-        let what = if self.leads { "became leader" } else { "stopped leading" };
-        format!("{} {what}", self.identity)
-    }
-}
-
-/// How an election ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
-    /// This process lost the Lease, and released nothing.
-    Lost(Loss),
-    /// This process led, was stopped, and released the Lease.
-    Released,
-    /// This process led, was stopped, and could not release the Lease, which will expire.
-    Unreleased,
-    /// This process was stopped before it led.
-    NeverLed,
 }
 
 /// Takes part in the election until the Lease is lost or `stop` is cancelled. The caller cancels `stop` when
 /// nothing is in flight any more; the Lease is then released at once. `on_change` is called when this
-/// process begins and stops leading; it must not block.
+/// process begins and stops leading, with whether it leads and the Lease as last observed; it must not block.
 ///
 /// The gate is shut when this returns. If the future is dropped, the gate shuts when its time is over.
+///
+/// # Errors
+/// This process lost the Lease, and released nothing.
 pub async fn lead(
     leases: impl Leases,
     settings: ElectionSettings,
     deps: ElectionDeps,
-    on_change: impl FnMut(Change) + Send,
+    on_change: impl FnMut(bool, Option<&Lease>) + Send,
     stop: CancellationToken,
-) -> Ended {
+) -> Result<(), Loss> {
     let mut elector = Elector {
         leases,
         settings,
@@ -100,14 +69,13 @@ pub async fn lead(
     elector.deps.metrics.leads(false);
     let ended = tokio::select! {
         biased;
-        () = stop.cancelled() => None,
-        loss = elector.run() => Some(Ended::Lost(loss)),
+        () = stop.cancelled() => Ok(()),
+        loss = elector.run() => Err(loss),
     };
     elector.deps.gate.close();
-    let ended = match ended {
-        Some(ended) => ended,
-        None => elector.release().await,
-    };
+    if ended.is_ok() {
+        elector.release().await;
+    }
     elector.end_term();
     ended
 }
@@ -149,7 +117,7 @@ enum Attempted {
     Lost(Loss),
 }
 
-impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
+impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     async fn run(&mut self) -> Loss {
         self.acquire().await;
         self.report_leading();
@@ -164,7 +132,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         tracing::info!(lease = self.settings.lease_name, "Attempting to acquire leader lease...");
         loop {
             let retry_at = self.now().saturating_add(self.jittered_period());
-            match timeout(self.settings.renew_deadline, self.attempt()).await {
+            match timeout(self.settings.flags.renew_deadline, self.attempt()).await {
                 Ok(Ok(Attempted::Held)) => return,
                 Ok(Ok(Attempted::HeldByOther)) => self.wait_as_standby(retry_at).await,
                 Ok(Ok(Attempted::Lost(_))) | Err(_) => self.sleep_until(retry_at).await,
@@ -197,7 +165,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         loop {
             let Step::Wait(until) = self.step() else { return true };
             let read_at =
-                self.now().saturating_add(self.settings.retry_period.mul_f64(1.0 + JITTER));
+                self.now().saturating_add(self.settings.flags.retry_period.mul_f64(1.0 + JITTER));
             tokio::select! {
                 biased;
                 event = watch.next() => match event {
@@ -218,9 +186,9 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     /// Logs that a watch failed. If the permission is missing, no further watch is attempted.
-    fn on_watch_error(&mut self, error: &LeaseError) {
+    fn on_watch_error(&mut self, error: &ApiError) {
         let lease = &self.settings.lease_name;
-        if let LeaseError::Forbidden(_) = error {
+        if error.is_forbidden() {
             self.may_watch = false;
             tracing::warn!(lease, %error, "The Lease cannot be watched and is looked at from time to time, which makes a change of the leader slower: grant the verb watch on leases in coordination.k8s.io");
         } else {
@@ -249,7 +217,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     /// Makes one attempt. Returns `None` if it does not end by the boot time `end`.
-    async fn attempt_by(&mut self, end: Duration) -> Option<Result<Attempted, LeaseError>> {
+    async fn attempt_by(&mut self, end: Duration) -> Option<Result<Attempted, ApiError>> {
         let clock = Arc::clone(&self.deps.clock);
         tokio::select! {
             biased;
@@ -260,7 +228,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// Makes one attempt. A leader writes on top of what it wrote last. Others, and a leader whose write
     /// failed, read the Lease first.
-    async fn attempt(&mut self) -> Result<Attempted, LeaseError> {
+    async fn attempt(&mut self) -> Result<Attempted, ApiError> {
         if self.term.is_some() {
             match self.act().await {
                 Ok(attempted) => return Ok(attempted),
@@ -282,7 +250,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     /// Takes the next step.
-    async fn act(&mut self) -> Result<Attempted, LeaseError> {
+    async fn act(&mut self) -> Result<Attempted, ApiError> {
         let step = self.step();
         if !matches!(step, Step::Renew(_)) {
             // This process does not hold the Lease at the moment.
@@ -310,10 +278,10 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     /// Reads the Lease. A record counts as observed from the arrival of the response.
-    async fn read(&mut self) -> Result<(), LeaseError> {
+    async fn read(&mut self) -> Result<(), ApiError> {
         match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
             Ok(lease) => self.on_lease(lease),
-            Err(LeaseError::NotFound) => self.on_lease_not_found(),
+            Err(error) if error.is_not_found() => self.on_lease_not_found(),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -361,7 +329,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         &mut self,
         record: LeaseSpec,
         base: Option<Lease>,
-    ) -> Result<Attempted, LeaseError> {
+    ) -> Result<Attempted, ApiError> {
         let sent = self.now();
         if self.written.len() >= MAX_WRITTEN {
             self.written.remove(0);
@@ -372,22 +340,18 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         // As written, and as an admission webhook may have changed it.
         self.written = vec![record, record_of(&lease)];
         self.on_lease(lease);
-        let ElectionDeps { gate, health, .. } = &self.deps;
-        gate.open_until(sent.saturating_add(self.settings.renew_deadline));
-        health.on_renewed(sent, self.settings.lease_duration);
+        self.deps.gate.open_until(sent.saturating_add(self.settings.flags.renew_deadline));
         Ok(Attempted::Held)
     }
 
     /// Releases the Lease if this process holds it, or may hold it by a write with unknown result.
-    async fn release(&mut self) -> Ended {
+    async fn release(&mut self) {
         if self.written.is_empty() {
-            return Ended::NeverLed;
+            return;
         }
-        let released = timeout(self.settings.renew_deadline, self.release_until_done()).await;
-        match (self.term, released) {
-            (None, _) => Ended::NeverLed,
-            (Some(_), Ok(())) => Ended::Released,
-            (Some(_), Err(_)) => Ended::Unreleased,
+        let released = timeout(self.settings.flags.renew_deadline, self.release_until_done()).await;
+        if released.is_ok() && self.term.is_some() {
+            tracing::info!(lease = self.settings.lease_name, "The Lease was given back");
         }
     }
 
@@ -401,11 +365,11 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be given back");
                 }
             }
-            sleep(self.settings.retry_period / ATTEMPTS_PER_PERIOD).await;
+            sleep(self.settings.flags.retry_period / ATTEMPTS_PER_PERIOD).await;
         }
     }
 
-    async fn try_release(&mut self) -> Result<(), LeaseError> {
+    async fn try_release(&mut self) -> Result<(), ApiError> {
         self.read().await?;
         let (ObservedLease::Held { record, .. }, Some(lease)) = (&self.observed, &self.lease)
         else {
@@ -430,21 +394,15 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     fn report_leading(&mut self) {
         tracing::info!(lease = self.settings.lease_name, "Successfully acquired lease");
         self.deps.metrics.leads(true);
-        self.report_change(true);
+        (self.on_change)(true, self.lease.as_ref());
     }
 
     /// Ends the current term, if there is one.
     fn end_term(&mut self) {
         if self.term.take().is_some() {
             self.deps.metrics.leads(false);
-            self.deps.health.on_stopped_leading();
-            self.report_change(false);
+            (self.on_change)(false, self.lease.as_ref());
         }
-    }
-
-    fn report_change(&mut self, leads: bool) {
-        let identity = self.settings.identity.name().to_owned();
-        (self.on_change)(Change { leads, identity, lease: self.lease.clone() });
     }
 
     fn now(&self) -> Duration {
@@ -457,18 +415,18 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// When the term ends.
     fn term_end(&self) -> Duration {
-        self.since_renewal(self.settings.renew_deadline)
+        self.since_renewal(self.settings.flags.renew_deadline)
     }
 
     /// When the next renewal is due. Counts from when the last one was sent, so that a slow server does not
     /// shorten the time for it.
     fn next_renewal(&self) -> Duration {
-        self.since_renewal(self.settings.retry_period)
+        self.since_renewal(self.settings.flags.retry_period)
     }
 
     /// When the next attempt after a failure is due.
     fn next_attempt(&self) -> Duration {
-        self.now().saturating_add(self.settings.retry_period / ATTEMPTS_PER_PERIOD)
+        self.now().saturating_add(self.settings.flags.retry_period / ATTEMPTS_PER_PERIOD)
     }
 
     /// The boot time `time` after the last successful write was sent.
@@ -477,7 +435,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     fn jittered_period(&self) -> Duration {
-        self.settings.retry_period.mul_f64(1.0 + JITTER * self.deps.random.unit())
+        self.settings.flags.retry_period.mul_f64(1.0 + JITTER * self.deps.random.unit())
     }
 }
 

@@ -26,10 +26,11 @@ pub trait Leases: Send + Sync {
         &self,
         namespace: &str,
         name: &str,
-    ) -> impl Future<Output = Result<Lease, LeaseError>> + Send;
+    ) -> impl Future<Output = Result<Lease, ApiError>> + Send;
 
-    /// POST, or PUT of a Lease with a `resourceVersion`, which fails if that is outdated.
-    fn write(&self, lease: &Lease) -> impl Future<Output = Result<Lease, LeaseError>> + Send;
+    /// POST, or PUT of a Lease with a `resourceVersion`, which fails if that is outdated. May have been
+    /// carried out although it failed here.
+    fn write(&self, lease: &Lease) -> impl Future<Output = Result<Lease, ApiError>> + Send;
 
     /// Watches one Lease from a version on. The stream may end at any time, with or without an error.
     fn watch(
@@ -37,21 +38,7 @@ pub trait Leases: Send + Sync {
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<WatchEvent<Lease>, LeaseError>>;
-}
-
-/// A Lease could not be read, watched or written.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LeaseError {
-    /// The Lease does not exist.
-    #[error("the Lease does not exist")]
-    NotFound,
-    /// A permission is missing.
-    #[error("{0}")]
-    Forbidden(String),
-    /// Another error. A write may have been carried out nevertheless.
-    #[error("{0}")]
-    Failed(String),
+    ) -> BoxStream<'static, Result<WatchEvent<Lease>, ApiError>>;
 }
 
 /// The holder of a Lease at `now`. A Lease without a duration is held.
@@ -79,20 +66,20 @@ fn leases() -> Kind {
 }
 
 impl Leases for Client {
-    async fn get(&self, namespace: &str, name: &str) -> Result<Lease, LeaseError> {
-        let name = Name::namespaced(namespace, name).map_err(ApiError::from)?;
-        Ok(self.read(leases().object(name)).await?)
+    async fn get(&self, namespace: &str, name: &str) -> Result<Lease, ApiError> {
+        let name = Name::namespaced(namespace, name)?;
+        self.read(leases().object(name)).await
     }
 
-    async fn write(&self, lease: &Lease) -> Result<Lease, LeaseError> {
+    async fn write(&self, lease: &Lease) -> Result<Lease, ApiError> {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let (namespace, name) = (text(&lease.metadata.namespace), text(&lease.metadata.name));
-        let name = Name::namespaced(&namespace, &name).map_err(ApiError::from)?;
+        let name = Name::namespaced(&namespace, &name)?;
         let (method, path) = match lease.metadata.resource_version {
             None => (Method::POST, leases().collection(Some(&namespace))),
             Some(_) => (Method::PUT, leases().object(name)),
         };
-        Ok(self.write_json(method, path, lease).await?)
+        self.write_json(method, path, lease).await
     }
 
     fn watch(
@@ -100,7 +87,7 @@ impl Leases for Client {
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<WatchEvent<Lease>, LeaseError>> {
+    ) -> BoxStream<'static, Result<WatchEvent<Lease>, ApiError>> {
         let parameters = WatchParams::default()
             .fields(&format!("metadata.name={name}"))
             .timeout(WATCH_SECONDS)
@@ -112,20 +99,7 @@ impl Leases for Client {
                 Ok(WatchEvent::Error(status)) => Err(ApiError::from(*status)),
                 event => event.map_err(|error| ApiError::of_kube(error, &leases().resource())),
             })
-            .map_err(LeaseError::from)
             .boxed()
-    }
-}
-
-impl From<ApiError> for LeaseError {
-    fn from(error: ApiError) -> Self {
-        if error.is_not_found() {
-            Self::NotFound
-        } else if error.is_forbidden() {
-            Self::Forbidden(error.to_string())
-        } else {
-            Self::Failed(error.to_string())
-        }
     }
 }
 
@@ -137,7 +111,7 @@ mod tests {
     use crate::kube::testing::{Answer, End, Server, client};
 
     /// The events of a watch of the Lease.
-    async fn watched(watch: Answer) -> (Server, Vec<Result<WatchEvent<Lease>, LeaseError>>) {
+    async fn watched(watch: Answer) -> (Server, Vec<Result<WatchEvent<Lease>, ApiError>>) {
         let server = Server::new(move |_, _| watch.clone());
         let events = Leases::watch(&client(&server), "ns", "l", "5").collect();
         let events = tokio::time::timeout(Duration::from_secs(60), events).await;
@@ -166,7 +140,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_refused_ends_with_the_reason() {
         let (_, events) = watched(Answer::refusal(403, "Forbidden", "no")).await;
-        assert!(matches!(&*events, [Err(LeaseError::Forbidden(why))] if why == "no"), "{events:?}");
+        let [Err(error)] = &*events else { panic!("{events:?}") };
+        assert!(error.is_forbidden() && error.to_string() == "no", "{error:?}");
     }
 
     #[tokio::test]

@@ -41,8 +41,8 @@ pub(super) fn written(
     let Lease { mut metadata, spec } = base.unwrap_or_default();
     metadata.namespace = Some(settings.namespace.clone());
     metadata.name = Some(settings.lease_name.clone());
-    if !settings.labels.is_empty() {
-        metadata.labels.get_or_insert_default().extend(settings.labels.clone());
+    for (name, value) in settings.flags.labels.iter().flatten() {
+        metadata.labels.get_or_insert_default().insert(name.clone(), value.clone());
     }
     let LeaseSpec { preferred_holder, strategy, .. } = spec.unwrap_or_default();
     Lease { metadata, spec: Some(LeaseSpec { preferred_holder, strategy, ..record }) }
@@ -50,24 +50,10 @@ pub(super) fn written(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::{Value, from_value, json, to_value};
 
     use super::*;
-    use crate::leader::CandidateIdentity;
-
-    fn settings(labels: &[(&str, &str)]) -> ElectionSettings {
-        ElectionSettings {
-            lease_name: "lease".into(),
-            namespace: "ns".into(),
-            identity: CandidateIdentity::new("me", None),
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(5),
-            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-        }
-    }
+    use crate::leader::settings::settings;
 
     fn mine() -> LeaseSpec {
         let at =
@@ -96,7 +82,9 @@ mod tests {
             "spec": {"holderIdentity": "other", "preferredHolder": "p", "strategy": "s"},
         });
         let base: Lease = from_value(lease.clone()).unwrap();
-        let written = written(Some(base), mine(), &settings(&[("b", "mine")]));
+        let mut settings = settings("me", None);
+        settings.flags.labels = vec![[("b".to_owned(), "mine".to_owned())].into()];
+        let written = written(Some(base), mine(), &settings);
         let mut expected = lease;
         expected["metadata"]["labels"]["b"] = json!("mine");
         expected["spec"] = json!({
@@ -110,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_new_lease_has_name_namespace_and_record_and_no_empty_labels() {
-        let fresh = written(None, mine(), &settings(&[]));
+        let fresh = written(None, mine(), &settings("me", None));
         let metadata = to_value(&fresh).unwrap()["metadata"].clone();
         assert_eq!(metadata, json!({"name": "lease", "namespace": "ns"}));
         assert_eq!(record_of(&fresh), mine());

@@ -110,6 +110,13 @@ impl Gate {
         if self.time_left().is_zero() { Err(GateShut::NotStarted) } else { Ok(()) }
     }
 
+    /// Whether the gate shut only because its time is over. Whoever opened it should have opened it longer
+    /// or closed it.
+    pub fn ran_out(&self) -> bool {
+        let opening = *self.0.opening.borrow();
+        matches!(opening, Opening::Until(until) if !until.is_zero() && until <= self.0.clock.boot())
+    }
+
     /// Runs `work` if the gate is open now, and cancels it when the gate shuts.
     ///
     /// # Errors
@@ -253,6 +260,24 @@ mod tests {
             assert_eq!(one.await, Err(GateShut::Cut));
         }
         assert_eq!(gate.retire(), 1, "its result is unknown");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_runs_out_if_it_was_neither_opened_longer_nor_shut() {
+        let gate = Gate::shut(paused());
+        assert!(!gate.ran_out());
+        gate.open_until(secs(110));
+        assert!(!gate.ran_out());
+        sleep(secs(11)).await;
+        assert!(gate.ran_out());
+        gate.open_until(secs(120));
+        assert!(!gate.ran_out());
+        gate.close();
+        assert!(!gate.ran_out());
+        gate.open_until(secs(110));
+        gate.retire();
+        assert!(!gate.ran_out());
+        assert!(!Gate::open(paused()).ran_out());
     }
 
     /// Work that was cancelled when the Lease expired may still be carried out by the receiver.

@@ -229,7 +229,7 @@ impl<'a> ShadowProgram<'a> {
             };
             Page { status, shadow: Some(shadow.report()) }.to_json()
         };
-        Routes::default().local().json(status::JSON_PATH, page)
+        Routes::status(status::JSON_PATH, page)
     }
 
     /// Returns a check that everything that is watched has been listed once.

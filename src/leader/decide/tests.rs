@@ -1,9 +1,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::*;
-use crate::leader::CandidateIdentity;
-
-const RETRY: Duration = Duration::from_secs(5);
+use crate::leader;
 
 /// The wall time.
 const NOW: i64 = 1;
@@ -19,15 +17,7 @@ fn time(second: i64) -> MicroTime {
 }
 
 fn settings(pod_uid: Option<&str>) -> ElectionSettings {
-    ElectionSettings {
-        lease_name: "lease".into(),
-        namespace: "ns".into(),
-        identity: CandidateIdentity::new("me", pod_uid),
-        lease_duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
-        retry_period: RETRY,
-        labels: std::collections::BTreeMap::new(),
-    }
+    leader::settings::settings("me", pod_uid)
 }
 
 /// A record of `holder`, acquired and renewed some time ago.
@@ -122,7 +112,11 @@ fn a_lease_of_another_is_taken_once_its_record_is_unchanged_for_its_own_duration
 
 #[test]
 fn a_long_duration_counts_as_far_as_ours_is_long() {
-    let ours = |seconds| ElectionSettings { lease_duration: at(seconds), ..settings(None) };
+    let ours = |seconds| {
+        let mut settings = settings(None);
+        settings.flags.lease_duration = at(seconds);
+        settings
+    };
     for (theirs, ours_is, until) in [(600, 300, 400), (600, 900, 700), (i32::MAX, 900, 1000)] {
         let lease = held(lasting(theirs, 7));
         let step = step(&ours(ours_is), &lease, &[], None, at(101));

@@ -7,7 +7,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::WatchEvent;
+use kube::{api::WatchEvent, core::Status};
 use parking_lot::Mutex;
 use serde_json::{Value, from_value, json, to_value};
 use tokio::{
@@ -15,12 +15,17 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{ElectionDeps, ElectionSettings, LeaseError, Leases};
+use super::{ElectionDeps, Leases};
 use crate::{
-    leader::{CandidateIdentity, Health},
+    kube::ApiError,
     metrics::Metrics,
     runtime::{Clock, Gate, Generator},
 };
+
+/// The server's refusal with this HTTP status code.
+fn refusal(code: u16) -> ApiError {
+    Status { code, ..Status::default() }.into()
+}
 
 /// The API server's one Lease.
 #[derive(Default)]
@@ -72,25 +77,25 @@ impl Store {
         }
     }
 
-    fn get(&mut self) -> Result<Value, LeaseError> {
+    fn get(&mut self) -> Result<Value, ApiError> {
         self.requests.push("get");
-        self.lease.clone().ok_or(LeaseError::NotFound)
+        self.lease.clone().ok_or_else(|| refusal(404))
     }
 
-    fn create(&mut self, lease: &Value) -> Result<Value, LeaseError> {
+    fn create(&mut self, lease: &Value) -> Result<Value, ApiError> {
         self.requests.push("create");
         if self.lease.is_some() {
-            return Err(LeaseError::Failed("already exists".into()));
+            return Err(refusal(409));
         }
         self.lease = Some(lease.clone());
         Ok(self.stamp())
     }
 
-    fn replace(&mut self, lease: &Value) -> Result<Value, LeaseError> {
+    fn replace(&mut self, lease: &Value) -> Result<Value, ApiError> {
         self.requests.push("replace");
-        let Some(current) = &self.lease else { return Err(LeaseError::NotFound) };
+        let Some(current) = &self.lease else { return Err(refusal(404)) };
         if current["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
-            return Err(LeaseError::Failed("conflict".into()));
+            return Err(refusal(409));
         }
         self.lease = Some(lease.clone());
         Ok(self.stamp())
@@ -128,13 +133,13 @@ impl FakeClient {
 
     async fn request(
         &self,
-        act: impl FnOnce(&mut Store) -> Result<Value, LeaseError> + Send,
-    ) -> Result<Lease, LeaseError> {
+        act: impl FnOnce(&mut Store) -> Result<Value, ApiError> + Send,
+    ) -> Result<Lease, ApiError> {
         let half = *self.latency.lock() / 2;
         sleep(half).await;
         let network = *self.network.lock();
         match network {
-            Network::Down => return Err(LeaseError::Failed("no route".into())),
+            Network::Down => return Err(ApiError::NoAnswer("no route".into())),
             Network::Hanging => std::future::pending().await,
             Network::Up | Network::ResponsesLost => {}
         }
@@ -180,11 +185,11 @@ fn lease_of(json: Value) -> Lease {
 }
 
 impl Leases for FakeClient {
-    async fn get(&self, _: &str, _: &str) -> Result<Lease, LeaseError> {
+    async fn get(&self, _: &str, _: &str) -> Result<Lease, ApiError> {
         self.request(Store::get).await
     }
 
-    async fn write(&self, lease: &Lease) -> Result<Lease, LeaseError> {
+    async fn write(&self, lease: &Lease) -> Result<Lease, ApiError> {
         let json = to_value(lease).unwrap();
         match lease.metadata.resource_version {
             None => self.request(|store| store.create(&json)).await,
@@ -197,10 +202,10 @@ impl Leases for FakeClient {
         _: &str,
         _: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<WatchEvent<Lease>, LeaseError>> {
+    ) -> BoxStream<'static, Result<WatchEvent<Lease>, ApiError>> {
         if self.store.lock().watch_refused {
             self.store.lock().requests.push("watch");
-            return stream::iter([Err(LeaseError::Forbidden("no".into()))]).boxed();
+            return stream::iter([Err(refusal(403))]).boxed();
         }
         let (client, version) = (self.clone(), version.parse().unwrap());
         stream::unfold((client, version), |(client, version)| async move {
@@ -245,22 +250,9 @@ impl Clock for Drifting {
     }
 }
 
-pub(super) fn settings(host: &str, pod_uid: Option<&str>) -> ElectionSettings {
-    ElectionSettings {
-        lease_name: "lease".into(),
-        namespace: "ns".into(),
-        identity: CandidateIdentity::new(host, pod_uid),
-        lease_duration: Duration::from_secs(15),
-        renew_deadline: Duration::from_secs(10),
-        retry_period: Duration::from_secs(5),
-        labels: std::collections::BTreeMap::new(),
-    }
-}
-
 pub(super) fn deps(clock: Arc<dyn Clock>, seed: u64) -> ElectionDeps {
     ElectionDeps {
         gate: Gate::shut(clock.clone()),
-        health: Health::new(clock.clone()),
         clock,
         random: Arc::new(Generator::from_seed(seed)),
         metrics: Metrics::new().leader,

@@ -11,10 +11,13 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    fake::{Drifting, FakeClient, Network, Store, deps, settings},
+    fake::{Drifting, FakeClient, Network, Store, deps},
     *,
 };
-use crate::runtime::{Generator, Tasks, TokioSpawner};
+use crate::{
+    leader::settings::settings,
+    runtime::{Generator, Tasks, TokioSpawner},
+};
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -106,7 +109,8 @@ impl Simulation {
             async move {
                 loop {
                     let stop = CancellationToken::new();
-                    lead(client.clone(), settings.clone(), around.clone(), |_| {}, stop).await;
+                    let _ = lead(client.clone(), settings.clone(), around.clone(), |_, _| {}, stop)
+                        .await;
                 }
             }
         };

@@ -2,10 +2,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    fake::{Drifting, FakeClient, Network, Store, settings},
+    fake::{Drifting, FakeClient, Network, Store},
     *,
 };
-use crate::runtime::{Tasks, TokioSpawner};
+use crate::{
+    leader::settings::settings,
+    runtime::{Tasks, TokioSpawner},
+};
 
 /// A running candidate.
 struct Candidate {
@@ -13,7 +16,7 @@ struct Candidate {
     deps: ElectionDeps,
     stop: CancellationToken,
     changes: Arc<parking_lot::Mutex<Vec<String>>>,
-    ended: tokio::sync::oneshot::Receiver<Ended>,
+    ended: tokio::sync::oneshot::Receiver<Result<(), Loss>>,
 }
 
 fn store() -> Arc<parking_lot::Mutex<Store>> {
@@ -27,14 +30,12 @@ fn start(store: &Arc<parking_lot::Mutex<Store>>, settings: ElectionSettings) -> 
     let changes = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let (send_end, ended) = tokio::sync::oneshot::channel();
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
-    let reported = changes.clone();
-    let election = lead(
-        client.clone(),
-        settings,
-        deps.clone(),
-        move |change| reported.lock().push(change.message()),
-        stop.clone(),
-    );
+    let (reported, identity) = (changes.clone(), settings.identity.name().to_owned());
+    let on_change = move |leads, _: Option<&Lease>| {
+        let what = if leads { "became leader" } else { "stopped leading" };
+        reported.lock().push(format!("{identity} {what}"));
+    };
+    let election = lead(client.clone(), settings, deps.clone(), on_change, stop.clone());
     tasks.spawn("candidate", async move {
         let _ = send_end.send(election.await);
     });
@@ -87,7 +88,7 @@ async fn a_single_candidate_creates_and_renews_the_lease() {
 async fn labels_are_set_and_others_kept() {
     let store = store();
     let mut settings = settings("one", None);
-    settings.labels.insert("team".into(), "storage".into());
+    settings.flags.labels = vec![[("team".to_owned(), "storage".to_owned())].into()];
     let one = start(&store, settings);
     one.until_it_leads().await;
     store.lock().edit(|lease| lease["metadata"]["labels"] = json!({"team": "x", "other": "y"}));
@@ -113,7 +114,7 @@ async fn an_expired_lease_is_taken_after_its_duration_and_not_earlier() {
     // The last renewal was up to a retry period ago, and observed up to 2.2 retry periods later.
     assert!((Duration::from_secs(10)..Duration::from_secs(26)).contains(&waited), "{waited:?}");
     assert_eq!(store.lock().transitions(), Some(1));
-    assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)));
+    assert_eq!(one.ended.await, Ok(Err(Loss::Deadline)));
     assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
 }
 
@@ -127,7 +128,7 @@ async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal
         let start = Instant::now();
         one.until_it_stops().await;
         assert!(start.elapsed() <= Duration::from_secs(10), "{way:?} {:?}", start.elapsed());
-        assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)), "{way:?}");
+        assert_eq!(one.ended.await, Ok(Err(Loss::Deadline)), "{way:?}");
     }
 }
 
@@ -137,7 +138,7 @@ async fn without_further_renewals_the_gate_shuts_a_renew_deadline_after_the_writ
     *client.latency.lock() = Duration::from_secs(2);
     let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
     let stop = CancellationToken::new();
-    let election = lead(client, settings("one", None), deps.clone(), |_| {}, stop);
+    let election = lead(client, settings("one", None), deps.clone(), |_, _| {}, stop);
     let start = Instant::now();
     // Read at 0, wrote at 2, was answered at 4; then its task sleeps for ever.
     assert!(timeout(Duration::from_millis(4100), election).await.is_err());
@@ -182,7 +183,7 @@ async fn observing_another_holder_shuts_the_gate_at_once() {
     let start = Instant::now();
     one.until_it_stops().await;
     assert!(start.elapsed() < Duration::from_millis(5100), "{:?}", start.elapsed());
-    assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::OtherHolder("other".into()))));
+    assert_eq!(one.ended.await, Ok(Err(Loss::OtherHolder("other".into()))));
     assert_eq!(store.lock().holder(), Some("other"));
 }
 
@@ -221,7 +222,7 @@ async fn a_standby_creates_a_deleted_lease_only_after_its_holders_duration() {
         assert!(range.contains(&waited.as_secs()), "{watch_refused}: {waited:?}");
         let made = store.lock().requests.iter().filter(|verb| **verb == "create").count();
         assert_eq!((made, store.lock().transitions()), (2, Some(1)), "no try before");
-        assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)));
+        assert_eq!(one.ended.await, Ok(Err(Loss::Deadline)));
     }
 }
 
@@ -243,17 +244,18 @@ async fn a_leader_recreates_its_deleted_lease_and_standbys_wait_as_before() {
     }
     assert_eq!(*one.changes.lock(), ["one became leader"]);
     one.stop.cancel();
-    assert_eq!(one.ended.await, Ok(Ended::Released));
+    assert_eq!(one.ended.await, Ok(Ok(())));
     assert!(two.until_it_leads().await < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_notices_the_deletion_late_waits_from_then_on() {
-    let slow = |host| ElectionSettings {
-        lease_duration: Duration::from_secs(137),
-        renew_deadline: Duration::from_secs(107),
-        retry_period: Duration::from_secs(26),
-        ..settings(host, None)
+    let slow = |host| {
+        let mut settings = settings(host, None);
+        settings.flags.lease_duration = Duration::from_secs(137);
+        settings.flags.renew_deadline = Duration::from_secs(107);
+        settings.flags.retry_period = Duration::from_secs(26);
+        settings
     };
     let store = store();
     store.lock().watch_refused = true;
@@ -291,7 +293,7 @@ async fn a_stopped_leader_releases_the_lease_with_its_gate_shut() {
     let two = start(&store, settings("two", None));
     secs(3).await;
     one.stop.cancel();
-    assert_eq!(one.ended.await, Ok(Ended::Released));
+    assert_eq!(one.ended.await, Ok(Ok(())));
     assert!(one.deps.gate.check().is_err());
     assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
     let spec = store.lock().lease.clone().unwrap()["spec"].clone();
@@ -330,7 +332,7 @@ async fn a_standby_that_may_not_watch_reads_periodically() {
         assert!((54..=121).contains(&count("get")), "{}", count("get"));
     }
     one.stop.cancel();
-    assert_eq!(one.ended.await, Ok(Ended::Released));
+    assert_eq!(one.ended.await, Ok(Ok(())));
     assert!(two.until_it_leads().await < Duration::from_secs(11));
 }
 
@@ -343,7 +345,7 @@ async fn a_standby_whose_watch_is_silent_reads_as_early_as_without_one() {
     secs(60).await;
     *two.client.network.lock() = Network::ResponsesLost;
     one.stop.cancel();
-    assert_eq!(one.ended.await, Ok(Ended::Released));
+    assert_eq!(one.ended.await, Ok(Ok(())));
     secs(1).await;
     // Events are lost, new requests are answered.
     store.lock().watch_is_silent = true;
@@ -360,7 +362,7 @@ async fn time_spent_suspended_ends_a_term() {
         FakeClient::new(&store),
         settings("one", None),
         deps.clone(),
-        |_| {},
+        |_, _| {},
         CancellationToken::new(),
     );
     let suspend = async {
@@ -370,7 +372,7 @@ async fn time_spent_suspended_ends_a_term() {
         Instant::now()
     };
     let (ended, resumed) = tokio::join!(lost, suspend);
-    assert_eq!(ended, Ended::Lost(Loss::Deadline));
+    assert_eq!(ended, Err(Loss::Deadline));
     assert!(resumed.elapsed() <= Duration::from_secs(1), "{:?}", resumed.elapsed());
 }
 
@@ -384,20 +386,22 @@ async fn a_renewal_cancelled_by_the_stop_does_not_keep_the_lease() {
         *one.client.latency.lock() = Duration::from_secs(1);
         sleep(Duration::from_millis(millis)).await;
         one.stop.cancel();
-        assert_eq!(one.ended.await, Ok(Ended::Released), "{millis}");
+        assert_eq!(one.ended.await, Ok(Ok(())), "{millis}");
         assert_eq!(store.lock().holder(), Some(""), "{millis}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_cannot_be_released_expires() {
-    let one = start(&store(), settings("one", None));
+    let store = store();
+    let one = start(&store, settings("one", None));
     one.until_it_leads().await;
     *one.client.network.lock() = Network::Hanging;
     one.stop.cancel();
     let start = Instant::now();
-    assert_eq!(one.ended.await, Ok(Ended::Unreleased));
+    assert_eq!(one.ended.await, Ok(Ok(())));
     assert_eq!(start.elapsed().as_secs(), 10);
+    assert_eq!(store.lock().holder(), Some("one"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -408,7 +412,7 @@ async fn a_stopped_candidate_leaves_the_lease_to_its_holder() {
     let two = start(&store, settings("two", None));
     secs(20).await;
     two.stop.cancel();
-    assert_eq!(two.ended.await, Ok(Ended::NeverLed));
+    assert_eq!(two.ended.await, Ok(Ok(())));
     assert!(two.changes.lock().is_empty());
     assert!(one.leads());
     assert_eq!(store.lock().holder(), Some("one"));
@@ -428,7 +432,8 @@ async fn a_stopped_candidate_leaves_the_lease_to_a_process_of_the_same_name() {
     *two.client.network.lock() = Network::Up;
     secs(20).await;
     two.stop.cancel();
-    assert_eq!(two.ended.await, Ok(Ended::NeverLed));
+    assert_eq!(two.ended.await, Ok(Ok(())));
+    assert!(two.changes.lock().is_empty());
     assert_eq!(store.lock().holder(), Some("host"));
     secs(20).await;
     assert!(one.leads());
@@ -444,7 +449,8 @@ async fn an_acquisition_cancelled_by_the_stop_is_released() {
     sleep(Duration::from_millis(1700)).await;
     assert_eq!(store.lock().holder(), Some("one"));
     one.stop.cancel();
-    assert_eq!(one.ended.await, Ok(Ended::NeverLed));
+    assert_eq!(one.ended.await, Ok(Ok(())));
+    assert!(one.changes.lock().is_empty());
     assert_eq!(store.lock().holder(), Some(""));
 }
 
@@ -456,7 +462,7 @@ async fn killed(host: &str, pod_uid: Option<&str>) -> Arc<parking_lot::Mutex<Sto
         FakeClient::new(&store),
         settings(host, pod_uid),
         deps,
-        |_| {},
+        |_, _| {},
         CancellationToken::new(),
     );
     assert!(timeout(Duration::from_secs(7), election).await.is_err());
@@ -496,7 +502,7 @@ async fn a_failed_renewal_is_counted_as_slow_path() {
     let metrics = crate::metrics::Metrics::new();
     let mut deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
     deps.metrics = metrics.leader.clone();
-    let election = lead(client, settings("one", None), deps, |_| {}, CancellationToken::new());
+    let election = lead(client, settings("one", None), deps, |_, _| {}, CancellationToken::new());
     let touch = async {
         secs(7).await;
         store.lock().edit(|lease| lease["metadata"]["annotations"] = json!({"touched": "by hand"}));
@@ -516,39 +522,14 @@ async fn renewing_its_own_lease_after_a_restart_is_counted_as_slow_path() {
         let mut deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
         deps.metrics = metrics.leader.clone();
         let again = settings("host", Some(pod_uid));
-        let election = lead(FakeClient::new(&store), again, deps, |_| {}, CancellationToken::new());
+        let election =
+            lead(FakeClient::new(&store), again, deps, |_, _| {}, CancellationToken::new());
         assert!(timeout(Duration::from_secs(60), election).await.is_err());
         metrics.text()
     };
     let counted = "leader_election_slowpath_total{name=\"\"} 1";
     assert!(slow_paths("uid").await.contains(counted));
     assert!(!slow_paths("another").await.contains(counted), "a take-over is none");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stuck_election_is_unhealthy_only_while_it_leads() {
-    let store = store();
-    let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
-    let health = deps.health.clone();
-    assert!(health.check().is_ok());
-    let mut election = Box::pin(lead(
-        FakeClient::new(&store),
-        settings("one", None),
-        deps,
-        |_| {},
-        CancellationToken::new(),
-    ));
-    assert!(timeout(Duration::from_secs(21), &mut election).await.is_err());
-    // Not polled any more, as a stuck task is not.
-    secs(30).await;
-    assert!(health.check().is_ok());
-    secs(10).await;
-    assert_eq!(
-        health.check().unwrap_err().to_string(),
-        "failed election to renew leadership on lease "
-    );
-    assert_eq!(election.await, Ended::Lost(Loss::Deadline));
-    assert!(health.check().is_ok());
 }
 
 /// Somebody wrote numbers that no candidate can wait for or count on from, and then deletes the Lease.
