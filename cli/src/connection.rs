@@ -61,8 +61,7 @@ fn resolve(
     let mut source = ConfigSource::resolve(master, kubeconfig, |name| {
         environment(name).filter(|_| name != "KUBECONFIG" || !is_given)
     });
-    if source.kubeconfig.is_empty() && source.master.is_none() && source.in_cluster.host.is_empty()
-    {
+    if source.kubeconfig.is_empty() && source.master.is_none() && !source.is_in_pod {
         let home = environment("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
         source.kubeconfig.extend(home.filter(|path| path.exists()));
     }
@@ -107,14 +106,15 @@ mod tests {
         std::fs::create_dir_all(home.join(".kube")).unwrap();
         let config = home.join(".kube/config");
         std::fs::write(&config, "").unwrap();
-        let pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1".to_owned());
+        let host = ("KUBERNETES_SERVICE_HOST", "10.0.0.1".to_owned());
+        let port = ("KUBERNETES_SERVICE_PORT", "443".to_owned());
         let of_home = ("HOME", home.to_string_lossy().into_owned());
         let variable = ("KUBECONFIG", "/env:/more".to_owned());
         for (flag, variables, expected) in [
             (Some("/flag"), &[variable.clone(), of_home.clone()][..], &["/flag"][..]),
             (None, &[variable, of_home.clone()], &["/env", "/more"]),
             (None, std::slice::from_ref(&of_home), &[config.to_str().unwrap()]),
-            (None, &[of_home.clone(), pod], &[]),
+            (None, &[of_home.clone(), host, port], &[]),
             (None, &[], &[]),
         ] {
             let environment = |name: &str| {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use http::header::USER_AGENT;
-use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use super::{Connections, credentials::Fault, user_agent::user_agent};
 use crate::runtime::spawn_blocking;
@@ -20,8 +20,8 @@ use crate::runtime::spawn_blocking;
 /// The time-out of connecting, as in client-go.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The directory of a pod's credentials.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Stands for no proxy in a kubeconfig.
+const NO_PROXY: &str = "http://proxy.invalid/";
 
 /// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
@@ -31,14 +31,11 @@ pub enum ConfigError {
         "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
     )]
     NotInCluster,
-    /// The pod has no service account's token.
-    #[error("open {}: {source}; does the pod's spec say automountServiceAccountToken: false?", path.display())]
-    NoToken {
-        /// The token's path.
-        path: PathBuf,
-        /// Why it cannot be read.
-        source: std::io::Error,
-    },
+    /// The pod's service account cannot be used.
+    #[error(
+        "unable to load in-cluster configuration: {0}; does the pod's spec say automountServiceAccountToken: false?"
+    )]
+    ServiceAccount(#[from] InClusterError),
     /// The kubeconfig cannot be read or used.
     #[error("{}: {fault}", path.display())]
     Kubeconfig {
@@ -84,25 +81,8 @@ pub struct ConfigSource {
     pub master: Option<String>,
     /// The kubeconfig files; what an earlier one says counts.
     pub kubeconfig: Vec<PathBuf>,
-    /// The pod's environment, used when neither is given.
-    pub in_cluster: InCluster,
-}
-
-/// The environment of a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InCluster {
-    /// `KUBERNETES_SERVICE_HOST`.
-    pub host: String,
-    /// `KUBERNETES_SERVICE_PORT`.
-    pub port: String,
-    /// The directory with `token` and `ca.crt`.
-    pub service_account: PathBuf,
-}
-
-impl Default for InCluster {
-    fn default() -> Self {
-        Self { host: String::new(), port: String::new(), service_account: SERVICE_ACCOUNT.into() }
-    }
+    /// The environment is that of a pod, whose service account is used when neither is given.
+    pub is_in_pod: bool,
 }
 
 impl ConfigSource {
@@ -114,20 +94,15 @@ impl ConfigSource {
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Self {
         let variable = |name| environment(name).filter(|value| !value.is_empty());
-        let text = |name| {
-            variable(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
-        };
         let is_given = |path: &PathBuf| !path.as_os_str().is_empty();
         let named = variable("KUBECONFIG").map(|paths| env::split_paths(&paths).collect());
         let flag = || kubeconfig.map(Path::to_owned).into_iter().collect::<Vec<_>>();
         Self {
             master: master.filter(|master| !master.is_empty()).map(str::to_owned),
             kubeconfig: named.unwrap_or_else(flag).into_iter().filter(is_given).collect(),
-            in_cluster: InCluster {
-                host: text("KUBERNETES_SERVICE_HOST"),
-                port: text("KUBERNETES_SERVICE_PORT"),
-                ..InCluster::default()
-            },
+            is_in_pod: ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"]
+                .iter()
+                .all(|name| variable(name).is_some()),
         }
     }
 
@@ -150,7 +125,8 @@ impl ConfigSource {
 pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
     let mut config = match (&source.kubeconfig[..], &source.master) {
         ([], Some(master)) => kube::Config::new(address(master, false)?),
-        ([], None) => in_cluster(&source.in_cluster)?,
+        ([], None) if source.is_in_pod => kube::Config::incluster_env()?,
+        ([], None) => return Err(ConfigError::NotInCluster),
         (paths, master) => from_files(paths, master.as_deref()).await?,
     };
     check_token_file(&config.auth_info)?;
@@ -189,46 +165,26 @@ async fn from_files(paths: &[PathBuf], master: Option<&str>) -> Result<kube::Con
         fault: error.into(),
     };
     let mut kubeconfig = merged(paths).map_err(unusable)?;
-    if let Some(master) = master {
-        let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
-        clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        if let Some(master) = master {
+            cluster.server = Some(master.to_owned());
+        }
+        // If it names no proxy, kube reads the environment, and compares `NO_PROXY` with the proxy's address
+        // instead of the server's.
+        let proxy = cluster.proxy_url.take().filter(|url| !url.is_empty());
+        cluster.proxy_url = proxy.or_else(|| Some(NO_PROXY.to_owned()));
     }
-    let (proxy, authority) = (kubeconfig_proxy(&kubeconfig)?, authority_file(&kubeconfig));
-    let mut config = convert_without_proxy(kubeconfig).await.map_err(unusable)?;
-    config.proxy_url = proxy;
-    config.root_cert_file = authority;
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let mut config = config.map_err(unusable)?;
+    config.proxy_url.take_if(|url| *url == NO_PROXY);
+    let scheme = config.proxy_url.as_ref().map(|url| url.scheme_str().unwrap_or_default());
+    if !matches!(scheme, None | Some("http" | "https" | "socks5" | "socks5h")) {
+        return Err(ConfigError::Proxy);
+    }
     let is_tls = config.root_cert.is_some() || config.accept_invalid_certs;
     config.cluster_url = address(&config.cluster_url.to_string(), is_tls)?;
     Ok(config)
-}
-
-/// The cluster of the kubeconfig's current context.
-fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
-    let current = kubeconfig.current_context.as_deref();
-    let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts.find(|named| Some(named.name.as_str()) == current);
-    let cluster = context.and_then(|named| Some(named.context.as_ref()?.cluster.as_str()));
-    let mut clusters = kubeconfig.clusters.iter();
-    clusters.find(|named| Some(named.name.as_str()) == cluster)?.cluster.as_ref()
-}
-
-/// The file of the certificate authority, unless the kubeconfig holds the certificate itself. The file
-/// is read periodically, because it changes when the authority is rotated.
-fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
-    let cluster = current_cluster(kubeconfig)?;
-    let is_inline = cluster.certificate_authority_data.is_some();
-    cluster.certificate_authority.as_ref().filter(|_| !is_inline).map(PathBuf::from)
-}
-
-/// The proxy that the kubeconfig's current cluster names; `NO_PROXY` does not apply to it.
-fn kubeconfig_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, ConfigError> {
-    let url = current_cluster(kubeconfig).and_then(|cluster| cluster.proxy_url.as_deref());
-    let Some(text) = url.filter(|url| !url.is_empty()) else { return Ok(None) };
-    let url: http::Uri = text.parse().map_err(|_| ConfigError::Proxy)?;
-    match url.scheme_str() {
-        Some("http" | "https" | "socks5" | "socks5h") => Ok(Some(url)),
-        _ => Err(ConfigError::Proxy),
-    }
 }
 
 /// The server's URL; an address without a scheme gets `https` if `is_tls`, otherwise `http`.
@@ -239,57 +195,6 @@ fn address(address: &str, is_tls: bool) -> Result<http::Uri, ConfigError> {
         (false, false) => format!("http://{}", address.trim_start_matches('/')),
     };
     url.parse().map_err(|source| ConfigError::Address { address: address.to_owned(), source })
-}
-
-/// The configuration of a pod.
-fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
-    if pod.host.is_empty() || pod.port.is_empty() {
-        return Err(ConfigError::NotInCluster);
-    }
-    let token = pod.service_account.join("token");
-    std::fs::metadata(&token)
-        .map_err(|source| ConfigError::NoToken { path: token.clone(), source })?;
-    let mut config = kube::Config::new(address(&server(pod), true)?);
-    config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
-    config.root_cert_file = authority(pod.service_account.join("ca.crt"));
-    // The file decides; with no list kube would load the system's authorities too, which an image may lack.
-    config.root_cert = config.root_cert_file.is_some().then(Vec::new);
-    Ok(config)
-}
-
-/// Converts `kubeconfig` to a configuration without a proxy. If it names no proxy, kube reads the
-/// environment, and compares `NO_PROXY` with the proxy's address instead of the server's; so a placeholder
-/// is set before the conversion.
-async fn convert_without_proxy(
-    mut kubeconfig: Kubeconfig,
-) -> Result<kube::Config, KubeconfigError> {
-    let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
-    clusters.for_each(|cluster| cluster.proxy_url = Some("http://proxy.invalid".to_owned()));
-    let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.proxy_url = None;
-    Ok(config)
-}
-
-fn server(pod: &InCluster) -> String {
-    let InCluster { host, port, .. } = pod;
-    if host.contains(':') {
-        format!("https://[{host}]:{port}")
-    } else {
-        format!("https://{host}:{port}")
-    }
-}
-
-/// The path of the cluster's certificate authority if it can be read; otherwise the system's
-/// authorities are used.
-fn authority(path: PathBuf) -> Option<PathBuf> {
-    match std::fs::metadata(&path) {
-        Ok(_) => Some(path),
-        Err(error) => {
-            tracing::error!(path = %path.display(), %error, "cannot read the cluster's certificate authority");
-            None
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-
 use super::*;
 use crate::kube::testing::{request, send};
 
@@ -76,34 +74,16 @@ async fn without_flags_outside_a_cluster_the_error_is_that_of_external_provision
     }
 }
 
-#[tokio::test]
-async fn a_pod_uses_its_service_account() {
-    let directory = Directory::new();
-    let mut source = resolve(
-        "",
-        "",
-        &[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "6443")],
+#[test]
+fn a_pod_is_known_by_its_environment() {
+    let [host, port] = [("KUBERNETES_SERVICE_HOST", "fd00::1"), ("KUBERNETES_SERVICE_PORT", "443")];
+    assert!(resolve("", "", &[host, port]).is_in_pod);
+    assert!(!resolve("", "", &[host, (port.0, "")]).is_in_pod);
+    let lacks_files = InClusterError::ReadDefaultNamespace(std::io::ErrorKind::NotFound.into());
+    assert_eq!(
+        ConfigError::from(lacks_files).to_string(),
+        "unable to load in-cluster configuration: failed to read the default namespace: entity not found; does the pod's spec say automountServiceAccountToken: false?"
     );
-    source.in_cluster.service_account.clone_from(&directory.0);
-    let error = load(&source).await.unwrap_err();
-    assert!(
-        matches!(&error, ConfigError::NoToken { path, .. } if path.ends_with("token")),
-        "{error}"
-    );
-
-    let token = directory.file("token", "secret");
-    let config = load(&source).await.unwrap();
-    assert_eq!((config.root_cert, config.root_cert_file), (None, None));
-
-    let authority = directory.file("ca.crt", AUTHORITY);
-    let config = load(&source).await.unwrap();
-    assert_eq!(config.cluster_url.to_string(), "https://10.0.0.1:6443/");
-    assert_eq!(config.auth_info.token_file.as_deref(), token.to_str());
-    assert_eq!(config.root_cert_file, Some(authority));
-    assert!(config.root_cert.is_some() && !config.accept_invalid_certs && !config.default_retry);
-
-    source.in_cluster.host = "fd00::1".to_owned();
-    assert_eq!(load(&source).await.unwrap().cluster_url.to_string(), "https://[fd00::1]:6443/");
 }
 
 #[tokio::test]
@@ -122,22 +102,6 @@ async fn a_kubeconfig_is_used_and_master_overrides_its_server() {
     assert_eq!(url("b:2", &path).await, "https://b:2/");
     let bare = directory.file("bare", &kubeconfig_text(""));
     assert_eq!(url("b:2", &bare).await, "http://b:2/");
-}
-
-#[tokio::test]
-async fn the_file_of_an_authority_is_kept_to_be_read_again() {
-    let directory = Directory::new();
-    let authority = directory.file("ca.crt", AUTHORITY);
-    let file = async |cluster: &str| {
-        let path = directory.file("config", &kubeconfig_text(cluster));
-        let config = load(&resolve("", path.to_str().unwrap(), &[])).await.unwrap();
-        assert!(config.root_cert.is_some());
-        config.root_cert_file
-    };
-    let data = STANDARD.encode(AUTHORITY);
-    let named = "server: 'https://a:1', certificate-authority: ca.crt";
-    assert_eq!(file(named).await, Some(authority));
-    assert_eq!(file(&format!("{named}, certificate-authority-data: {data}")).await, None);
 }
 
 #[tokio::test]
