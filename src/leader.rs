@@ -22,10 +22,7 @@ mod settings;
 pub use self::{
     decide::Loss,
     elector::{ElectionDeps, lead},
-    identity::{
-        CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
-        pod_uid_from_token,
-    },
+    identity::{CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_token},
     leases::{Leases, current_holder, host_of},
     record::holder,
     settings::ElectionSettings,
