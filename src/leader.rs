@@ -23,7 +23,7 @@ pub use self::{
     decide::Loss,
     elector::{ElectionDeps, lead},
     identity::{CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_token},
-    leases::{Leases, current_holder, host_of},
+    leases::Leases,
     record::holder,
     settings::ElectionSettings,
 };
