@@ -72,6 +72,8 @@ pub struct Env {
     pub random: Arc<dyn Random>,
     /// Spawns tasks.
     pub spawner: Arc<dyn Spawner>,
+    /// The metrics that the program counts in and serves.
+    pub metrics: Metrics,
     /// The host and pod of this process.
     pub host: Host,
 }
@@ -81,21 +83,8 @@ pub struct Env {
 /// # Errors
 /// The reason, if it ended for another reason than `stop`.
 pub async fn run(flags: Flags, env: Env, stop: CancellationToken) -> Result<(), AppError> {
-    run_with_metrics(flags, env, Metrics::new(), stop).await
-}
-
-/// Runs the program as [`run`] does, with metrics that the caller can read.
-///
-/// # Errors
-/// As for [`run`].
-pub async fn run_with_metrics(
-    flags: Flags,
-    env: Env,
-    metrics: Metrics,
-    stop: CancellationToken,
-) -> Result<(), AppError> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
-    let program = Program::run(&flags, &env, metrics, &tasks, &stop);
+    let program = Program::run(&flags, &env, &tasks, &stop);
     tokio::select! {
         biased;
         outcome = Box::pin(program) => outcome,
@@ -129,13 +118,12 @@ impl<'a> Program<'a> {
     async fn run(
         flags: &'a Flags,
         env: &'a Env,
-        metrics: Metrics,
         tasks: &'a Tasks,
         stop: &CancellationToken,
     ) -> Result<(), AppError> {
         let program = tokio::select! {
             biased;
-            program = Self::start(flags, env, metrics, tasks) => program?,
+            program = Self::start(flags, env, tasks) => program?,
             // Nothing is in progress yet.
             () = stop.cancelled() => return Ok(()),
         };
@@ -166,13 +154,8 @@ impl<'a> Program<'a> {
     }
 
     /// Connects to the driver and creates all parts. Nothing is watched or written yet.
-    async fn start(
-        flags: &'a Flags,
-        env: &'a Env,
-        metrics: Metrics,
-        tasks: &'a Tasks,
-    ) -> Result<Self, AppError> {
-        let base = Base::new(flags, env, metrics, tasks).await?;
+    async fn start(flags: &'a Flags, env: &'a Env, tasks: &'a Tasks) -> Result<Self, AppError> {
+        let base = Base::new(flags, env, tasks).await?;
         let nodes = nodes(flags, &base.driver);
         let publisher = capacity::publisher(&base, &nodes).await?;
         let recorder = base.recorder();
@@ -201,7 +184,7 @@ impl<'a> Program<'a> {
             attachments: attachments.clone(),
             topology,
             capacity: publisher.clone(),
-            node: node_deployment(flags, &base.driver, peers.clone(), &base.metrics),
+            node: node_deployment(flags, &base.driver, peers.clone(), &env.metrics),
             protection: protection.clone(),
             events: Events::new(recorder.from(EVENT_COMPONENT)),
             settings,
@@ -218,7 +201,7 @@ impl<'a> Program<'a> {
             client: base.lanes.objects.clone(),
             classes: classes.clone(),
             events: Events::new(recorder.from(&component)),
-            metrics: base.metrics.clone(),
+            metrics: env.metrics.clone(),
             clock: Arc::clone(&env.clock),
             random: base.random(),
             tasks: tasks.clone(),
@@ -294,7 +277,6 @@ struct Base<'a> {
     flags: &'a Flags,
     env: &'a Env,
     tasks: &'a Tasks,
-    metrics: Metrics,
     gate: Gate,
     lanes: Lanes,
     /// Whether VolumeAttributesClasses are supported.
@@ -304,21 +286,17 @@ struct Base<'a> {
 
 impl<'a> Base<'a> {
     /// Creates the clients of the API server, and connects to the driver.
-    async fn new(
-        flags: &'a Flags,
-        env: &'a Env,
-        metrics: Metrics,
-        tasks: &'a Tasks,
-    ) -> Result<Self, AppError> {
+    async fn new(flags: &'a Flags, env: &'a Env, tasks: &'a Tasks) -> Result<Self, AppError> {
         let clock = || Arc::clone(&env.clock);
         let has_election = flags.leader_election().is_some();
         let gate = if has_election { Gate::shut(clock()) } else { Gate::open(clock()) };
         let connections = env.connections.clone();
         let random = Arc::clone(&env.random);
-        let lanes = Lanes::new(connections, lane_settings(flags), gate.clone(), random, &metrics);
+        let lanes =
+            Lanes::new(connections, lane_settings(flags), gate.clone(), random, &env.metrics);
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
-        let driver = connect(flags, env, tasks, &gate, &metrics).await?;
-        Ok(Self { flags, env, tasks, metrics, gate, lanes, attributes_classes, driver })
+        let driver = connect(flags, env, tasks, &gate).await?;
+        Ok(Self { flags, env, tasks, gate, lanes, attributes_classes, driver })
     }
 
     /// Creates an informer of all objects of a kind.
@@ -329,7 +307,7 @@ impl<'a> Base<'a> {
     /// Returns a function that creates informers of all objects of a kind.
     fn informers<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
         let client = self.lanes.objects.clone();
-        let metrics = self.metrics.clone();
+        let metrics = self.env.metrics.clone();
         let random = self.random();
         move || Informer::new(&client, Scope::all(), Arc::clone(&random), &metrics)
     }
@@ -337,7 +315,7 @@ impl<'a> Base<'a> {
     fn recorder(&self) -> Recorder {
         let clock = Arc::clone(&self.env.clock);
         let events = self.lanes.events.clone();
-        Recorder::start(events, self.tasks, clock, self.random(), &self.metrics)
+        Recorder::start(events, self.tasks, clock, self.random(), &self.env.metrics)
     }
 
     fn random(&self) -> Arc<dyn Random> {
@@ -358,7 +336,7 @@ impl<'a> Base<'a> {
     fn protection(&self, recorder: &Recorder) -> Protection {
         Protection::new(source_protection::ProtectionDeps {
             client: self.lanes.objects.clone(),
-            metrics: self.metrics.clone(),
+            metrics: self.env.metrics.clone(),
             random: self.random(),
             clock: Arc::clone(&self.env.clock),
             events: recorder.from(EVENT_COMPONENT),

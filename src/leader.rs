@@ -22,11 +22,8 @@ mod settings;
 pub use self::{
     decide::Loss,
     elector::{ElectionDeps, lead},
-    identity::{
-        CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
-        pod_uid_from_token,
-    },
-    leases::{Leases, current_holder, host_of},
+    identity::{CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_token},
+    leases::Leases,
     record::holder,
     settings::ElectionSettings,
 };

@@ -12,7 +12,7 @@
 //! | [`subcommand`] | the commands' names, arguments and output |
 //! | [`connection`] | the API server, as kubectl finds it, and the namespace of the Leases |
 //! | `preview` | what a new leader would do with one claim |
-//! | `objects` | events and pods, as the commands read them |
+//! | `objects` | events, pods and Leases, as the commands read them |
 //! | [`fetch`] | reads the status of a running process |
 //! | [`duration`](mod@duration) | durations as they are printed |
 //!

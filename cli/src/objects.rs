@@ -1,7 +1,12 @@
 //! What the commands read of objects that the sidecar does not read so: events of others, pods, and Leases
 //! in whichever namespace they are.
 
-use csi_provisioner::kube::objects::{Metadata, View};
+use std::time::Duration;
+
+use csi_provisioner::{
+    kube::objects::{Metadata, View},
+    leader,
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::LeaseSpec,
@@ -142,6 +147,25 @@ pub(crate) struct Lease {
 
 namespaced_view!(Lease, "coordination.k8s.io" "Lease" "leases");
 
+impl Lease {
+    /// The holder at `now`. A Lease without a duration is held.
+    pub(crate) fn current_holder(&self, now: Timestamp) -> Option<&str> {
+        let spec = &self.spec;
+        let holder = Some(leader::holder(spec)).filter(|holder| !holder.is_empty())?;
+        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let (Some(renewed), Some(seconds)) = (&spec.renew_time, seconds) else {
+            return Some(holder);
+        };
+        let since = Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default();
+        (since <= Duration::from_secs(seconds)).then_some(holder)
+    }
+}
+
+/// The host name in a holder's identity, which is the pod's name unless the pod uses the host's network.
+pub(crate) fn host_of(holder: &str) -> &str {
+    holder.split('_').next().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -161,6 +185,24 @@ mod tests {
         ] {
             let read: RecordedEvent = serde_json::from_value(event.clone()).unwrap();
             assert_eq!(read.last_time().map(|it| it.to_string()), Some(time(second)), "{event}");
+        }
+    }
+
+    #[test]
+    fn a_lease_is_held_until_it_has_run_out() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let lease = |holder: &str| json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:10.000000Z"});
+        for (spec, now, expected) in [
+            (lease("a"), 10, Some("a")),
+            (lease("a"), 25, Some("a")),
+            (lease("a"), 26, None),
+            (lease(""), 10, None),
+            (json!({"holderIdentity": "a"}), 10, Some("a")),
+            (json!({"holderIdentity": "a", "leaseDurationSeconds": -1}), 10, Some("a")),
+            (json!({}), 10, None),
+        ] {
+            let lease: Lease = serde_json::from_value(json!({"spec": &spec})).unwrap();
+            assert_eq!(lease.current_holder(at(now)), expected, "{spec} {now}");
         }
     }
 }

@@ -208,7 +208,7 @@ async fn check_no_leader(
     let name = leader::lease_name(driver);
     let lease = async { client.get_opt::<Lease>(Name::namespaced(namespace, &name)?).await };
     let lease = lease.await.map_err(|error| cannot_tell(&error.to_string()))?;
-    match lease.as_ref().and_then(|lease| leader::current_holder(&lease.spec, clock.wall())) {
+    match lease.as_ref().and_then(|lease| lease.current_holder(clock.wall())) {
         None => Ok(()),
         Some(holder) => Err(format!(
             "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"

@@ -40,7 +40,7 @@ pub use self::{
     arguments::{Described, parse},
     judgement::{Agreement, Subject},
     metrics::ShadowMetrics,
-    program::{run, run_with_metrics},
+    program::run,
     report::{Row, ShadowReport, Total},
 };
 use self::{

@@ -15,7 +15,7 @@ pub(super) async fn publisher(
     base: &Base<'_>,
     nodes: &Nodes,
 ) -> Result<Option<Publisher>, AppError> {
-    let Base { flags, env, tasks, driver, lanes, metrics, .. } = base;
+    let Base { flags, env, tasks, driver, lanes, .. } = base;
     let Some(capacity) = flags.capacity() else { return Ok(None) };
     let found = Destination::find(&lanes.objects, capacity).await.map_err(AppError::Capacity)?;
     let Some(destination) = found else { return Ok(None) };
@@ -27,7 +27,7 @@ pub(super) async fn publisher(
         nodes: nodes.clone(),
         flags: capacity.clone(),
         retry: retry(flags),
-        metrics: metrics.clone(),
+        metrics: env.metrics.clone(),
         random: Arc::clone(&env.random),
         tasks: (*tasks).clone(),
     })))

@@ -151,7 +151,7 @@ impl Program<'_> {
         settings: ElectionSettings,
         release: CancellationToken,
     ) -> Result<(), Loss> {
-        let Base { env, driver, gate, metrics, lanes, .. } = &self.base;
+        let Base { env, driver, gate, lanes, .. } = &self.base;
         let component = leader::event_component(driver.name(), &env.host.name);
         let source = self.recorder.from(&component);
         let (is_leader, identity) = (self.is_leader.clone(), settings.identity.name().to_owned());
@@ -167,7 +167,7 @@ impl Program<'_> {
             gate: gate.clone(),
             clock: Arc::clone(&env.clock),
             random: Arc::clone(&env.random),
-            metrics: metrics.leader.clone(),
+            metrics: env.metrics.leader.clone(),
         };
         leader::lead(lanes.leases.clone(), settings, deps, on_change, release).await
     }

@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::Path};
 
-use crate::leader::{pod_uid_from_mountinfo, pod_uid_from_token};
+use crate::leader::pod_uid_from_token;
 
 /// The directory of the service account's files.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -12,7 +12,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 pub struct Host {
     /// The machine's or pod's host name.
     pub name: String,
-    /// The pod's UID, if known.
+    /// The pod's UID, if the service account's token has it.
     pub pod_uid: Option<String>,
     /// The environment variable `POD_NAMESPACE`.
     pub pod_namespace: Option<String>,
@@ -24,11 +24,9 @@ impl Host {
     /// Reads it from system, files and environment.
     pub fn of_this_process() -> Self {
         let file = |name: &str| fs::read_to_string(Path::new(SERVICE_ACCOUNT).join(name)).ok();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let pod_uid = file("token").and_then(|token| pod_uid_from_token(&token));
         Self {
             name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            pod_uid: pod_uid.or_else(|| pod_uid_from_mountinfo(&mounts)),
+            pod_uid: file("token").and_then(|token| pod_uid_from_token(&token)),
             pod_namespace: env::var("POD_NAMESPACE").ok(),
             service_account_namespace: file("namespace"),
         }

@@ -22,6 +22,7 @@ use crate::{
     flags::{Flags, Parsed, Refusal, VERSION},
     kube::ConfigSource,
     logging,
+    metrics::Metrics,
     plain_text::escaped,
     runtime::{Generator, SystemClock, TokioSpawner},
 };
@@ -141,6 +142,7 @@ where
         clock: Arc::new(SystemClock),
         random: Arc::new(Generator::from_entropy()),
         spawner: Arc::new(TokioSpawner),
+        metrics: Metrics::new(),
         host: Host::of_this_process(),
     };
     match program(flags, env, stop).await {

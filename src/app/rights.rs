@@ -87,7 +87,7 @@ impl Base<'_> {
             lease: self.lease_namespace(),
             capacity: capacity.unwrap_or_default(),
         };
-        Preflight::new(self.lanes.reviews.clone(), namespaces, self.metrics.api.clone())
+        Preflight::new(self.lanes.reviews.clone(), namespaces, self.env.metrics.api.clone())
     }
 
     /// The Lease's namespace and name, with leader election.

@@ -1,9 +1,9 @@
 //! Starts the HTTP servers that the flags ask for: metrics and health checks on one address, the status
 //! on another. Both run until the end, so that a shutdown can be observed.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use tokio::{sync::oneshot, time::timeout};
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{AppError, Base, Program};
@@ -35,8 +35,8 @@ impl Program<'_> {
 
     /// Metrics, health checks and the CPU profile.
     fn routes(&self) -> Routes {
-        let Base { flags, metrics, driver, .. } = &self.base;
-        let routes = routes(&flags.http, metrics, driver.name(), self.readiness());
+        let Base { flags, env, driver, .. } = &self.base;
+        let routes = routes(&flags.http, &env.metrics, driver.name(), self.readiness());
         if flags.http.endpoint.is_none() || flags.leader_election().is_none() {
             return routes;
         }
@@ -96,11 +96,11 @@ pub fn routes(
 }
 
 /// The running HTTP servers.
-pub struct RunningServers(Vec<RunningServer>);
-
-struct RunningServer {
+pub struct RunningServers {
     stop: CancellationToken,
-    ended: oneshot::Receiver<()>,
+    /// Each server holds a clone until it has ended.
+    end: mpsc::Sender<Infallible>,
+    ended: mpsc::Receiver<Infallible>,
 }
 
 impl RunningServers {
@@ -114,7 +114,8 @@ impl RunningServers {
         status: impl FnOnce() -> Routes,
         tasks: &Tasks,
     ) -> Result<Self, AppError> {
-        let mut servers = Self(Vec::new());
+        let (end, ended) = mpsc::channel(1);
+        let servers = Self { stop: CancellationToken::new(), end, ended };
         if let (Some(address), Some(routes)) = (flags.http.address(), metrics) {
             servers.start(Server::bind(address, routes).await?, tasks);
         }
@@ -124,26 +125,23 @@ impl RunningServers {
         Ok(servers)
     }
 
-    fn start(&mut self, server: Server, tasks: &Tasks) {
-        let stop = CancellationToken::new();
-        let (end, ended) = oneshot::channel();
+    fn start(&self, server: Server, tasks: &Tasks) {
+        let (stop, end) = (self.stop.clone(), self.end.clone());
         let running = server.run(tasks.clone(), stop.clone());
-        let stopped = stop.clone();
         tasks.spawn_critical("HTTP server", async move {
             running.await;
             // If this returned after a requested stop, it would count as an unexpected end.
-            if stopped.is_cancelled() {
+            if stop.is_cancelled() {
                 drop(end);
                 std::future::pending::<()>().await;
             }
         });
-        self.0.push(RunningServer { stop, ended });
     }
 
     /// Stops the servers and waits for open requests, up to `SHUTDOWN_TIMEOUT`.
-    pub async fn shut_down(self) {
-        self.0.iter().for_each(|server| server.stop.cancel());
-        let ended = futures::future::join_all(self.0.into_iter().map(|server| server.ended));
-        let _ = timeout(SHUTDOWN_TIMEOUT, ended).await;
+    pub async fn shut_down(mut self) {
+        self.stop.cancel();
+        drop(self.end);
+        let _ = timeout(SHUTDOWN_TIMEOUT, self.ended.recv()).await;
     }
 }

@@ -12,7 +12,6 @@ use crate::{
     },
     flags::Flags,
     kube::{Client, objects::VolumeAttributesClass},
-    metrics::Metrics,
     nodes::Nodes,
     runtime::{Gate, Tasks},
 };
@@ -44,7 +43,6 @@ pub async fn connect(
     env: &Env,
     tasks: &Tasks,
     gate: &Gate,
-    metrics: &Metrics,
 ) -> Result<Driver, AppError> {
     let rbd = flags.gates.csi_migration_rbd;
     let settings = DriverSettings {
@@ -55,7 +53,7 @@ pub async fn connect(
         migrates: Arc::new(move |driver| Migration::of_driver(driver, rbd).is_some()),
     };
     let connector = Arc::clone(&env.connector);
-    Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)
+    Ok(Driver::connect(settings, connector, gate.clone(), &env.metrics).await?)
 }
 
 /// Whether VolumeAttributesClasses are supported: as the feature gate says if it is set, else if the API

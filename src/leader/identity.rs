@@ -82,23 +82,9 @@ pub fn pod_uid_from_token(token: &str) -> Option<String> {
     is_uid(uid).then(|| uid.to_owned())
 }
 
-/// The pod's UID in `/proc/self/mountinfo`: the kubelet mounts two files of the pod's own
-/// directory, `.../pods/<uid>/...`, into every container. Other mounts may be of other pods.
-pub fn pod_uid_from_mountinfo(mountinfo: &str) -> Option<String> {
-    mountinfo.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(3);
-        let (root, target) = (fields.next()?, fields.next()?);
-        if !matches!(target, "/etc/hosts" | "/dev/termination-log") {
-            return None;
-        }
-        let uid = root.split('/').skip_while(|part| *part != "pods").nth(1)?;
-        is_uid(uid).then(|| uid.to_owned())
-    })
-}
-
-/// Whether the text is a UUID, or the hash that a static pod has instead.
+/// Whether the text is a UUID.
 fn is_uid(text: &str) -> bool {
-    matches!(text.len(), 32 | 36) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+    text.len() == 36 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
 #[cfg(test)]
@@ -171,29 +157,5 @@ mod tests {
         for text in ["", "x", "a.b", "a.!!.c"] {
             assert_eq!(pod_uid_from_token(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn the_pods_own_mounts_contain_its_uid_and_others_are_ignored() {
-        let uid = "5a9e1f3c-0000-4000-8000-00000000000a";
-        let other = "ffffffff-0000-4000-8000-00000000000b";
-        let mine = |target: &str, tail: &str| {
-            format!(
-                "701 690 8:1 /var/lib/kubelet/pods/{uid}/{tail} {target} rw,relatime - ext4 /dev/sda1 rw"
-            )
-        };
-        let foreign = format!(
-            "702 690 0:61 / /var/lib/kubelet/pods/{other}/volumes/x rw - tmpfs tmpfs rw\n\
-             703 690 8:1 /var/lib/kubelet/pods/{other}/volumes/y /data rw - ext4 /dev/sda1 rw\n\
-             704 690 8:1 / / rw - overlay overlay rw\n\
-             705 690 8:1 /tmp/hosts /etc/hosts rw - ext4 /dev/sda1 rw\n\n"
-        );
-        assert_eq!(pod_uid_from_mountinfo(&foreign), None);
-        for line in
-            [mine("/etc/hosts", "etc-hosts"), mine("/dev/termination-log", "containers/c/0a1b")]
-        {
-            assert_eq!(pod_uid_from_mountinfo(&(foreign.clone() + &line)).as_deref(), Some(uid));
-        }
-        assert_eq!(pod_uid_from_mountinfo(&mine("/data", "volumes/z")), None);
     }
 }

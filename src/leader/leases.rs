@@ -1,19 +1,15 @@
 //! Reads, watches and writes Leases.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
     stream::{self, BoxStream},
 };
 use http::Method;
-use k8s_openapi::{
-    Resource as _,
-    api::coordination::v1::{Lease, LeaseSpec},
-};
+use k8s_openapi::{Resource as _, api::coordination::v1::Lease};
 use kube::api::{Api, WatchEvent, WatchParams};
 
-use super::record::holder;
 use crate::kube::{ApiError, Client, Kind, Name};
 
 /// The server ends a watch after this time, in seconds.
@@ -39,20 +35,6 @@ pub trait Leases: Send + Sync {
         name: &str,
         version: &str,
     ) -> BoxStream<'static, Result<WatchEvent<Lease>, ApiError>>;
-}
-
-/// The holder of a Lease at `now`. A Lease without a duration is held.
-pub fn current_holder(lease: &LeaseSpec, now: jiff::Timestamp) -> Option<&str> {
-    let holder = Some(holder(lease)).filter(|holder| !holder.is_empty())?;
-    let seconds = lease.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let (Some(renewed), Some(seconds)) = (&lease.renew_time, seconds) else { return Some(holder) };
-    let since = Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default();
-    (since <= Duration::from_secs(seconds)).then_some(holder)
-}
-
-/// The host name in a holder's identity, which is the pod's name unless the pod uses the host's network.
-pub fn host_of(holder: &str) -> &str {
-    holder.split('_').next().unwrap_or_default()
 }
 
 // === impl Client ===
@@ -105,7 +87,9 @@ impl Leases for Client {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, from_value, json};
+    use std::time::Duration;
+
+    use serde_json::{from_value, json};
 
     use super::*;
     use crate::kube::testing::{Answer, End, Server, client};
@@ -174,23 +158,5 @@ mod tests {
             error.to_string(),
             "cannot read the API server's answer about leases.coordination.k8s.io l: not the expected fields (at line 1 column 26)"
         );
-    }
-
-    #[test]
-    fn a_lease_is_held_until_it_has_run_out() {
-        let at = |second| jiff::Timestamp::from_second(second).unwrap();
-        let lease = |holder: &str| json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:10.000000Z"});
-        for (spec, now, expected) in [
-            (lease("a"), 10, Some("a")),
-            (lease("a"), 25, Some("a")),
-            (lease("a"), 26, None),
-            (lease(""), 10, None),
-            (json!({"holderIdentity": "a"}), 10, Some("a")),
-            (json!({"holderIdentity": "a", "leaseDurationSeconds": -1}), 10, Some("a")),
-            (json!({}), 10, None),
-        ] {
-            let lease: LeaseSpec = from_value(Value::clone(&spec)).unwrap();
-            assert_eq!(current_holder(&lease, at(now)), expected, "{spec} {now}");
-        }
     }
 }

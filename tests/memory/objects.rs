@@ -14,6 +14,7 @@ use cluster::{Maker, Show};
 use csi_provisioner::{
     app::{self, Env, Host},
     flags::Flags,
+    metrics::Metrics,
     runtime::Generator,
 };
 use futures::FutureExt as _;
@@ -293,6 +294,7 @@ async fn held(load: &Load, objects: usize) -> u64 {
         clock: Arc::new(SimulatedClock::new(jiff::Timestamp::from_second(1_767_225_600).unwrap())),
         random: Arc::new(Generator::from_seed(1)),
         spawner: Arc::new(tasks.clone()),
+        metrics: Metrics::new(),
         host: Host { name: "pod".to_owned(), ..Host::default() },
     };
     let mut program = app::run(flags, env, CancellationToken::new()).boxed();

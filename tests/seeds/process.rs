@@ -317,6 +317,7 @@ impl Process {
             clock,
             random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),
             spawner: Arc::new(Mortals(Arc::clone(&life))),
+            metrics,
             host: Host {
                 pod_uid: core.plan.pod_uid.then(|| format!("{host}-uid")),
                 name: host,
@@ -329,12 +330,8 @@ impl Process {
         Mortals(life).spawn(
             async move {
                 let ended = match program {
-                    Program::Sidecar(flags) => {
-                        app::run_with_metrics(flags, env, metrics, stop).boxed()
-                    }
-                    Program::Shadow(flags, driver) => {
-                        shadow::run_with_metrics(flags, driver, env, metrics, stop).boxed()
-                    }
+                    Program::Sidecar(flags) => app::run(flags, env, stop).boxed(),
+                    Program::Shadow(flags, driver) => shadow::run(flags, driver, env, stop).boxed(),
                 };
                 let ended = ended.await.map_err(|error| error.to_string());
                 main.inner.lock().outcome = Some(ended);

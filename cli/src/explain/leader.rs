@@ -16,7 +16,7 @@ use csi_provisioner::{
 
 use crate::{
     fetch::fetch_page,
-    objects::{Lease, Pod},
+    objects::{Lease, Pod, host_of},
 };
 
 /// What is known of the leader.
@@ -81,7 +81,7 @@ pub(crate) async fn read_lease(
     };
     let namespace = lease.namespace();
     let key = format!("{namespace}/{name}");
-    if let Some(holder) = leader::current_holder(&lease.spec, now) {
+    if let Some(holder) = lease.current_holder(now) {
         return LeaseView::Held { lease: key, holder: holder.to_owned() };
     }
     let last_holder = leader::holder(&lease.spec).to_owned();
@@ -110,7 +110,7 @@ async fn find_lease(
 /// What became of the holder's pod, in words. A holder's name begins with its host name, which is the
 /// pod's name unless the pod uses the host's network.
 async fn pod_of(client: &Client, namespace: &str, holder: &str) -> String {
-    let host = leader::host_of(holder);
+    let host = host_of(holder);
     let Ok(name) = Name::namespaced(namespace, host) else { return String::new() };
     match client.get_opt::<Pod>(name).await {
         Ok(None) => format!("there is no pod {namespace}/{host} any more"),
@@ -179,7 +179,7 @@ impl Leader {
     fn describe_command(&self, explanation: &mut Explanation, arguments: &str) {
         let LeaseView::Held { lease, holder } = &self.lease else { return };
         let namespace = lease.split('/').next().unwrap_or_default();
-        let pod = leader::host_of(holder);
+        let pod = host_of(holder);
         explanation.say(format!(
             "Only the leader knows the attempt and when the next one is. If it has a --status-endpoint: kubectl --namespace {namespace} exec {pod} --container csi-provisioner -- /kubectl-csi_provisioner explain {arguments} --status-endpoint=ADDRESS"
         ));

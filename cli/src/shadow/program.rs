@@ -16,7 +16,6 @@ use csi_provisioner::{
     flags::{Flags, VERSION},
     http::Routes,
     kube::{Client, Informer, Lanes, Scope, View},
-    metrics::Metrics,
     nodes::Nodes,
     runtime::{Gate, Tasks},
     status::{self, DriverStatus, Status},
@@ -37,22 +36,8 @@ pub async fn run(
     env: Env,
     stop: CancellationToken,
 ) -> Result<(), AppError> {
-    run_with_metrics(flags, driver, env, Metrics::new(), stop).await
-}
-
-/// Runs shadow mode as [`run`] does, with metrics that the caller can read.
-///
-/// # Errors
-/// As for [`run`].
-pub async fn run_with_metrics(
-    flags: Flags,
-    driver: Option<Described>,
-    env: Env,
-    metrics: Metrics,
-    stop: CancellationToken,
-) -> Result<(), AppError> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
-    let program = ShadowProgram::run(&flags, driver, &env, metrics, &tasks, &stop);
+    let program = ShadowProgram::run(&flags, driver, &env, &tasks, &stop);
     tokio::select! {
         biased;
         outcome = Box::pin(program) => outcome,
@@ -65,7 +50,6 @@ pub async fn run_with_metrics(
 struct ShadowProgram<'a> {
     flags: &'a Flags,
     env: &'a Env,
-    metrics: Metrics,
     tasks: &'a Tasks,
     client: Client,
     driver: ShadowedDriver,
@@ -90,11 +74,10 @@ impl ShadowedDriver {
         env: &Env,
         tasks: &Tasks,
         gate: &Gate,
-        metrics: &Metrics,
     ) -> Result<Self, AppError> {
         match described {
             Some(described) => Ok(Self::Described(described)),
-            None => connect(flags, env, tasks, gate, metrics).await.map(Self::Connected),
+            None => connect(flags, env, tasks, gate).await.map(Self::Connected),
         }
     }
 
@@ -128,13 +111,12 @@ impl<'a> ShadowProgram<'a> {
         flags: &'a Flags,
         driver: Option<Described>,
         env: &'a Env,
-        metrics: Metrics,
         tasks: &'a Tasks,
         stop: &CancellationToken,
     ) -> Result<(), AppError> {
         let program = tokio::select! {
             biased;
-            program = Self::start(flags, driver, env, metrics, tasks) => program?,
+            program = Self::start(flags, driver, env, tasks) => program?,
             () = stop.cancelled() => return Ok(()),
         };
         let servers = program.serve().await?;
@@ -154,14 +136,14 @@ impl<'a> ShadowProgram<'a> {
         flags: &'a Flags,
         driver: Option<Described>,
         env: &'a Env,
-        metrics: Metrics,
         tasks: &'a Tasks,
     ) -> Result<Self, AppError> {
         let gate = Gate::shut(Arc::clone(&env.clock));
         let (connections, random) = (env.connections.clone(), Arc::clone(&env.random));
-        let lanes = Lanes::new(connections, lane_settings(flags), gate.clone(), random, &metrics);
+        let lanes =
+            Lanes::new(connections, lane_settings(flags), gate.clone(), random, &env.metrics);
         let client = lanes.objects;
-        let driver = ShadowedDriver::new(driver, flags, env, tasks, &gate, &metrics).await?;
+        let driver = ShadowedDriver::new(driver, flags, env, tasks, &gate).await?;
         let name = driver.name();
         tracing::info!(driver = name, "Shadow mode: nothing is written, and no volume is made");
         let uses_topology = has_topology(flags, driver.capabilities());
@@ -172,14 +154,14 @@ impl<'a> ShadowProgram<'a> {
                 .clone()
                 .map(|nodes| Topology::new(nodes, client.clone(), &flags.provisioning)),
             client: client.clone(),
-            metrics: metrics.clone(),
+            metrics: env.metrics.clone(),
             clock: Arc::clone(&env.clock),
             random: Arc::clone(&env.random),
             tasks: tasks.clone(),
             settings,
             retry: retry(flags),
         });
-        Ok(Self { flags, env, metrics, tasks, client, driver, nodes, shadow })
+        Ok(Self { flags, env, tasks, client, driver, nodes, shadow })
     }
 
     fn watch_nodes(&self) {
@@ -194,7 +176,7 @@ impl<'a> ShadowProgram<'a> {
 
     /// Returns a function that creates informers of all objects of a kind.
     fn informers<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
-        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let (client, metrics) = (self.client.clone(), self.env.metrics.clone());
         let random = Arc::clone(&self.env.random);
         move || Informer::new(&client, Scope::all(), Arc::clone(&random), &metrics)
     }
@@ -212,7 +194,7 @@ impl<'a> ShadowProgram<'a> {
         let readiness = self.readiness();
         let name = self.driver.name();
         let http = &self.flags.http;
-        let metrics = http.address().map(|_| routes(http, &self.metrics, name, readiness));
+        let metrics = http.address().map(|_| routes(http, &self.env.metrics, name, readiness));
         RunningServers::bind(self.flags, metrics, || self.status_routes(), self.tasks).await
     }
 

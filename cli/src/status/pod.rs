@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use csi_provisioner::{
     kube::{Client, config},
-    leader,
     runtime::Clock,
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -16,6 +15,7 @@ use crate::{
     connection::lease_namespace,
     explain::{LeaseView, read_lease},
     fetch::{Page, page_over},
+    objects::host_of,
 };
 
 /// How long the kubelet's own words about a failed port-forward may take.
@@ -43,7 +43,7 @@ fn holder(lease: LeaseView, driver: &str) -> Result<(String, String), String> {
     match lease {
         LeaseView::Held { lease, holder } => {
             let namespace = lease.split('/').next().unwrap_or_default();
-            Ok((namespace.to_owned(), leader::host_of(&holder).to_owned()))
+            Ok((namespace.to_owned(), host_of(&holder).to_owned()))
         }
         LeaseView::Abandoned { lease, last_holder, pod } => Err(format!(
             "no replica leads: the last holder of the Lease {lease} was {last_holder:?}; {pod}"

@@ -63,6 +63,7 @@ impl Process {
             clock: process.clock.clone(),
             random: Arc::new(Generator::from_seed(launch.seed)),
             spawner: Arc::new(process.tasks.clone()),
+            metrics: process.metrics.clone(),
             host: Host { name: launch.host, ..Host::default() },
         };
         process.tasks.spawn(process.clone().run(launch.program, launch.flags, env).boxed());
@@ -70,12 +71,9 @@ impl Process {
     }
 
     async fn run(self, program: Program, flags: Flags, env: Env) {
-        let (metrics, stop) = (self.metrics, self.stop);
         let ended = match program {
-            Program::Sidecar => app::run_with_metrics(flags, env, metrics, stop).boxed(),
-            Program::Shadow(driver) => {
-                shadow::run_with_metrics(flags, driver, env, metrics, stop).boxed()
-            }
+            Program::Sidecar => app::run(flags, env, self.stop).boxed(),
+            Program::Shadow(driver) => shadow::run(flags, driver, env, self.stop).boxed(),
         };
         let ended = ended.await;
         *self.outcome.lock() = Some(ended.map_err(|error| error.to_string()));
