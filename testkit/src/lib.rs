@@ -14,6 +14,7 @@
 //! | [`driver`] | CSI drivers: one answers by rules, one keeps volumes on disk, one is of a node |
 //! | [`kubectl`] | which kubectl binaries tests are played with |
 //! | [`program`] | programs as processes |
+//! | [`web`] | GETs what a process serves |
 //! | [`ports`] | ports for programs that are yet to be started |
 //!
 //! The product takes this crate for its tests and this crate does not depend on the product: the two meet only at the
@@ -28,6 +29,7 @@ pub mod load;
 pub mod player;
 pub mod ports;
 pub mod program;
+pub mod web;
 
 /// What went wrong, for people.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

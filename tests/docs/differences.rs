@@ -56,9 +56,3 @@ fn every_difference_is_about_a_recorded_scenario_and_rests_on_rulings() {
         assert!(!ruled.rows.is_empty() && !ruled.expect.is_empty(), "{name}");
     }
 }
-
-#[test]
-fn the_last_column_is_read_whatever_stands_before_it() {
-    let page = "| what | scenarios |\n|---|---|\n| `a-b` | `c-d`, `e` |\n| x `y` | |\ntext `z`\n";
-    assert_eq!(named(page), ["c-d", "e"].map(str::to_owned).into());
-}

@@ -84,6 +84,7 @@ fn names(path: &Path) -> Vec<String> {
 #[test]
 fn each_module_uses_only_modules_of_lower_layers() {
     let layers = layers();
+    let mut found = 0;
     for (path, source) in sources() {
         let module = names(&path).remove(0);
         if module == "lib" {
@@ -94,12 +95,14 @@ fn each_module_uses_only_modules_of_lower_layers() {
         let used = modules_used(&source);
         let modules = used.iter().filter(|it| **it != module);
         for used in modules {
+            found += 1;
             assert!(
                 layer(used) > layer(&module),
                 "{module} uses {used}, which is in no lower layer"
             );
         }
     }
+    assert!(found >= 100, "the uses were not found");
 }
 
 /// The parts of a module that each of its parts uses, its own left out. Only `use` lines count.
@@ -174,17 +177,6 @@ fn no_parts_of_controller_and_kube_use_each_other() {
 }
 
 #[test]
-fn paths_of_parts_are_found() {
-    let names = ["controller", "claims", "save"].map(str::to_owned);
-    let found = |path: &str| whole(&names, path).map(|path| path.join("::"));
-    assert_eq!(paths("a::{b,c::{d,e}}"), ["a::b", "a::c::d", "a::c::e"]);
-    assert_eq!(found("super::state::X").as_deref(), Some("controller::claims::state::X"));
-    assert_eq!(found("super::super::item").as_deref(), Some("controller::item"));
-    assert_eq!(found("crate::kube::Name").as_deref(), Some("kube::Name"));
-    assert_eq!(found("std::fmt"), None);
-}
-
-#[test]
 fn the_picture_shows_every_module_of_the_library_and_no_others() {
     let library = include_str!("../../src/lib.rs");
     let modules = library.lines().filter_map(|line| {
@@ -200,37 +192,19 @@ fn product(source: &str) -> String {
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// How many `select!` of the source do not begin with `biased;`.
-fn random_selects(source: &str) -> usize {
-    let selects = source.split("select!").skip(1);
-    selects.filter(|rest| !rest.trim_start_matches([' ', '{', '\n']).starts_with("biased;")).count()
-}
-
 #[test]
 fn every_select_is_biased() {
     let is_test = |name: &String| ["tests", "testing", "fake"].contains(&name.as_str());
+    let mut found = 0;
     for (path, source) in sources() {
         if names(&path).iter().any(is_test) {
             continue;
         }
-        assert_eq!(
-            random_selects(&product(&source)),
-            0,
-            "{} has a select! without `biased;`",
-            path.display()
-        );
+        for select in product(&source).split("select!").skip(1) {
+            found += 1;
+            let is_biased = select.trim_start_matches([' ', '{', '\n']).starts_with("biased;");
+            assert!(is_biased, "{} has a select! without `biased;`", path.display());
+        }
     }
-}
-
-#[test]
-fn a_select_without_biased_is_found() {
-    let source = "tokio::select! {\n    biased;\n    () = a => {}\n}\nselect! { () = b => {} }\n// select! {";
-    assert_eq!(random_selects(&product(source)), 1);
-}
-
-#[test]
-fn modules_are_found_in_paths_and_groups() {
-    let source =
-        "//! [`crate::app`]\nuse crate::{\n    a::{b, c},\n    d,\n};\nlet x = crate::e::f();";
-    assert_eq!(modules_used(source), ["a", "d", "e"].map(str::to_owned).into());
+    assert!(found >= 10, "the selects were not found");
 }

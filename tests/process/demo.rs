@@ -8,7 +8,6 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use demo::{
@@ -17,6 +16,7 @@ use demo::{
     scenarios::{self, Scenario},
     timeline::Timeline,
 };
+use futures::future::join_all;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use parking_lot::Mutex;
 use testkit::apiserver::serve::manifests;
@@ -41,15 +41,10 @@ impl Write for Output {
     }
 }
 
-/// A program that is none, from `demo/tests/stubs`.
-fn stub(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("demo/tests/stubs").join(name)
-}
-
-fn settings(limit: Duration, output: &Output) -> Settings {
+fn settings(output: &Output) -> Settings {
     Settings {
         program: PathBuf::from(env!("CARGO_BIN_EXE_csi-provisioner")),
-        limit,
+        limit: LIMIT,
         timeline: Timeline::plain(output.clone()),
     }
 }
@@ -70,7 +65,7 @@ async fn no_secret_is_shown_logged_or_written() {
     let mut created = scenario("demo");
     created.parts.truncate(2);
     created.volumes = 1;
-    let mut player = Player::prepare(created, settings(LIMIT, &output)).await.unwrap();
+    let mut player = Player::prepare(created, settings(&output)).await.unwrap();
     player.play(false).await.unwrap();
     let cluster = player.cluster();
     let volume = fs::read_dir(cluster.volumes_directory()).unwrap().next().unwrap().unwrap();
@@ -94,7 +89,7 @@ fn scenario(name: &str) -> Scenario {
 /// Plays a scenario with the real program; returns what it printed.
 async fn played_scenario(scenario: Scenario) -> (Result<(), Failure>, String) {
     let output = Output::default();
-    let mut player = Player::prepare(scenario, settings(LIMIT, &output)).await.unwrap();
+    let mut player = Player::prepare(scenario, settings(&output)).await.unwrap();
     let directory = player.cluster().volumes_directory().parent().unwrap().to_owned();
     let outcome = player.play(false).await;
     player.stop().await;
@@ -111,8 +106,9 @@ async fn ends_well(scenario: Scenario) -> String {
     text
 }
 
-async fn nothing_is_lost(name: &str) {
-    ends_well(scenario(name)).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_in_any_scenario() {
+    join_all(scenarios::all().unwrap().into_iter().skip(1).map(ends_well)).await;
 }
 
 #[tokio::test]
@@ -122,36 +118,6 @@ async fn a_claims_life_is_seen_from_everywhere() {
         let output = |line: &str| line.split_whitespace().nth(2) == Some(source);
         assert!(text.lines().any(output), "no {source} in:\n{text}");
     }
-}
-
-#[tokio::test]
-async fn with_a_slow_driver_nothing_is_lost() {
-    nothing_is_lost("slow-driver").await;
-}
-
-#[tokio::test]
-async fn with_a_driver_that_is_killed_in_mid_call_nothing_is_lost() {
-    nothing_is_lost("driver-killed").await;
-}
-
-#[tokio::test]
-async fn with_a_provisioner_that_is_killed_in_mid_call_nothing_is_lost() {
-    nothing_is_lost("provisioner-killed").await;
-}
-
-#[tokio::test]
-async fn with_a_claim_that_is_deleted_meanwhile_nothing_is_lost() {
-    nothing_is_lost("claim-deleted").await;
-}
-
-#[tokio::test]
-async fn with_a_snapshot_that_is_deleted_during_its_restore_nothing_is_lost() {
-    nothing_is_lost("restore").await;
-}
-
-#[tokio::test]
-async fn with_a_zone_that_is_full_nothing_is_lost() {
-    nothing_is_lost("zones").await;
 }
 
 #[test]
@@ -170,14 +136,4 @@ async fn a_volume_without_a_persistent_volume_is_named() {
     let (outcome, text) = played_scenario(lost).await;
     let lost = outcome.unwrap_err().to_string();
     assert!(lost.contains("without a PersistentVolume: vol-pvc-"), "{lost}\n{text}");
-}
-
-#[tokio::test]
-async fn a_scenario_without_one_of_its_signs_fails_and_names_it() {
-    let mut settings = settings(Duration::from_secs(1), &Output::default());
-    settings.program = stub("idle");
-    let mut player = Player::prepare(scenario("demo"), settings).await.unwrap();
-    let outcome = player.play(false).await.unwrap_err().to_string();
-    player.stop().await;
-    assert!(outcome.contains("no line says \"driver GetPluginInfo\""), "{outcome}");
 }

@@ -5,11 +5,10 @@ use std::{fs, process::Command, time::Duration};
 
 use serde_json::json;
 use support::{
-    http::body,
     process::{Provisioner, Surroundings, beside},
     simulation::{DRIVER, claim, class},
 };
-use testkit::{control_plane::TemporaryDirectory, ports::free_port};
+use testkit::{control_plane::TemporaryDirectory, ports::free_port, web::page};
 
 const SIDECAR: &str = env!("CARGO_BIN_EXE_csi-provisioner");
 
@@ -67,12 +66,12 @@ async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
     let endpoint = format!("--http-endpoint=127.0.0.1:{port}");
     let mut provisioner = cluster.provisioner(&[&endpoint]).await;
     let runs = "provisioner_csi_calls_in_flight{method_name=\"/csi.v1.Controller/CreateVolume\"} 1";
-    let is_running = async |_: &mut Provisioner| body(port, "/metrics").await.contains(runs);
+    let is_running = async |_: &mut Provisioner| page(port, "/metrics").await.contains(runs);
     provisioner.until("its metrics say so", is_running).await;
 
     let (ended, (check, metrics)) = tokio::join!(provisioner.stop(), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        (body(port, "/healthz/leader-election").await, body(port, "/metrics").await)
+        (page(port, "/healthz/leader-election").await, page(port, "/metrics").await)
     });
     assert!(ended.success());
     assert_eq!(check, "ok");

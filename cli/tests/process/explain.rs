@@ -9,14 +9,12 @@ use kube::{
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PostParams},
 };
 use serde_json::{Value, json};
-use support::{
-    http::body,
-    process::{Provisioner, beside},
-};
+use support::process::{Provisioner, beside};
 use testkit::{
     control_plane::{ControlPlane, TemporaryDirectory},
     driver::{Host, Script, Scripted},
     ports::free_port,
+    web::page,
 };
 
 use crate::ran::{Ran, run};
@@ -141,7 +139,7 @@ impl Cluster {
 
     /// The status.
     async fn status(&self) -> Value {
-        serde_json::from_str(&body(self.status, "/status.json").await).unwrap_or_default()
+        serde_json::from_str(&page(self.status, "/status.json").await).unwrap_or_default()
     }
 
     /// The status lists the claim with this gRPC code.

@@ -22,8 +22,6 @@ pub struct Recorded {
     pub info: RequestInfo,
     /// The answer's HTTP code; 0 when the connection was cut instead.
     pub code: u16,
-    /// The bytes of its body.
-    pub bytes_in: u64,
     /// The bytes of the answer's body, so far: a watch's go on growing.
     pub bytes_out: Arc<AtomicU64>,
     /// When it came.

@@ -142,14 +142,13 @@ impl ApiServer {
         request: Request<Bytes>,
     ) -> Result<Response<Body>, Disconnected> {
         let info = RequestInfo::parse(request.method(), request.uri());
-        let (received, bytes_in) = (self.now(), request.body().len());
+        let received = self.now();
         let answer = self.with_faults(user, &info, request).await;
         let bytes_out = Arc::new(AtomicU64::new(0));
         let recorded = Recorded {
             user: user.clone(),
             info,
             code: answer.as_ref().map_or(0, |response| response.status().as_u16()),
-            bytes_in: u64::try_from(bytes_in).unwrap_or(u64::MAX),
             bytes_out: Arc::clone(&bytes_out),
             received,
             answered: self.now(),

@@ -99,6 +99,11 @@ impl ControlPlane {
         Self::of(Choice::of(variable("KUBEBUILDER_ASSETS"), variable("KUBECONFIG_E2E"))).await
     }
 
+    /// Starts the in-memory server, whatever the environment says.
+    pub async fn in_memory() -> Result<Self, crate::Error> {
+        Self::of(Choice::Embedded).await
+    }
+
     /// Starts etcd and kube-apiserver from the directory `assets`, and prepares them.
     pub async fn of_binaries(assets: &Path) -> Result<Self, crate::Error> {
         Self::of(Choice::Binaries(assets.to_owned())).await

@@ -106,7 +106,7 @@ fn field(request: &Value, key: &str) -> String {
 }
 
 /// `message` as JSON; `Null` where the descriptors do not know it.
-pub(super) fn as_json<M: Message>(full_name: &str, message: &M) -> Value {
+pub fn as_json<M: Message>(full_name: &str, message: &M) -> Value {
     let options = SerializeOptions::new().use_proto_field_name(true);
     DESCRIPTORS
         .get_message_by_name(full_name)

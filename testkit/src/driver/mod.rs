@@ -22,7 +22,7 @@ mod service;
 pub use around::Around;
 pub use description::Description;
 pub use host::Host;
-pub use journal::{Journal, Record};
+pub use journal::{Journal, Record, as_json};
 pub use rules::{Code, Failure, Match, NodeSpec, Ready, Rule, Script, VolumeSpec};
 pub use scripted::{Flight, Scripted};
 pub use tonic::Status;

@@ -1,7 +1,7 @@
 //! The load bench: provisions and deletes claims, and says what that cost.
 //!
-//! An API server, a driver and the measured program are started; two first claims show that all of it works; then
-//! all claims are made, and all deleted. `pairs` does so for two programs in turn.
+//! An API server, a driver and the measured program are started; a first claim shows that all of it works; then all
+//! claims are made, and all deleted. `pairs` does so for two programs in turn.
 
 pub mod objects;
 pub mod options;
@@ -9,7 +9,6 @@ pub mod pairs;
 mod program;
 mod progress;
 mod report;
-mod requests;
 mod residents;
 mod server;
 
@@ -33,8 +32,7 @@ use self::{
     options::Options,
     program::{Cpu, Program},
     progress::{Milestone, Shared},
-    report::rounded,
-    requests::Requests,
+    report::{Cost, rounded},
     server::Server,
 };
 use crate::{
@@ -49,15 +47,12 @@ pub type LoadError = crate::Error;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const PRINT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long after its first call of the driver the program is sure to list.
-const HEAD_START: Duration = Duration::from_secs(1);
-
 /// Does a whole run. Progress is printed to stderr.
 pub async fn run(options: Options) -> Result<Value, LoadError> {
     let server = Server::open(&options).await?;
     residents::create(&server, Family::of_run("").storage_class(0)).await?;
     residents::settle(&server, options.bound).await?;
-    let socket = server.directory.path().join("csi.sock");
+    let socket = server.file("csi.sock");
     let driver = driver();
     driver.listen(&socket)?;
     let progress = Shared::default();
@@ -73,14 +68,14 @@ pub async fn run(options: Options) -> Result<Value, LoadError> {
     let binding = binder::Settings { selector, ..binder::Settings::default() };
     helpers.spawn(binder::run(server.client.clone(), binding));
 
-    let (first, new) = (Traffic::of("first", 1), Traffic::of("new", 1));
+    let first = Traffic::of("first", 1);
     let claims = Api::namespaced(server.client.clone(), NAMESPACE);
     first.create(&claims, &progress).await?;
-    let (started, log) = (Instant::now(), server.directory.path().join("provisioner.log"));
+    let (started, log) = (Instant::now(), server.file("provisioner.log"));
     let program = options.program.as_deref();
-    let program = Program::start(program, &server.measured, &socket, &options.arguments, log)?;
+    let program = Program::start(program, &server.measured(), &socket, &options.arguments, log)?;
     let bench = Bench { options, server, driver, program, claims, progress, _helpers: helpers };
-    let report = bench.measure(started, [first, new]).await;
+    let report = bench.measure(started, &first).await;
     bench.program.stop().await;
     report
 }
@@ -108,33 +103,27 @@ struct Bench {
 /// What had been used at one time.
 struct Reading {
     cpu: Cpu,
-    requests: Requests,
+    requests: BTreeMap<String, usize>,
     driver_calls: BTreeMap<&'static str, usize>,
 }
 
+/// How often each was counted since `before`.
+fn since<K: Ord>(mut now: BTreeMap<K, usize>, before: &BTreeMap<K, usize>) -> BTreeMap<K, usize> {
+    for (what, count) in &mut now {
+        *count -= before.get(what).copied().unwrap_or_default();
+    }
+    now.retain(|_, count| *count > 0);
+    now
+}
+
 impl Bench {
-    async fn measure(
-        &self,
-        started: Instant,
-        [first, new]: [Traffic; 2],
-    ) -> Result<Value, LoadError> {
-        let began =
-            self.until("called by the program", || !self.driver.journal().counts().is_empty());
-        began.await?;
-        sleep(HEAD_START).await;
-        let born = Instant::now();
-        new.create(&self.claims, &self.progress).await?;
-        self.reached(Milestone::Bound, 2).await?;
-        let since = |traffic: &Traffic, begun| {
-            let saved =
-                self.progress.lock().when(&traffic.family.claim_name(0), Milestone::Saved)?;
-            Some(rounded(saved.duration_since(begun).as_secs_f64()))
-        };
-        let (first_volume_seconds, first_new_volume_seconds) =
-            (since(&first, started), since(&new, born));
+    async fn measure(&self, started: Instant, first: &Traffic) -> Result<Value, LoadError> {
+        self.reached(Milestone::Bound, 1).await?;
+        let saved = self.progress.lock().when(&first.family.claim_name(0), Milestone::Saved);
+        let first_volume_seconds =
+            saved.map(|saved| rounded(saved.duration_since(started).as_secs_f64()));
         first.delete(&self.claims, &self.progress).await?;
-        new.delete(&self.claims, &self.progress).await?;
-        self.reached(Milestone::Gone, 2).await?;
+        self.reached(Milestone::Gone, 1).await?;
         sleep(self.options.settle()).await;
         *self.progress.lock() = progress::Progress::default();
 
@@ -142,16 +131,15 @@ impl Bench {
         let traffic = Traffic::of("claim", self.options.claims());
         let cost =
             self.half(traffic.create(&self.claims, &self.progress), Milestone::Bound).await?;
-        let provision = report::provision(&self.progress.lock(), cost);
+        let provision = report::provision(&self.progress.lock(), &cost);
         let provisioned = self.program.memory()?;
         let cost = self.half(traffic.delete(&self.claims, &self.progress), Milestone::Gone).await?;
-        let delete = report::delete(&self.progress.lock(), cost);
+        let delete = report::delete(&self.progress.lock(), &cost);
         let end = self.program.memory()?;
         let (server, program) = (self.server.version().await?, self.program.path.display());
         Ok(json!({
             "setting": report::setting(&self.options, &server, &program.to_string()),
             "first_volume_seconds": first_volume_seconds,
-            "first_new_volume_seconds": first_new_volume_seconds,
             "provision": provision,
             "delete": delete,
             "memory": report::memory(idle, provisioned, end),
@@ -165,16 +153,16 @@ impl Bench {
         &self,
         requests: impl Future<Output = Result<(), LoadError>>,
         end: Milestone,
-    ) -> Result<Value, LoadError> {
+    ) -> Result<Cost, LoadError> {
         let before = self.reading()?;
         future::try_join(requests, self.reached(end, self.options.claims())).await?;
         sleep(self.options.settle()).await;
-        let Reading { cpu, requests, mut driver_calls } = self.reading()?;
-        for (method, calls) in &mut driver_calls {
-            *calls -= before.driver_calls.get(method).copied().unwrap_or_default();
-        }
-        driver_calls.retain(|_, calls| *calls > 0);
-        Ok(report::cost(cpu - before.cpu, &requests.since(&before.requests), &driver_calls))
+        let Reading { cpu, requests, driver_calls } = self.reading()?;
+        Ok(Cost {
+            cpu: cpu - before.cpu,
+            requests: since(requests, &before.requests),
+            driver_calls: since(driver_calls, &before.driver_calls),
+        })
     }
 
     fn reading(&self) -> Result<Reading, LoadError> {

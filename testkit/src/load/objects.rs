@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::apiserver::tree;
+
 /// The annotation that names a claim's provisioner, in its newer and older spelling.
 const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
@@ -107,14 +109,14 @@ impl Family {
     /// A claim that has its volume.
     pub fn bound_claim(&self, number: usize) -> Value {
         let mut claim = self.claim(number);
-        merge(&mut claim, &["spec"], "volumeName", self.volume_name(number).into());
+        tree::set(&mut claim, &["spec", "volumeName"], self.volume_name(number).into());
         for key in BOUND {
-            merge(&mut claim, &["metadata", "annotations"], key, "yes".into());
+            tree::set(&mut claim, &["metadata", "annotations", key], "yes".into());
         }
         let status = json!({
             "phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
         });
-        merge(&mut claim, &[], "status", status);
+        tree::set(&mut claim, &["status"], status);
         with_managers(
             claim,
             &["kubectl-create", "kube-controller-manager", "kube-controller-manager"],
@@ -246,13 +248,6 @@ impl Family {
     }
 }
 
-fn merge(object: &mut Value, path: &[&str], key: &str, value: Value) {
-    let place = path.iter().try_fold(object, |place, step| place.get_mut(*step));
-    if let Some(fields) = place.and_then(Value::as_object_mut) {
-        fields.insert(key.to_owned(), value);
-    }
-}
-
 /// The object with an entry of `managedFields` for each writer.
 fn with_managers(mut object: Value, managers: &[&str]) -> Value {
     let entries = managers.iter().map(|manager| {
@@ -262,7 +257,7 @@ fn with_managers(mut object: Value, managers: &[&str]) -> Value {
         })
     });
     let entries = entries.collect();
-    merge(&mut object, &["metadata"], "managedFields", Value::Array(entries));
+    tree::set(&mut object, &["metadata", "managedFields"], Value::Array(entries));
     object
 }
 

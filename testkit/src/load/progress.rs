@@ -3,20 +3,23 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    fmt::Debug,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
-use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture};
+use futures::{StreamExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, Resource, ResourceExt as _,
     runtime::{
         WatchStreamExt as _,
         watcher::{Config, Event, watcher},
     },
 };
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc::Sender, time::Instant};
 
 use super::{NAMESPACE, residents::OTHERS};
@@ -32,8 +35,6 @@ pub(super) enum Milestone {
     Bound,
     /// The request to delete it was sent.
     Dropped,
-    /// Its PersistentVolume was observed `Released`.
-    Released,
     /// Its PersistentVolume was observed to be deleted.
     Gone,
 }
@@ -94,50 +95,43 @@ pub(super) fn follow(
     progress: &Shared,
     listed: &Sender<()>,
 ) -> [BoxFuture<'static, ()>; 2] {
-    // Who would list the residents too takes the server's time from the program.
-    let config = Config::default().labels(OTHERS);
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), NAMESPACE);
     let volumes = Api::<PersistentVolume>::all(client.clone());
-    let claims = watcher(claims, config.clone()).default_backoff().into_stream();
-    let volumes = watcher(volumes, config).default_backoff().into_stream();
     let (of_claims, of_volumes) = (Arc::clone(progress), Arc::clone(progress));
-    let (claims_listed, volumes_listed) = (listed.clone(), listed.clone());
+    let claim_seen = move |event: Event<PersistentVolumeClaim>| {
+        let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return };
+        if claim.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Bound")) {
+            of_claims.lock().reached(&claim.name_any(), Milestone::Bound);
+        }
+    };
+    let volume_seen = move |event: Event<PersistentVolume>| {
+        let (volume, milestone) = match event {
+            Event::Apply(volume) | Event::InitApply(volume) => (volume, Milestone::Saved),
+            Event::Delete(volume) => (volume, Milestone::Gone),
+            Event::Init | Event::InitDone => return,
+        };
+        let claim = volume.spec.and_then(|spec| spec.claim_ref?.name);
+        of_volumes.lock().reached(&claim.unwrap_or_default(), milestone);
+    };
     [
-        Box::pin(claims.filter_map(async |event| event.ok()).for_each(move |event| {
-            match event {
-                Event::Apply(claim) | Event::InitApply(claim) => {
-                    let status = claim.status.as_ref();
-                    if status.is_some_and(|it| it.phase.as_deref() == Some("Bound")) {
-                        of_claims.lock().reached(&claim.name_any(), Milestone::Bound);
-                    }
-                }
-                // Nobody hears of later lists.
-                Event::InitDone => drop(claims_listed.try_send(())),
-                _ => {}
-            }
-            std::future::ready(())
-        })),
-        Box::pin(volumes.filter_map(async |event| event.ok()).for_each(move |event| {
-            match event {
-                Event::Apply(volume) | Event::InitApply(volume) => {
-                    let status = volume.status.as_ref();
-                    let is_released =
-                        status.is_some_and(|it| it.phase.as_deref() == Some("Released"));
-                    volume_seen(&volume, Milestone::Saved, &of_volumes);
-                    if is_released {
-                        volume_seen(&volume, Milestone::Released, &of_volumes);
-                    }
-                }
-                Event::Delete(volume) => volume_seen(&volume, Milestone::Gone, &of_volumes),
-                Event::InitDone => drop(volumes_listed.try_send(())),
-                Event::Init => {}
-            }
-            std::future::ready(())
-        })),
+        Box::pin(watch(claims, listed.clone(), claim_seen)),
+        Box::pin(watch(volumes, listed.clone(), volume_seen)),
     ]
 }
 
-fn volume_seen(volume: &PersistentVolume, milestone: Milestone, progress: &Shared) {
-    let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.name.as_deref());
-    progress.lock().reached(claim.unwrap_or_default(), milestone);
+async fn watch<K>(api: Api<K>, listed: Sender<()>, seen: impl Fn(Event<K>))
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    // Who would list the residents too takes the server's time from the program.
+    let config = Config::default().labels(OTHERS);
+    let mut events = pin!(watcher(api, config).default_backoff());
+    while let Some(event) = events.next().await {
+        let Ok(event) = event else { continue };
+        if matches!(event, Event::InitDone) {
+            // Nobody hears of later lists.
+            let _ = listed.try_send(());
+        }
+        seen(event);
+    }
 }

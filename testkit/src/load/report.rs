@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     options::Options,
     program::{Cpu, Memory},
     progress::{Milestone, Progress},
-    requests::Requests,
 };
 
 /// What was asked for, of `program` on a server.
@@ -19,35 +18,31 @@ pub(super) fn setting(options: &Options, server: &str, program: &str) -> Value {
     })
 }
 
-/// From claims to volumes: until the last claim was observed bound, until the last PersistentVolume was (the
-/// provisioner's part), and how long each claim took.
-pub(super) fn provision(progress: &Progress, cost: Value) -> Value {
-    use Milestone::{Asked, Bound, Saved};
-    let mut half = json!({
-        "bound": pace(progress, Asked, Bound),
+/// What one half cost: the program's processor time, its requests to the API server, and calls of the driver.
+pub(super) struct Cost {
+    pub(super) cpu: Cpu,
+    pub(super) requests: BTreeMap<String, usize>,
+    pub(super) driver_calls: BTreeMap<&'static str, usize>,
+}
+
+/// From claims to volumes: until the last PersistentVolume was observed, and how long each claim took.
+pub(super) fn provision(progress: &Progress, cost: &Cost) -> Value {
+    use Milestone::{Asked, Saved};
+    let Cost { cpu, requests, driver_calls } = cost;
+    json!({
         "saved": pace(progress, Asked, Saved),
         "claim_to_saved": latency(progress.took(Asked, Saved)),
-        "claim_to_bound": latency(progress.took(Asked, Bound)),
-    });
-    extend(&mut half, cost);
-    half
+        "cpu": cpu, "api": {"calls": requests}, "driver_calls": driver_calls,
+    })
 }
 
-/// From the deletion of claims until their volumes are gone; from the release on it is the provisioner's part.
-pub(super) fn delete(progress: &Progress, cost: Value) -> Value {
-    use Milestone::{Dropped, Gone, Released};
-    let mut half = json!({
-        "gone": pace(progress, Dropped, Gone),
-        "claim_to_gone": latency(progress.took(Dropped, Gone)),
-        "released_to_gone": latency(progress.took(Released, Gone)),
-    });
-    extend(&mut half, cost);
-    half
-}
-
-/// What one half cost: the program's processor time, its requests to the API server, and calls of the driver.
-pub(super) fn cost(cpu: Cpu, api: &Requests, calls: &BTreeMap<&'static str, usize>) -> Value {
-    json!({"cpu": cpu, "api": api, "driver_calls": calls})
+/// From the deletion of claims until their volumes are gone.
+pub(super) fn delete(progress: &Progress, cost: &Cost) -> Value {
+    let Cost { cpu, requests, driver_calls } = cost;
+    json!({
+        "gone": pace(progress, Milestone::Dropped, Milestone::Gone),
+        "cpu": cpu, "api": {"calls": requests}, "driver_calls": driver_calls,
+    })
 }
 
 /// The program's memory after its first volume came and went, with every claim bound, and after all was deleted; the
@@ -57,12 +52,6 @@ pub(super) fn memory(idle: Memory, provisioned: Memory, end: Memory) -> Value {
         "idle": idle, "provisioned": provisioned, "end": end,
         "start_peak_rss_kib": idle.peak_kib, "peak_rss_kib": end.peak_kib,
     })
-}
-
-fn extend(object: &mut Value, more: Value) {
-    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
-        object.extend::<Map<_, _>>(more);
-    }
 }
 
 /// How long a number of claims took, from the first one's `from` to the last one's `to`.

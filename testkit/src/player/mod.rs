@@ -15,7 +15,6 @@ mod runner;
 mod scenario;
 mod shadowed;
 mod verdict;
-pub(crate) mod web;
 mod yaml;
 
 pub use outcome::Outcome;

@@ -27,7 +27,7 @@ use super::{
     scenario::{Launch, Note, ProcessName, Rights, Scenario, Step, Subject, Trial, Until, Wait},
     shadowed::{self, Findings, SHADOW},
     verdict::Expected,
-    web, yaml,
+    yaml,
 };
 use crate::{
     apiserver::serve::manifests,
@@ -35,6 +35,7 @@ use crate::{
     driver::{Host, Scripted},
     ports::free_port,
     program::last_lines,
+    web,
 };
 
 /// How often a condition is looked at.

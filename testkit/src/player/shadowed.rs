@@ -6,10 +6,11 @@ use std::{path::Path, time::Duration};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{process::Invocation, web};
+use super::process::Invocation;
 use crate::{
     apiserver::tree,
     driver::{Backend as _, Description, Scripted},
+    web,
 };
 
 /// The name of the process, and of the command that it runs.

@@ -26,13 +26,11 @@ use testkit::{
     control_plane::{ControlPlane, Controllers, TemporaryDirectory},
     driver::{Host, Script, Scripted},
     ports::free_port,
+    web,
 };
 use tokio::time::{Instant, sleep};
 
-use support::{
-    http,
-    process::{Provisioner, beside},
-};
+use support::process::{Provisioner, beside};
 
 /// The program's finalizer on a claim whose CreateVolume may still run.
 pub(crate) const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
@@ -357,7 +355,7 @@ impl<'a> Tenant<'a> {
 
     /// The sum of all values of a metric of the program.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
-        let page = http::body(self.port, "/metrics").await;
+        let page = web::page(self.port, "/metrics").await;
         let samples = page.lines().filter(|line| {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
         });

@@ -14,10 +14,9 @@
 //! | [`runtime`] | tasks that can be aborted, and a clock in tokio's paused time |
 //! | [`connector`] | connects the program to a test driver, in memory |
 //! | [`process`] | the real binary as a process |
-//! | [`http`] | reads the binary's HTTP endpoint |
 //!
 //! Simulations run the library in tokio's paused time; a test that uses them has
-//! `#[tokio::test(start_paused = true)]`. Tests of the real binary use [`process`] and [`http`].
+//! `#[tokio::test(start_paused = true)]`. Tests of the real binary use [`process`].
 //! The API server, the drivers and the binder are in the crate `testkit`, which does not depend on
 //! the product; what depends on it is here.
 
@@ -26,7 +25,6 @@
 
 pub mod capacity;
 pub mod connector;
-pub mod http;
 pub mod nodes;
 pub mod process;
 pub mod runtime;

@@ -1,5 +1,5 @@
-//! The audit log: for every answered request a line of JSON as kube-apiserver writes them (level Metadata, stage
-//! `ResponseComplete`). It is in the file before the client has the answer. A watch is logged once, when it begins.
+//! The audit log: for every answered request a line of JSON as kube-apiserver writes them (level Metadata). It
+//! is in the file before the client has the answer. A watch is logged once, when it begins.
 
 use std::{
     fs::{File, OpenOptions},
@@ -34,9 +34,11 @@ impl AuditFile {
 
 fn event(recorded: &Recorded) -> Value {
     let Recorded { user, info, code, received, answered, .. } = recorded;
+    let begins = info.verb == "watch" && *code == 200;
+    let stage = if begins { "ResponseStarted" } else { "ResponseComplete" };
     let mut event = json!({
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
-        "stage": "ResponseComplete", "requestURI": info.uri, "verb": info.verb,
+        "stage": stage, "requestURI": info.uri, "verb": info.verb,
         "user": {"username": user.name, "groups": user.groups},
         "sourceIPs": ["127.0.0.1"], "responseStatus": {"metadata": {}, "code": code},
         "requestReceivedTimestamp": received.to_string(), "stageTimestamp": answered.to_string(),
