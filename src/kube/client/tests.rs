@@ -155,8 +155,8 @@ async fn an_answer_that_is_no_status_gets_client_gos_message() {
         ),
         (
             Answer::json(429, &json!({"odd": true})),
-            "TooManyRequests",
-            "the server has received too many requests and has asked us to try again later (get persistentvolumeclaims data)",
+            "",
+            "the server responded with the status code 429 but did not return more information (get persistentvolumeclaims data)",
         ),
         (
             Answer::json(500, &json!({"secret": "s"})),

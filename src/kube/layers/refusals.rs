@@ -18,54 +18,6 @@ pub(super) const MAX_REFUSAL: usize = 64 << 10;
 /// The most that is quoted of an answer that is no `Status`, in bytes.
 const MAX_TEXT: usize = 2048;
 
-/// client-go's reason and message for answers that are no `Status`; an empty message is the answer's own text.
-const TEXTS: [(StatusCode, &str, &str); 12] = [
-    (StatusCode::CONFLICT, reason::CONFLICT, "the server reported a conflict"),
-    (StatusCode::NOT_FOUND, reason::NOT_FOUND, "the server could not find the requested resource"),
-    (
-        StatusCode::BAD_REQUEST,
-        reason::BAD_REQUEST,
-        "the server rejected our request for an unknown reason",
-    ),
-    (
-        StatusCode::UNAUTHORIZED,
-        reason::UNAUTHORIZED,
-        "the server has asked for the client to provide credentials",
-    ),
-    (StatusCode::FORBIDDEN, reason::FORBIDDEN, ""),
-    (
-        StatusCode::METHOD_NOT_ALLOWED,
-        reason::METHOD_NOT_ALLOWED,
-        "the server does not allow this method on the requested resource",
-    ),
-    (
-        StatusCode::NOT_ACCEPTABLE,
-        reason::NOT_ACCEPTABLE,
-        "the server was unable to respond with a content type that the client supports",
-    ),
-    (StatusCode::UNSUPPORTED_MEDIA_TYPE, reason::UNSUPPORTED_MEDIA_TYPE, ""),
-    (
-        StatusCode::UNPROCESSABLE_ENTITY,
-        reason::INVALID,
-        "the server rejected our request due to an error in our request",
-    ),
-    (
-        StatusCode::SERVICE_UNAVAILABLE,
-        reason::SERVICE_UNAVAILABLE,
-        "the server is currently unable to handle the request",
-    ),
-    (
-        StatusCode::GATEWAY_TIMEOUT,
-        reason::TIMEOUT,
-        "the server was unable to return a response in the time allotted, but may still be processing the request",
-    ),
-    (
-        StatusCode::TOO_MANY_REQUESTS,
-        reason::TOO_MANY_REQUESTS,
-        "the server has received too many requests and has asked us to try again later",
-    ),
-];
-
 /// Turns refusals into errors; an answer 403 notifies `forbidden`.
 pub(crate) fn refusals(forbidden: Arc<Notify>, next: impl Next) -> impl Next {
     service_fn(move |request| send(Arc::clone(&forbidden), next.clone(), request))
@@ -104,26 +56,28 @@ async fn refusal(response: Response, method: &Method, url: &Uri) -> Status {
     Status::failure(&message, reason).with_code(code)
 }
 
-/// client-go's reason and message for an answer with this text that is no `Status`.
+/// The reason and message for an answer with this text that is no `Status`, as a proxy gives it: like
+/// client-go's, but only where [`ApiError`] or a user needs more than the code.
 fn describe(method: &Method, code: StatusCode, text: &str) -> (&'static str, String) {
-    match TEXTS.iter().find(|(known, ..)| *known == code) {
-        Some((StatusCode::CONFLICT, _, message)) if method == Method::POST => {
-            (reason::ALREADY_EXISTS, (*message).to_owned())
+    let reason = match code {
+        StatusCode::NOT_FOUND => {
+            let message = "the server could not find the requested resource";
+            return (reason::NOT_FOUND, message.to_owned());
         }
-        Some((_, reason, "")) => (reason, text.to_owned()),
-        Some((_, reason, message)) => (reason, (*message).to_owned()),
-        None if code.is_server_error() => (
-            reason::INTERNAL_ERROR,
-            format!("an error on the server ({text:?}) has prevented the request from succeeding"),
-        ),
-        None => (
-            reason::UNKNOWN,
-            format!(
-                "the server responded with the status code {} but did not return more information",
-                code.as_u16()
-            ),
-        ),
-    }
+        _ if code.is_server_error() => {
+            let message = format!(
+                "an error on the server ({text:?}) has prevented the request from succeeding"
+            );
+            return (reason::INTERNAL_ERROR, message);
+        }
+        StatusCode::CONFLICT if method == Method::POST => reason::ALREADY_EXISTS,
+        _ => reason::UNKNOWN,
+    };
+    let message = format!(
+        "the server responded with the status code {} but did not return more information",
+        code.as_u16()
+    );
+    (reason, message)
 }
 
 /// The body, truncated, if its media type is text; otherwise `unknown`.
@@ -163,7 +117,7 @@ mod tests {
             ),
             (
                 Answer::status(503).chunk(0, "x".repeat(MAX_REFUSAL + 1)),
-                "the server is currently unable to handle the request (get persistentvolumes)",
+                "an error on the server (\"\") has prevented the request from succeeding (get persistentvolumes)",
             ),
         ] {
             let server = Server::new(move |_, _| answer.clone());
