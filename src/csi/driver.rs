@@ -1,6 +1,6 @@
 //! The driver as the rest of the program uses it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -97,19 +97,13 @@ pub struct ConnectionEnded(String);
 pub struct Driver(Arc<Shared>);
 
 /// The connection to the driver at one moment, or the lack of one. It is not renewed.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Connection(Result<Link, CallError>);
 
 impl Connection {
     /// Whether a call could be sent over it.
     pub fn is_up(&self) -> bool {
         self.0.as_ref().is_ok_and(|link| !link.is_lost())
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("is_up", &self.is_up()).finish()
     }
 }
 

@@ -51,7 +51,7 @@ impl LogThrottle {
 }
 
 /// An open connection. Dropping all clones closes it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Link {
     pub(super) sender: http2::SendRequest<tonic::body::Body>,
     lost: CancellationToken,
