@@ -7,8 +7,8 @@ use csi_translation::Migration;
 use super::{AppError, Env};
 use crate::{
     csi::{
-        Address, Capabilities, Driver, DriverSettings,
-        proto::plugin_capability::service::Type as Service,
+        Capabilities, Driver, DriverSettings, proto::plugin_capability::service::Type as Service,
+        socket_path,
     },
     flags::Flags,
     kube::{Client, objects::VolumeAttributesClass},
@@ -48,7 +48,7 @@ pub async fn connect(
 ) -> Result<Driver, AppError> {
     let rbd = flags.gates.csi_migration_rbd;
     let settings = DriverSettings {
-        address: Address::parse(&flags.driver.address)?,
+        socket: socket_path(&flags.driver.address)?,
         timeout: flags.driver.timeout,
         node_info_required: flags.node_deployment().is_some(),
         tasks: tasks.clone(),

@@ -1,13 +1,13 @@
 //! The driver as the rest of the program uses it.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tonic::Code;
 
 use super::{
-    Address, Connector,
+    Connector,
     answer::AnswerMemory,
     calls::{Calls, Migrates},
     identity::{self, Capabilities, NodeInfo, controller},
@@ -42,7 +42,7 @@ const GET_CAPACITY: &str = "/csi.v1.Controller/GetCapacity";
 #[derive(Clone)]
 pub struct DriverSettings {
     /// The driver's socket: `--csi-address`.
-    pub address: Address,
+    pub socket: PathBuf,
     /// The deadline of each call: `--timeout`.
     pub timeout: Duration,
     /// Whether to call `NodeGetInfo`: `--node-deployment`.
@@ -138,9 +138,9 @@ impl Driver {
         gate: Gate,
         metrics: &Metrics,
     ) -> Result<Self, ConnectError> {
-        let DriverSettings { address, timeout: call_timeout, node_info_required, tasks, migrates } =
+        let DriverSettings { socket, timeout: call_timeout, node_info_required, tasks, migrates } =
             settings;
-        let dialer = Dialer { address, connector, tasks };
+        let dialer = Dialer { socket, connector, tasks };
         let calls = Calls {
             timeout: call_timeout,
             gate,
@@ -269,7 +269,7 @@ impl Driver {
             if let Ok(link) = self.link() {
                 link.lost().await;
                 *self.0.link.lock() = None;
-                tracing::error!(address = %self.0.dialer.address, "Lost connection");
+                tracing::error!(address = %self.0.dialer.socket.display(), "Lost connection");
                 // Limits the rate for a driver that keeps crashing.
                 sleep_until(up + PROBE_INTERVAL).await;
             }
@@ -277,7 +277,7 @@ impl Driver {
             if let Some(ended) = self.0.compare(&identity) {
                 return ended;
             }
-            tracing::info!(address = %self.0.dialer.address, "Connected to the CSI driver again");
+            tracing::info!(address = %self.0.dialer.socket.display(), "Connected to the CSI driver again");
             *self.0.link.lock() = Some(link);
             up = Instant::now();
         }
@@ -313,7 +313,7 @@ impl Shared {
     fn compare(&self, found: &Identity) -> Option<ConnectionEnded> {
         let Identity { name, capabilities, node } = &self.identity;
         let difference = if found.name != *name {
-            let address = &self.dialer.address;
+            let address = self.dialer.socket.display();
             format!(
                 "after a lost connection the CSI driver at {address} has another name: {} instead of {name}",
                 found.name

@@ -3,14 +3,14 @@
 //! Used instead of tonic's `Channel`, which redials silently and spawns tasks that nobody
 //! supervises. A link never redials, and it reports its loss at once, also while idle.
 
-use std::{future::Future, io, time::Duration};
+use std::{future::Future, io, path::PathBuf, time::Duration};
 
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Address, Connector};
+use super::Connector;
 use crate::runtime::{Backoff, Tasks};
 
 /// The timeout of a single attempt to connect (grpc-go's minimum).
@@ -69,10 +69,10 @@ impl Link {
     }
 }
 
-/// Opens links to one address.
+/// Opens links to one socket.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    pub(super) address: Address,
+    pub(super) socket: PathBuf,
     pub(super) connector: Connector,
     pub(super) tasks: Tasks,
 }
@@ -95,7 +95,7 @@ impl Dialer {
                 Err(error) => error,
             };
             if throttle.is_due() {
-                tracing::info!(address = %self.address, %error, "Still connecting");
+                tracing::info!(address = %self.socket.display(), %error, "Still connecting");
             }
             sleep(BACKOFF.delay(failures)).await;
             failures = failures.saturating_add(1);
@@ -103,7 +103,7 @@ impl Dialer {
     }
 
     async fn open(&self) -> io::Result<Link> {
-        let io = (self.connector)(&self.address).await?;
+        let io = (self.connector)(&self.socket).await?;
         let executor = Executor(self.tasks.clone());
         let (sender, connection) = http2::Builder::new(executor)
             .max_header_list_size(MAX_HEADERS)

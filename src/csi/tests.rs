@@ -35,7 +35,7 @@ fn gate() -> Gate {
 
 fn settings(fake: &Fake) -> DriverSettings {
     DriverSettings {
-        address: Address::parse("/run/csi/socket").unwrap(),
+        socket: "/run/csi/socket".into(),
         timeout: Duration::from_secs(10),
         node_info_required: false,
         tasks: fake.tasks.clone(),

@@ -77,7 +77,7 @@ async fn waiting_for_the_socket_is_logged_every_10_seconds() {
     fake.refuse(true);
     connect(&fake).await.err().unwrap();
     drop(guard);
-    assert_eq!(log.text().matches("Still connecting address=unix:///run/csi/socket").count(), 2);
+    assert_eq!(log.text().matches("Still connecting address=/run/csi/socket").count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
