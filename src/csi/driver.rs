@@ -213,7 +213,8 @@ impl Driver {
         calls.send(CREATE_VOLUME, connection.0, Some(calls.gate.clone()), request, create).await
     }
 
-    /// Calls `DeleteVolume`. `migrated`: for an in-tree volume. Sent only while the gate is open.
+    /// Calls `DeleteVolume`, with another deadline than `--timeout` if `within` says one. `migrated`: for an
+    /// in-tree volume. Sent only while the gate is open.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
@@ -221,28 +222,10 @@ impl Driver {
         &self,
         request: DeleteVolumeRequest,
         migrated: bool,
+        within: Option<Duration>,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        self.delete(self.0.calls.for_migrated(migrated), request).await
-    }
-
-    /// Calls `DeleteVolume` with another deadline than `--timeout`, for a volume that never became
-    /// a PersistentVolume.
-    ///
-    /// # Errors
-    /// As of [`Driver::create_volume`].
-    pub async fn delete_volume_within(
-        &self,
-        timeout: Duration,
-        request: DeleteVolumeRequest,
-    ) -> Result<DeleteVolumeResponse, CallError> {
-        self.delete(Calls { timeout, ..self.0.calls.clone() }, request).await
-    }
-
-    async fn delete(
-        &self,
-        calls: Calls,
-        request: DeleteVolumeRequest,
-    ) -> Result<DeleteVolumeResponse, CallError> {
+        let timeout = within.unwrap_or(self.timeout());
+        let calls = Calls { timeout, ..self.0.calls.for_migrated(migrated) };
         let delete = |wire, request| async { controller(wire).delete_volume(request).await };
         calls.send(DELETE_VOLUME, self.link(), Some(calls.gate.clone()), request, delete).await
     }
