@@ -29,7 +29,7 @@ pub use self::{
         CREATE_VOLUME, ConnectError, Connection, ConnectionEnded, DELETE_VOLUME, Driver,
         DriverSettings,
     },
-    identity::{Capabilities, NodeInfo},
+    identity::Capabilities,
     last_calls::{FailedCall, LastCalls},
     status::{CallError, Code, created_volume},
 };

@@ -29,7 +29,7 @@ pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
     match flags.node_deployment() {
         None => Nodes::for_driver(driver.name()),
         Some(node) => {
-            let segments = driver.node().topology.clone().unwrap_or_default();
+            let segments = driver.node_topology().cloned().unwrap_or_default();
             Nodes::fixed(driver.name(), &node.node_name, &segments)
         }
     }

@@ -1,6 +1,6 @@
 //! The driver as the rest of the program uses it.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -10,7 +10,7 @@ use super::{
     Connector,
     answer::AnswerMemory,
     calls::{Calls, Migrates},
-    identity::{self, Capabilities, NodeInfo, controller},
+    identity::{self, Capabilities, controller},
     last_calls::LastCalls,
     link::{Dialer, Link, LogThrottle},
     proto::{
@@ -123,8 +123,8 @@ struct Shared {
 struct Identity {
     name: String,
     capabilities: Capabilities,
-    /// The driver's node; empty unless `NodeGetInfo` is called.
-    node: NodeInfo,
+    /// The topology segment of the driver's node; `None` unless `NodeGetInfo` is called.
+    node_topology: Option<BTreeMap<String, String>>,
 }
 
 impl Driver {
@@ -170,9 +170,10 @@ impl Driver {
         &self.0.identity.capabilities
     }
 
-    /// The driver's node, as read at start; empty unless [`DriverSettings::node_info_required`].
-    pub fn node(&self) -> &NodeInfo {
-        &self.0.identity.node
+    /// The topology segment of the driver's node, as read at start; `None` unless
+    /// [`DriverSettings::node_info_required`].
+    pub fn node_topology(&self) -> Option<&BTreeMap<String, String>> {
+        self.0.identity.node_topology.as_ref()
     }
 
     /// The deadline of a call.
@@ -294,7 +295,7 @@ impl Shared {
     /// Returns the difference if the driver that answers now is not the one that was found at
     /// start.
     fn compare(&self, found: &Identity) -> Option<ConnectionEnded> {
-        let Identity { name, capabilities, node } = &self.identity;
+        let Identity { name, capabilities, node_topology } = &self.identity;
         let difference = if found.name != *name {
             let address = self.dialer.socket.display();
             format!(
@@ -306,10 +307,10 @@ impl Shared {
             format!(
                 "after a lost connection CSI driver {name} has other capabilities: {is:?} instead of {capabilities:?}"
             )
-        } else if found.node != *node {
-            let is = &found.node;
+        } else if found.node_topology != *node_topology {
+            let is = &found.node_topology;
             format!(
-                "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {node:?}"
+                "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {node_topology:?}"
             )
         } else {
             return None;
@@ -336,12 +337,12 @@ async fn identify(
     let link = link.map_err(ConnectError::Probe)?;
     let capabilities =
         identity::capabilities(&calls, &link).await.map_err(ConnectError::Capabilities)?;
-    let node = if node_info_required {
-        identity::node_info(&calls, &link).await.map_err(ConnectError::NodeInfo)?
+    let node_topology = if node_info_required {
+        identity::node_topology(&calls, &link).await.map_err(ConnectError::NodeInfo)?
     } else {
-        NodeInfo::default()
+        None
     };
-    Ok((link, Identity { name, capabilities, node }))
+    Ok((link, Identity { name, capabilities, node_topology }))
 }
 
 /// Probes once a second until the driver is ready, over a new link if the old one was lost.

@@ -31,11 +31,11 @@ async fn node_info_is_read_only_with_node_deployment() {
         let fake = Fake::new();
         fake.play(NODE, error_of);
         let driver = connect_on_node(&fake).await.unwrap();
-        assert_eq!(driver.node().topology, expected);
+        assert_eq!(driver.node_topology(), expected.as_ref());
         assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER, NODE]);
     }
     let fake = Fake::new();
-    assert_eq!(connect(&fake).await.unwrap().node(), &NodeInfo::default());
+    assert_eq!(connect(&fake).await.unwrap().node_topology(), None);
     assert!(!fake.paths().contains(&NODE.to_owned()));
 }
 
