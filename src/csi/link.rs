@@ -78,21 +78,15 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// Connects; one attempt.
-    pub(super) async fn dial(&self) -> io::Result<Link> {
-        timeout(DIAL_TIMEOUT, self.open())
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-    }
-
     /// Connects; retries until it succeeds, with pauses by [`BACKOFF`].
     pub(super) async fn dial_until_up(&self) -> Link {
         let mut throttle = LogThrottle::later();
         let mut failures = 0_u32;
         loop {
-            let error = match self.dial().await {
-                Ok(link) => return link,
-                Err(error) => error,
+            let error = match timeout(DIAL_TIMEOUT, self.open()).await {
+                Ok(Ok(link)) => return link,
+                Ok(Err(error)) => error,
+                Err(_) => io::ErrorKind::TimedOut.into(),
             };
             if throttle.is_due() {
                 tracing::info!(address = %self.socket.display(), %error, "Still connecting");
