@@ -10,7 +10,6 @@
 //! (encodes the messages) → `wire` (gate, deadline, the status that the driver itself sent;
 //! `answer`: memory) → `link` (one HTTP/2 connection) → [`Connector`] (the socket).
 
-mod address;
 mod answer;
 mod calls;
 mod connector;
@@ -24,14 +23,13 @@ mod status;
 mod wire;
 
 pub use self::{
-    address::{Address, AddressError},
     calls::Migrates,
-    connector::{BoxedIo, Connector, Io, unix_connector},
+    connector::{BoxedIo, Connector, Io, NotUnix, socket_path, unix_connector},
     driver::{
         CREATE_VOLUME, ConnectError, Connection, ConnectionEnded, DELETE_VOLUME, Driver,
         DriverSettings,
     },
-    identity::{Capabilities, NodeInfo},
+    identity::Capabilities,
     last_calls::{FailedCall, LastCalls},
     status::{CallError, Code, created_volume},
 };

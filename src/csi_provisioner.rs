@@ -389,7 +389,7 @@ impl CsiProvisioner {
         loop {
             tries += 1;
             let left = self.0.driver.timeout().saturating_sub(began.elapsed());
-            match self.0.driver.delete_volume_within(left, request.clone()).await {
+            match self.0.driver.delete_volume(request.clone(), false, Some(left)).await {
                 Ok(_) => return Ok(()),
                 Err(error) if tries == DISCARD_TRIES || !is_safe() => return Err(error),
                 Err(_) => {}
@@ -503,7 +503,7 @@ impl Deleter for CsiProvisioner {
             secrets: prepared.credentials.expose(),
         };
         let migrated = volume.spec.in_tree.is_some();
-        let deleted = self.0.driver.delete_volume(request, migrated).await;
+        let deleted = self.0.driver.delete_volume(request, migrated, None).await;
         deleted.map_err(|error| {
             self.0.reads.failed(&prepared.secret);
             NotDeleted::Failed(errors::call_failure(&error))

@@ -79,13 +79,13 @@ pub struct LeaderStatus {
 impl DriverStatus {
     /// The state of a driver that is called.
     pub fn of(driver: &Driver) -> Self {
-        let last = driver.last_calls();
-        let failure = last.failure().map(|FailedCall { code, message, at }| LastFailure {
+        let (success, failure) = driver.last_calls().read();
+        let failure = failure.map(|FailedCall { code, message, at }| LastFailure {
             code: code.to_owned(),
             message,
             seconds_ago: at.elapsed().as_secs(),
         });
-        let answered_seconds_ago = last.success().map(|at| at.elapsed().as_secs());
+        let answered_seconds_ago = success.map(|at| at.elapsed().as_secs());
         Self {
             last_calls: LastCalls { answered_seconds_ago, failure },
             ..Self::new(driver.name(), driver.capabilities(), driver.connection().is_up())

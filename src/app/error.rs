@@ -7,7 +7,7 @@ use crate::{csi, http, leader, runtime::TaskEnded};
 pub enum AppError {
     /// `--csi-address` is invalid.
     #[error(transparent)]
-    Address(#[from] csi::AddressError),
+    Address(#[from] csi::NotUnix),
     /// The driver cannot be used.
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),

@@ -118,7 +118,7 @@ pub(super) fn node_deployment(
     metrics: &Metrics,
 ) -> Option<NodeDeployment> {
     let node = flags.node_deployment()?;
-    let topology = driver.node().topology.clone();
+    let topology = driver.node_topology().cloned();
     tracing::info!(node = node.node_name, ?topology, "provisioning for this node only");
     if node.immediate_binding && !driver.capabilities().controller.contains(&Rpc::GetCapacity) {
         tracing::warn!(

@@ -7,8 +7,8 @@ use csi_translation::Migration;
 use super::{AppError, Env};
 use crate::{
     csi::{
-        Address, Capabilities, Driver, DriverSettings,
-        proto::plugin_capability::service::Type as Service,
+        Capabilities, Driver, DriverSettings, proto::plugin_capability::service::Type as Service,
+        socket_path,
     },
     flags::Flags,
     kube::{Client, objects::VolumeAttributesClass},
@@ -28,7 +28,7 @@ pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
     match flags.node_deployment() {
         None => Nodes::for_driver(driver.name()),
         Some(node) => {
-            let segments = driver.node().topology.clone().unwrap_or_default();
+            let segments = driver.node_topology().cloned().unwrap_or_default();
             Nodes::fixed(driver.name(), &node.node_name, &segments)
         }
     }
@@ -46,7 +46,7 @@ pub async fn connect(
 ) -> Result<Driver, AppError> {
     let rbd = flags.gates.csi_migration_rbd;
     let settings = DriverSettings {
-        address: Address::parse(&flags.driver.address)?,
+        socket: socket_path(&flags.driver.address)?,
         timeout: flags.driver.timeout,
         node_info_required: flags.node_deployment().is_some(),
         tasks: tasks.clone(),

@@ -1,16 +1,16 @@
 //! The driver as the rest of the program uses it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tonic::Code;
 
 use super::{
-    Address, Connector,
+    Connector,
     answer::AnswerMemory,
     calls::{Calls, Migrates},
-    identity::{self, Capabilities, NodeInfo, controller},
+    identity::{self, Capabilities, controller},
     last_calls::LastCalls,
     link::{Dialer, Link, LogThrottle},
     proto::{
@@ -42,7 +42,7 @@ const GET_CAPACITY: &str = "/csi.v1.Controller/GetCapacity";
 #[derive(Clone)]
 pub struct DriverSettings {
     /// The driver's socket: `--csi-address`.
-    pub address: Address,
+    pub socket: PathBuf,
     /// The deadline of each call: `--timeout`.
     pub timeout: Duration,
     /// Whether to call `NodeGetInfo`: `--node-deployment`.
@@ -97,19 +97,13 @@ pub struct ConnectionEnded(String);
 pub struct Driver(Arc<Shared>);
 
 /// The connection to the driver at one moment, or the lack of one. It is not renewed.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Connection(Result<Link, CallError>);
 
 impl Connection {
     /// Whether a call could be sent over it.
     pub fn is_up(&self) -> bool {
         self.0.as_ref().is_ok_and(|link| !link.is_lost())
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("is_up", &self.is_up()).finish()
     }
 }
 
@@ -129,8 +123,8 @@ struct Shared {
 struct Identity {
     name: String,
     capabilities: Capabilities,
-    /// The driver's node; empty unless `NodeGetInfo` is called.
-    node: NodeInfo,
+    /// The topology segment of the driver's node; `None` unless `NodeGetInfo` is called.
+    node_topology: Option<BTreeMap<String, String>>,
 }
 
 impl Driver {
@@ -144,9 +138,9 @@ impl Driver {
         gate: Gate,
         metrics: &Metrics,
     ) -> Result<Self, ConnectError> {
-        let DriverSettings { address, timeout: call_timeout, node_info_required, tasks, migrates } =
+        let DriverSettings { socket, timeout: call_timeout, node_info_required, tasks, migrates } =
             settings;
-        let dialer = Dialer { address, connector, tasks };
+        let dialer = Dialer { socket, connector, tasks };
         let calls = Calls {
             timeout: call_timeout,
             gate,
@@ -176,9 +170,10 @@ impl Driver {
         &self.0.identity.capabilities
     }
 
-    /// The driver's node, as read at start; empty unless [`DriverSettings::node_info_required`].
-    pub fn node(&self) -> &NodeInfo {
-        &self.0.identity.node
+    /// The topology segment of the driver's node, as read at start; `None` unless
+    /// [`DriverSettings::node_info_required`].
+    pub fn node_topology(&self) -> Option<&BTreeMap<String, String>> {
+        self.0.identity.node_topology.as_ref()
     }
 
     /// The deadline of a call.
@@ -219,7 +214,8 @@ impl Driver {
         calls.send(CREATE_VOLUME, connection.0, Some(calls.gate.clone()), request, create).await
     }
 
-    /// Calls `DeleteVolume`. `migrated`: for an in-tree volume. Sent only while the gate is open.
+    /// Calls `DeleteVolume`, with another deadline than `--timeout` if `within` says one. `migrated`: for an
+    /// in-tree volume. Sent only while the gate is open.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
@@ -227,28 +223,10 @@ impl Driver {
         &self,
         request: DeleteVolumeRequest,
         migrated: bool,
+        within: Option<Duration>,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        self.delete(self.0.calls.for_migrated(migrated), request).await
-    }
-
-    /// Calls `DeleteVolume` with another deadline than `--timeout`, for a volume that never became
-    /// a PersistentVolume.
-    ///
-    /// # Errors
-    /// As of [`Driver::create_volume`].
-    pub async fn delete_volume_within(
-        &self,
-        timeout: Duration,
-        request: DeleteVolumeRequest,
-    ) -> Result<DeleteVolumeResponse, CallError> {
-        self.delete(Calls { timeout, ..self.0.calls.clone() }, request).await
-    }
-
-    async fn delete(
-        &self,
-        calls: Calls,
-        request: DeleteVolumeRequest,
-    ) -> Result<DeleteVolumeResponse, CallError> {
+        let timeout = within.unwrap_or(self.timeout());
+        let calls = Calls { timeout, ..self.0.calls.for_migrated(migrated) };
         let delete = |wire, request| async { controller(wire).delete_volume(request).await };
         calls.send(DELETE_VOLUME, self.link(), Some(calls.gate.clone()), request, delete).await
     }
@@ -275,7 +253,7 @@ impl Driver {
             if let Ok(link) = self.link() {
                 link.lost().await;
                 *self.0.link.lock() = None;
-                tracing::error!(address = %self.0.dialer.address, "Lost connection");
+                tracing::error!(address = %self.0.dialer.socket.display(), "Lost connection");
                 // Limits the rate for a driver that keeps crashing.
                 sleep_until(up + PROBE_INTERVAL).await;
             }
@@ -283,7 +261,7 @@ impl Driver {
             if let Some(ended) = self.0.compare(&identity) {
                 return ended;
             }
-            tracing::info!(address = %self.0.dialer.address, "Connected to the CSI driver again");
+            tracing::info!(address = %self.0.dialer.socket.display(), "Connected to the CSI driver again");
             *self.0.link.lock() = Some(link);
             up = Instant::now();
         }
@@ -317,9 +295,9 @@ impl Shared {
     /// Returns the difference if the driver that answers now is not the one that was found at
     /// start.
     fn compare(&self, found: &Identity) -> Option<ConnectionEnded> {
-        let Identity { name, capabilities, node } = &self.identity;
+        let Identity { name, capabilities, node_topology } = &self.identity;
         let difference = if found.name != *name {
-            let address = &self.dialer.address;
+            let address = self.dialer.socket.display();
             format!(
                 "after a lost connection the CSI driver at {address} has another name: {} instead of {name}",
                 found.name
@@ -329,10 +307,10 @@ impl Shared {
             format!(
                 "after a lost connection CSI driver {name} has other capabilities: {is:?} instead of {capabilities:?}"
             )
-        } else if found.node != *node {
-            let is = &found.node;
+        } else if found.node_topology != *node_topology {
+            let is = &found.node_topology;
             format!(
-                "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {node:?}"
+                "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {node_topology:?}"
             )
         } else {
             return None;
@@ -359,12 +337,12 @@ async fn identify(
     let link = link.map_err(ConnectError::Probe)?;
     let capabilities =
         identity::capabilities(&calls, &link).await.map_err(ConnectError::Capabilities)?;
-    let node = if node_info_required {
-        identity::node_info(&calls, &link).await.map_err(ConnectError::NodeInfo)?
+    let node_topology = if node_info_required {
+        identity::node_topology(&calls, &link).await.map_err(ConnectError::NodeInfo)?
     } else {
-        NodeInfo::default()
+        None
     };
-    Ok((link, Identity { name, capabilities, node }))
+    Ok((link, Identity { name, capabilities, node_topology }))
 }
 
 /// Probes once a second until the driver is ready, over a new link if the old one was lost.

@@ -26,14 +26,6 @@ pub struct Capabilities {
     pub controller: BTreeSet<controller_service_capability::rpc::Type>,
 }
 
-/// The node a driver runs on (`NodeGetInfo`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NodeInfo {
-    /// The node's topology segment. `None` if the driver does not return one, which differs from a
-    /// segment without keys.
-    pub topology: Option<BTreeMap<String, String>>,
-}
-
 /// The `:authority` of every request: grpc-go's for unix sockets.
 const ORIGIN: &str = "http://localhost";
 
@@ -69,16 +61,19 @@ pub(super) async fn capabilities(calls: &Calls, link: &Link) -> Result<Capabilit
     Ok(Capabilities { plugin, controller })
 }
 
-/// Calls `NodeGetInfo`.
-pub(super) async fn node_info(calls: &Calls, link: &Link) -> Result<NodeInfo, CallError> {
+/// Calls `NodeGetInfo` and returns the topology segment of the driver's node. `None` if the driver does not
+/// return one, which differs from a segment without keys.
+pub(super) async fn node_topology(
+    calls: &Calls,
+    link: &Link,
+) -> Result<Option<BTreeMap<String, String>>, CallError> {
     const METHOD: &str = "/csi.v1.Node/NodeGetInfo";
     let send = |wire, request| async {
         let mut node = NodeClient::with_origin(wire, Uri::from_static(ORIGIN));
         node.node_get_info(request).await
     };
     let answer = calls.send(METHOD, Ok(link.clone()), None, NodeGetInfoRequest {}, send).await?;
-    let topology = answer.accessible_topology.map(|topology| topology.segments);
-    Ok(NodeInfo { topology })
+    Ok(answer.accessible_topology.map(|topology| topology.segments))
 }
 
 async fn plugin_capabilities(

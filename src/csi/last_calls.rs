@@ -46,13 +46,9 @@ impl LastCalls {
         }
     }
 
-    /// When the last successful call ended, if there was one.
-    pub fn success(&self) -> Option<Instant> {
-        self.0.lock().success
-    }
-
-    /// The last call that failed, if there was one.
-    pub fn failure(&self) -> Option<FailedCall> {
-        self.0.lock().failure.clone()
+    /// When the last successful call ended, and the last call that failed, if there were any.
+    pub fn read(&self) -> (Option<Instant>, Option<FailedCall>) {
+        let last = self.0.lock();
+        (last.success, last.failure.clone())
     }
 }

@@ -3,14 +3,14 @@
 //! Used instead of tonic's `Channel`, which redials silently and spawns tasks that nobody
 //! supervises. A link never redials, and it reports its loss at once, also while idle.
 
-use std::{future::Future, io, time::Duration};
+use std::{future::Future, io, path::PathBuf, time::Duration};
 
 use hyper::client::conn::http2;
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Address, Connector};
+use super::Connector;
 use crate::runtime::{Backoff, Tasks};
 
 /// The timeout of a single attempt to connect (grpc-go's minimum).
@@ -51,7 +51,7 @@ impl LogThrottle {
 }
 
 /// An open connection. Dropping all clones closes it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Link {
     pub(super) sender: http2::SendRequest<tonic::body::Body>,
     lost: CancellationToken,
@@ -69,33 +69,27 @@ impl Link {
     }
 }
 
-/// Opens links to one address.
+/// Opens links to one socket.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    pub(super) address: Address,
+    pub(super) socket: PathBuf,
     pub(super) connector: Connector,
     pub(super) tasks: Tasks,
 }
 
 impl Dialer {
-    /// Connects; one attempt.
-    pub(super) async fn dial(&self) -> io::Result<Link> {
-        timeout(DIAL_TIMEOUT, self.open())
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-    }
-
     /// Connects; retries until it succeeds, with pauses by [`BACKOFF`].
     pub(super) async fn dial_until_up(&self) -> Link {
         let mut throttle = LogThrottle::later();
         let mut failures = 0_u32;
         loop {
-            let error = match self.dial().await {
-                Ok(link) => return link,
-                Err(error) => error,
+            let error = match timeout(DIAL_TIMEOUT, self.open()).await {
+                Ok(Ok(link)) => return link,
+                Ok(Err(error)) => error,
+                Err(_) => io::ErrorKind::TimedOut.into(),
             };
             if throttle.is_due() {
-                tracing::info!(address = %self.address, %error, "Still connecting");
+                tracing::info!(address = %self.socket.display(), %error, "Still connecting");
             }
             sleep(BACKOFF.delay(failures)).await;
             failures = failures.saturating_add(1);
@@ -103,7 +97,7 @@ impl Dialer {
     }
 
     async fn open(&self) -> io::Result<Link> {
-        let io = (self.connector)(&self.address).await?;
+        let io = (self.connector)(&self.socket).await?;
         let executor = Executor(self.tasks.clone());
         let (sender, connection) = http2::Builder::new(executor)
             .max_header_list_size(MAX_HEADERS)

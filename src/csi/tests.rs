@@ -35,7 +35,7 @@ fn gate() -> Gate {
 
 fn settings(fake: &Fake) -> DriverSettings {
     DriverSettings {
-        address: Address::parse("/run/csi/socket").unwrap(),
+        socket: "/run/csi/socket".into(),
         timeout: Duration::from_secs(10),
         node_info_required: false,
         tasks: fake.tasks.clone(),
@@ -234,7 +234,7 @@ async fn a_call_carries_deadline_and_authority_as_grpc_gos_do() {
     fake.play(DELETE, Play::answer(&DeleteVolumeResponse {}));
     let driver = connect(&fake).await.unwrap();
     let request = DeleteVolumeRequest { volume_id: "v".into(), ..DeleteVolumeRequest::default() };
-    driver.delete_volume(request.clone(), false).await.unwrap();
+    driver.delete_volume(request.clone(), false, None).await.unwrap();
     let call = fake.received().pop().unwrap();
     assert_eq!((call.path.as_str(), call.authority.as_str()), (DELETE, "localhost"));
     assert_eq!(call.headers["grpc-timeout"], "10000000u");
@@ -357,7 +357,7 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
     gate.close();
     for error in [
         create(&driver).await.unwrap_err(),
-        driver.delete_volume(DeleteVolumeRequest::default(), false).await.unwrap_err(),
+        driver.delete_volume(DeleteVolumeRequest::default(), false, None).await.unwrap_err(),
         driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err(),
     ] {
         assert_eq!(

@@ -176,7 +176,7 @@ async fn a_deletion_may_have_a_shorter_deadline() {
     let start = Instant::now();
     let request = DeleteVolumeRequest::default();
     let limit = Duration::from_secs(3);
-    let error = driver.delete_volume_within(limit, request).await.unwrap_err();
+    let error = driver.delete_volume(request, false, Some(limit)).await.unwrap_err();
     assert_eq!((error.code(), start.elapsed()), (Code::DeadlineExceeded, limit));
     assert_eq!(driver.timeout(), Duration::from_secs(10));
 }

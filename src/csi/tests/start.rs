@@ -31,11 +31,11 @@ async fn node_info_is_read_only_with_node_deployment() {
         let fake = Fake::new();
         fake.play(NODE, error_of);
         let driver = connect_on_node(&fake).await.unwrap();
-        assert_eq!(driver.node().topology, expected);
+        assert_eq!(driver.node_topology(), expected.as_ref());
         assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER, NODE]);
     }
     let fake = Fake::new();
-    assert_eq!(connect(&fake).await.unwrap().node(), &NodeInfo::default());
+    assert_eq!(connect(&fake).await.unwrap().node_topology(), None);
     assert!(!fake.paths().contains(&NODE.to_owned()));
 }
 
@@ -77,7 +77,7 @@ async fn waiting_for_the_socket_is_logged_every_10_seconds() {
     fake.refuse(true);
     connect(&fake).await.err().unwrap();
     drop(guard);
-    assert_eq!(log.text().matches("Still connecting address=unix:///run/csi/socket").count(), 2);
+    assert_eq!(log.text().matches("Still connecting address=/run/csi/socket").count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
