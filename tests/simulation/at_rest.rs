@@ -381,3 +381,57 @@ async fn they_cost_a_look_in_three_quarters_of_an_hour_and_go_on_when_it_passes(
         costs_little(reason).await;
     }
 }
+
+// === Many claims ===
+
+/// How many events may be written about a claim in an hour: that an attempt begins, and why it failed, before
+/// the last ones expire.
+const EVENTS: usize = 4;
+
+/// Claims that wait for one object.
+struct Crowd {
+    /// The reason.
+    what: &'static str,
+    claims: usize,
+    /// How many requests a claim may cost in an hour besides events: the attempt reads what is missing.
+    reads: usize,
+    /// How soon all must be served, in seconds, with a driver that takes no time: at once where a watch shows
+    /// the object, else with the next poll.
+    soon: u64,
+}
+
+const CROWDS: [Crowd; 3] = [
+    Crowd { what: "its class is missing", claims: 400, reads: 2, soon: 5 },
+    Crowd { what: "its secret is missing", claims: 100, reads: 13, soon: 301 },
+    Crowd { what: "its node lacks a label", claims: 100, reads: 2, soon: 5 },
+];
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_wait_cost_little_and_are_served_soon() {
+    for Crowd { what, claims, reads, soon } in CROWDS {
+        let reason = REASONS.iter().find(|reason| reason.what == what).unwrap();
+        let idle = requests_without_it(reason).await;
+        let simulation = Simulation::new(1);
+        (reason.begins)(&simulation);
+        for number in 0..claims {
+            let mut claim = claim(&format!("data-{number}"));
+            (reason.asks)(&mut claim);
+            simulation.create(&claim);
+        }
+        simulation.start_with(&[GATES]);
+        sleep(10 * MINUTE).await;
+        simulation.api.requests().clear();
+        sleep(HOUR).await;
+        let others = requests(&simulation);
+        let recorded = simulation.api.requests().all();
+        let events = recorded.iter().filter(|it| it.info.resource == "events").count();
+        assert!(
+            events <= EVENTS * claims && others <= idle + reads * claims,
+            "{what}, for {claims}: {events} events, {others} other requests, {idle} without claims"
+        );
+        (reason.passes)(&simulation);
+        let took =
+            simulation.until("all are saved", |s| s.api.count("PersistentVolume") == claims).await;
+        assert!(took <= Duration::from_secs(soon), "{what}, for {claims}: {took:?}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
+use support::simulation::{Simulation, foreign_volume};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
@@ -127,107 +127,6 @@ async fn a_claim_that_outlives_its_volume_gets_another_in_time() {
     assert_eq!(simulation.calls("CreateVolume"), 1);
     sleep(Duration::from_secs(20 * 60)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.volumes().len()), (2, 1));
-}
-
-/// A driver that goes away in mid-call and comes back is asked again.
-#[tokio::test(start_paused = true)]
-async fn a_driver_restart_costs_a_moment() {
-    let simulation =
-        Simulation::scripted(json!({"create_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
-    simulation.start();
-    simulation.asked().await;
-    simulation.driver.stop();
-    sleep(Duration::from_secs(30)).await;
-    simulation.driver.start();
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-    assert!(simulation.is_running(), "no restart of the process");
-}
-
-/// Two replicas: one leads, and the other takes over when it dies.
-#[tokio::test(start_paused = true)]
-async fn a_standby_takes_over_from_a_dead_leader() {
-    let simulation = Simulation::new(1);
-    let first = simulation.start_elected("a");
-    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
-    simulation.start_elected("b");
-    simulation.create_claim("one");
-    simulation.until("the first works", |s| s.volumes().len() == 1).await;
-    first.kill();
-    simulation.create_claim("two");
-    simulation.until("the second works", |s| s.volumes().len() == 2).await;
-    assert_eq!(simulation.lease_holder().as_deref(), Some("b"));
-    assert_eq!(simulation.calls("CreateVolume"), 2);
-}
-
-/// SIGTERM: the running call ends, its volume is saved, the Lease is given back.
-#[tokio::test(start_paused = true)]
-async fn a_stop_in_order_ends_what_is_in_hand() {
-    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 8000}]}));
-    let process = simulation.start_elected("a");
-    simulation.asked().await;
-    process.stop();
-    simulation.until("the process ended", |s| !s.is_running()).await;
-    assert_eq!(process.outcome(), Some(Ok(())));
-    assert_eq!(simulation.volumes().len(), 1);
-    assert_eq!(simulation.lease_holder().as_deref(), Some(""));
-}
-
-/// The same seed gives the same run, request by request.
-#[tokio::test(start_paused = true)]
-async fn the_same_seed_gives_the_same_trace() {
-    let trace = |seed| async move {
-        let simulation = Simulation::new(seed);
-        simulation.script(json!({"create_volume": [
-            {"error": {"code": "ABORTED"}, "times": 2}, {"error": {"code": "INTERNAL"}, "times": 2}, {}]}));
-        simulation.start();
-        for name in ["a", "b", "c"] {
-            simulation.create_claim(name);
-        }
-        simulation.until("all are saved", |s| s.volumes().len() == 3).await;
-        simulation.trace()
-    };
-    let first = trace(7).await;
-    assert_eq!(first, trace(7).await);
-    assert_ne!(first, trace(8).await, "the seed decides something");
-}
-
-/// The faults are real: without the look-up before a first call, a restart would ask again.
-#[tokio::test(start_paused = true)]
-async fn the_look_up_before_a_first_call_is_made() {
-    let simulation = Simulation::new(1);
-    simulation.api.create(&claim("early")).unwrap();
-    simulation.start();
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1);
-    simulation.create_claim("late");
-    simulation.until("the second is saved", |s| s.volumes().len() == 2).await;
-    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1, "born under its eyes");
-}
-
-/// A volume is not deleted while it is attached, and is once it is not.
-#[tokio::test(start_paused = true)]
-async fn an_attached_volume_is_not_deleted() {
-    let simulation = Simulation::scripted(
-        json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
-    );
-    simulation.start();
-    let uid = simulation.served().await;
-    let attachment = json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
-        "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": format!("pvc-{uid}")}},
-    });
-    simulation.api.create(&attachment).unwrap();
-    simulation.delete_claim("data");
-    simulation.release(&uid);
-    sleep(Duration::from_secs(600)).await;
-    assert_eq!(simulation.calls("DeleteVolume"), 0);
-    let messages = simulation.api.list("Event", "default");
-    let text = format!("persistentvolume pvc-{uid} is still attached to node n1");
-    assert!(messages.iter().any(|event| event["message"] == text), "{messages:?}");
-
-    simulation.api.delete("VolumeAttachment", "", "a").unwrap();
-    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
-    assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
 
 /// What was made is saved before the process ends in order, though the first attempts fail.
@@ -437,19 +336,6 @@ async fn finalizers_of_others_are_left_alone() {
     simulation.phase(&name, "Released");
     sleep(Duration::from_secs(3600)).await;
     assert_eq!((simulation.volumes().len(), simulation.calls("DeleteVolume")), (1, 0));
-}
-
-/// Another leader's time: calls in hand are cut, and nothing is written any more.
-#[tokio::test(start_paused = true)]
-async fn a_lost_lease_ends_the_process_and_its_writes() {
-    let simulation = Simulation::scripted(json!({"create_volume": [{"delay_ms": 8000}]}));
-    let process = simulation.start_elected("a");
-    simulation.asked().await;
-    simulation.overwrite_lease_holder("b");
-    simulation.until("the process ended", |s| !s.is_running()).await;
-    assert!(matches!(process.outcome(), Some(Err(why)) if why.contains("Stopped leading")));
-    sleep(Duration::from_secs(60)).await;
-    assert!(simulation.volumes().is_empty(), "another leads");
 }
 
 /// Killed between DeleteVolume and the removal of the PersistentVolume: the restart finishes it.

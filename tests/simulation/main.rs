@@ -32,5 +32,4 @@ mod shadow;
 mod sources;
 mod start;
 mod topology;
-mod waiting;
 mod waits;
