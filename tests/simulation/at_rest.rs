@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{
-    simulation::{DRIVER, Simulation, claim, foreign_volume},
+    simulation::{
+        DRIVER, Simulation, claim, class, csi_node, foreign_volume, node, secret, with_secret,
+    },
     sources,
 };
 use tokio::time::{Instant, sleep};
@@ -48,14 +50,10 @@ impl Reason {
     }
 }
 
-fn class(name: &str, provisioner: &str, parameters: &Value) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-           "provisioner": provisioner, "parameters": parameters})
-}
-
 fn replace_class(simulation: &Simulation, provisioner: &str, parameters: &Value) {
     remove_class(simulation);
-    simulation.api.create(&class("fast", provisioner, parameters)).unwrap();
+    simulation
+        .create(&class("fast", &json!({"provisioner": provisioner, "parameters": parameters})));
 }
 
 fn remove_class(simulation: &Simulation) {
@@ -69,15 +67,11 @@ fn places(simulation: &Simulation) {
     simulation.script(json!({
         "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
     }));
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}});
-    simulation.api.create(&node).unwrap();
+    simulation.create(&node("n0", &json!({})));
 }
 
 fn register(simulation: &Simulation) {
-    let drivers = json!([{"name": DRIVER, "nodeID": "n0", "topologyKeys": [ZONE]}]);
-    let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-                          "metadata": {"name": "n0"}, "spec": {"drivers": drivers}});
-    simulation.api.create(&csi_node).unwrap();
+    simulation.create(&csi_node("n0", &[ZONE]));
 }
 
 fn label(simulation: &Simulation) {
@@ -86,9 +80,7 @@ fn label(simulation: &Simulation) {
 
 fn late_class(simulation: &Simulation) {
     remove_class(simulation);
-    let mut class = class("fast", DRIVER, &json!({}));
-    class["volumeBindingMode"] = json!("WaitForFirstConsumer");
-    simulation.api.create(&class).unwrap();
+    simulation.create(&class("fast", &json!({"volumeBindingMode": "WaitForFirstConsumer"})));
 }
 
 fn from_snapshot(claim: &mut Value, namespace: Option<&str>) {
@@ -160,23 +152,13 @@ const REASONS: [Reason; 14] = [
     },
     Reason {
         what: "its secret is missing",
-        begins: |s| {
-            let secret = json!({
-                "csi.storage.k8s.io/provisioner-secret-name": "s",
-                "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
-            });
-            replace_class(s, DRIVER, &secret);
-        },
+        begins: |s| replace_class(s, DRIVER, &with_secret("s")),
         asks: |_| {},
         message: r#"secrets "s" not found"#,
         is_failure: true,
         is_polled: true,
         requests: 1,
-        passes: |s| {
-            let secret = json!({"apiVersion": "v1", "kind": "Secret",
-                                "metadata": {"name": "s", "namespace": "sc"}});
-            s.api.create(&secret).unwrap();
-        },
+        passes: |s| drop(s.create(&secret("s", "k"))),
     },
     Reason {
         what: "its VolumeAttributesClass is missing",

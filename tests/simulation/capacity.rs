@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use support::{
     capacity::{
         FAST, Published, ZONE, add_claim, add_class, add_class_of, add_node, all, cluster,
-        csi_node, move_node, object, object_of, objects, prepared, published, remove_node,
-        set_capacity, start, start_with, until_published, writes,
+        move_node, object, object_of, objects, prepared, published, remove_node, set_capacity,
+        start, start_with, until_published, writes,
     },
-    simulation::{DRIVER, Process, Simulation, claim},
+    simulation::{DRIVER, Process, Simulation, claim, class, csi_node},
 };
 use testkit::apiserver::{
     faults::{Effect, Rule, StreamFault},
@@ -21,6 +21,11 @@ use testkit::apiserver::{
 use tokio::time::{Instant, sleep};
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// A class of the driver that binds late.
+fn late(name: &str, parameters: &Value) -> Value {
+    class(name, &json!({"volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters}))
+}
 
 /// A cluster with a class and two zones, published.
 async fn running() -> Simulation {
@@ -85,9 +90,7 @@ mod follows {
         let simulation = running().await;
         add_class(&simulation, "slow");
         let class = |name: &str, parameters: Value| {
-            let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-                "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters});
-            simulation.api.create(&class).unwrap();
+            simulation.create(&late(name, &parameters));
         };
         class("odd", json!({"csi.storage.k8s.io/unheard-of": "x"}));
         let secret = "csi.storage.k8s.io/provisioner-secret";
@@ -170,9 +173,7 @@ mod follows {
     #[tokio::test(start_paused = true)]
     async fn parameters_as_they_stand() {
         let simulation = cluster(1);
-        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-            "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer",
-            "parameters": {"pool": "p", "csi.storage.k8s.io/fstype": "xfs"}});
+        let class = late("fast", &json!({"pool": "p", "csi.storage.k8s.io/fstype": "xfs"}));
         simulation.api.create(&class).unwrap();
         add_node(&simulation, "n1", "a");
         start(&simulation);
@@ -435,9 +436,7 @@ mod refusals {
         let fails =
             json!({"match": {"parameters": {"pool": "bad"}}, "error": {"code": "INTERNAL"}});
         simulation.script(json!({"get_capacity": [fails, {"available_capacity": 2_u64 << 30}]}));
-        let bad = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "bad"},
-            "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", "parameters": {"pool": "bad"}});
-        simulation.api.create(&bad).unwrap();
+        simulation.create(&late("bad", &json!({"pool": "bad"})));
         until_published(&simulation, all(&["fast"], &["a", "b"], "2Gi")).await;
         let before = simulation.calls("GetCapacity");
         sleep(60 * MINUTE).await;

@@ -7,7 +7,7 @@ mod other_writers;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation};
+use support::simulation::{DRIVER, Simulation, attachment, secret};
 use testkit::apiserver::{
     faults::{Effect, Rule, StreamFault},
     status::Status,
@@ -178,11 +178,7 @@ mod handles {
             simulation.api.create(&volume(name, "shared")).unwrap();
             simulation.phase(name, "Released");
         }
-        let attachment = json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "two-n1"},
-            "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": "two"}},
-        });
-        simulation.api.create(&attachment).unwrap();
+        simulation.create(&attachment("two", "n1"));
         simulation.start();
         sleep(Duration::from_secs(600)).await;
         assert_eq!(simulation.calls("DeleteVolume"), 0);
@@ -217,20 +213,11 @@ mod handles {
 mod detach {
     use super::*;
 
-    fn attachment(volume: &str, node: &str) -> Value {
-        json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
-            "metadata": {"name": format!("{volume}-{node}")},
-            "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}},
-        })
-    }
-
     fn attaching() -> Simulation {
         let simulation = Simulation::scripted(
             json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
         );
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
-        simulation.api.create(&secret).unwrap();
+        simulation.create(&secret("s", "k"));
         let mut volume = volume("pv", "h");
         let annotations = &mut volume["metadata"]["annotations"];
         annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");

@@ -9,11 +9,10 @@ use testkit::apiserver::{
 };
 use tokio::time::sleep;
 
-use support::simulation::{DRIVER, Simulation, foreign_volume};
+use support::simulation::{DRIVER, Simulation, class, foreign_volume};
 
 fn class_of(provisioner: &str) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-           "provisioner": provisioner, "reclaimPolicy": "Delete"})
+    class("fast", &json!({"provisioner": provisioner, "reclaimPolicy": "Delete"}))
 }
 
 fn remove_class(simulation: &Simulation) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
+use support::simulation::{Simulation, claim, foreign_volume, secret, with_secret};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
@@ -193,15 +193,8 @@ async fn what_gets_its_name_during_the_look_stays() {
 #[tokio::test(start_paused = true)]
 async fn with_the_secrets_of_the_create() {
     let simulation = Simulation::new(1);
-    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": value}});
-    simulation.api.create(&secret("first")).unwrap();
-    let parameters = json!({"parameters": {
-        "csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "sc"}});
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-                           "metadata": {"name": "fast"}, "provisioner": DRIVER});
-    class["parameters"] = parameters["parameters"].clone();
-    simulation.api.create(&class).unwrap();
+    simulation.create(&secret("s", "first"));
+    simulation.replace_class(&json!({"parameters": with_secret("s")}));
     let mut script = too_small(Some(1));
     script["delete_volume"] = json!([{"error": {"code": "INTERNAL"}, "times": 5}, {}]);
     simulation.script(script);
@@ -209,7 +202,7 @@ async fn with_the_secrets_of_the_create() {
     let uid = simulation.create_claim("data");
     simulation.until("the removal was tried", |s| s.calls("DeleteVolume") == 5).await;
     simulation.api.delete("Secret", "sc", "s").unwrap();
-    simulation.api.create(&secret("second")).unwrap();
+    simulation.create(&secret("s", "second"));
     simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
     for request in simulation.requests("DeleteVolume") {
         assert_eq!(request["secrets"], simulation.requests("CreateVolume")[0]["secrets"]);

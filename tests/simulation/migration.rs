@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::Simulation;
+use support::simulation::{Simulation, class, secret};
 use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
 
@@ -14,9 +14,9 @@ const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 /// A cluster with this driver and a class of the plugin it took over from.
 fn simulation(driver: &str, plugin: &str, parameters: &Value) -> Simulation {
     let simulation = Simulation::scripted(json!({"name": driver}));
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "tree"},
-                       "provisioner": plugin, "reclaimPolicy": "Delete", "parameters": parameters});
-    simulation.api.create(&class).unwrap();
+    let fields =
+        json!({"provisioner": plugin, "reclaimPolicy": "Delete", "parameters": parameters});
+    simulation.create(&class("tree", &fields));
     simulation
 }
 
@@ -307,9 +307,7 @@ mod ceph {
         let parameters = json!({"monitors": "10.0.0.1:6789", "adminSecretName": "admin",
                                 "adminSecretNamespace": "sc", "pool": "kube"});
         let simulation = simulation(RBD, "kubernetes.io/rbd", &parameters);
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "sc", "name": "admin"},
-                            "stringData": {"key": "k"}});
-        simulation.api.create(&secret).unwrap();
+        simulation.create(&secret("admin", "k"));
         let mut image = volume(
             "old",
             "kubernetes.io/rbd",

@@ -384,18 +384,11 @@ async fn with_another_class(changed: impl FnOnce(&Simulation)) -> (Simulation, S
 }
 
 fn replace_class(simulation: &Simulation) {
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    simulation.api.create(&class("Delete", &json!({"pool": "other"}))).unwrap();
+    simulation.replace_class(&json!({"reclaimPolicy": "Delete", "parameters": {"pool": "other"}}));
 }
 
 fn restore_class(simulation: &Simulation) {
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    simulation.api.create(&class("Delete", &json!({}))).unwrap();
-}
-
-fn class(policy: &str, parameters: &Value) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-           "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": parameters})
+    simulation.replace_class(&json!({"reclaimPolicy": "Delete", "parameters": {}}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -482,8 +475,7 @@ async fn a_class_restored_after_its_claims_deletion_leaves_no_volume_behind() {
 #[tokio::test(start_paused = true)]
 async fn retain_wins_for_a_volume_that_a_later_process_saves() {
     let keep = |simulation: &Simulation| {
-        simulation.api.delete("StorageClass", "", "fast").unwrap();
-        simulation.api.create(&class("Retain", &json!({}))).unwrap();
+        simulation.replace_class(&json!({"reclaimPolicy": "Retain", "parameters": {}}));
     };
     let (simulation, uid) = with_another_class(keep).await;
     simulation.until("the claim is gone", |s| data(s).is_none()).await;

@@ -3,21 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation, claim, foreign_volume};
+use support::simulation::{Simulation, attachment, claim, foreign_volume};
 use tokio::time::sleep;
 
 const NOT_TEXT: &str = "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8";
-
-/// Puts a class with these fields in the place of the one that all claims name.
-fn replace_class(simulation: &Simulation, fields: &Value) {
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-                           "metadata": {"name": "fast"}, "provisioner": DRIVER});
-    for (key, value) in fields.as_object().unwrap() {
-        class[key] = value.clone();
-    }
-    simulation.api.create(&class).unwrap();
-}
 
 /// A secret whose value is this text in base64.
 fn secret(simulation: &Simulation, value: &str) {
@@ -37,7 +26,7 @@ fn with_secret() -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_no_text_is_reported_and_not_sent() {
     let simulation = Simulation::new(1);
-    replace_class(&simulation, &with_secret());
+    simulation.replace_class(&with_secret());
     secret(&simulation, "/w==");
     simulation.start();
     let uid = simulation.create_claim("data");
@@ -55,7 +44,7 @@ async fn a_secret_that_is_no_text_is_reported_and_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_not_deleted_with_a_secret_that_is_no_text() {
     let simulation = Simulation::new(1);
-    replace_class(&simulation, &with_secret());
+    simulation.replace_class(&with_secret());
     secret(&simulation, "dGV4dA==");
     simulation.start();
     let uid = simulation.served().await;
@@ -179,20 +168,14 @@ async fn a_volume_that_is_only_read_is_published_so() {
 async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret() {
     let simulation = Simulation::scripted(json!({
         "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
-    replace_class(
-        &simulation,
-        &json!({"parameters": {
-            "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['key']}",
-            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
-        }}),
-    );
+    simulation.replace_class(&json!({"parameters": {
+        "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['key']}",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+    }}));
     let mut volume = foreign_volume("x", "nobody", "handle");
     volume["spec"]["storageClassName"] = json!("fast");
     simulation.api.create(&volume).unwrap();
-    let attachment = json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
-        "spec": {"attacher": DRIVER, "nodeName": "node", "source": {"persistentVolumeName": "pvc-x"}}});
-    simulation.api.create(&attachment).unwrap();
+    simulation.create(&attachment("pvc-x", "node"));
     simulation.phase("pvc-x", "Released");
     simulation.start();
     let messages = |s: &Simulation| {
@@ -203,7 +186,7 @@ async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret()
     simulation.until("the attachment is reported", |s| messages(s).len() == 1).await;
     let attached = "persistentvolume pvc-x is still attached to node node";
     assert_eq!(messages(&simulation), [attached]);
-    simulation.api.delete("VolumeAttachment", "", "a").unwrap();
+    simulation.api.delete("VolumeAttachment", "", "pvc-x-node").unwrap();
     simulation.until("the secret is reported", |s| messages(s).len() == 2).await;
     assert_eq!(
         messages(&simulation)[1..],
@@ -234,7 +217,7 @@ mod ceph_rbd {
         for (key, value) in more.as_object().unwrap() {
             parameters[key] = value.clone();
         }
-        replace_class(&simulation, &json!({"parameters": parameters, "reclaimPolicy": "Delete"}));
+        simulation.replace_class(&json!({"parameters": parameters, "reclaimPolicy": "Delete"}));
         for name in ["make", "data-remove"] {
             let secret = json!({"apiVersion": "v1", "kind": "Secret",
                                 "metadata": {"name": name, "namespace": "sc"}, "stringData": {"id": name}});

@@ -10,7 +10,7 @@ use checking_driver::CheckingDriver;
 use serde_json::{Value, json};
 use support::{
     connector::connector,
-    simulation::{DRIVER, Simulation, claim},
+    simulation::{DRIVER, Simulation, claim, class, with_secret},
     sources,
 };
 use testkit::{
@@ -243,10 +243,8 @@ async fn a_long_restore_of_a_deleted_claim_keeps_its_snapshot() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_waits_for_its_secret_holds_no_snapshot() {
     let cluster = one_snapshot();
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "secret"},
-                       "provisioner": DRIVER, "parameters": {"csi.storage.k8s.io/provisioner-secret-name": "missing",
-                                                             "csi.storage.k8s.io/provisioner-secret-namespace": "sc"}});
-    cluster.simulation.api.create(&class).unwrap();
+    let class = class("secret", &json!({"parameters": with_secret("missing")}));
+    cluster.simulation.create(&class);
     let mut waits = claim("data");
     waits["spec"]["storageClassName"] = json!("secret");
     waits["spec"]["dataSource"] =

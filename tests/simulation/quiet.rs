@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use serde_json::json;
 use support::{
-    simulation::{DRIVER, Simulation, claim},
+    simulation::{Simulation, claim, csi_node, node},
     sources,
 };
 use testkit::apiserver::{ApiServer, Options, User, resources::ServerVersion};
@@ -181,13 +181,8 @@ async fn served(features: &Features, snapshots: bool) -> Simulation {
         "node": {"node_id": "host", "topology": {ZONE: "a"}},
         "get_capacity": [{"available_capacity": (1 << 30)}],
     }));
-    for object in [
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "host", "labels": {ZONE: "a"}}}),
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "host"},
-               "spec": {"drivers": [{"name": DRIVER, "nodeID": "host", "topologyKeys": [ZONE]}]}}),
-    ] {
-        simulation.api.create(&object).unwrap();
-    }
+    simulation.create(&node("host", &json!({ZONE: "a"})));
+    simulation.create(&csi_node("host", &[ZONE]));
     if snapshots {
         sources::install_kinds(&simulation);
     }

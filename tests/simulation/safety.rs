@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation, foreign_volume};
+use support::simulation::{DRIVER, Simulation, foreign_volume, secret, with_secret};
 use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
 
@@ -18,31 +18,20 @@ fn released(simulation: &Simulation, uid: &str) {
     simulation.release(uid);
 }
 
-fn secret(value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "sc"},
-           "stringData": {"key": value}})
-}
-
 /// Rule 4: all is asked for as it was but the secrets, which an admin may have had to put right.
 #[tokio::test(start_paused = true)]
 async fn an_open_call_is_repeated_with_the_secrets_as_they_are_by_then() {
     let simulation = Simulation::scripted(
         json!({"create_volume": [{"error": {"code": "ABORTED"}, "times": 1}, {}]}),
     );
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    let parameters = json!({
-        "pool": "a",
-        "csi.storage.k8s.io/provisioner-secret-name": "key",
-        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
-    });
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-                       "provisioner": DRIVER, "parameters": parameters});
-    simulation.api.create(&class).unwrap();
-    simulation.api.create(&secret("first")).unwrap();
+    let mut parameters = with_secret("key");
+    parameters["pool"] = json!("a");
+    simulation.replace_class(&json!({"parameters": parameters}));
+    simulation.create(&secret("key", "first"));
     simulation.start();
     let uid = simulation.asked().await;
     simulation.api.delete("Secret", "sc", "key").unwrap();
-    simulation.api.create(&secret("second")).unwrap();
+    simulation.create(&secret("key", "second"));
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     let mut asked = simulation.requests("CreateVolume");
     let secrets: Vec<_> = asked.iter_mut().map(|request| request["secrets"].take()).collect();

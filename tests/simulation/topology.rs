@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use csi_provisioner::runtime::{Generator, Random as _};
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Process, Simulation, claim};
+use support::simulation::{DRIVER, Process, Simulation, claim, class, csi_node, node};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
@@ -26,11 +26,7 @@ fn cluster(seed: u64) -> Simulation {
     simulation.script(json!({
         "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
     }));
-    let class = json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
-        "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer",
-    });
-    simulation.api.create(&class).unwrap();
+    simulation.create(&class("late", &json!({"volumeBindingMode": "WaitForFirstConsumer"})));
     simulation
 }
 
@@ -46,9 +42,7 @@ fn zonal(seed: u64, zones: &[&str]) -> Simulation {
 
 fn add_node(simulation: &Simulation, name: &str, labels: &[(&str, &str)]) {
     let labels: BTreeMap<_, _> = labels.iter().copied().collect();
-    let node =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
-    simulation.api.create(&node).unwrap();
+    simulation.create(&node(name, &json!(labels)));
 }
 
 fn label(simulation: &Simulation, node: &str, key: &str, value: Option<&str>) {
@@ -62,11 +56,7 @@ fn drivers(node: &str, keys: &[&str]) -> Value {
 
 /// The driver's node plugin registers on the node.
 fn register(simulation: &Simulation, node: &str, keys: &[&str]) {
-    let mut csi_node = drivers(node, keys);
-    csi_node["apiVersion"] = json!("storage.k8s.io/v1");
-    csi_node["kind"] = json!("CSINode");
-    csi_node["metadata"] = json!({"name": node});
-    simulation.api.create(&csi_node).unwrap();
+    simulation.create(&csi_node(node, keys));
 }
 
 /// It registers anew, with these keys.

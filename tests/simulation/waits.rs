@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::simulation::{DRIVER, Simulation};
+use support::simulation::{DRIVER, Simulation, secret, with_secret};
 use testkit::apiserver::{
     faults::{Effect, Rule},
     status::Status,
@@ -13,22 +13,10 @@ use tokio::time::{Instant, sleep};
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-fn secret(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "sc"},
-           "stringData": {"key": value}})
-}
-
 /// A cluster whose class names the secret `s`.
-fn with_secret() -> Simulation {
+fn secured() -> Simulation {
     let simulation = Simulation::new(1);
-    let parameters = json!({
-        "csi.storage.k8s.io/provisioner-secret-name": "s",
-        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
-    });
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
-                       "provisioner": DRIVER, "parameters": parameters});
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    simulation.api.create(&class).unwrap();
+    simulation.replace_class(&json!({"parameters": with_secret("s")}));
     simulation
 }
 
@@ -48,7 +36,7 @@ mod secrets {
     #[tokio::test(start_paused = true)]
     async fn a_claim_goes_on_soon_after_its_secret_has_come() {
         for (waits, most) in [(2, 4), (10, 16), (500, 16), (1000, 301)] {
-            let simulation = with_secret();
+            let simulation = secured();
             simulation.start();
             let uids = ["one", "two"].map(|name| simulation.create_claim(name));
             simulation.until_failed("one").await;
@@ -69,7 +57,7 @@ mod secrets {
 
     #[tokio::test(start_paused = true)]
     async fn a_right_that_is_granted_later_is_noticed() {
-        let simulation = with_secret();
+        let simulation = secured();
         simulation.api.create(&secret("s", "k")).unwrap();
         refuse_secrets(&simulation, "get");
         simulation.start();
@@ -83,7 +71,7 @@ mod secrets {
     /// The secret is there, but cannot be read for a moment: no storm of tries.
     #[tokio::test(start_paused = true)]
     async fn one_that_cannot_be_read_is_not_asked_for_in_a_frenzy() {
-        let simulation = with_secret();
+        let simulation = secured();
         simulation.api.create(&secret("s", "k")).unwrap();
         let broken = Effect::Answer(Status::internal("no"));
         simulation.faults().add(Rule::on("get", "secrets", broken));
@@ -98,7 +86,7 @@ mod secrets {
     /// Deleted with its credentials as soon as they are there to be read.
     #[tokio::test(start_paused = true)]
     async fn a_volume_goes_as_soon_as_its_secret_can_be_read() {
-        let simulation = with_secret();
+        let simulation = secured();
         simulation.api.create(&secret("s", "k")).unwrap();
         simulation.start();
         let uid = simulation.create_claim("data");
@@ -163,7 +151,7 @@ mod infeasible {
 
     /// A claim that was refused once and would now be served.
     async fn refused(flags: &[&str]) -> (Simulation, String) {
-        let simulation = with_secret();
+        let simulation = secured();
         simulation.api.create(&secret("s", "wrong")).unwrap();
         simulation.script(json!({"create_volume": [refusal(0), {}]}));
         simulation.start_with(flags);
@@ -199,7 +187,7 @@ mod infeasible {
     /// A user changes his claim all the time, which is refused each time.
     #[tokio::test(start_paused = true)]
     async fn one_that_changes_all_the_time_is_tried_seldom() {
-        let simulation = with_secret();
+        let simulation = secured();
         simulation.api.create(&secret("s", "wrong")).unwrap();
         let mut always = refusal(0);
         always.as_object_mut().unwrap().remove("times");

@@ -157,8 +157,7 @@ async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
             _ => Some(Status::internal("no")),
         };
         if let Some(status) = status {
-            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
-            simulation.api.create(&secret).unwrap();
+            simulation.create(&secret("s", "k"));
             simulation.faults().add(Rule::on("get", "secrets", Effect::Answer(status)));
         }
         simulation.start();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::simulation::{DRIVER, Process, Simulation, claim};
+use crate::simulation::{DRIVER, Process, Simulation, claim, class, csi_node, node};
 
 /// The driver's topology key.
 pub const ZONE: &str = "disk.example.com/zone";
@@ -56,22 +56,13 @@ pub fn add_class(simulation: &Simulation, name: &str) {
 
 /// Creates a StorageClass with this binding mode.
 pub fn add_class_of(simulation: &Simulation, name: &str, driver: &str, mode: &str) {
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": name}, "provisioner": driver, "volumeBindingMode": mode});
-    simulation.api.create(&class).unwrap();
+    simulation.create(&class(name, &json!({"provisioner": driver, "volumeBindingMode": mode})));
 }
 
 /// Creates a Node in the zone, with the driver on it.
 pub fn add_node(simulation: &Simulation, name: &str, zone: &str) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {ZONE: zone}}});
-    simulation.api.create(&node).unwrap();
-    simulation.api.create(&csi_node(name, &[ZONE])).unwrap();
-}
-
-/// A CSINode that has the driver with these topology keys.
-pub fn csi_node(name: &str, keys: &[&str]) -> Value {
-    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
-           "spec": {"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": keys}]}})
+    simulation.create(&node(name, &json!({ZONE: zone})));
+    simulation.create(&csi_node(name, &[ZONE]));
 }
 
 /// Deletes a Node and its CSINode.

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::{
     connector::connector,
-    simulation::{DRIVER, Process, Simulation},
+    simulation::{DRIVER, Process, Simulation, node},
 };
 
 /// The annotation by which a claim's node is selected.
@@ -71,8 +71,7 @@ impl Cluster {
     /// Adds a node with capacity for so many claims, and starts its process.
     pub fn add(&mut self, name: &str, capacity: i64, flags: &[&str]) {
         let driver = local(name, capacity);
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-        self.simulation.api.create(&node).unwrap();
+        self.simulation.create(&node(name, &json!({})));
         let process = self.simulation.start_on(name, connector(&driver), flags);
         self.nodes.insert(name.to_owned(), Node { driver, process });
     }

@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep};
 
 use self::process::{Launch, Program};
 pub use self::{
-    objects::{claim, class, foreign_volume},
+    objects::{attachment, claim, class, csi_node, foreign_volume, node, secret, with_secret},
     process::Process,
 };
 use crate::connector::connector;

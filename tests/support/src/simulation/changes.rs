@@ -6,7 +6,7 @@ use testkit::apiserver::{
     status::Status,
 };
 
-use super::{Simulation, claim, foreign_volume};
+use super::{Simulation, claim, class, foreign_volume};
 
 impl Simulation {
     /// The API server's faults.
@@ -23,6 +23,12 @@ impl Simulation {
     pub fn create(&self, object: &Value) -> String {
         let created = self.api.create(object).unwrap();
         created["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    /// Puts another class with these fields in place of `fast`.
+    pub fn replace_class(&self, fields: &Value) {
+        self.api.delete("StorageClass", "", "fast").unwrap();
+        self.create(&class("fast", fields));
     }
 
     /// Creates a claim of the class; returns its UID.

@@ -23,6 +23,40 @@ pub fn class(name: &str, change: &Value) -> Value {
     class
 }
 
+/// Parameters of a class that names this secret.
+pub fn with_secret(name: &str) -> Value {
+    json!({
+        "csi.storage.k8s.io/provisioner-secret-name": name,
+        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+    })
+}
+
+/// A Secret whose `key` is this text.
+pub fn secret(name: &str, text: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "sc"},
+           "stringData": {"key": text}})
+}
+
+/// A Node with these labels.
+pub fn node(name: &str, labels: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+}
+
+/// A CSINode that has the driver with these topology keys.
+pub fn csi_node(name: &str, keys: &[&str]) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
+           "spec": {"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": keys}]}})
+}
+
+/// The attachment `VOLUME-NODE` of a PersistentVolume to a node.
+pub fn attachment(volume: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+        "metadata": {"name": format!("{volume}-{node}")},
+        "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}},
+    })
+}
+
 /// A PersistentVolume that another client created: its name is that of the claim `uid`'s volume, and
 /// it is for the claim `owner`.
 pub fn foreign_volume(uid: &str, owner: &str, handle: &str) -> Value {
