@@ -1,13 +1,13 @@
 //! Provisioning for CSI: builds a CreateVolumeRequest from claim and class, a PersistentVolume from
 //! the response, and a DeleteVolumeRequest from a PersistentVolume.
 //!
-//! [`CsiProvisioner`] implements the controller's [`Provisioner`] trait. Each concept has its file:
-//! `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`, `access_modes`,
-//! `capabilities` (what the driver can do), `data_source`, `in_tree` (when to translate), `ceph_rbd` (a feature gate), `defects`
-//! (of created volumes), `persistent_volume`, `deletion`, `reads` (shared reads), `attachments`, `topology`,
-//! `node_deployment` (which node a claim or volume belongs to), `errors`, and Go's `os.Expand` in `expand`.
-//! A retry of an open call sends the same request. Secrets are sent to the driver only. When to call is
-//! decided by `controller`; the connection belongs to `csi`.
+//! [`CsiProvisioner`] implements the controller's [`Provisioner`] trait. Each concept has its file: `request`
+//! (the checks before a call, in order), `keys`, `parameters`, `secrets`, `access_modes`, `capabilities`
+//! (what the driver can do), `data_source`, `in_tree` (when to translate), `ceph_rbd` (a feature gate),
+//! `defects` (of created volumes), `persistent_volume`, `deletion`, `reads` (shared reads), `attachments`,
+//! `topology`, `node_deployment` (which node a claim or volume belongs to), `errors`, and Go's `os.Expand` in
+//! `expand`. A retry of an open call sends the same request. Secrets are sent to the driver only. When to
+//! call is decided by `controller`; the connection belongs to `csi`.
 
 mod access_modes;
 mod attachments;

@@ -8,11 +8,11 @@
 //! | module | content |
 //! |---|---|
 //! | `main.rs` | parses the flags and runs the program |
-//! | [`app`] | wires everything together; order of start and shutdown; its environment is passed in; the process around it: runtime, signals, exit code |
+//! | [`app`] | wires everything; order of start and shutdown; the process: runtime, signals, exit code |
 //! | [`flags`] | all flags, their defaults and checks, spelled as in external-provisioner |
 //! | [`status`] | what this process does now, as JSON |
-//! | [`csi_provisioner`] | provisioning by CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
-//! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the traits `Provisioner` and `Deleter` |
+//! | [`csi_provisioner`] | CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
+//! | [`controller`] | without CSI: queues, workers, states, saving, finalizers; traits `Provisioner`, `Deleter` |
 //! | [`source_protection`] | finalizers on the snapshots and claims from which volumes are created |
 //! | [`capacity`] | publishes CSIStorageCapacity objects per class and topology segment |
 //! | [`nodes`] | caches topology keys and labels from CSINodes and Nodes |
@@ -25,14 +25,14 @@
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
 //! | [`metrics`] | all metrics: names, labels, buckets |
 //! | `fuzzing` | helpers of the fuzz targets, with their bodies in `fuzz/bodies/`; compiled out of shipped builds |
-//! | [`runtime`] | clock, random numbers, tasks, back-off, and the gate that is open while this process is the leader; a simulation replaces them |
+//! | [`runtime`] | clock, random numbers, tasks, back-off, the gate that is open while this process leads |
 //!
 //! Outside this crate: `crates/csi-translation` translates classes and volumes of in-tree plugins, and
 //! `crates/go-fmt` reads and writes texts as Go does, quantities too; neither knows of this one.
-//! `proto/csi.proto` is the CSI specification. `cli/` has the commands that an admin runs by hand (`kubectl csi-provisioner`), and
-//! shadow mode. `testkit/` (never shipped) contains an in-memory API server, test drivers and the scenario
-//! player. `tests/` contains integration tests and simulations; what they share is in `tests/support/`.
-//! `docs/` describes behaviour and decisions, above all `docs/safety.md`.
+//! `proto/csi.proto` is the CSI specification. `cli/` has the commands that an admin runs by hand (`kubectl
+//! csi-provisioner`), and shadow mode. `testkit/` (never shipped) contains an in-memory API server, test
+//! drivers and the scenario player. `tests/` contains integration tests and simulations; what they share is
+//! in `tests/support/`. `docs/` describes behaviour and decisions, above all `docs/safety.md`.
 //!
 //! # How a claim is provisioned
 //!

@@ -1,10 +1,10 @@
 //! Clock, random numbers, tasks, back-off, and the gate.
 //!
-//! [`Clock`], [`Random`] and [`Spawner`] are traits, which a simulation implements. Nothing else in the
-//! crate reads a clock, draws random numbers or spawns tasks, so that a run with the same seed and the same
-//! answers from outside repeats itself. Sleeps and timeouts use `tokio::time`, which tests pause.
-//! [`Tasks`] supervises background tasks. [`Backoff`] computes delays. The [`Gate`] is open while this process may write and call the
-//! driver.
+//! [`Clock`], [`Random`] and [`Spawner`] are traits, which a simulation implements. Nothing else in the crate
+//! reads a clock, draws random numbers or spawns tasks, so that a run with the same seed and the same answers
+//! from outside repeats itself. Sleeps and timeouts use `tokio::time`, which tests pause. [`Tasks`]
+//! supervises background tasks. [`Backoff`] computes delays. The [`Gate`] is open while this process may
+//! write and call the driver.
 
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

@@ -1,8 +1,9 @@
 //! client-go's rate-limiting work queue.
 //!
-//! [`Queue`] contains keys that need work, with their back-off; [`work()`] runs the workers that process them.
-//! The semantics are in `core`; which key is next, in `fair_queue`. No wake-up is lost: every key that is added is handed out once more.
-//! [`KeyedMutex`] keeps workers of different queues from working on the same key.
+//! [`Queue`] contains keys that need work, with their back-off; [`work()`] runs the workers that process
+//! them. The semantics are in `core`; which key is next, in `fair_queue`. No wake-up is lost: every key that
+//! is added is handed out once more. [`KeyedMutex`] keeps workers of different queues from working on the
+//! same key.
 //!
 //! There are two deliberate differences to client-go: [`Queue::shut_down`] hands out nothing more, while
 //! client-go drains what is ready; and the gauges of unfinished work are set at each scrape, not every

@@ -1,5 +1,5 @@
-//! The driver of the demo: testkit's driver with volumes on disk, and what that one lacks: zones, restored volumes, and a
-//! CreateVolume that makes the volume and does not answer.
+//! The driver of the demo: testkit's driver with volumes on disk, and what that one lacks: zones, restored
+//! volumes, and a CreateVolume that makes the volume and does not answer.
 
 use testkit::driver::{
     Answer, Around, Backend as _, Call, Status,

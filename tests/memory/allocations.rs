@@ -1,5 +1,5 @@
-//! How often the program allocates memory to read a claim, to log a line, and to emit an event:
-//! thousands of each come in a burst. Counted by the allocator, so that neither the machine nor the time of day matters.
+//! How often the program allocates memory to read a claim, to log a line, and to emit an event: thousands of
+//! each come in a burst. Counted by the allocator, so that neither the machine nor the time of day matters.
 
 use std::{
     collections::BTreeMap,

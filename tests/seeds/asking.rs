@@ -572,8 +572,8 @@ fn is_for_another(claim: &Value) -> bool {
     driver.is_some_and(|driver| driver != DRIVER)
 }
 
-/// Since when a claim and its class count for a call, of which all was known until then: the call is planned with it, and
-/// what is read for the call after that may hang, or take a while one read after the other.
+/// Since when a claim and its class count for a call, of which all was known until then: the call is planned
+/// with it, and what is read for the call after that may hang, or take a while one read after the other.
 fn planned(core: &Core, known: Instant) -> Instant {
     let ago = match (core.plan.hung, core.plan.slow) {
         (1.., _) => READ_BEFORE,

@@ -17,8 +17,9 @@ pub fn trim() {
 /// From now on, each piece of a mebibyte or more has pages of its own, which go back to the system when it is freed. To
 /// be called at the start. Does nothing where the C library is not glibc.
 ///
-/// By default glibc raises that bound to the size of each larger piece that is freed, up to 32 MiB. Answers of megabytes,
-/// which any user of the cluster can cause, then lie in the heap, which keeps the gaps that they leave.
+/// By default glibc raises that bound to the size of each larger piece that is freed, up to 32 MiB. Answers
+/// of megabytes, which any user of the cluster can cause, then lie in the heap, which keeps the gaps that
+/// they leave.
 pub fn free_large_at_once() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     glibc::free_large_at_once();

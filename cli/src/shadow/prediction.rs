@@ -1,7 +1,8 @@
 //! Predicts what csi-provisioner would request for a claim and save as its PersistentVolume.
 //!
-//! Its checks before a call make the request, and it builds the PersistentVolume, as for a volume of its own. The driver's response is read off the PersistentVolume that another
-//! provisioner saved. Nothing is sent to the driver, and no secret is kept.
+//! Its checks before a call make the request, and it builds the PersistentVolume, as for a volume of its own.
+//! The driver's response is read off the PersistentVolume that another provisioner saved. Nothing is sent to
+//! the driver, and no secret is kept.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,6 +1,6 @@
-//! `kubectl csi-provisioner explain`, and the status that it reads, the real binary over HTTPS: where a claim stands before,
-//! while and after it is served, and what only the leader knows. Where `KUBEBUILDER_ASSETS` is set, on a
-//! real kube-apiserver.
+//! `kubectl csi-provisioner explain`, and the status that it reads, the real binary over HTTPS: where a claim
+//! stands before, while and after it is served, and what only the leader knows. Where `KUBEBUILDER_ASSETS` is
+//! set, on a real kube-apiserver.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! What the controller works on now: claims and volumes, as data for the status.
 //!
 //! The data can be serialized and has a bounded size: of each kind only so many items are listed, and the
-//! others are counted. It has nothing that the events of a claim or the metrics do not show. [`overview`](crate::controller::overview)
-//! fills it in.
+//! others are counted. It has nothing that the events of a claim or the metrics do not show.
+//! [`overview`](crate::controller::overview) fills it in.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 //! |---|---|---|---|---|
 //! | `leases` | no | no | unlimited | the Lease, which must be renewed under any load, over new connections |
 //! | `objects` | writes | if a rate is set | limited | claims, volumes and all other reads and writes |
-//! | `capacity` | writes | its own, unless disabled | limited | CSIStorageCapacity objects, of which there may be many |
+//! | `capacity` | writes | its own, unless disabled | limited | CSIStorageCapacity objects; there may be many |
 //! | `reviews` | no | no | unlimited | reviews of our own rights |
 //! | `events` | no | its own, with the rate of `objects` | limited | events, which give way to writes of `objects` |
 //!
