@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`connection`] | configuration, credentials, proxies, TLS, connections |
 //! | [`layers`] | the tower layers that every request passes |
-//! | [`client`] | [`Lanes`], requests ([`Client`]), [edits](Client::edit), [`CoalescedReads`], our rights ([`access`]) |
+//! | [`client`] | [`Lanes`], requests ([`Client`]), [edits](Client::edit), [`CoalescedReads`], rights ([`access`]) |
 //! | [`name`], `url`, `target` | checked names; URLs, and what they name |
 //! | [`informer`] | lists and watches |
 //! | [`objects`] | slim views of objects |
