@@ -12,7 +12,9 @@ use std::{
 };
 
 use http::header::USER_AGENT;
-use kube::config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{
+    AuthInfo, Cluster, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError,
+};
 
 use super::{Connections, credentials::Fault, user_agent::user_agent};
 use crate::runtime::spawn_blocking;
@@ -174,9 +176,11 @@ async fn from_files(paths: &[PathBuf], master: Option<&str>) -> Result<kube::Con
         let proxy = cluster.proxy_url.take().filter(|url| !url.is_empty());
         cluster.proxy_url = proxy.or_else(|| Some(NO_PROXY.to_owned()));
     }
+    let authority = current_cluster(&kubeconfig).and_then(authority_file);
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let mut config = config.map_err(unusable)?;
+    config.root_cert_file = authority;
     config.proxy_url.take_if(|url| *url == NO_PROXY);
     let scheme = config.proxy_url.as_ref().map(|url| url.scheme_str().unwrap_or_default());
     if !matches!(scheme, None | Some("http" | "https" | "socks5" | "socks5h")) {
@@ -185,6 +189,23 @@ async fn from_files(paths: &[PathBuf], master: Option<&str>) -> Result<kube::Con
     let is_tls = config.root_cert.is_some() || config.accept_invalid_certs;
     config.cluster_url = address(&config.cluster_url.to_string(), is_tls)?;
     Ok(config)
+}
+
+/// The cluster of the kubeconfig's current context.
+fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
+    let current = kubeconfig.current_context.as_deref();
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|named| Some(named.name.as_str()) == current);
+    let cluster = context.and_then(|named| Some(named.context.as_ref()?.cluster.as_str()));
+    let mut clusters = kubeconfig.clusters.iter();
+    clusters.find(|named| Some(named.name.as_str()) == cluster)?.cluster.as_ref()
+}
+
+/// The file of the certificate authority, unless the kubeconfig holds the certificate itself. The file
+/// is read periodically, because it changes when the authority is rotated.
+fn authority_file(cluster: &Cluster) -> Option<PathBuf> {
+    let is_inline = cluster.certificate_authority_data.is_some();
+    cluster.certificate_authority.as_ref().filter(|_| !is_inline).map(PathBuf::from)
 }
 
 /// The server's URL; an address without a scheme gets `https` if `is_tls`, otherwise `http`.

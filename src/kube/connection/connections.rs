@@ -1,7 +1,7 @@
 //! Connects to the API server.
 //!
-//! A configuration's connections use TLS with the cluster's authority, reread rotated tokens and, in a pod,
-//! a rotated authority (kube-rs does), go through the configured proxy (CONNECT tunnel or SOCKS), connect within
+//! A configuration's connections use TLS with the cluster's authority, reread rotated tokens and
+//! authorities (kube-rs does), go through the configured proxy (CONNECT tunnel or SOCKS), connect within
 //! 30 s, and notice within 35 s that a peer is gone (through a tunnel: that the proxy is gone). No request
 //! is sent twice; only layers do that. A request that was not written to an idle connection was not sent.
 //! Simulations replace the connections by their own API server.

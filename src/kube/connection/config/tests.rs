@@ -5,6 +5,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use super::*;
 use crate::kube::testing::{request, send};
 
@@ -102,6 +104,22 @@ async fn a_kubeconfig_is_used_and_master_overrides_its_server() {
     assert_eq!(url("b:2", &path).await, "https://b:2/");
     let bare = directory.file("bare", &kubeconfig_text(""));
     assert_eq!(url("b:2", &bare).await, "http://b:2/");
+}
+
+#[tokio::test]
+async fn the_file_of_an_authority_is_kept_to_be_read_again() {
+    let directory = Directory::new();
+    let authority = directory.file("ca.crt", AUTHORITY);
+    let file = async |cluster: &str| {
+        let path = directory.file("config", &kubeconfig_text(cluster));
+        let config = load(&resolve("", path.to_str().unwrap(), &[])).await.unwrap();
+        assert!(config.root_cert.is_some());
+        config.root_cert_file
+    };
+    let data = STANDARD.encode(AUTHORITY);
+    let named = "server: 'https://a:1', certificate-authority: ca.crt";
+    assert_eq!(file(named).await, Some(authority));
+    assert_eq!(file(&format!("{named}, certificate-authority-data: {data}")).await, None);
 }
 
 #[tokio::test]
