@@ -31,7 +31,7 @@ fn costs_what_it_must(line: &Value) {
 #[tokio::test]
 async fn two_programs_do_the_same_work_in_turn() {
     let programs = ["load", "--program", PROGRAM, "--against", PROGRAM, "--rounds", "2"];
-    let few = ["--claims", "20", "--bound", "10", "--settle", "1"];
+    let few = ["--claims", "20", "--bound", "10", "--settle", "4"];
     let more = ["--against-argument", "--worker-threads=50"];
     let options = Options::try_parse_from([&programs[..], &few, &more].concat()).unwrap();
     let pairs = pairs::run(options).await.unwrap_or_else(|error| panic!("{error}"));
