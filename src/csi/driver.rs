@@ -225,7 +225,7 @@ impl Driver {
         migrated: bool,
         within: Option<Duration>,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        let timeout = within.unwrap_or(self.timeout());
+        let timeout = within.unwrap_or_else(|| self.timeout());
         let calls = Calls { timeout, ..self.0.calls.for_migrated(migrated) };
         let delete = |wire, request| async { controller(wire).delete_volume(request).await };
         calls.send(DELETE_VOLUME, self.link(), Some(calls.gate.clone()), request, delete).await
