@@ -28,7 +28,7 @@ use crate::explained::{self, Table};
 const JOBS: usize = 4;
 
 /// Beside those so many of the scenarios that spend their time waiting in vain.
-const JOBS_IN_VAIN: usize = 6;
+const JOBS_IN_VAIN: usize = 4;
 
 /// A kube-apiserver does compute, and each job has one.
 const JOBS_ON_BINARIES: usize = 2;

@@ -201,13 +201,23 @@ async fn a_driver_whose_answers_are_too_large_hinders_nobody() {
     assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
     assert!(std::fs::metadata(&cluster.log).unwrap().len() <= MOST_LOG);
     let events: Api<Event> = Api::namespaced(cluster.admin.clone(), NAMESPACE);
-    let events = events.list(&ListParams::default()).await.unwrap().items;
     for class in LARGE {
-        let failed = |event: &&Event| {
+        let failed = |event: &Event| {
             event.involved_object.name.as_deref() == Some(class)
                 && event.reason.as_deref() == Some("ProvisioningFailed")
         };
-        let event = events.iter().find(failed).unwrap_or_else(|| panic!("no event of {class}"));
+        let reported = async {
+            loop {
+                let listed = events.list(&ListParams::default()).await.unwrap().items;
+                if let Some(event) = listed.into_iter().find(failed) {
+                    return event;
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let patience = Duration::from_secs(120);
+        let event = tokio::time::timeout(patience, reported).await;
+        let event = event.unwrap_or_else(|_| panic!("no event of {class}"));
         let message = event.message.as_deref().unwrap_or_default();
         println!("{class}: {message:.300}");
         assert!(message.len() <= 2048, "{class}: {} bytes", message.len());
