@@ -1,6 +1,6 @@
 //! Lists all objects of a kind and yields every change to them, for ever.
 //!
-//! An adaptor over kube-rs's [`watcher`] for every kind. It lists in pages, watches, opens a watch again where
+//! An adaptor over kube-rs's [`watcher()`] for every kind. It lists in pages, watches, opens a watch again where
 //! the last one ended, and lists again when the server has forgotten the version of an open watch. Added
 //! here: failures are reported and waited out; a version that the server refuses at the opening of a watch
 //! five times in a row is given up; one object that cannot be read does not end the list or watch that it
