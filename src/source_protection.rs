@@ -228,7 +228,7 @@ impl Protection {
             biased;
             _ = &mut freeing => return,
             () = ended.cancelled() => {}
-            _ = futures::future::join(self.sweep(), self.find_overdue_claims()) => {}
+            _ = futures::future::join(self.sweep(), self.release_overdue_claims()) => {}
         }
         // The last calls may still have enqueued sources.
         futures::future::join(freeing, self.shut_down_when_empty()).await;

@@ -20,12 +20,12 @@ impl<P: Provisioner> Controller<P> {
     fn resync_once(&self) {
         let Queues { claims, volumes, unsaved } = &self.queues;
         let Self { claims: claim_worker, volumes: volume_worker, .. } = self;
-        let not_saved = claim_worker.index.uids(|known| known.unsaved().is_some());
-        let (all_claims, all_volumes) =
-            (claim_worker.index.uids(|_| true), volume_worker.index.all());
-        claims.add_all(all_claims.into_iter().filter(|uid| !claims.holds(uid)));
-        unsaved.add_all(not_saved.into_iter().filter(|uid| !unsaved.holds(uid)));
-        volumes.add_all(all_volumes.into_iter().filter(|name| !volumes.holds(name)));
+        let all_claims = claim_worker.index.uids(|_| true).into_iter();
+        let not_saved = claim_worker.index.uids(|known| known.unsaved().is_some()).into_iter();
+        let all_volumes = volume_worker.index.all().into_iter();
+        claims.add_all(all_claims.filter(|uid| !claims.holds(uid)));
+        unsaved.add_all(not_saved.filter(|uid| !unsaved.holds(uid)));
+        volumes.add_all(all_volumes.filter(|name| !volumes.holds(name)));
         volumes.add_all(volume_worker.index.to_protect_elsewhere());
     }
 }

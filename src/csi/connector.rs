@@ -1,4 +1,4 @@
-//! The transport to the driver, which simulations replace.
+//! The driver's socket: the path that `--csi-address` names, and the transport to it, which simulations replace.
 
 use std::{
     io,

@@ -39,14 +39,22 @@ pub struct ControllerMetrics {
 const STATES: [&str; 6] = ["waiting", "in_flight", "background", "saving", "unusable", "suspect"];
 
 /// The claims in work at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census {
-    /// How many claims are in each state: one of those that the metric's help explains.
+    /// How many claims are in each state.
     pub by_state: BTreeMap<&'static str, usize>,
     /// The time since the longest waiting claim was first observed; zero if none waits.
     pub oldest: Duration,
     /// How many claims have waited for longer than [`Census::OVERDUE_AFTER`], by class.
     pub overdue: BTreeMap<String, usize>,
+}
+
+impl Default for Census {
+    /// No claims.
+    fn default() -> Self {
+        let by_state = STATES.map(|state| (state, 0)).into();
+        Self { by_state, oldest: Duration::ZERO, overdue: BTreeMap::new() }
+    }
 }
 
 impl Census {
@@ -185,9 +193,8 @@ impl ControllerMetrics {
 
     /// The claims in work now.
     pub fn in_work(&self, census: &Census) {
-        for state in STATES {
-            let count = census.by_state.get(state).copied().unwrap_or_default();
-            self.claims.with_label_values(&[state]).set(gauged(count));
+        for (state, count) in &census.by_state {
+            self.claims.with_label_values(&[state]).set(gauged(*count));
         }
         self.oldest_claim.set(census.oldest.as_secs_f64());
         self.overdue_claims.reset();

@@ -63,7 +63,7 @@ fn is_overdue(
 
 impl Protection {
     /// Checks the deleted sources of clones periodically, for ever.
-    pub(super) async fn find_overdue_claims(&self) {
+    pub(super) async fn release_overdue_claims(&self) {
         let settings = self.0.deps.settings;
         if !settings.clones || settings.timeout.is_none() {
             return std::future::pending().await;

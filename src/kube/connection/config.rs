@@ -23,7 +23,7 @@ use crate::runtime::spawn_blocking;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Stands for no proxy in a kubeconfig.
-const NO_PROXY: &str = "http://proxy.invalid/";
+const WITHOUT_PROXY: &str = "http://proxy.invalid/";
 
 /// Why there is no usable configuration.
 #[derive(Debug, thiserror::Error)]
@@ -174,14 +174,14 @@ async fn from_files(paths: &[PathBuf], master: Option<&str>) -> Result<kube::Con
         // If it names no proxy, kube reads the environment, and compares `NO_PROXY` with the proxy's address
         // instead of the server's.
         let proxy = cluster.proxy_url.take().filter(|url| !url.is_empty());
-        cluster.proxy_url = proxy.or_else(|| Some(NO_PROXY.to_owned()));
+        cluster.proxy_url = proxy.or_else(|| Some(WITHOUT_PROXY.to_owned()));
     }
     let authority = current_cluster(&kubeconfig).and_then(authority_file);
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let mut config = config.map_err(unusable)?;
     config.root_cert_file = authority;
-    config.proxy_url.take_if(|url| *url == NO_PROXY);
+    config.proxy_url.take_if(|url| *url == WITHOUT_PROXY);
     let scheme = config.proxy_url.as_ref().map(|url| url.scheme_str().unwrap_or_default());
     if !matches!(scheme, None | Some("http" | "https" | "socks5" | "socks5h")) {
         return Err(ConfigError::Proxy);

@@ -481,7 +481,9 @@ fn the_deletion_of_another_claims_volume_does_not_affect_a_claim_with_a_volume()
 }
 
 fn counted(by_state: &[(&'static str, usize)]) -> Census {
-    Census { by_state: by_state.iter().copied().collect(), ..Census::default() }
+    let mut census = Census::default();
+    census.by_state.extend(by_state.iter().copied());
+    census
 }
 
 #[tokio::test(start_paused = true)]
