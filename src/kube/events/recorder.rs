@@ -38,7 +38,8 @@ const GIVE_WAY_WRITES: usize = 1;
 /// How many events wait while they give way to objects: two for each claim of a burst, some four
 /// megabytes. Within the last quarter, more and more events are written at once.
 const GIVE_WAY_UP_TO: usize = 4000;
-/// How often events that give way look whether objects are still written.
+/// For how long no object must have been written until events give way no longer: a burst has moments without a
+/// write. They look as often.
 const GIVE_WAY_RECHECK: Duration = Duration::from_millis(100);
 /// The most attempts to write an event, as in client-go.
 const MAX_ATTEMPTS: u32 = 12;
@@ -267,7 +268,7 @@ impl Shared {
 
     /// How many events may be written at once.
     fn max_writes(&self, lane: &EventLane) -> usize {
-        if lane.object_writes.is_empty() || self.shutdown.initialized() {
+        if lane.object_writes.is_quiet(GIVE_WAY_RECHECK) || self.shutdown.initialized() {
             MAX_CONCURRENT_WRITES
         } else {
             max_writes_beside_objects(self.state.lock().pending.waiting())

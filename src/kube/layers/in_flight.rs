@@ -1,11 +1,12 @@
 //! Limits how many writes are in flight at once.
 //!
 //! A write is in flight from its sending until its answer is read or it is dropped. Other writes wait in the
-//! order in which they came. Reads never wait. [`InFlight::is_empty`] tells others whether there is any.
+//! order in which they came. Reads never wait. [`InFlight::is_quiet`] tells others whether there are any.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
+use tokio::{sync::Semaphore, time::Instant};
 use tower::service_fn;
 
 use super::{Next, Outcome, Request};
@@ -16,13 +17,15 @@ use crate::kube::target::Verb;
 pub struct InFlight {
     permits: Arc<Semaphore>,
     max: usize,
+    /// When the last answer was read.
+    answered: Arc<Mutex<Option<Instant>>>,
 }
 
 impl InFlight {
     /// At most `writes` at once; zero counts as one.
     pub(crate) fn new(writes: usize) -> Self {
         let max = writes.clamp(1, Semaphore::MAX_PERMITS);
-        Self { permits: Arc::new(Semaphore::new(max)), max }
+        Self { permits: Arc::new(Semaphore::new(max)), max, answered: Arc::default() }
     }
 
     /// Any number at once.
@@ -30,9 +33,10 @@ impl InFlight {
         Self::new(usize::MAX)
     }
 
-    /// Whether there is no write.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.permits.available_permits() == self.max
+    /// Whether there is no write, and none was answered in the last `period`.
+    pub(crate) fn is_quiet(&self, period: Duration) -> bool {
+        let is_empty = self.permits.available_permits() == self.max;
+        is_empty && self.answered.lock().is_none_or(|last| last.elapsed() >= period)
     }
 }
 
@@ -46,7 +50,9 @@ async fn send(in_flight: InFlight, next: impl Next, request: Request) -> Outcome
         return next.send(request).await;
     }
     let _permit = in_flight.permits.acquire().await?;
-    next.send(request).await
+    let outcome = next.send(request).await;
+    *in_flight.answered.lock() = Some(Instant::now());
+    outcome
 }
 
 #[cfg(test)]
@@ -70,9 +76,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn writes_beyond_the_limit_wait_until_a_body_is_read() {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(2, "done"));
-        let service = service(&InFlight::new(2), &server);
+        let in_flight = InFlight::new(2);
+        let service = service(&in_flight, &server);
         join_all((0..5).map(|_| send(&service, request(Method::PUT, URL)))).await;
         assert_eq!(server.times(), [0, 0, 3, 3, 6]);
+        let (now, later) = (Duration::ZERO, Duration::from_millis(100));
+        assert!(in_flight.is_quiet(now) && !in_flight.is_quiet(later), "one was just answered");
+        tokio::time::sleep(later).await;
+        assert!(in_flight.is_quiet(later));
     }
 
     #[tokio::test(start_paused = true)]
@@ -81,13 +92,13 @@ mod tests {
         let in_flight = InFlight::new(2);
         let service = service(&in_flight, &server);
         let mut read = send(&service, request(Method::GET, URL)).boxed();
-        assert!((&mut read).now_or_never().is_none() && in_flight.is_empty());
+        assert!((&mut read).now_or_never().is_none() && in_flight.is_quiet(Duration::ZERO));
         let mut unread = send(&service, request(Method::PUT, URL)).boxed();
-        let headers_come = std::time::Duration::from_secs(1);
+        let headers_come = Duration::from_secs(1);
         assert!(tokio::time::timeout(headers_come, &mut unread).await.is_err());
-        assert!(!in_flight.is_empty());
+        assert!(!in_flight.is_quiet(Duration::ZERO));
         drop(unread);
-        assert!(in_flight.is_empty());
+        assert!(in_flight.is_quiet(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]
@@ -99,7 +110,7 @@ mod tests {
         let service = service(&InFlight::new(1), &server);
         let write = || send(&service, request(Method::PUT, URL)).boxed();
         let (mut unread, mut waiting) = (write(), write());
-        let shortly = std::time::Duration::from_secs(1);
+        let shortly = Duration::from_secs(1);
         let both = join_all([&mut unread, &mut waiting]);
         assert!(tokio::time::timeout(shortly, both).await.is_err());
         assert_eq!(server.requests().len(), 1);

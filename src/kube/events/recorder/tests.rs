@@ -338,6 +338,22 @@ async fn while_objects_are_written_one_event_is_written_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn between_two_objects_of_a_burst_events_give_way() {
+    let (server, objects) = (slow(1), slow(1));
+    let lane = event_lane(&server);
+    let objects = limited(lane.object_writes.clone(), objects.service);
+    let (recorder, _) = start_on(lane);
+    for n in 0..60 {
+        record(&recorder, &format!("c{n}"), "m");
+    }
+    for _ in 0..10 {
+        objects.send(request(Method::PUT, "/api/v1/persistentvolumes/pv")).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.requests().len(), 11, "one a second");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_objects() {
     let lane = event_lane(&slow(1));
     let _object = object_write(&lane);
