@@ -302,7 +302,15 @@ async fn hanging_claims_of_one_namespace_do_not_hold_up_another() {
     let (simulation, driver) = cluster(Busy::quick(Trouble::Hangs));
     simulation.start();
     sleep(secs(1)).await;
-    let bad = claims(&simulation, "fast", 0..1000);
+    // The class is that of the annotation, whatever each claim says beside it.
+    let bad = (0..1000).map(|number| {
+        let mut claim = claim(&format!("bad-{number}"));
+        let class = "volume.beta.kubernetes.io/storage-class";
+        claim["metadata"]["annotations"][class] = json!("fast");
+        claim["spec"]["storageClassName"] = json!(format!("fast-{number}"));
+        simulation.create(&claim)
+    });
+    let bad: Vec<String> = bad.collect();
     driver.backend().state.lock().bad.extend(bad.iter().map(|uid| format!("pvc-{uid}")));
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
     simulation.api.create(&namespace).unwrap();

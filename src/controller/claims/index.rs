@@ -48,7 +48,11 @@ pub use self::{
 };
 use super::{record_status, record_status::RecordStatus, reporting::labels, state::ClaimState};
 use crate::{
-    controller::{item::Key, model::unsaved_volume::UnsavedVolume, ownership::ProvisionerIdentity},
+    controller::{
+        item::Key,
+        model::unsaved_volume::UnsavedVolume,
+        ownership::{ProvisionerIdentity, class_of_claim},
+    },
     kube::objects::{Claim, View as _},
     metrics::Census,
     workqueue::{Flow, KeyedMutex},
@@ -105,12 +109,18 @@ impl ClaimIndex {
         self.0.inner.lock().entries.get(uid).map(|entry| entry.known.clone())
     }
 
-    /// Whose claim it is, by class and namespace, and whether a call was made for it.
+    /// Whose claim it is, by class and namespace, and whether a call was made for it. The class is that which is
+    /// asked with: beside the annotation that names it, the claim's field may hold any text, with which a user
+    /// could make a flow of each claim.
     pub fn flow(&self, uid: &str, id: &dyn Fn((&str, &str)) -> u64) -> Flow {
         let inner = self.0.inner.lock();
         let Some(Entry { known, .. }) = inner.entries.get(uid) else { return Flow::default() };
         let is_repeat = known.request.is_some() || known.recorded().is_some();
-        Flow { id: id((labels(&known.claim).0, known.claim.namespace())), is_repeat }
+        let class = match &known.request {
+            Some(request) => request.class.name(),
+            None => class_of_claim(&known.claim),
+        };
+        Flow { id: id((class, known.claim.namespace())), is_repeat }
     }
 
     /// Whether the claim is in the index and `predicate` holds for it. It must not call the index.

@@ -19,6 +19,7 @@ use crate::{
     flags::VolumeNaming,
     kube::{
         InformerEvent, Listed,
+        informer::hash,
         objects::{CsiSource, Volume},
     },
 };
@@ -140,6 +141,29 @@ fn claims_of_other_provisioners_and_bound_claims_are_not_kept() {
         assert!(index.on_event(InformerEvent::InitApply(dropped)).is_empty());
     }
     assert!(index.is_empty());
+}
+
+/// The API server takes any text in the field beside the annotation, which counts.
+#[test]
+fn a_claim_is_of_the_flow_of_the_class_that_is_asked_with() {
+    let index = leading_index();
+    let annotated = |uid: &str, field: &str| {
+        let class = "volume.beta.kubernetes.io/storage-class";
+        claim_with(uid, |claim| {
+            claim["metadata"]["annotations"][class] = json!("fast");
+            claim["spec"]["storageClassName"] = json!(field);
+        })
+    };
+    for claim in [claim("plain"), annotated("one", "x-1"), annotated("two", "x-2")] {
+        index.on_event(InformerEvent::Apply(claim));
+    }
+    let flows = ["plain", "one", "two"]
+        .map(|uid| index.flow(uid, &|(class, namespace)| hash(&format!("{namespace}/{class}"))).id);
+    assert_eq!(flows, [hash("ns/fast"); 3]);
+    // A call that is open is repeated with its class, whatever the claim says by then.
+    assert!(index.start_call("one", &request("one")));
+    let flow = index.flow("one", &|(class, _)| hash(class));
+    assert_eq!((flow.id, flow.is_repeat), (hash(request("one").class.name()), true));
 }
 
 #[test]
