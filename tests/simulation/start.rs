@@ -219,6 +219,38 @@ async fn without_the_right_to_list_volumes_nobody_is_served() {
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
 }
 
+/// A driver with topology needs CSINodes and Nodes as well.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_waits_for_the_list_of_nodes_has_an_event() {
+    for (plural, kind) in [("csinodes", "CSINodes"), ("nodes", "Nodes")] {
+        let simulation = Simulation::scripted(json!({
+            "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
+        }));
+        simulation.refuse("list", plural, 1000);
+        simulation.create_claim("data");
+        simulation.start();
+        sleep(Duration::from_secs(130)).await;
+        assert_eq!(simulation.calls("CreateVolume"), 0);
+        let messages = simulation.event_messages("data", "ProvisioningFailed");
+        let says = |message: &String| message.starts_with(&format!("{kind} are not listed yet"));
+        assert!(messages.iter().any(says), "{messages:?}");
+    }
+}
+
+/// As over a slow link: what all of them take is longer than any answer may.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_comes_slowly_is_whole_in_the_end() {
+    let simulation = Simulation::new(1);
+    for number in 0..60 {
+        simulation.api.create(&volume_named(&format!("m-{number}"), "somebody")).unwrap();
+    }
+    let trickle = Effect::Trickle(Duration::from_millis(2));
+    simulation.faults().add(Rule::on("list", "persistentvolumes", trickle));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stop_does_not_wait_for_the_lists() {
     let simulation = slow_cluster();
