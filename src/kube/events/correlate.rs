@@ -142,7 +142,8 @@ impl Correlator {
         };
         let elapsed = seconds_between(bucket.refilled, now).max(0.0);
         bucket.tokens = (bucket.tokens + elapsed / REFILL_SECONDS).min(BURST);
-        bucket.refilled = bucket.refilled.max(now);
+        // Also if the clock was set back: else there would be no more until it has caught up.
+        bucket.refilled = now;
         let allowed = bucket.tokens >= 1.0;
         if allowed {
             bucket.tokens -= 1.0;
@@ -360,5 +361,14 @@ mod tests {
         let mut state = Correlator::default();
         posted(record(&mut state, "m", 1000));
         assert_eq!(patched(record(&mut state, "m", 10)).count, 2);
+    }
+
+    #[test]
+    fn after_a_clock_was_set_back_a_source_has_one_more_every_300_seconds_again() {
+        let mut state = Correlator::default();
+        (0..25).for_each(|_| assert!(record(&mut state, "m", 1_000_000).is_some()));
+        let is_written =
+            [10, 309, 310, 311].map(|second| record(&mut state, "m", second).is_some());
+        assert_eq!(is_written, [false, false, true, false]);
     }
 }
