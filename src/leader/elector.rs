@@ -24,8 +24,13 @@ use crate::{
 /// renew deadline after the last renewal was sent, which leaves less time.
 const ATTEMPTS_PER_PERIOD: u32 = 4;
 
-/// The number of writes with unknown result that are remembered. The server has finished older ones.
+/// The number of writes that are remembered: those of the last success, and later ones with unknown result. The
+/// server has finished older ones.
 const MAX_WRITTEN: usize = 16;
+
+/// The records of the last success: as it was written, and as the server returned it. One of them is in the
+/// Lease as long as no later write takes place.
+const LAST_SUCCESS: usize = 2;
 
 /// The dependencies of an election.
 #[derive(Clone)]
@@ -332,7 +337,7 @@ impl<L: Leases, C: FnMut(bool, Option<&Lease>) + Send> Elector<L, C> {
     ) -> Result<Attempted, ApiError> {
         let sent = self.now();
         if self.written.len() >= MAX_WRITTEN {
-            self.written.remove(0);
+            self.written.remove(LAST_SUCCESS);
         }
         self.written.push(record.clone());
         let lease = self.leases.write(&written(base, record.clone(), &self.settings)).await?;

@@ -37,6 +37,8 @@ pub(super) struct Store {
     pub(super) watch_refused: bool,
     /// Whether watches yield no events.
     pub(super) watch_is_silent: bool,
+    /// Whether writes fail.
+    pub(super) writes_fail: bool,
     /// Every request that arrived, in order.
     pub(super) requests: Vec<&'static str>,
 }
@@ -93,6 +95,9 @@ impl Store {
 
     fn replace(&mut self, lease: &Value) -> Result<Value, ApiError> {
         self.requests.push("replace");
+        if self.writes_fail {
+            return Err(refusal(500));
+        }
         let Some(current) = &self.lease else { return Err(refusal(404)) };
         if current["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
             return Err(refusal(409));

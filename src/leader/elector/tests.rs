@@ -116,6 +116,24 @@ async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal
     }
 }
 
+/// Twenty writes fail within the longer times that some distributions set.
+#[tokio::test(start_paused = true)]
+async fn a_leader_with_a_bare_host_name_knows_its_lease_after_many_failed_writes() {
+    let store = store();
+    let mut settings = settings("one", None);
+    settings.flags.lease_duration = Duration::from_secs(137);
+    settings.flags.renew_deadline = Duration::from_secs(107);
+    settings.flags.retry_period = Duration::from_secs(26);
+    let one = start(&store, settings);
+    one.until_it_leads().await;
+    store.lock().writes_fail = true;
+    secs(95).await;
+    assert!(one.leads());
+    store.lock().writes_fail = false;
+    secs(60).await;
+    assert!(one.leads(), "it has renewed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_further_renewals_the_gate_shuts_a_renew_deadline_after_the_write_was_sent() {
     let client = FakeClient::new(&store());
