@@ -33,10 +33,14 @@ pub fn lane_settings(flags: &Flags) -> LaneSettings {
     }
 }
 
-/// The deadline of a request for the Lease: the time from when a renewal is due to the renew deadline. A server
-/// that is slower costs the Lease anyway.
+/// A server may take so long to answer a request for the Lease, if the renew deadline leaves that time.
+const SLOW_LEASE: Duration = Duration::from_secs(5);
+
+/// The deadline of a request for the Lease: half of the time from when a renewal is due to the renew deadline, so
+/// that one without an answer can be repeated, but no less than [`SLOW_LEASE`].
 fn lease_deadline(election: &flags::LeaderElection) -> Duration {
-    election.renew_deadline.saturating_sub(election.retry_period)
+    let left = election.renew_deadline.saturating_sub(election.retry_period);
+    (left / 2).max(SLOW_LEASE).min(left)
 }
 
 /// The controller's settings.
@@ -138,4 +142,28 @@ fn identity(flags: &Flags, driver: &str, clock: &dyn Clock, random: &dyn Random)
     let node = flags.node_deployment().map(|node| format!("-{}", node.node_name));
     let node = node.unwrap_or_default();
     format!("{}-{}-{driver}{node}", clock.wall().as_millisecond(), random.below(10_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_the_lease_is_repeated_before_the_renew_deadline_if_that_leaves_time() {
+        for (renew_deadline, retry_period, deadline) in
+            [(10, 5, 5), (10, 8, 2), (16, 4, 6), (107, 26, 40)]
+        {
+            let [renew_deadline, retry_period] =
+                [renew_deadline, retry_period].map(Duration::from_secs);
+            let election = flags::LeaderElection {
+                leader_election: true,
+                namespace: None,
+                lease_duration: Duration::from_secs(137),
+                renew_deadline,
+                retry_period,
+                labels: Vec::new(),
+            };
+            assert_eq!(lease_deadline(&election).as_secs(), deadline, "{renew_deadline:?}");
+        }
+    }
 }

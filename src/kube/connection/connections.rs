@@ -6,9 +6,10 @@
 //! is sent twice; only layers do that. A request that was not written to an idle connection was not sent.
 //! Simulations replace the connections by their own API server.
 
-use std::{fmt, time::Duration};
+use std::{fmt, io, time::Duration};
 
 use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
 use http::Uri;
 use http_body_util::BodyExt as _;
 use hyper::rt::{Read, Write};
@@ -26,6 +27,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::client::{Body, ConfigExt as _};
+use tokio::time::timeout;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 use super::{config::ConfigError, credentials};
@@ -50,6 +52,11 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may be idle before it is closed. Idle connections are checked at the same
 /// interval, so all connections that a burst has opened are closed within 40 s.
 const IDLE: Duration = Duration::from_secs(20);
+
+/// How long it may take to make a connection for a request about the Lease, TLS included. A server that is gone
+/// never takes it, while load balancers name it for many seconds; another one may take the next connection
+/// before the term ends. A server that is only slow takes it at once.
+const FRESH_CONNECT: Duration = Duration::from_millis(1500);
 
 /// The size of a connection's read buffer, in bytes; the head of an answer must fit. By default it
 /// grows to 400 KiB and never shrinks, which for watches means for ever.
@@ -112,6 +119,7 @@ impl Connections {
             .pool_idle_timeout(IDLE)
             .http1_max_buf_size(READ_BUFFER);
         let kept = clients.build::<_, Body>(connector.clone());
+        let connector = within(FRESH_CONNECT, connector);
         let fresh = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
         // One service has the credentials: a plugin that makes them may take seconds.
         let (kept, fresh) = (erased(kept), erased(fresh));
@@ -171,6 +179,35 @@ where
     let boxed =
         |response: http::Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync());
     ApiService::new(service.map_response(boxed).map_err(Into::into))
+}
+
+/// A connector that fails if a connection takes longer than `limit`.
+fn within<C>(
+    limit: Duration,
+    connector: C,
+) -> impl Service<
+    Uri,
+    Response = C::Response,
+    Error = BoxError,
+    Future = BoxFuture<'static, Result<C::Response, BoxError>>,
+> + Clone
++ Send
++ Sync
++ 'static
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Send + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError> + Send,
+{
+    service_fn(move |server: Uri| {
+        let connecting = timeout(limit, connector.clone().oneshot(server));
+        async move {
+            let in_time = connecting.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+            in_time.map_err(Into::into)
+        }
+        .boxed()
+    })
 }
 
 /// The TCP connector for the server or the proxy.
@@ -332,6 +369,21 @@ mod tests {
             () = asking => {}
             () = serve_some(listener, &[1, 1, 1]) => {}
         }
+    }
+
+    #[tokio::test]
+    async fn a_request_for_the_lease_does_not_wait_for_a_server_that_says_nothing() {
+        // It takes connections, and that is all.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let mut config = kube::Config::new(url.parse().unwrap());
+        config.accept_invalid_certs = true;
+        let Connections { kept, fresh } = Connections::open(&config).unwrap();
+        let ends = async |service: &ApiService| {
+            let asking = send(service, request(http::Method::GET, "/version"));
+            tokio::time::timeout(2 * FRESH_CONNECT, asking).await.is_ok_and(|it| it.is_err())
+        };
+        assert_eq!(tokio::join!(ends(&kept), ends(&fresh)), (false, true));
     }
 
     /// A proxy that serves one tunnel; returns the CONNECT request.
