@@ -2,9 +2,9 @@
 //!
 //! Each key belongs to a flow, as a class and namespace are one. The flow with the fewest keys in progress
 //! comes first, then the one that was served longest ago; within a flow keys go in order. First attempts
-//! come before repeats, which have at most half of the workers. While there is another flow, a flow has at
-//! most three quarters of the workers. Pure; a queue with one flow and without repeats is first in, first
-//! out.
+//! come before repeats, but each fourth time, and repeats have at most half of the workers. While there is
+//! another flow, a flow has at most three quarters of the workers. Pure; a queue with one flow and without
+//! repeats is first in, first out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,6 +16,10 @@ pub struct Flow {
     /// Whether the key was tried before.
     pub is_repeat: bool,
 }
+
+/// How many first attempts in a row go before a repeat. Without a limit no open call would end for as long as
+/// first attempts come.
+const FIRST_ATTEMPTS: u32 = 3;
 
 /// First attempts go before repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +38,8 @@ pub(super) struct FairQueue<K> {
     order: BTreeSet<Place>,
     ready: usize,
     repeats_in_progress: usize,
+    /// How many first attempts in a row went before a repeat that could have gone.
+    ahead: u32,
     turns: u64,
 }
 
@@ -68,6 +74,7 @@ impl<K> FairQueue<K> {
             order: BTreeSet::new(),
             ready: 0,
             repeats_in_progress: 0,
+            ahead: 0,
             turns: 0,
         }
     }
@@ -86,6 +93,8 @@ impl<K> FairQueue<K> {
     /// Hands out the next key that may be handed out now. It is in progress until [`FairQueue::end`].
     pub(super) fn pop(&mut self) -> Option<K> {
         let (line, id) = self.next()?;
+        let is_ahead = line == Line::First && self.next_of(Line::Repeat).is_some();
+        self.ahead = if is_ahead { self.ahead + 1 } else { 0 };
         self.ready -= 1;
         self.turns += 1;
         self.repeats_in_progress += usize::from(line == Line::Repeat);
@@ -116,14 +125,23 @@ impl<K> FairQueue<K> {
 
     /// The line whose first key is next, and its flow.
     fn next(&self) -> Option<(Line, u64)> {
+        let [first, repeat] = [Line::First, Line::Repeat].map(|line| self.next_of(line));
+        if self.ahead < FIRST_ATTEMPTS { first.or(repeat) } else { repeat.or(first) }
+    }
+
+    /// This line, and the flow whose first key in it is next.
+    fn next_of(&self, line: Line) -> Option<(Line, u64)> {
         // Both round up, so that one worker serves everybody.
         let most_repeats = self.workers - self.workers / 2;
+        if line == Line::Repeat && self.repeats_in_progress >= most_repeats {
+            return None;
+        }
         let most =
             if self.flows.len() > 1 { self.workers - self.workers / 4 } else { self.workers };
-        let may_repeat = self.repeats_in_progress < most_repeats;
-        let lines = self.order.iter().take_while(|place| may_repeat || place.line == Line::First);
-        let mut free = lines.filter(|place| place.in_progress < most);
-        free.next().map(|place| (place.line, place.id))
+        let begin = Place { line, in_progress: 0, served: 0, came: 0, id: 0 };
+        let places = self.order.range(begin..).take_while(|place| place.line == line);
+        let mut free = places.filter(|place| place.in_progress < most);
+        free.next().map(|place| (line, place.id))
     }
 
     /// Changes a flow's state, and keeps the order.
@@ -258,6 +276,23 @@ mod tests {
         }
         assert_eq!(order, [1, 2, 3, 1, 2]);
         assert!(queue.flows.is_empty() && queue.order.is_empty(), "nothing is kept of idle flows");
+    }
+
+    #[test]
+    fn a_repeat_goes_although_first_attempts_never_run_out() {
+        for workers in [1, 2, 4, 100] {
+            let mut queue = queue(workers, &[(first(1), 200), (first(2), 200), (repeat(3), 1)]);
+            let mut running = VecDeque::new();
+            let mut next = || {
+                if running.len() == workers {
+                    running.pop_front().into_iter().for_each(|ended| queue.end(ended));
+                }
+                running.extend(queue.pop());
+                running.back().copied()
+            };
+            let went = (0..100).find(|_| next() == Some(repeat(3)));
+            assert_eq!(went, Some(3), "{workers}");
+        }
     }
 
     /// Whatever comes and ends: no worker is idle while a key may go, and no key is lost.
