@@ -131,6 +131,29 @@ async fn a_node_that_gives_a_claim_back_races_for_it_again() {
     cluster.check_volumes(1);
 }
 
+/// A node that gave a claim back after an open call serves it when it is chosen again: the call is reported, and
+/// nothing stands in the way of another.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gave_a_claim_back_after_an_open_call_may_be_chosen_again() {
+    let cluster = Cluster::new(1, &[]);
+    let error =
+        |code: &str, times: u32| json!({"error": {"code": code, "message": "m"}, "times": times});
+    let script: Script = serde_json::from_value(json!({
+        "name": DRIVER, "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
+        "controller_capabilities": ["CREATE_DELETE_VOLUME"],
+        "node": {"node_id": "only", "topology": {NODE_KEY: "only"}},
+        "create_volume": [error("ABORTED", 1), error("RESOURCE_EXHAUSTED", 12), {}],
+    }))
+    .unwrap();
+    let only = Arc::new(Host::new(Scripted::new(script)));
+    cluster.simulation.start_on("only", connector(&only), &[]);
+    cluster.simulation.create_claim("data");
+    cluster.until_saved(1).await;
+    let texts = cluster.simulation.event_messages("data", "ProvisioningFailed");
+    let reports = texts.iter().filter(|text| text.starts_with("the selected node is given back"));
+    assert_eq!(reports.count(), 1, "{texts:?}");
+}
+
 /// The owner dies at some moment of its work and comes back: the claim stays its own, and has one
 /// volume in the end.
 #[tokio::test(start_paused = true)]

@@ -43,7 +43,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         let is_open = held.is(|known| known.state.is_open());
         match self.remove_node_from(claim, refused, is_open).await {
-            Ok(_) => {
+            // Its event is still to come: an open call is followed to its end.
+            Ok(Edited::Gone) => Action::Done,
+            Ok(Edited::Written(_) | Edited::Unchanged(_)) => {
                 // The index still has the node until the event of this write arrives.
                 held.update(Entry::node_given_back);
                 // The process of another node serves the claim from now on, with a driver of its
@@ -54,7 +56,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                         request.name()
                     );
                     self.suspect(claim, SuspectedLeak::NODE_GIVEN_BACK, &why);
-                    held.update(|it| it.advance(Transition::GivenUp));
+                    held.update(|it| it.advance(Transition::NodeGivenBack));
                 }
                 Action::Done
             }

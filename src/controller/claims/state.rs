@@ -71,6 +71,9 @@ pub enum Transition<'a> {
     RecordDropped,
     /// The open call is no longer followed.
     GivenUp,
+    /// The node of the open call is given back, and with it the driver that was asked: the call is left to it, and
+    /// reported. Whichever node is selected next, the claim is provisioned anew there.
+    NodeGivenBack,
     /// A PersistentVolume for the claim was seen, whose volume has this ID.
     PvFound(&'a str),
     /// The claim was found bound to its own volume, which may be gone by now.
@@ -193,6 +196,7 @@ impl ClaimState {
             }
             // Calls that this process has made are followed without a record.
             (Self::Recorded, T::RecordDropped)
+            | (Self::Background(_), T::NodeGivenBack)
             | (Self::Unusable(_), T::Discarded)
             | (Self::Done, T::PvDeleted) => Self::Waiting,
             (Self::Saving(own), T::Saved) if own.seen == Seen::Gone => Self::Waiting,

@@ -2,8 +2,8 @@ use super::*;
 use crate::controller::provisioner::{Failure, ProvisionedVolume};
 use Demand::{Wanted, Withdrawn};
 use Transition::{
-    CallStarted, Discarded, FoundBound, GivenUp, Interrupted, LeakSuspected, PvDeleted, PvFound,
-    PvGone, PvRefused, RecordDropped, RecordFound, Saved,
+    CallStarted, Discarded, FoundBound, GivenUp, Interrupted, LeakSuspected, NodeGivenBack,
+    PvDeleted, PvFound, PvGone, PvRefused, RecordDropped, RecordFound, Saved,
 };
 
 fn failure() -> Failure {
@@ -286,6 +286,7 @@ async fn a_record_opens_a_waiting_claim_and_giving_up_ends_an_unknown_call() {
         assert_eq!((again, given_up), (state.clone(), state));
     }
     assert_eq!(ClaimState::Waiting.on(GivenUp), ClaimState::Waiting);
+    assert_eq!(background().on(NodeGivenBack), ClaimState::Waiting, "any node may be asked anew");
     let counted = errors(Withdrawn, 2, Instant::now());
     assert_eq!(counted.clone().on(RecordFound), counted, "its errors still count");
 }
