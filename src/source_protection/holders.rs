@@ -266,6 +266,10 @@ impl Holders {
 
     /// Records that the source has the finalizer.
     pub(super) fn record_finalizer(&mut self, source: &NamedSource, finalized: Finalized) {
+        // The claim may have ended meanwhile: then a snapshot is to be freed again.
+        if !source.kind.is_claim() {
+            self.held.entry(source.clone()).or_default();
+        }
         if let Some(held) = self.held.get_mut(source) {
             // Once it was found there, other processes may still need it.
             held.finalized = held

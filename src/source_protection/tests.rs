@@ -131,6 +131,22 @@ async fn an_unprotected_source_is_not_held() {
     assert!(!protection.0.holders.lock().is_orphan(&source()), "the first is open still");
 }
 
+/// Its claim is deleted while the finalizer is written: nobody else would free the snapshot.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_whose_claim_ends_while_it_is_protected_is_freed() {
+    let server = server(0..0);
+    let (protection, ended, work) = working(&server);
+    let guarded = source();
+    let ends = async { protection.claim_finished("a") };
+    let (protected, ()) = tokio::join!(protection.protect("a", &guarded, "u"), ends);
+    protected.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"]);
+    assert_eq!(server.requests()[3].json()["metadata"]["finalizers"], Value::Null);
+    ended.cancel();
+    work.await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_removal_is_retried() {
     let server = server(2..5);
