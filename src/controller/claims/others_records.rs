@@ -102,6 +102,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Action::Retry;
         }
         held.update(Entry::released);
+        self.deps.peers.forget(held.uid());
         Action::Done
     }
 
