@@ -292,6 +292,28 @@ async fn a_node_is_not_given_back_while_a_call_may_be_running() {
     assert!(asked.len() == 5 && asked.iter().all(|request| *request == asked[0]), "{asked:?}");
 }
 
+/// Once its node is given back, the place of an open call is recorded no more: after a restart the claim is
+/// asked for where the next node is.
+#[tokio::test(start_paused = true)]
+async fn the_place_of_a_node_that_was_given_back_is_not_waited_for_after_a_restart() {
+    let simulation = zonal(1, &["a", "b"]);
+    let busy = json!({"error": {"code": "ABORTED", "message": "m"}, "times": 1});
+    let full = json!({"error": {"code": "RESOURCE_EXHAUSTED", "message": "full"}});
+    simulation.script(json!({"create_volume": [busy, full]}));
+    let process = simulation.start_with(&["--strict-topology"]);
+    let uid = create_for(&simulation, "data", "n0");
+    simulation.until("the node is given back", |s| selected(s, "data").is_none()).await;
+    sleep(Duration::from_secs(60)).await;
+    process.stop();
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    simulation.script(json!({"create_volume": [{}]}));
+    simulation.start_with(&["--strict-topology"]);
+    select(&simulation, "data", Some("n1"));
+    let took = simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    assert_eq!(best(requirements(&simulation).last().unwrap()), json!({ZONE: "b"}));
+}
+
 /// The watch of claims is down: what is known of the claim still names the node.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_given_back_is_not_asked_for_again_however_late_the_watch_is() {

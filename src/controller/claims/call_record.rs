@@ -238,7 +238,14 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     fn is_current(&self, known: &KnownClaim) -> bool {
         match (known.open_record(), &known.request) {
-            (Some(record), Some(request)) => *record == self.record(request),
+            (Some(record), Some(request)) => {
+                let mut current = self.record(request);
+                // As the node was given back, the record names no place: the next request may be for another.
+                if known.state.accepts_changes() && record.topology.is_none() {
+                    current.topology = None;
+                }
+                *record == current
+            }
             _ => false,
         }
     }
