@@ -314,6 +314,26 @@ async fn the_place_of_a_node_that_was_given_back_is_not_waited_for_after_a_resta
     assert_eq!(best(requirements(&simulation).last().unwrap()), json!({ZONE: "b"}));
 }
 
+/// A claim that waits for the list of nodes says so.
+#[tokio::test(start_paused = true)]
+async fn a_claim_has_an_event_while_nodes_cannot_be_listed() {
+    for (plural, kind) in [("csinodes", "CSINodes"), ("nodes", "Nodes")] {
+        let simulation = zonal(1, &["a"]);
+        let down = Effect::Answer(Status::unavailable("down"));
+        simulation.faults().add(Rule::on("list", plural, down));
+        simulation.start();
+        let uid = create_for(&simulation, "data", "n0");
+        sleep(Duration::from_secs(130)).await;
+        let why = format!(
+            "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
+        );
+        assert_eq!(simulation.event_messages("data", FAILED), [why]);
+        assert_eq!(simulation.calls("CreateVolume"), 0);
+        simulation.faults().clear();
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    }
+}
+
 /// The watch of claims is down: what is known of the claim still names the node.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_given_back_is_not_asked_for_again_however_late_the_watch_is() {
