@@ -99,6 +99,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         let Found::NameTaken { name, owner } = named else { return Ok(None) };
         let why = name_taken(&name, &owner);
+        held.update(Entry::name_taken);
         self.blocked(&request.claim, &why, &why, Duration::ZERO);
         // The deletion of that PersistentVolume queues the claim.
         Ok(Some(await_change(held)))

@@ -457,6 +457,17 @@ fn a_claim_whose_volume_is_missing_from_a_list_may_get_another() {
     assert!(snapshot.state.may_call() && snapshot.must_verify());
 }
 
+/// Another's PersistentVolume under the name may be gone, and its deletion missed.
+#[test]
+fn a_claim_whose_name_was_taken_is_queued_by_the_next_list() {
+    let index = with_claim();
+    index.on_volume(&volume("pvc-u", "stranger"));
+    assert!(index.on_volumes_listed(&Listed::default()).is_empty(), "no live read found it");
+    index.update("u", Entry::name_taken);
+    assert_eq!(index.on_volumes_listed(&Listed::default()), ["u"].map(Key::from));
+    assert!(index.on_volumes_listed(&Listed::default()).is_empty(), "once");
+}
+
 /// The list is older than the PersistentVolume: it looks deleted, but only until it is read or seen.
 #[tokio::test]
 async fn a_claim_whose_volume_was_saved_while_a_list_ran_is_verified_and_not_asked_for() {

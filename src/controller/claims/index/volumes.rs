@@ -3,6 +3,8 @@
 //! Each PersistentVolume that exists is compared with the claims, whatever its name and driver, as
 //! is its deletion and its absence from a complete list (safety rule 6).
 
+use std::mem;
+
 use super::{ClaimIndex, entry::Entry};
 use crate::{
     controller::item::Key,
@@ -78,7 +80,13 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
             let is_listed = entry.pv.uid.is_some_and(|pv| listed.contains_hash(pv));
-            (entry.has_pv() && !is_listed && entry.pv_deleted()).then(|| uid.clone())
+            let is_due = match (entry.has_pv(), is_listed) {
+                (true, true) => false,
+                (true, false) => entry.pv_deleted(),
+                // It may be another's under its name that is gone: that is looked up again.
+                (false, _) => mem::take(&mut entry.pv.is_awaited_gone),
+            };
+            is_due.then(|| uid.clone())
         });
         looked_at.collect()
     }

@@ -191,6 +191,12 @@ impl Entry {
         self.known.is_record_known = true;
     }
 
+    /// A live read found another's PersistentVolume under the name of the claim's: the claim is queued once that
+    /// is gone.
+    pub fn name_taken(&mut self) {
+        self.pv.is_awaited_gone = true;
+    }
+
     /// The record was written or, with `None`, removed.
     pub fn record_written(&mut self, status: Option<RecordStatus>) {
         self.known.record_status = status.map(Arc::new);
