@@ -205,5 +205,7 @@ impl Entry {
     /// The class of the claim is another provisioner's: the record is void.
     pub fn record_void(&mut self) {
         self.known.void();
+        // With its class back the record counts again, and the live read finds it.
+        self.known.required.require();
     }
 }

@@ -58,6 +58,17 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
     );
 }
 
+/// The class is another provisioner's for a while: before the next call a live read finds the record again.
+#[tokio::test]
+async fn a_claim_whose_record_became_void_is_verified_before_its_next_call() {
+    let index = leading_index();
+    index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
+    set_verified(&index, "u");
+    index.update("u", Entry::record_void);
+    assert!(!is_open(&index, "u") && must_verify(&index, "u"));
+    assert!(record_found(&index, &with_record("u", DRIVER)) && is_open(&index, "u"));
+}
+
 #[tokio::test]
 async fn a_void_record_is_reported_once() {
     let index = leading_index();
