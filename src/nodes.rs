@@ -131,10 +131,15 @@ impl Nodes {
     /// # Errors
     /// Names what has not been listed.
     pub fn readiness(&self) -> Result<(), String> {
+        self.missing().map_or(Ok(()), |kind| Err(format!("{kind} are not listed yet")))
+    }
+
+    /// Returns the kind that has not been listed once.
+    pub fn missing(&self) -> Option<&'static str> {
         match self.0.progress.borrow().listed {
-            Kinds::Nothing => Err("CSINodes are not listed yet".to_owned()),
-            Kinds::CsiNodes => Err("Nodes are not listed yet".to_owned()),
-            Kinds::All => Ok(()),
+            Kinds::Nothing => Some("CSINodes"),
+            Kinds::CsiNodes => Some("Nodes"),
+            Kinds::All => None,
         }
     }
 

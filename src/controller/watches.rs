@@ -40,8 +40,8 @@ impl Lists {
         Self { attachments, nodes, ..Self::default() }
     }
 
-    /// Says which kind is not listed yet.
-    fn missing(&self) -> Option<String> {
+    /// Returns the kind that is not listed yet.
+    fn missing(&self) -> Option<&'static str> {
         let kinds = [
             ("StorageClasses", Some(&self.classes)),
             ("PersistentVolumeClaims", Some(&self.claims)),
@@ -49,10 +49,8 @@ impl Lists {
             ("VolumeAttachments", self.attachments.as_ref()),
         ];
         let is_missing = |list: Option<&FirstList>| list.is_some_and(|list| !list.is_whole());
-        match kinds.into_iter().find(|(_, list)| is_missing(*list)) {
-            Some((kind, _)) => Some(format!("{kind} are not listed yet")),
-            None => self.nodes.as_ref().and_then(|nodes| nodes.readiness().err()),
-        }
+        let missing = kinds.into_iter().find(|(_, list)| is_missing(*list));
+        missing.map(|(kind, _)| kind).or_else(|| self.nodes.as_ref().and_then(Nodes::missing))
     }
 }
 
@@ -162,9 +160,9 @@ impl<P: Provisioner> Controller<P> {
     pub(super) async fn report_missing_lists(&self) {
         loop {
             sleep(LIST_TIMEOUT).await;
-            let Some(missing) = self.lists.missing() else { continue };
+            let Some(kind) = self.lists.missing() else { continue };
             let why = format!(
-                "{missing}, and nothing is asked for before: the log says why, as does /readyz"
+                "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
             );
             for uid in self.claims.index.uids(KnownClaim::is_wanted) {
                 self.claims.report_waiting(&uid, &why);
@@ -187,7 +185,10 @@ impl<P: Provisioner> Controller<P> {
     /// Returns a check that everything is listed. Its error names what is not.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
         let lists = self.lists.clone();
-        move || lists.missing().map_or(Ok(()), Err)
+        move || match lists.missing() {
+            Some(kind) => Err(format!("{kind} are not listed yet")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -205,7 +206,7 @@ mod tests {
             (&lists.volumes, "PersistentVolumes"),
             (&attachments, "VolumeAttachments"),
         ] {
-            assert_eq!(lists.missing(), Some(format!("{kind} are not listed yet")));
+            assert_eq!(lists.missing(), Some(kind));
             list.complete();
         }
         assert_eq!(lists.missing(), None);
