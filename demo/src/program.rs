@@ -55,7 +55,8 @@ fn profile(executable: &Path) -> String {
 }
 
 async fn build(cargo: &OsStr, profile: &str) -> Result<(), Failure> {
-    let arguments = ["build", "--package", NAME, "--profile", profile];
+    // With the demo's own package: what both use has the features that it was just built with.
+    let arguments = ["build", "--package", NAME, "--package", "demo", "--profile", profile];
     let command = format!("cargo {}", arguments.join(" "));
     eprintln!("The program, first: {command}");
     let failed = |why: String| format!("`{command}` failed: {why}");
