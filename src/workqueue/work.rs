@@ -18,8 +18,6 @@ pub enum Action {
     Retry,
     /// After its back-off, but within this time. Counts a failure.
     RetryWithin(Duration),
-    /// When something that the handler waits for adds it. Keeps its failures.
-    AwaitChange,
     /// After this time. Keeps its failures.
     RequeueAfter(Duration),
 }
@@ -104,7 +102,6 @@ fn apply<K: Ord + Clone>(item: &Item<K>, action: Action) {
         Action::Done => item.queue.forget(item),
         Action::Retry => item.queue.add_rate_limited((**item).clone()),
         Action::RetryWithin(limit) => item.queue.add_rate_limited_within((**item).clone(), limit),
-        Action::AwaitChange => {}
         Action::RequeueAfter(delay) => item.queue.add_after((**item).clone(), delay),
     }
 }
