@@ -1,9 +1,13 @@
-//! Truncates (`Cut`) and escapes ([`escaped`]) texts of others before they are shown.
+//! Truncates (`Cut`) and escapes ([`escaped`]) texts of others before they are shown, and prints errors with
+//! their sources.
 //!
 //! A truncated text ends between two characters and says how long it was. An escaped text has no
 //! control characters and none that change how others are displayed.
 
-use std::fmt::{self, Display, Write};
+use std::{
+    error::Error,
+    fmt::{self, Display, Write},
+};
 
 /// Escapes odd characters of a text as Rust's `Debug` does.
 pub fn escaped(text: &str) -> impl Display {
@@ -33,6 +37,19 @@ pub fn is_odd(c: char) -> bool {
     // `Debug` escapes combining marks at the start of a text, but not after a letter.
     let after_letter = || ['x', c].iter().collect::<String>().escape_debug().count();
     c.escape_debug().len() > 1 && after_letter() > 2
+}
+
+/// Formats an error with its sources: connection errors give their cause only there.
+pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for source in std::iter::successors(error.source(), |error| (**error).source()) {
+        let source = source.to_string();
+        // Some errors print their source themselves.
+        if !text.contains(&source) {
+            text = format!("{text}: {source}");
+        }
+    }
+    text
 }
 
 /// Appends to a string, up to a limit.

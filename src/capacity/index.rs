@@ -37,17 +37,6 @@ impl fmt::Display for Key {
     }
 }
 
-/// What is published for a pair.
-#[derive(Debug, Clone)]
-pub(super) enum PairState {
-    /// Its class or segment is gone: nothing is published for it.
-    Unwanted,
-    /// No object exists for it.
-    Absent(Arc<StorageClass>),
-    /// This object exists for it.
-    Published(Arc<StorageClass>, Box<Object>),
-}
-
 /// Counts for the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ObjectCounts {
@@ -235,14 +224,11 @@ impl CapacityIndex {
 
     // === decisions ===
 
-    /// Returns what is published for the pair now.
-    pub(super) fn state(&self, pair: &Pair) -> PairState {
+    /// The class of the pair, and the object that is published for it now. `None`: nothing is to be published,
+    /// as its class or segment is gone.
+    pub(super) fn wanted(&self, pair: &Pair) -> Option<(Arc<StorageClass>, Option<Object>)> {
         let class = self.classes.get(&pair.class).filter(|_| self.segments.contains(&pair.segment));
-        let Some(class) = class.cloned() else { return PairState::Unwanted };
-        match self.oldest(pair) {
-            Some(object) => PairState::Published(class, Box::new(object.clone())),
-            None => PairState::Absent(class),
-        }
+        Some((Arc::clone(class?), self.oldest(pair).cloned()))
     }
 
     /// The oldest of the pair's objects, which is kept.

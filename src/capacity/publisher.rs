@@ -14,6 +14,7 @@ use std::{
 };
 
 use futures::future::{join, join3};
+use k8s_openapi::api::core::v1::NodeSelector;
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Destination,
-    index::{CapacityIndex, Key, PairState},
+    index::{CapacityIndex, Key},
     labels::ObjectLabels,
     object::{self, Object, Sizes},
     segment::{Pair, Segment},
@@ -36,7 +37,7 @@ use crate::{
     },
     flags,
     kube::{
-        ApiError, Client, InformerEvent,
+        Client, InformerEvent,
         objects::{StorageCapacity, StorageClass, View as _},
     },
     metrics::Metrics,
@@ -94,27 +95,6 @@ struct Inner {
     stopping: CancellationToken,
 }
 
-/// Why a pair's object is not up to date.
-#[derive(Debug, thiserror::Error)]
-enum PublishError {
-    /// GetCapacity failed.
-    #[error("GetCapacity: {0}")]
-    GetCapacity(#[from] CallError),
-    /// The object could not be written.
-    #[error("{what} CSIStorageCapacity {which}: {error}")]
-    Write {
-        /// The operation.
-        what: &'static str,
-        /// The object's name, or for what a new one is.
-        which: String,
-        /// The cause.
-        error: ApiError,
-    },
-    /// The process is shutting down.
-    #[error("the process ends")]
-    ShuttingDown,
-}
-
 impl Publisher {
     /// Creates a publisher; [`watch`](Self::watch) and [`work`](Self::work) start it.
     pub fn new(deps: PublisherDeps) -> Self {
@@ -166,14 +146,26 @@ impl Publisher {
         });
     }
 
-    /// Refreshes a class after a volume was created, or failed to be, in no known segment.
-    pub(super) fn refresh_class(&self, class: &str) {
+    /// A volume of the class was created: refreshes its segments, or the whole class if the volume is accessible
+    /// from everywhere. As in external-provisioner, this guesses which capacity has changed, so that the
+    /// scheduler knows before the next poll.
+    pub fn volume_created(&self, affinity: Option<&NodeSelector>, class: &str) {
+        self.0.update_index(|index| match affinity {
+            Some(affinity) => index.refresh_segments(Segment::of_affinity(affinity)),
+            None => index.refresh_class(class),
+        });
+    }
+
+    /// A volume of the class could not be created, perhaps for lack of space.
+    pub fn volume_failed(&self, class: &str) {
         self.0.update_index(|index| index.refresh_class(class));
     }
 
-    /// Refreshes segments in which a volume was created or deleted.
-    pub(super) fn refresh_segments(&self, segments: impl IntoIterator<Item = Segment>) {
-        self.0.update_index(|index| index.refresh_segments(segments));
+    /// A volume was deleted. Without an affinity its segments are unknown, and the next poll updates them.
+    pub fn volume_deleted(&self, affinity: Option<&NodeSelector>) {
+        if let Some(affinity) = affinity {
+            self.0.update_index(|index| index.refresh_segments(Segment::of_affinity(affinity)));
+        }
     }
 
     /// Works from when `classes` completes (all classes are listed) until `stop`; returns once no
@@ -322,30 +314,29 @@ impl Inner {
             Key::Sweep(name) => self.sweep(name).await,
         };
         match outcome {
-            Ok(()) | Err(PublishError::ShuttingDown) => Action::Done,
+            Ok(()) => Action::Done,
             Err(error) => {
-                tracing::warn!(%error, %key, "Storage capacity is not up to date; trying again");
+                tracing::warn!(error, %key, "Storage capacity is not up to date; trying again");
                 Action::Retry
             }
         }
     }
 
-    /// Calls GetCapacity for a pair that is wanted, and updates its object.
-    async fn publish(&self, pair: &Pair) -> Result<(), PublishError> {
+    /// Calls GetCapacity for a pair that is wanted, and updates its object. Fails with the reason, for the log.
+    async fn publish(&self, pair: &Pair) -> Result<(), String> {
         if !self.supports_get_capacity {
             return Ok(());
         }
-        let class = match self.index.lock().state(pair) {
-            PairState::Unwanted => return Ok(()),
-            PairState::Absent(class) | PairState::Published(class, _) => class,
-        };
-        let sizes = self.get_capacity(pair, &class).await?;
+        let wanted = self.index.lock().wanted(pair);
+        let Some((class, _)) = wanted else { return Ok(()) };
+        let Some(answer) = self.get_capacity(pair, &class).await else { return Ok(()) };
+        let sizes = answer.map_err(|error| format!("GetCapacity: {error}"))?;
         // The object may have changed during the call.
-        let state = self.index.lock().state(pair);
-        match state {
-            PairState::Unwanted => return Ok(()),
-            PairState::Absent(_) => self.create(pair, sizes).await?,
-            PairState::Published(_, object) => self.correct(&object, sizes).await?,
+        let wanted = self.index.lock().wanted(pair);
+        match wanted {
+            None => return Ok(()),
+            Some((_, None)) => self.create(pair, sizes).await?,
+            Some((_, Some(object))) => self.correct(&object, sizes).await?,
         }
         if self.index.lock().mark_queried(pair) {
             self.queue.add(Key::Query(pair.clone()));
@@ -353,7 +344,12 @@ impl Inner {
         Ok(())
     }
 
-    async fn get_capacity(&self, pair: &Pair, class: &StorageClass) -> Result<Sizes, PublishError> {
+    /// The driver's answer for the pair; `None` if the process ends before.
+    async fn get_capacity(
+        &self,
+        pair: &Pair,
+        class: &StorageClass,
+    ) -> Option<Result<Sizes, CallError>> {
         let segments = pair.segment.labels().clone();
         let request = GetCapacityRequest {
             // As in external-provisioner: including the keys that are meant for the provisioner.
@@ -363,53 +359,49 @@ impl Inner {
         };
         tokio::select! {
             biased;
-            () = self.stopping.cancelled() => Err(PublishError::ShuttingDown),
-            answer = self.deps.driver.get_capacity(request) => Ok(Sizes::from(&answer?)),
+            () = self.stopping.cancelled() => None,
+            answer = self.deps.driver.get_capacity(request) => {
+                Some(answer.map(|answer| Sizes::from(&answer)))
+            }
         }
     }
 
-    async fn create(&self, pair: &Pair, sizes: Sizes) -> Result<(), PublishError> {
+    async fn create(&self, pair: &Pair, sizes: Sizes) -> Result<(), String> {
         let Store { labels, destination, .. } = &self.store;
         let body = object::body(labels, pair, sizes, destination.owner.as_ref());
-        let object = self.store.create(&body).await.map_err(|error| PublishError::Write {
-            what: "create",
-            which: format!("for {pair}"),
-            error,
-        })?;
+        let created = self.store.create(&body).await;
+        let object =
+            created.map_err(|error| format!("create CSIStorageCapacity for {pair}: {error}"))?;
         self.update_index(|index| index.upsert_object(object));
         Ok(())
     }
 
-    async fn correct(&self, object: &Object, sizes: Sizes) -> Result<(), PublishError> {
-        let Some(correction) = object.correction(sizes, self.store.destination.owner.as_ref())
-        else {
-            return Ok(());
-        };
+    async fn correct(&self, object: &Object, sizes: Sizes) -> Result<(), String> {
+        let owner = self.store.destination.owner.as_ref();
+        let Some(correction) = object.correction(sizes, owner) else { return Ok(()) };
         match self.store.correct(object, correction).await {
             Ok(Some(after)) => self.update_index(|index| index.upsert_corrected(object, after)),
             Ok(None) => self.update_index(|index| index.remove_object(&object.name)),
             Err(error) => {
-                let which = object.name.clone();
-                return Err(PublishError::Write { what: "correct", which, error });
+                return Err(format!("correct CSIStorageCapacity {}: {error}", object.name));
             }
         }
         Ok(())
     }
 
     /// Deletes an obsolete object.
-    async fn sweep(&self, name: &str) -> Result<(), PublishError> {
+    async fn sweep(&self, name: &str) -> Result<(), String> {
         let Some(object) = self.index.lock().obsolete(name).cloned() else { return Ok(()) };
         match self.store.delete(&object).await {
             // Replaced by another object, which the watch will deliver.
-            Err(error) if error.is_conflict() => {}
+            Err(error) if error.is_conflict() => Ok(()),
             Err(error) if error.is_not_found() => {
                 self.update_index(|index| index.remove_object(name));
+                Ok(())
             }
-            Err(error) => {
-                return Err(PublishError::Write { what: "delete", which: name.to_owned(), error });
+            deleted => {
+                deleted.map_err(|error| format!("delete CSIStorageCapacity {name}: {error}"))
             }
-            Ok(()) => {}
         }
-        Ok(())
     }
 }

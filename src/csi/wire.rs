@@ -26,7 +26,7 @@ use super::{
     link::{Link, MAX_HEADERS},
     status::CallError,
 };
-use crate::runtime::Gate;
+use crate::{plain_text::with_sources, runtime::Gate};
 
 /// The maximum size of a response message, in bytes: the default of grpc-go and tonic.
 const MAX_ANSWER: u32 = 4 << 20;
@@ -196,22 +196,11 @@ fn percent_decoded(text: &[u8]) -> String {
 /// The connection or the stream broke. What h2 says of headers that are too large is replaced by words for
 /// the driver's author.
 fn broken(error: &hyper::Error) -> CallError {
-    let mut why = error_chain(error);
+    let mut why = with_sources(error);
     if HEADERS_TOO_LARGE.iter().any(|text| why.contains(text)) {
         why = format!("the response's headers are larger than {MAX_HEADERS} bytes");
     }
     CallError::unavailable(&format!("error reading from server: {why}"))
-}
-
-/// The error with all its causes.
-fn error_chain(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use kube::core::{Status, response::reason};
 use tower::BoxError;
 
 use super::name::BadName;
-use crate::runtime::GateShut;
+use crate::{plain_text::with_sources, runtime::GateShut};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -164,19 +164,6 @@ impl ApiError {
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     std::iter::successors(Some(error), |&error| error.source())
         .find_map(|error| error.downcast_ref())
-}
-
-/// Formats an error with its sources: connection errors give their cause only there.
-pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for source in std::iter::successors(error.source(), |error| (**error).source()) {
-        let source = source.to_string();
-        // Some errors print their source themselves.
-        if !text.contains(&source) {
-            text = format!("{text}: {source}");
-        }
-    }
-    text
 }
 
 /// Describes what is wrong with JSON, without any of its content.

@@ -32,14 +32,6 @@ pub(super) struct NodeIndex {
     listed_keys: KeySet,
     /// The driver has registered a key that is not watched.
     needs_relist: bool,
-    is_warned: Warned,
-}
-
-/// Whether it was logged that there are too many.
-#[derive(Debug, Default)]
-struct Warned {
-    keys: bool,
-    labels: bool,
 }
 
 /// Whether the driver is on a node.
@@ -62,7 +54,6 @@ impl NodeIndex {
             watched_keys: KeySet::new(),
             listed_keys: KeySet::new(),
             needs_relist: false,
-            is_warned: Warned::default(),
         }
     }
 
@@ -128,15 +119,9 @@ impl NodeIndex {
     /// Returns the names of the CSINodes with relevant changes. New keys are none until all nodes are listed
     /// for them: whoever waits for them would find no labels.
     pub(super) fn on_csi_node_event(&mut self, event: InformerEvent<CsiNode>) -> Vec<Box<str>> {
-        let Self { driver, csi_nodes, watched_keys, needs_relist, is_warned, .. } = self;
+        let Self { driver, csi_nodes, watched_keys, needs_relist, .. } = self;
         let mut changed = follow(csi_nodes, event, |node| {
             let ours = node.spec.drivers.iter().find(|entry| *entry.name == **driver)?;
-            if ours.topology_keys.len() > MOST && !std::mem::replace(&mut is_warned.keys, true) {
-                tracing::warn!(
-                    node = node.name(),
-                    "The CSINode has more than {MOST} topology keys of the driver: the others are ignored. Logged once"
-                );
-            }
             let keys: Keys = ours.topology_keys.iter().take(MOST).cloned().collect();
             *needs_relist |= !keys.are_in(watched_keys);
             Some(keys)
@@ -159,17 +144,8 @@ impl NodeIndex {
 
     /// Returns the names of the Nodes with relevant changes.
     pub(super) fn on_node_event(&mut self, event: InformerEvent<Node>) -> Vec<Box<str>> {
-        let Self { nodes, watched_keys, is_warned, .. } = self;
-        follow(nodes, event, |node| {
-            let (labels, are_more) = Labels::named(watched_keys, node.metadata.labels.iter());
-            if are_more && !std::mem::replace(&mut is_warned.labels, true) {
-                tracing::warn!(
-                    node = node.name(),
-                    "The Node has more than {MOST} labels that topology keys of the driver name: the others are ignored. Logged once"
-                );
-            }
-            labels
-        })
+        let Self { nodes, watched_keys, .. } = self;
+        follow(nodes, event, |node| Labels::named(watched_keys, node.metadata.labels.iter()))
     }
 }
 

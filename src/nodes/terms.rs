@@ -73,16 +73,14 @@ impl Labels {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Those of `labels`, which are sorted by key, that `keys` name: the first [`MOST`] of them, and whether
-    /// there are more.
+    /// Those of `labels`, which are sorted by key, that `keys` name: the first [`MOST`] of them.
     pub(super) fn named<'a>(
         keys: &BTreeSet<Arc<str>>,
         labels: impl Iterator<Item = (&'a String, &'a String)>,
-    ) -> (Self, bool) {
-        let mut named = labels.filter_map(|(key, value)| {
+    ) -> Self {
+        let named = labels.filter_map(|(key, value)| {
             Some((Arc::clone(keys.get(&**key)?), value.as_str().into()))
         });
-        let kept = Self(named.by_ref().take(MOST).collect());
-        (kept, named.next().is_some())
+        Self(named.take(MOST).collect())
     }
 }

@@ -62,10 +62,7 @@ fn object_counts(wanted: usize, published: usize, obsolete: usize) -> ObjectCoun
 
 /// The name of the object that is published for the pair.
 fn published(index: &CapacityIndex, class: &str, zone: &str) -> Option<String> {
-    match index.state(&pair(class, zone)) {
-        PairState::Published(_, object) => Some(object.name),
-        PairState::Absent(_) | PairState::Unwanted => None,
-    }
+    index.wanted(&pair(class, zone))?.1.map(|object| object.name)
 }
 
 #[test]
@@ -154,10 +151,8 @@ fn a_correction_counts_before_the_watch_delivers_it() {
     let mut index = index();
     let of_version =
         |version: &str| Object { version: version.to_owned(), ..object("1", 0, "fast", "a") };
-    let version = |index: &CapacityIndex| match index.state(&pair("fast", "a")) {
-        PairState::Published(_, object) => Some(object.version),
-        _ => None,
-    };
+    let version =
+        |index: &CapacityIndex| index.wanted(&pair("fast", "a"))?.1.map(|object| object.version);
     index.upsert_object(of_version("1"));
     index.upsert_corrected(&of_version("1"), of_version("2"));
     assert_eq!(version(&index).as_deref(), Some("2"));
@@ -307,7 +302,7 @@ impl Cluster {
                 }
             }
             Some(Key::Query(pair)) => {
-                if let PairState::Absent(_) = self.index.state(&pair) {
+                if let Some((_, None)) = self.index.wanted(&pair) {
                     self.made += 1;
                     let zone = pair.segment.labels()["zone"].clone();
                     let object = object(&format!("made-{}", self.made), 30, &pair.class, &zone);
