@@ -10,8 +10,6 @@ pub(crate) mod claims;
 mod differences;
 mod finding;
 mod flags;
-#[cfg(test)]
-mod flags_page;
 mod lease;
 mod manifest;
 mod releases;

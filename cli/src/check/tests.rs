@@ -1,3 +1,5 @@
+mod flags_page;
+
 use super::*;
 use crate::subcommand;
 

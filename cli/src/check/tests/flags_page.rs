@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Arg;
 
-use super::releases::{SINCE, since};
+use crate::check::releases::{SINCE, since};
 use csi_provisioner::flags::{
     command::command,
     gates,
