@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use go_fmt::quote;
 use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, CSIPersistentVolumeSource, PersistentVolume,
 };
@@ -9,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use crate::{
     Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, attribute, class,
     partition::{self, PARTITION},
-    spec, topology, url, whole,
+    spec, topology, whole,
 };
 
 const DRIVER: &str = "ebs.csi.aws.com";
@@ -72,23 +73,27 @@ fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume
 }
 
 /// EBS' own id of a volume that Kubernetes calls `aws://<zone>/<id>`, `aws:///<id>` or by its id.
+///
+/// Anything else that Go reads as a URL with a path, such as one with a port, is refused.
 fn volume_id(id: &str) -> Result<String, Untranslatable> {
-    if !id.starts_with("aws://") {
-        return Ok(id.to_owned());
-    }
-    let path = url::path(id).map_err(|why| {
+    let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.to_owned()) };
+    let invalid = |why| {
         Untranslatable::invalid(format!(
-            "failed to translate Kubernetes ID to EBS Volume ID Invalid disk name ({id}): {why}"
+            "failed to translate Kubernetes ID to EBS Volume ID Invalid {why}"
         ))
-    })?;
-    let own = path.trim_matches('/');
-    if own.starts_with("vol-") && !own.contains('/') {
-        Ok(own.to_owned())
-    } else {
-        Err(Untranslatable::invalid(format!(
-            "failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({id})"
-        )))
+    };
+    let (zone, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if let Some(odd) = zone.chars().find(|c| !c.is_ascii_alphanumeric() && *c != '-') {
+        let (url, odd) = (quote(id), quote(&odd.to_string()));
+        return Err(invalid(format!(
+            "disk name ({id}): parse {url}: invalid character {odd} in host name"
+        )));
     }
+    let own = path.trim_matches('/');
+    let is_own = own
+        .strip_prefix("vol-")
+        .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric()));
+    if is_own { Ok(own.to_owned()) } else { Err(invalid(format!("format for AWS volume ({id})"))) }
 }
 
 /// The region of all zones.

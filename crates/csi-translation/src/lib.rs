@@ -29,7 +29,6 @@ mod source;
 #[cfg(any(test, feature = "fuzzing"))]
 mod testing;
 mod topology;
-mod url;
 mod vsphere;
 
 use std::collections::BTreeMap;
