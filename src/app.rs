@@ -28,11 +28,11 @@ pub use self::{
     host::Host,
     serving::{RunningServers, routes},
     settings::{lane_settings, provisioner_settings, retry},
-    support::{connect, has_topology, serves_attributes_classes},
+    support::{has_topology, serves_attributes_classes},
 };
 use self::{
     settings::{controller_settings, driver_facts, node_deployment, peers, protection_settings},
-    support::nodes,
+    support::{connect, nodes},
 };
 use crate::{
     capacity::Publisher,

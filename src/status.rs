@@ -86,22 +86,15 @@ impl DriverStatus {
             seconds_ago: at.elapsed().as_secs(),
         });
         let answered_seconds_ago = success.map(|at| at.elapsed().as_secs());
+        let Capabilities { plugin, controller } = driver.capabilities();
+        let plugin = plugin.iter().map(|it| it.as_str_name().to_owned());
+        let controller = controller.iter().map(|it| it.as_str_name().to_owned());
         Self {
-            last_calls: LastCalls { answered_seconds_ago, failure },
-            ..Self::new(driver.name(), driver.capabilities(), driver.connection().is_up())
-        }
-    }
-
-    /// The state of a driver of this name and with these capabilities.
-    pub fn new(name: &str, capabilities: &Capabilities, is_connected: bool) -> Self {
-        let plugin = capabilities.plugin.iter().map(|it| it.as_str_name().to_owned());
-        let controller = capabilities.controller.iter().map(|it| it.as_str_name().to_owned());
-        Self {
-            name: name.to_owned(),
-            is_connected,
+            name: driver.name().to_owned(),
+            is_connected: driver.connection().is_up(),
             plugin_capabilities: plugin.collect(),
             controller_capabilities: controller.collect(),
-            last_calls: LastCalls::default(),
+            last_calls: LastCalls { answered_seconds_ago, failure },
         }
     }
 }

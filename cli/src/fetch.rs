@@ -8,7 +8,7 @@ use http::{Request, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -16,60 +16,50 @@ use tokio::{
 };
 use tower::BoxError;
 
-use crate::shadow::ShadowReport;
-
 /// How long the answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most that is read of it, in bytes.
 const MAX_BODY: usize = 4 << 20;
 
-/// What a process serves: the sidecar's status, in shadow mode with the results.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Page {
-    /// The status.
-    #[serde(flatten)]
-    pub status: Status,
-    /// The results of shadow mode; `None` for a process that works.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shadow: Option<ShadowReport>,
-}
-
-impl Page {
-    /// The JSON.
-    pub fn to_json(&self) -> String {
-        // Cannot fail: all keys of maps are texts.
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
-}
-
 /// The address with a host: one without is of this machine or pod.
 pub fn with_host(address: String) -> String {
     if address.starts_with(':') { format!("127.0.0.1{address}") } else { address }
 }
 
-/// Fetches the page of the process with this `--status-endpoint`; `query` chooses what it lists.
+/// Fetches the status of the sidecar with this `--status-endpoint`; `query` chooses what it lists.
 ///
 /// # Errors
 /// The address, and why there is no status.
-pub async fn fetch_page(address: &str, query: &str) -> Result<Page, String> {
-    let answer = timeout(TIMEOUT, async {
-        let stream = TcpStream::connect(address).await?;
-        page_over(stream, query).await
-    });
-    let page = answer.await.unwrap_or_else(|_| Err("no answer in time".into()));
-    page.map_err(|why| format!("{address}: {why}"))
+pub async fn fetch_status(address: &str, query: &str) -> Result<Status, String> {
+    let status: Status = fetch(address, query).await?;
+    if status.version.is_empty() {
+        return Err(format!("{address}: this is shadow mode, or not csi-provisioner"));
+    }
+    Ok(status)
 }
 
-/// Fetches the page over this connection.
+/// Fetches what the process with this `--status-endpoint` serves.
 ///
 /// # Errors
-/// The answer is an error, is too long, or is no status.
-pub async fn page_over(
+/// The address, and why there is no answer.
+pub async fn fetch<T: DeserializeOwned>(address: &str, query: &str) -> Result<T, String> {
+    let answer = timeout(TIMEOUT, async {
+        let stream = TcpStream::connect(address).await?;
+        fetch_over(stream, query).await
+    });
+    let answer = answer.await.unwrap_or_else(|_| Err("no answer in time".into()));
+    answer.map_err(|why| format!("{address}: {why}"))
+}
+
+/// Fetches it over this connection.
+///
+/// # Errors
+/// The answer is an error, is too long, or is something else.
+pub async fn fetch_over<T: DeserializeOwned>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     query: &str,
-) -> Result<Page, BoxError> {
+) -> Result<T, BoxError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // What is asked for here answers loopback names only, against pages in browsers.
     let request = Request::get(format!("{JSON_PATH}?{query}"))

@@ -105,11 +105,12 @@ async fn explanation(request: &explain::Request) -> explain::Explanation {
 }
 
 fn shadow() -> ExitCode {
-    let (parsed, driver) = match shadow::parse(arguments(), |name| env::var_os(name)) {
-        Ok((parsed, driver)) => (Ok(parsed), driver),
-        Err(refusal) => (Err(refusal), None),
-    };
-    process::run(parsed, |flags, env, stop| shadow::run(flags, driver, env, stop))
+    match shadow::parse(arguments(), |name| env::var_os(name)) {
+        Ok((parsed, driver)) => {
+            process::run(Ok(parsed), |flags, env, stop| shadow::run(flags, driver, env, stop))
+        }
+        Err(refusal) => process::refuse(&refusal),
+    }
 }
 
 fn shadow_report() -> Result<Output, Output> {

@@ -1,5 +1,5 @@
 //! Shadow mode (`kubectl-csi_provisioner shadow`): runs beside external-provisioner, and compares what it does
-//! with what the sidecar would have done. Nothing is written, and the driver is called only for its identity.
+//! with what the sidecar would have done. Nothing is written, and the driver is not called.
 //!
 //! | module | content |
 //! |---|---|
@@ -49,6 +49,7 @@ use self::{
     worker::Worker,
 };
 use csi_provisioner::{
+    app::Env,
     controller::classes::Classes,
     csi_provisioner::{ProvisionerSettings, Reads, Topology},
     kube::{
@@ -56,7 +57,7 @@ use csi_provisioner::{
         objects::{Claim, StorageClass, Volume},
     },
     metrics::Metrics,
-    runtime::{Backoff, Clock, Random, Tasks},
+    runtime::{Backoff, Random, Tasks},
     workqueue::{self, Queue},
 };
 
@@ -68,26 +69,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The name of the queue in metrics.
 const QUEUE: &str = "shadow";
-
-/// Dependencies of a [`Shadow`].
-struct ShadowDeps {
-    /// Reads.
-    client: Client,
-    /// Computes the topology requirement, for a driver with topology.
-    topology: Option<Topology>,
-    /// All metrics.
-    metrics: Metrics,
-    /// The wall clock.
-    clock: Arc<dyn Clock>,
-    /// Random numbers.
-    random: Arc<dyn Random>,
-    /// Spawns tasks.
-    tasks: Tasks,
-    /// The configuration of provisioning.
-    settings: ProvisionerSettings,
-    /// The back-off of claims that this program would not serve now.
-    retry: Backoff,
-}
 
 /// Shadow mode. Clones are the same.
 #[derive(Clone)]
@@ -109,22 +90,30 @@ struct Lists {
 }
 
 impl Shadow {
-    /// Creates it, once with the same metrics; nothing is read yet.
-    fn new(deps: ShadowDeps) -> Self {
-        let ShadowDeps { client, topology, metrics, clock, random, tasks, settings, retry } = deps;
+    /// Creates it, once with the same metrics; nothing is read yet. `topology`: of a driver with topology.
+    /// `retry`: of claims that this program would not serve now.
+    fn new(
+        env: &Env,
+        tasks: &Tasks,
+        client: Client,
+        topology: Option<Topology>,
+        settings: ProvisionerSettings,
+        retry: Backoff,
+    ) -> Self {
+        let metrics = env.metrics.clone();
         let worker = Worker {
             tracker: Arc::new(Mutex::new(Tracker::default())),
             identity: Arc::new(settings.provisioner_identity()),
             settings: Arc::new(settings),
-            reads: Arc::new(Reads::new(client.clone(), &tasks)),
+            reads: Arc::new(Reads::new(client.clone(), tasks)),
             client,
             classes: Classes::default(),
             topology,
-            clock,
+            clock: Arc::clone(&env.clock),
             metrics: ShadowMetrics::new(&metrics),
         };
-        let queue = Queue::new(QUEUE, retry, &metrics);
-        Self { worker, queue, lists: Lists::default(), metrics, random, tasks }
+        let (queue, random) = (Queue::new(QUEUE, retry, &metrics), Arc::clone(&env.random));
+        Self { worker, queue, lists: Lists::default(), metrics, random, tasks: tasks.clone() }
     }
 
     /// Starts the watches and the workers.

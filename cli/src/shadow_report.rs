@@ -9,9 +9,10 @@ use clap::{
 };
 
 use csi_provisioner::plain_text::escaped;
+use serde::Deserialize;
 
 use crate::{
-    fetch::{fetch_page, with_host},
+    fetch::{fetch, with_host},
     shadow::{Agreement, ShadowReport},
     subcommand::{Format, Output, SHADOW_REPORT},
 };
@@ -53,10 +54,18 @@ pub async fn run(request: &Request) -> Result<Output, Output> {
     Ok(Output::printed(text, exit_code(&report)))
 }
 
+/// What a process in shadow mode serves.
+#[derive(Deserialize)]
+struct Results {
+    /// `None` in another process's status.
+    shadow: Option<ShadowReport>,
+}
+
 async fn report(request: &Request) -> Result<ShadowReport, String> {
-    let page = fetch_page(&request.address, "").await;
-    let page = page.map_err(|why| escaped(&why).to_string())?;
-    page.shadow
+    let results: Results =
+        fetch(&request.address, "").await.map_err(|why| escaped(&why).to_string())?;
+    results
+        .shadow
         .ok_or_else(|| format!("{}: this process is not in shadow mode", escaped(&request.address)))
 }
 

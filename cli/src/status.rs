@@ -17,12 +17,13 @@ use clap::{
 use csi_provisioner::{
     plain_text::escaped,
     runtime::{Clock, Gate, SystemClock},
+    status::Status,
 };
 use serde::Serialize;
 
 use crate::{
     connection::ApiServer,
-    fetch::{Page, fetch_page, with_host},
+    fetch::{fetch_status, with_host},
     subcommand::{self, Format, Output},
 };
 
@@ -84,7 +85,7 @@ pub struct Request {
 #[derive(Debug, Serialize)]
 struct Shown {
     #[serde(flatten)]
-    page: Page,
+    status: Status,
     /// The claims that wait for a pod that uses them, as `namespace/name`; `None` where only the process is
     /// asked, and not the cluster.
     #[serde(skip_serializing_if = "Option::is_none", rename = "claimsWithoutConsumer")]
@@ -129,17 +130,17 @@ fn text(request: &Request, shown: &Shown) -> String {
 
 async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
     if let Some(address) = &request.address {
-        let page = fetch_page(address, "").await?;
-        return Ok(Shown { page, without_consumer: None });
+        let status = fetch_status(address, "").await?;
+        return Ok(Shown { status, without_consumer: None });
     }
     let gate = Gate::shut(Arc::new(SystemClock));
     let client = request.server.client(gate).await?;
     let driver = request.driver.as_deref().unwrap_or_default();
-    let page = pod::status_of_leader(&client, request, driver, clock).await?;
+    let status = pod::status_of_leader(&client, request, driver, clock).await?;
     let without_consumer = waiting::for_a_pod(&client, driver).await;
     let without_consumer =
         without_consumer.map_err(|error| format!("cannot read claims and classes: {error}"))?;
-    Ok(Shown { page, without_consumer: Some(without_consumer) })
+    Ok(Shown { status, without_consumer: Some(without_consumer) })
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ where
 }
 
 /// Prints why the flags were refused, or the text that they asked for, such as `--help`.
-fn refuse(refusal: &Refusal) -> ExitCode {
+pub fn refuse(refusal: &Refusal) -> ExitCode {
     // A pager that was left does not read it to the end.
     if refusal.exit_code == 0 {
         let _ = writeln!(io::stdout(), "{}", refusal.text);

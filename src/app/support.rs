@@ -38,7 +38,7 @@ pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
 ///
 /// # Errors
 /// The address is no socket, or the driver cannot be used.
-pub async fn connect(
+pub(super) async fn connect(
     flags: &Flags,
     env: &Env,
     tasks: &Tasks,

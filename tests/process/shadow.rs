@@ -22,7 +22,7 @@ use support::{
 use testkit::{
     apiserver::serve::manifests,
     control_plane::{ControlPlane, Controllers, TemporaryDirectory},
-    driver::{Host, Script, Scripted},
+    driver::{Backend as _, Description, Host, Script, Scripted},
     ports::free_port,
 };
 use tokio::time::{Instant, sleep};
@@ -154,9 +154,11 @@ impl Cluster {
             vec![format!("--kubeconfig={}", kubeconfig.display()), "--extra-create-metadata".into()]
         };
         let status = format!("127.0.0.1:{}", free_port().unwrap());
+        let Description { plugin, controller, .. } = driver.backend().description();
         let shadow = [
             "shadow".to_owned(),
-            format!("--csi-address={}", socket.display()),
+            format!("--driver={DRIVER}"),
+            format!("--capabilities={}", [plugin, controller].concat().join(",")),
             format!("--status-endpoint={status}"),
         ];
         let mut program = Command::new(cli());

@@ -250,8 +250,8 @@ pub(crate) struct Process {
 /// What a process runs.
 enum Program {
     Sidecar(Flags),
-    /// Shadow mode, which asks the driver what it is unless that is described.
-    Shadow(Flags, Option<Described>),
+    /// Shadow mode, which compares for this driver.
+    Shadow(Flags, Described),
 }
 
 /// What a process is started with.

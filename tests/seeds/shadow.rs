@@ -1,8 +1,7 @@
 //! Shadow mode beside the processes that work: `kubectl-csi_provisioner shadow`, which runs for the whole seed and
 //! has the troubles that they have.
 //!
-//! Checked at each act: it only reads, and asks the driver for nothing but its identity. It ends as soon as
-//! it is asked to. At rest it keeps no more than there is to compare. Whether what it finds is true is checked
+//! Checked at each act: it only reads, and connects to no driver. It ends as soon as it is asked to. At rest it keeps no more than there is to compare. Whether what it finds is true is checked
 //! where a case is recorded, and in `tests/simulation/shadow.rs`.
 
 use std::{io, sync::Arc, time::Duration};
@@ -11,24 +10,14 @@ use csi_provisioner::csi::Connector;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::Value;
-use support::connector::connector;
-use testkit::{
-    apiserver::request_info::RequestInfo,
-    driver::{
-        Answer, Backend, Call, Description, Host, Status,
-        proto::{
-            CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
-            GetCapacityRequest, GetCapacityResponse, NodeGetInfoResponse,
-        },
-    },
-};
+use testkit::{apiserver::request_info::RequestInfo, driver::Description};
 use tokio::time::{sleep, timeout};
 
 use super::{
     binder::{PROVISIONER, annotation},
     core::{Core, DRIVER},
     dice::Dice,
-    disruptions, driver,
+    driver,
     ledger::text,
     naming::Naming,
     process::{Life, Process},
@@ -47,46 +36,23 @@ const END: Duration = Duration::from_secs(2);
 /// Shadow mode of one seed.
 pub(crate) struct Shadow {
     pub process: Mutex<Option<Process>>,
-    driver: Described,
     naming: Naming,
-}
-
-/// How it knows the driver.
-enum Described {
-    /// It asks it.
-    ByItself(Arc<Host<Identity>>),
-    /// Flags say what it is, and nobody is to be asked.
-    ByFlags,
 }
 
 impl Shadow {
     pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
         let dice = Dice::new(core.seed, SHADOW);
-        let identity = Identity(Arc::clone(core));
-        let driver = if dice.percent(50) {
-            Described::ByItself(Arc::new(Host::new(identity)))
-        } else {
-            Described::ByFlags
-        };
         let naming = Naming::of(core.plan.names, &dice);
-        Arc::new(Self { process: Mutex::default(), driver, naming })
+        Arc::new(Self { process: Mutex::default(), naming })
     }
 
     fn start(&self, core: &Arc<Core>, number: u64) -> Process {
         let name = format!("{SHADOW}#{number}");
-        let mut flags = Vec::new();
-        let connector = match &self.driver {
-            Described::ByItself(host) => connector(host),
-            Described::ByFlags => {
-                flags.push(format!("--driver={DRIVER}"));
-                let Description { plugin, controller, .. } = driver::description(&core.plan);
-                let names = [plugin, controller].concat().join(",");
-                flags.push(format!("--capabilities={names}"));
-                nowhere(core)
-            }
-        };
+        let Description { plugin, controller, .. } = driver::description(&core.plan);
+        let capabilities = [plugin, controller].concat().join(",");
+        let flags = [format!("--driver={DRIVER}"), format!("--capabilities={capabilities}")];
         core.ledger.log(&format!("{name} starts, {:?}", self.naming));
-        Process::start_shadow(core, &Life::apart(&name), connector, self.naming, &flags)
+        Process::start_shadow(core, &Life::apart(&name), nowhere(core), self.naming, &flags)
     }
 }
 
@@ -94,7 +60,7 @@ impl Shadow {
 fn nowhere(core: &Arc<Core>) -> Connector {
     let core = Arc::clone(core);
     Arc::new(move |_| {
-        core.ledger.wrong("shadow mode connects to a driver that flags describe");
+        core.ledger.wrong("shadow mode connects to a driver");
         async { Err(io::Error::other("there is no driver")) }.boxed()
     })
 }
@@ -102,16 +68,6 @@ fn nowhere(core: &Arc<Core>) -> Connector {
 /// Runs until the seed's end.
 pub(crate) async fn run(core: Arc<Core>, shadow: Arc<Shadow>) {
     let dice = Dice::new(core.seed, "keeper shadow");
-    if let (true, Described::ByItself(host)) = (core.plan.outages, &shadow.driver) {
-        let (down, up) = (Arc::clone(host), Arc::clone(host));
-        let outages = disruptions::outages(
-            Arc::clone(&core),
-            SHADOW.to_owned(),
-            move || down.stop(),
-            move || up.start(),
-        );
-        core.spawn(outages);
-    }
     for number in 1.. {
         let process = shadow.start(&core, number);
         let (life, stop) = (Arc::clone(&process.life), process.stopper());
@@ -168,36 +124,4 @@ fn leaving(core: &Core) -> usize {
             || volume["metadata"]["deletionTimestamp"].is_string()
     };
     volumes.iter().filter(leaves).count()
-}
-
-/// A driver that says what it is, and is asked for nothing else.
-struct Identity(Arc<Core>);
-
-impl Identity {
-    fn called<T>(&self, what: &str) -> Answer<T> {
-        self.0.ledger.wrong(&format!("shadow mode calls {what}"));
-        Err(Status::unimplemented("only shadow mode is here"))
-    }
-}
-
-impl Backend for Identity {
-    fn description(&self) -> Description {
-        driver::description(&self.0.plan)
-    }
-
-    async fn create_volume(&self, _: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
-        self.called("CreateVolume")
-    }
-
-    async fn delete_volume(&self, _: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
-        self.called("DeleteVolume")
-    }
-
-    async fn get_capacity(&self, _: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
-        self.called("GetCapacity")
-    }
-
-    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
-        self.called("NodeGetInfo")
-    }
 }

@@ -15,7 +15,7 @@ use csi_provisioner::{
 };
 
 use crate::{
-    fetch::fetch_page,
+    fetch::fetch_status,
     objects::{Lease, Pod, host_of},
 };
 
@@ -132,8 +132,8 @@ pub(super) async fn ask(address: Option<&str>, query: &[(&str, &str)]) -> Status
     let parameters = query
         .iter()
         .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
-    match fetch_page(address, &parameters.collect::<Vec<_>>().join("&")).await {
-        Ok(page) => StatusView::Answered(Box::new(page.status)),
+    match fetch_status(address, &parameters.collect::<Vec<_>>().join("&")).await {
+        Ok(status) => StatusView::Answered(Box::new(status)),
         Err(why) => StatusView::Failed(why),
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments: the sidecar's own flags, and what describes a driver whose socket is not at hand.
+//! The arguments: the sidecar's own flags, and those that describe the driver.
 
 use std::ffi::OsString;
 
@@ -15,9 +15,9 @@ use crate::subcommand::SHADOW;
 /// The flags that the sidecar does not have.
 const USAGE: &str = "Compares what external-provisioner does with what csi-provisioner would do. Writes nothing.
 
-      --driver <string>          The driver's name, where its socket is not at hand
-      --capabilities <NAME,...>  With --driver, the capabilities of the plug-in and of its controller
-                                 service, as the CSI specification names them
+      --driver <string>          The driver's name
+      --capabilities <NAME,...>  The capabilities of the plug-in and of its controller service, as the CSI
+                                 specification names them
 
 All other flags are those of csi-provisioner.";
 
@@ -40,7 +40,7 @@ pub struct Described {
 pub fn parse(
     args: impl Iterator<Item = OsString>,
     env: impl Fn(&str) -> Option<OsString>,
-) -> Result<(Parsed, Option<Described>), Refusal> {
+) -> Result<(Parsed, Described), Refusal> {
     let (mut driver, mut capabilities) = (None, None);
     let mut others = vec![format!("kubectl-csi_provisioner {SHADOW}").into()];
     let mut args = args;
@@ -65,19 +65,11 @@ pub fn parse(
             "shadow compares with one external-provisioner for all nodes; use it without --node-deployment",
         ));
     }
-    let described = match (driver, capabilities) {
-        (None, None) => None,
-        (Some(name), Some(names)) => {
-            let capabilities = capabilities_of(&names)?;
-            Some(Described { name, capabilities })
-        }
-        _ => {
-            return Err(refusal(
-                "--driver and --capabilities describe a driver together; use both, or neither to ask the driver",
-            ));
-        }
-    };
-    Ok((parsed, described))
+    let required = |flag| refusal(format!("flag is required: {flag}"));
+    let name = driver.ok_or_else(|| required("--driver"))?;
+    let capabilities = capabilities.ok_or_else(|| required("--capabilities"))?;
+    let capabilities = capabilities_of(&capabilities)?;
+    Ok((parsed, Described { name, capabilities }))
 }
 
 /// The capabilities with these names, separated by commas.
@@ -114,21 +106,18 @@ fn with_own_usage(refusal: Refusal) -> Refusal {
 mod tests {
     use super::*;
 
-    fn parsed(args: &[&str]) -> Result<(Parsed, Option<Described>), Refusal> {
+    fn parsed(args: &[&str]) -> Result<(Parsed, Described), Refusal> {
         let node = |name: &str| (name == "NODE_NAME").then(|| "n".into());
         parse(args.iter().map(Into::into), node)
     }
 
     #[test]
-    fn the_driver_is_asked_or_described_and_other_flags_are_the_sidecars() {
-        let (defaults, driver) = parsed(&["--default-fstype=xfs"]).unwrap();
-        assert_eq!((&*defaults.flags.provisioning.default_fstype, driver), ("xfs", None));
+    fn the_driver_is_described_and_other_flags_are_the_sidecars() {
         for described in [
             &["--driver=d", "--capabilities=CONTROLLER_SERVICE,CLONE_VOLUME", "-v=2"][..],
             &["--driver", "d", "-v=2", "--capabilities", "CONTROLLER_SERVICE,CLONE_VOLUME"],
         ] {
-            let (parsed, driver) = parsed(described).unwrap();
-            let Described { name, capabilities } = driver.unwrap();
+            let (parsed, Described { name, capabilities }) = parsed(described).unwrap();
             assert_eq!((&*name, parsed.flags.logging.verbosity), ("d", 2));
             assert_eq!((capabilities.plugin.len(), capabilities.controller.len()), (1, 1));
         }
@@ -137,8 +126,8 @@ mod tests {
     #[test]
     fn what_it_cannot_compare_is_refused() {
         for (args, why) in [
-            (&["--driver=d"][..], "together"),
-            (&["--capabilities=CLONE_VOLUME"], "together"),
+            (&["--driver=d"][..], "flag is required: --capabilities"),
+            (&["--capabilities=CLONE_VOLUME"], "flag is required: --driver"),
             (&["--driver"], "flag needs an argument: --driver"),
             (&["--driver=d", "--capabilities=FLY"], "--capabilities: the CSI specification has no"),
             (&["--node-deployment"], "without --node-deployment"),

@@ -3,14 +3,14 @@
 //! Pure functions of what this program expected and of what exists. What cannot be known is
 //! [`Agreement::Unknown`], and never counts as the same.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     compare::{Difference, differences},
-    prediction::{Prediction, Unpredicted},
+    prediction::Prediction,
 };
 use csi_provisioner::{
     controller::{
@@ -233,18 +233,22 @@ impl Judgement {
     ) -> Self {
         let expected = match prediction.persistent_volume(settings, found) {
             Ok(expected) => serde_json::to_value(expected).unwrap_or_default(),
-            Err(why) => return Self::of_unpredicted(&why),
+            Err(judged) => return judged,
         };
         Self::of_differences(&differences(&expected, found))
     }
 
-    fn of_unpredicted(why: &Unpredicted) -> Self {
-        let row = matches!(why, Unpredicted::SizeOverflow(_)).then_some(Documented::HugeClaims);
-        let subject = match why {
-            Unpredicted::Unreadable(_) => Subject::Volume,
-            Unpredicted::Unusable(_) | Unpredicted::SizeOverflow(_) => Subject::ServedThere,
-        };
-        Self::new(subject, Agreement::Unexplained).because(why.to_string()).documented(row)
+    /// The PersistentVolume cannot be read as one of the driver.
+    pub(super) fn of_unreadable(why: impl Display) -> Self {
+        Self::new(Subject::Volume, Agreement::Unexplained)
+            .because(format!("the PersistentVolume cannot be read as one of the driver: {why}"))
+    }
+
+    /// This program would have refused the volume.
+    pub(super) fn of_refused(why: impl Display, row: Option<Documented>) -> Self {
+        Self::new(Subject::ServedThere, Agreement::Unexplained)
+            .because(format!("this program would have refused the volume: {why}"))
+            .documented(row)
     }
 
     fn of_differences(differences: &[Difference]) -> Self {
@@ -376,13 +380,10 @@ mod tests {
 
     #[test]
     fn a_volume_that_this_program_would_refuse_is_unexplained_but_for_a_documented_row() {
-        for (why, agreement) in [
-            (Unpredicted::Unusable("small".into()), Agreement::Unexplained),
-            (Unpredicted::Unreadable("odd".into()), Agreement::Unexplained),
-            (Unpredicted::SizeOverflow("small".into()), Agreement::Documented),
-        ] {
-            assert_eq!(Judgement::of_unpredicted(&why).agreement, agreement, "{why}");
-        }
+        let refused = |row| Judgement::of_refused("small", row).agreement;
+        assert_eq!(refused(None), Agreement::Unexplained);
+        assert_eq!(refused(Some(Documented::HugeClaims)), Agreement::Documented);
+        assert_eq!(Judgement::of_unreadable("odd").agreement, Agreement::Unexplained);
     }
 
     #[test]

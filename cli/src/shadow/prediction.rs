@@ -4,7 +4,7 @@
 //! The driver's response is read off the PersistentVolume that another provisioner saved. Nothing is sent to
 //! the driver, and no secret is kept.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use go_fmt::quantity::Quantity;
 use k8s_openapi::api::core::v1::{
@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::Value;
 
+use super::judgement::{Documented, Judgement};
 use csi_provisioner::{
     controller::{
         claims::save,
@@ -28,20 +29,6 @@ pub(super) struct Prediction {
     request: ProvisionRequest,
     /// Without the values of secrets.
     prepared: Prepared,
-}
-
-/// Why no PersistentVolume can be predicted from one that exists.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unpredicted {
-    /// What exists cannot be read as a volume of the driver.
-    #[error("the PersistentVolume cannot be read as one of the driver: {0}")]
-    Unreadable(String),
-    /// This program would have deleted the volume as unusable.
-    #[error("this program would have refused the volume: {0}")]
-    Unusable(String),
-    /// As [`Unpredicted::Unusable`], as the requested size overflows the request's field.
-    #[error("this program would have refused the volume: {0}")]
-    SizeOverflow(String),
 }
 
 impl Prediction {
@@ -76,12 +63,12 @@ impl Prediction {
     /// PersistentVolume `found` was made from.
     ///
     /// # Errors
-    /// There is none: see [`Unpredicted`].
+    /// There is none, and what that says.
     pub(super) fn persistent_volume(
         &self,
         settings: &ProvisionerSettings,
         found: &Value,
-    ) -> Result<PersistentVolume, Unpredicted> {
+    ) -> Result<PersistentVolume, Judgement> {
         let response = self.response(settings, found)?;
         let Self { request, prepared } = self;
         let volume = build_usable(settings, request, prepared, &response)
@@ -89,12 +76,12 @@ impl Prediction {
         Ok(save::complete(volume, &self.request))
     }
 
-    fn refuse(&self, defect: &Defect) -> Unpredicted {
-        let overflows = self.prepared.size.checked_value().is_none();
-        match defect {
-            Defect::TooSmall { .. } if overflows => Unpredicted::SizeOverflow(defect.to_string()),
-            defect => Unpredicted::Unusable(defect.to_string()),
-        }
+    /// This program would have deleted the volume as unusable, perhaps because the requested size overflows
+    /// the request's field.
+    fn refuse(&self, defect: &Defect) -> Judgement {
+        let overflows = matches!(defect, Defect::TooSmall { .. })
+            && self.prepared.size.checked_value().is_none();
+        Judgement::of_refused(defect, overflows.then_some(Documented::HugeClaims))
     }
 
     /// The driver's response, as far as the PersistentVolume shows it.
@@ -102,22 +89,18 @@ impl Prediction {
         &self,
         settings: &ProvisionerSettings,
         found: &Value,
-    ) -> Result<proto::Volume, Unpredicted> {
-        let volume: Volume = objects::of_json(found).map_err(unreadable)?;
-        let handle = settings.handle(&volume).map_err(unreadable)?.into_owned();
-        let affinity = settings.node_affinity(&volume).map_err(unreadable)?;
+    ) -> Result<proto::Volume, Judgement> {
+        let volume: Volume = objects::of_json(found).map_err(Judgement::of_unreadable)?;
+        let handle = settings.handle(&volume).map_err(Judgement::of_unreadable)?.into_owned();
+        let affinity = settings.node_affinity(&volume).map_err(Judgement::of_unreadable)?;
         Ok(proto::Volume {
             capacity_bytes: capacity(found),
             volume_id: handle,
-            volume_context: context(settings, &volume, found).map_err(unreadable)?,
+            volume_context: context(settings, &volume, found).map_err(Judgement::of_unreadable)?,
             content_source: self.prepared.request.volume_content_source.clone(),
             accessible_topology: affinity.as_deref().map(places).unwrap_or_default(),
         })
     }
-}
-
-fn unreadable(why: impl fmt::Display) -> Unpredicted {
-    Unpredicted::Unreadable(why.to_string())
 }
 
 /// The size in bytes; 0, unknown, if there is none.

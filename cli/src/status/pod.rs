@@ -5,6 +5,7 @@ use std::time::Duration;
 use csi_provisioner::{
     kube::{Client, config},
     runtime::Clock,
+    status::Status,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -14,7 +15,7 @@ use super::Request;
 use crate::{
     connection::lease_namespace,
     explain::{LeaseView, read_lease},
-    fetch::{Page, page_over},
+    fetch::fetch_over,
     objects::host_of,
 };
 
@@ -30,7 +31,7 @@ pub(super) async fn status_of_leader(
     request: &Request,
     driver: &str,
     clock: &dyn Clock,
-) -> Result<Page, String> {
+) -> Result<Status, String> {
     let namespace = lease_namespace(request.lease_namespace.as_deref());
     let lease = read_lease(client, &namespace, driver, clock.wall()).await;
     let (namespace, pod) = holder(lease, driver)?;
@@ -62,7 +63,7 @@ async fn through_port_forward(
     request: &Request,
     namespace: &str,
     name: &str,
-) -> Result<Page, String> {
+) -> Result<Status, String> {
     let what = format!("pod {namespace}/{name}");
     let config = config::load(&request.server.source()).await.map_err(|error| error.to_string())?;
     let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
@@ -74,8 +75,10 @@ async fn through_port_forward(
         .map_err(|error| format!("cannot forward port {port} of {what}: {}", said(error)))?;
     let error = forwarded.take_error(port);
     let stream = forwarded.take_stream(port).ok_or("the port-forward has no stream")?;
-    let page = page_over(stream, "").await;
-    let Err(why) = page else { return page.map_err(|why| why.to_string()) };
+    let why = match fetch_over(stream, "").await {
+        Ok(status) => return Ok(status),
+        Err(why) => why,
+    };
     // What the kubelet says is clearer than that the stream has ended.
     let of_kubelet = match error {
         Some(error) => timeout(ERROR_WAIT, error).await.ok().flatten(),

@@ -11,11 +11,7 @@ use csi_provisioner::{
 };
 
 use super::Shown;
-use crate::{
-    duration::duration,
-    fetch::Page,
-    shadow::{ShadowReport, Total},
-};
+use crate::duration::duration;
 
 /// The longest text of a driver that is shown, in bytes: a line of a wide terminal.
 const MAX_TEXT: usize = 160;
@@ -25,12 +21,8 @@ const MAX_WAITING: usize = 20;
 
 /// The table of this status.
 pub(super) fn text(shown: &Shown) -> String {
-    let Shown { page: Page { status, shadow: results }, without_consumer } = shown;
-    let mut text = head(status, results.is_some());
-    if let Some(report) = results {
-        text += &shadow(report);
-        return text;
-    }
+    let Shown { status, without_consumer } = shown;
+    let mut text = head(status);
     let (claims, volumes) = (&status.work.claims, &status.work.volumes);
     text += &missing_rights(&status.missing_rights);
     let counts = claims.by_stage.iter().map(|(stage, count)| format!("{count} {}", words(*stage)));
@@ -51,10 +43,9 @@ pub(super) fn text(shown: &Shown) -> String {
 }
 
 /// The facts about the process.
-fn head(status: &Status, is_shadow: bool) -> String {
+fn head(status: &Status) -> String {
     let leader = &status.leader;
     let leads = match (leader.leads, leader.lease.as_str()) {
-        _ if is_shadow => "compares, and writes nothing".to_owned(),
         (_, "") => "works without leader election".to_owned(),
         (true, lease) => format!("leads by the Lease {lease}"),
         (false, lease) => format!("stands by; the Lease {lease} names the leader"),
@@ -155,14 +146,6 @@ fn next(place: Place) -> String {
     }
 }
 
-/// The results of shadow mode, in short: `shadow-report` has them all.
-fn shadow(report: &ShadowReport) -> String {
-    let total = |it: &Total| {
-        [it.subject.words().to_owned(), it.agreement.words().to_owned(), it.count.to_string()]
-    };
-    table(&["COMPARED", "AGREEMENT", "NUMBER"], report.totals.iter().map(total), 0)
-}
-
 /// A text of others: on one line, escaped and cut.
 fn shown(text: &str) -> String {
     escaped(&cut(text, MAX_TEXT)).to_string()
@@ -209,14 +192,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::shadow::{Agreement, Subject};
 
     fn text(status: Status) -> String {
-        text_of(Page { status, shadow: None })
-    }
-
-    fn text_of(page: Page) -> String {
-        super::text(&Shown { page, without_consumer: Some(vec!["shop/cache".into()]) })
+        super::text(&Shown { status, without_consumer: Some(vec!["shop/cache".into()]) })
     }
 
     fn status() -> Status {
@@ -301,14 +279,5 @@ mod tests {
     fn an_empty_status_is_shown_as_well() {
         let text = text(Status::default());
         assert!(text.contains("works without leader election"), "{text}");
-    }
-
-    #[test]
-    fn shadow_mode_shows_its_results_instead() {
-        let total = Total { subject: Subject::Volume, agreement: Agreement::Unexplained, count: 3 };
-        let report = ShadowReport { totals: vec![total], ..ShadowReport::default() };
-        let text = text_of(Page { shadow: Some(report), status: status() });
-        assert!(text.contains("compares, and writes nothing"), "{text}");
-        assert!(text.contains("unexplained") && !text.contains("shop/data"), "{text}");
     }
 }

@@ -26,7 +26,7 @@ use testkit::{
         hooks::Hooks,
         resources::ServerVersion,
     },
-    driver::{self, Script, Scripted},
+    driver::{self, Backend as _, Description, Script, Scripted},
 };
 use tokio::time::{Instant, sleep};
 
@@ -162,7 +162,11 @@ impl Simulation {
 
     /// Starts the program in shadow mode, as this user.
     pub fn start_shadow_as(&self, user: User, flags: &[&str]) -> Process {
+        let Description { name, plugin, controller } = self.driver.backend().description();
+        let capabilities = [plugin, controller].concat().join(",");
+        let driver = [format!("--driver={name}"), format!("--capabilities={capabilities}")];
         let args = COMMON.iter().chain(flags).map(Into::into);
+        let args = driver.into_iter().map(Into::into).chain(args);
         let (parsed, driver) = cli::shadow::parse(args, |_| None).unwrap();
         self.launch_program(user, self.connector(), SHADOW, parsed.flags, Program::Shadow(driver))
     }

@@ -32,8 +32,8 @@ pub struct Process {
 pub(super) enum Program {
     /// The sidecar.
     Sidecar,
-    /// Shadow mode, which asks the driver what it is unless that is described.
-    Shadow(Option<Described>),
+    /// Shadow mode, which compares for this driver.
+    Shadow(Described),
 }
 
 /// What a process is started with.
