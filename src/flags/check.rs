@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use go_fmt::{format_duration, quote};
+use go_fmt::quote;
+use jiff::SignedDuration;
 
 use super::{
     Flags, LeaderElection, Refusal,
@@ -139,7 +140,8 @@ fn logging(flags: &Flags) -> Result<(), Refusal> {
 fn logging_errors(Flags { logging, log_output: output, .. }: &Flags) -> Vec<String> {
     let mut errors = Vec::new();
     if output.log_flush_frequency <= 0 {
-        let shown = quote(&format_duration(output.log_flush_frequency));
+        let frequency = SignedDuration::from_nanos(output.log_flush_frequency);
+        let shown = quote(&format!("{}s", frequency.as_secs_f64()));
         errors.push(format!("flushFrequency: Invalid value: {shown}: Must be greater than zero"));
     }
     let format = logging.format.as_str();

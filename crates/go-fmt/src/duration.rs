@@ -1,7 +1,7 @@
-//! Go's durations, parsed as by `time.ParseDuration` and formatted as by `String()`.
+//! Go's durations, parsed as by `time.ParseDuration`.
 //!
 //! Syntax (`1h15m30.918s`, units ns, us, µs, ms, s, m, h), error texts and limits (a 64-bit count of
-//! nanoseconds) are Go's. Never panics; [`parse_duration`] reads what [`format_duration`] writes.
+//! nanoseconds) are Go's. Never panics.
 
 use std::fmt::Write as _;
 
@@ -131,40 +131,6 @@ fn fraction_nanos(fraction: &str, scale: u64) -> u64 {
     (value as f64 * (scale as f64 / power)) as u64
 }
 
-/// Writes a duration of nanoseconds as Go does: `5m0s`, `1.5s`, `100ms`, `0s`.
-pub fn format_duration(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "" };
-    let magnitude = nanos.unsigned_abs();
-    let text = match magnitude {
-        0 => "0s".to_owned(),
-        1..1_000 => format!("{magnitude}ns"),
-        1_000..1_000_000 => decimal(magnitude, 3) + "\u{b5}s",
-        1_000_000..1_000_000_000 => decimal(magnitude, 6) + "ms",
-        _ => hours(magnitude),
-    };
-    format!("{sign}{text}")
-}
-
-fn hours(nanos: u64) -> String {
-    let minutes = nanos / 60_000_000_000;
-    let seconds = decimal(nanos % 60_000_000_000, 9);
-    match (minutes / 60, minutes % 60) {
-        (0, 0) => format!("{seconds}s"),
-        (0, minutes) => format!("{minutes}m{seconds}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
-    }
-}
-
-/// `value / 10^places`, without trailing zeros.
-fn decimal(value: u64, places: u32) -> String {
-    let unit = 10_u64.pow(places);
-    let digits = places as usize;
-    let fraction = format!("{:0digits$}", value % unit);
-    let fraction = fraction.trim_end_matches('0');
-    let point = if fraction.is_empty() { "" } else { "." };
-    format!("{}{point}{fraction}", value / unit)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -243,33 +209,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn writes_what_go_writes() {
-        for (nanos, text) in [
-            (0, "0s"),
-            (1, "1ns"),
-            (1_100, "1.1\u{b5}s"),
-            (2_200_000, "2.2ms"),
-            (3_300_000_000, "3.3s"),
-            (300 * SECOND, "5m0s"),
-            (245 * SECOND + 1_000_000, "4m5.001s"),
-            (18_367 * SECOND + 1_000_000, "5h6m7.001s"),
-            (480 * SECOND + 1, "8m0.000000001s"),
-            (-SECOND, "-1s"),
-            (i64::MAX, "2562047h47m16.854775807s"),
-            (i64::MIN, "-2562047h47m16.854775808s"),
-        ] {
-            assert_eq!(format_duration(nanos), text);
-        }
-    }
-
     proptest! {
-        // Go's own guarantee: exact below 2^53 ns, where the fraction's floating point is.
-        #[test]
-        fn what_is_written_is_read_back(nanos in -(1_i64 << 53)..(1_i64 << 53)) {
-            prop_assert_eq!(parse_duration(&format_duration(nanos)), Ok(nanos));
-        }
-
         #[test]
         fn nothing_panics(text in "[-+]?[0-9.hmsnuµd ]{0,30}") {
             let _ = parse_duration(&text);

@@ -11,7 +11,7 @@ mod strconv;
 use std::fmt::Write as _;
 
 pub use self::{
-    duration::{DurationError, format_duration, parse_duration},
+    duration::{DurationError, parse_duration},
     strconv::{Fault, NumError, parse_bool, parse_decimal, parse_float, parse_int, parse_uint},
 };
 
