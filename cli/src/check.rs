@@ -26,7 +26,7 @@ use clap::Parser;
 pub use self::finding::{NOT_CHECKED, failure};
 use self::{
     differences::Facts,
-    finding::{Checked, Finding, Section, Severity},
+    finding::{Checked, Finding, Severity},
     flags::CommandLine,
     manifest::{Manifest, Unreadable, Workload},
     rights::Uses,
@@ -111,15 +111,15 @@ pub async fn run(client: Option<&Client>, request: &Request, manifests: &[String
     };
     let mut checked = Vec::new();
     let unread = |it: &Unreadable| {
-        Finding::new(Section::Manifest, Severity::Unchecked, "a document", &it.to_string())
+        Finding::new("manifest", Severity::Unchecked, "a document", &it.to_string())
     };
     let unread: Vec<Finding> = manifest.unreadable().iter().map(unread).collect();
     if !unread.is_empty() {
-        checked.push(Checked { title: "The files".to_owned(), findings: unread });
+        checked.push(Checked::new("The files", unread));
     }
     for workload in &workloads {
         let check = Check { request, manifest: &manifest, cluster: cluster.as_ref(), workload };
-        checked.push(Checked { title: workload.title(), findings: check.findings().await });
+        checked.push(Checked::new(&workload.title(), check.findings().await));
     }
     finding::output(&checked, request.format.is_json)
 }
@@ -161,16 +161,11 @@ impl Check<'_> {
         let line = flags::check(&self.workload.provisioner, driver.as_deref());
         let Some(flags) = &line.flags else {
             let text = "checked once the program starts with the flags";
-            let rest = Finding::new(Section::Rights, Severity::Unchecked, "the rest", text);
+            let rest = Finding::new("rights", Severity::Unchecked, "the rest", text);
             return line.findings.into_iter().chain([rest]).collect();
         };
         let mut findings = self.rights(flags, driver.as_deref()).await;
-        findings.extend(lease::check(
-            flags,
-            flags.locks_endpoints(),
-            self.workload,
-            driver.as_deref(),
-        ));
+        findings.extend(lease::check(flags, self.workload, driver.as_deref()));
         findings.extend(self.claims(flags, driver.as_deref()).await);
         findings.extend(self.differences(&line, flags, driver.as_deref()));
         line.findings.into_iter().chain(findings).collect()
@@ -204,7 +199,7 @@ impl Check<'_> {
         let Some(cluster) = self.cluster else { return Vec::new() };
         let Some(driver) = driver else {
             let text = "the manifest does not show the driver's name: give --driver";
-            return vec![Finding::new(Section::Claims, Severity::Unchecked, "claims", text)];
+            return vec![Finding::new("claims", Severity::Unchecked, "claims", text)];
         };
         let in_tree = migration(flags, driver).map(|it| it.in_tree_name().to_owned());
         let identity = ProvisionerIdentity { in_tree, ..ProvisionerIdentity::of_driver(driver) };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{Finding, Section, Severity};
+use super::finding::{Finding, Severity};
 use csi_provisioner::{
     controller::{
         claims::{plan::waits_for_a_node, record_status},
@@ -94,7 +94,7 @@ pub(super) fn findings(
 }
 
 fn finding(subject: &str, text: &str) -> Finding {
-    Finding::new(Section::Claims, Severity::Note, subject, text)
+    Finding::new("claims", Severity::Note, subject, text)
 }
 
 /// Why the unbound claim waits; `None` if another provisioner serves it.

@@ -3,55 +3,50 @@
 //! Only what flags, sidecars and environment decide; rows about rare faults are left to the page.
 
 use super::{
-    finding::{Finding, Section, Severity},
+    finding::{Finding, Severity},
     manifest::Workload,
 };
 use csi_provisioner::flags::{ClaimProtection, Flags};
 
-/// A row by its first column, or a whole section by its heading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PageEntry {
-    Row(&'static str),
-    Whole(&'static str),
-}
-
-use PageEntry::{Row, Whole};
+/// What is said of a section that applies as a whole, beside its heading. Others are rows, by their first
+/// column.
+const WHOLE: &str = "the whole section";
 
 /// Whether an entry applies to the workload.
 type Condition = fn(&Facts<'_>) -> bool;
 
 /// The rows in the order of the page, each with the condition under which it applies.
 #[rustfmt::skip] // one line a row: it is a table
-const ENTRIES: &[(Condition, PageEntry)] = &[
-    (|_| true, Row("claim deleted while its `CreateVolume` may still run")),
-    (|it| it.flags.safety.claim_protection != ClaimProtection::Off, Row("claim deleted while no process runs, after a call whose end is not known")),
-    (|_| true, Row("class missing, none named, or another provisioner's")),
-    (|_| true, Row("`InvalidArgument`")),
-    (|_| true, Row("\"still working\" codes")),
-    (|_| true, Row("claims and volumes of several classes and namespaces")),
-    (|it| it.workload.has_sidecar("snapshotter"), Whole("Snapshots and clones as sources")),
-    (|it| it.flags.gates.topology, Whole("Topology")),
-    (|_| true, Row("PersistentVolume refused or forbidden")),
-    (|_| true, Row("`DeleteVolume`")),
-    (|_| true, Row("PersistentVolumes to be deleted")),
-    (|it| it.migrates, Row("in-tree PersistentVolumes to be deleted")),
-    (|it| it.flags.gates.csi_migration_rbd, Row("volumes of ceph's in-tree plugin `kubernetes.io/rbd`")),
-    (|it| it.workload.has_sidecar("attacher"), Row("volume that is still attached")),
-    (|it| it.flags.capacity().is_some(), Whole("Storage capacity")),
-    (|_| true, Row("events in a burst")),
-    (|it| it.flags.http.address().is_some(), Whole("Metrics")),
-    (|it| it.flags.http.address().is_some() && it.flags.http.pprof, Row("`/debug/pprof/`")),
-    (|it| it.flags.node_deployment().is_some(), Whole("Node deployment (`--node-deployment`)")),
-    (|_| true, Row("driver lost")),
-    (|_| true, Row("SIGTERM")),
-    (|it| it.flags.leader_election().is_some(), Row("standby")),
-    (|it| it.flags.leader_election().is_some(), Row("another holder in the Lease while this process leads")),
-    (|it| it.flags.leader_election().is_some(), Row("lease identity")),
-    (|it| it.flags.kubernetes.rate().is_none(), Row("client-side rate limit")),
-    (|it| it.has_variable(|name| name.to_ascii_uppercase().ends_with("_PROXY")), Row("`HTTP_PROXY` or `proxy-url` on the way to an API server without TLS")),
-    (|it| it.has_variable(|name| name.to_ascii_uppercase().ends_with("_PROXY")), Row("an invalid proxy URL")),
-    (|it| it.has_retired, Row("retired flags and feature gates")),
-    (|it| it.has_variable(|name| name.starts_with("KUBE_FEATURE_")), Row("`KUBE_FEATURE_…` in the environment")),
+const ENTRIES: &[(Condition, &str, &str)] = &[
+    (|_| true, "claim deleted while its `CreateVolume` may still run", ""),
+    (|it| it.flags.safety.claim_protection != ClaimProtection::Off, "claim deleted while no process runs, after a call whose end is not known", ""),
+    (|_| true, "class missing, none named, or another provisioner's", ""),
+    (|_| true, "`InvalidArgument`", ""),
+    (|_| true, "\"still working\" codes", ""),
+    (|_| true, "claims and volumes of several classes and namespaces", ""),
+    (|it| it.workload.has_sidecar("snapshotter"), "Snapshots and clones as sources", WHOLE),
+    (|it| it.flags.gates.topology, "Topology", WHOLE),
+    (|_| true, "PersistentVolume refused or forbidden", ""),
+    (|_| true, "`DeleteVolume`", ""),
+    (|_| true, "PersistentVolumes to be deleted", ""),
+    (|it| it.migrates, "in-tree PersistentVolumes to be deleted", ""),
+    (|it| it.flags.gates.csi_migration_rbd, "volumes of ceph's in-tree plugin `kubernetes.io/rbd`", ""),
+    (|it| it.workload.has_sidecar("attacher"), "volume that is still attached", ""),
+    (|it| it.flags.capacity().is_some(), "Storage capacity", WHOLE),
+    (|_| true, "events in a burst", ""),
+    (|it| it.flags.http.address().is_some(), "Metrics", WHOLE),
+    (|it| it.flags.http.address().is_some() && it.flags.http.pprof, "`/debug/pprof/`", ""),
+    (|it| it.flags.node_deployment().is_some(), "Node deployment (`--node-deployment`)", WHOLE),
+    (|_| true, "driver lost", ""),
+    (|_| true, "SIGTERM", ""),
+    (|it| it.flags.leader_election().is_some(), "standby", ""),
+    (|it| it.flags.leader_election().is_some(), "another holder in the Lease while this process leads", ""),
+    (|it| it.flags.leader_election().is_some(), "lease identity", ""),
+    (|it| it.flags.kubernetes.rate().is_none(), "client-side rate limit", ""),
+    (|it| it.has_variable(|name| name.to_ascii_uppercase().ends_with("_PROXY")), "`HTTP_PROXY` or `proxy-url` on the way to an API server without TLS", ""),
+    (|it| it.has_variable(|name| name.to_ascii_uppercase().ends_with("_PROXY")), "an invalid proxy URL", ""),
+    (|it| it.has_retired, "retired flags and feature gates", ""),
+    (|it| it.has_variable(|name| name.starts_with("KUBE_FEATURE_")), "`KUBE_FEATURE_…` in the environment", ""),
 ];
 
 /// What decides which rows apply.
@@ -71,16 +66,10 @@ impl Facts<'_> {
 
 /// The findings: one for each row or section.
 pub(super) fn check(facts: &Facts<'_>) -> Vec<Finding> {
-    let entries = ENTRIES.iter().filter(|(applies, _)| applies(facts));
-    entries.map(|(_, entry)| finding(*entry)).collect()
-}
-
-fn finding(entry: PageEntry) -> Finding {
-    let (subject, text) = match entry {
-        Row(row) => (row, ""),
-        Whole(section) => (section, "the whole section"),
-    };
-    Finding::new(Section::Differences, Severity::Note, subject, text)
+    let entries = ENTRIES.iter().filter(|(applies, ..)| applies(facts));
+    entries
+        .map(|(_, subject, text)| Finding::new("differences", Severity::Note, subject, text))
+        .collect()
 }
 
 #[cfg(test)]
@@ -92,10 +81,10 @@ mod tests {
     fn every_row_is_on_the_page_in_its_order() {
         let page = include_str!("../../../docs/differences.md");
         let mut from = 0;
-        for (_, entry) in ENTRIES {
-            let line = match entry {
-                Row(row) => format!("\n| {row} |"),
-                Whole(section) => format!("\n## {section}\n"),
+        for (_, entry, text) in ENTRIES {
+            let line = match *text {
+                WHOLE => format!("\n## {entry}\n"),
+                _ => format!("\n| {entry} |"),
             };
             let found = page[from..].find(&line);
             assert!(found.is_some(), "not on the page, or not in this place: {entry:?}");

@@ -4,20 +4,22 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use csi_provisioner::plain_text::escaped;
 
 use crate::subcommand::Output;
 
 /// What a finding means for the switch, from the least to the most urgent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
     /// It stays as it is.
     Ok,
     /// Something to know; nothing to do.
     Note,
     /// Something to do before the switch.
+    #[serde(rename = "to do")]
     ToDo,
     /// It could not be checked.
     Unchecked,
@@ -50,34 +52,11 @@ impl Severity {
 /// The exit code of a check that could not be made.
 pub const NOT_CHECKED: u8 = 3;
 
-/// What was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Section {
-    Manifest,
-    Flags,
-    Rights,
-    Lease,
-    Claims,
-    Differences,
-}
-
-impl Section {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Manifest => "manifest",
-            Self::Flags => "flags",
-            Self::Rights => "rights",
-            Self::Lease => "lease",
-            Self::Claims => "claims",
-            Self::Differences => "differences",
-        }
-    }
-}
-
 /// One thing that the check found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    pub(super) section: Section,
+    /// What was checked.
+    pub(super) section: &'static str,
     pub(super) severity: Severity,
     /// What it is about, such as a flag or a resource.
     pub(super) subject: String,
@@ -88,7 +67,12 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(section: Section, severity: Severity, subject: &str, text: &str) -> Self {
+    pub(super) fn new(
+        section: &'static str,
+        severity: Severity,
+        subject: &str,
+        text: &str,
+    ) -> Self {
         let [subject, text] = [subject, text].map(printable);
         Self { section, severity, subject, text, rule: None }
     }
@@ -103,17 +87,6 @@ impl Finding {
         let colon = if text.is_empty() { "" } else { ": " };
         format!("  {:<9}  {subject}{colon}{text}{rule}\n", severity.name())
     }
-
-    fn json(&self) -> Value {
-        let Self { section, severity, subject, text, rule } = self;
-        json!({
-            "section": section.name(),
-            "severity": severity.name(),
-            "subject": subject,
-            "text": text,
-            "rule": rule,
-        })
-    }
 }
 
 /// Text for a terminal: one line, with control characters escaped.
@@ -122,21 +95,34 @@ fn printable(text: &str) -> String {
 }
 
 /// The findings about one workload.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Checked {
     /// Kind, namespace and name, container and image.
-    pub(super) title: String,
-    pub(super) findings: Vec<Finding>,
+    #[serde(rename = "workload")]
+    title: String,
+    findings: Vec<Finding>,
+}
+
+/// The JSON of a check.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    exit_code: u8,
+    workloads: &'a [Checked],
 }
 
 impl Checked {
+    pub(super) fn new(title: &str, findings: Vec<Finding>) -> Self {
+        Self { title: printable(title), findings }
+    }
+
     fn text(&self) -> String {
-        let mut text = format!("{}\n", printable(&self.title));
+        let mut text = format!("{}\n", self.title);
         let mut section = None;
         for finding in &self.findings {
             if section.replace(finding.section) != Some(finding.section) {
                 // Writing to a text cannot fail.
-                let _ = writeln!(text, "\n{}", finding.section.name());
+                let _ = writeln!(text, "\n{}", finding.section);
             }
             text += &finding.text();
         }
@@ -155,22 +141,15 @@ pub(super) fn output(checked: &[Checked], json: bool) -> Output {
     let worst = findings.clone().map(|it| it.severity).max().unwrap_or(Severity::Ok);
     let exit_code = worst.exit_code();
     let text = if json {
-        format!("{}\n", to_json(checked, exit_code))
+        let report = Report { exit_code, workloads: checked };
+        // Cannot fail: there are no maps.
+        serde_json::to_string(&report).unwrap_or_default() + "\n"
     } else {
         let workloads: Vec<String> = checked.iter().map(Checked::text).collect();
         let to_do = findings.filter(|it| it.severity > Severity::Note).count();
         format!("{}\n{}\n", workloads.join("\n"), verdict(worst, to_do))
     };
     Output::printed(text, exit_code)
-}
-
-fn to_json(checked: &[Checked], exit_code: u8) -> Value {
-    let workloads = checked.iter().map(|checked| {
-        let findings: Vec<Value> = checked.findings.iter().map(Finding::json).collect();
-        json!({"workload": printable(&checked.title), "findings": findings})
-    });
-    let workloads: Vec<Value> = workloads.collect();
-    json!({"exitCode": exit_code, "workloads": workloads})
 }
 
 /// The last line of the text.
@@ -190,11 +169,10 @@ mod tests {
 
     fn report(severities: &[Severity], json: bool) -> Output {
         let finding = |severity: &Severity| {
-            Finding::new(Section::Rights, *severity, "sub\u{1b}ject", "text")
-                .with_rule("- {}".to_owned())
+            Finding::new("rights", *severity, "sub\u{1b}ject", "text").with_rule("- {}".to_owned())
         };
         let findings = severities.iter().map(finding).collect();
-        output(&[Checked { title: "Deployment a/b".to_owned(), findings }], json)
+        output(&[Checked::new("Deployment a/b", findings)], json)
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use super::{
-    finding::{Finding, Section, Severity},
-    manifest::{Argument, Container, EnvValue, MAX_LENGTH},
-    review::{Fate, ReviewedFlag, review},
+    finding::{Finding, Severity},
+    manifest::{Container, Unknown},
+    review::{Review, review},
 };
 use csi_provisioner::flags::{Flags, Parsed, Refusal};
 
@@ -21,10 +21,11 @@ pub(super) struct CommandLine {
 /// Checks the command line of the provisioner.
 pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLine {
     let args: Vec<String> = provisioner.known_args().map(str::to_owned).collect();
-    let review = review(&args);
-    let mut findings: Vec<Finding> = review.iter().map(judged).collect();
-    findings.extend(provisioner.args.iter().filter_map(unknown));
-    findings.extend(changed_defaults(provisioner, driver, &review));
+    let Review { mut findings, has_retired } = review(&args);
+    let changed = changed_defaults(provisioner, driver, &findings);
+    let is_refused = findings.iter().any(|it| it.severity == Severity::Fatal);
+    let unknown = provisioner.args.iter().filter_map(|arg| arg.as_ref().err()).map(unknown);
+    findings.extend(unknown.chain(changed));
     let flags = match parse(provisioner, args) {
         Ok(Parsed { flags, warnings }) => {
             // The review has what is retired.
@@ -33,53 +34,16 @@ pub(super) fn check(provisioner: &Container, driver: Option<&str>) -> CommandLin
             Some(flags)
         }
         Err(refusal) => {
-            findings.extend(refused(&refusal, &review));
+            // Unless a finding about one flag says why.
+            findings.extend((!is_refused).then(|| refused(&refusal)));
             None
         }
     };
-    let is_retired = |flag: &ReviewedFlag| matches!(flag.fate, Fate::Retired { .. });
-    CommandLine { flags, has_retired: review.iter().any(is_retired), findings }
+    CommandLine { flags, has_retired, findings }
 }
 
-fn finding(severity: Severity, subject: &str, text: &str) -> Finding {
-    Finding::new(Section::Flags, severity, subject, text)
-}
-
-/// What becomes of one flag or gate.
-fn judged(flag: &ReviewedFlag) -> Finding {
-    let ReviewedFlag { spelled, fate } = flag;
-    match fate {
-        Fate::Kept(Some(since)) => finding(
-            Severity::Ok,
-            spelled,
-            &format!("kept; in external-provisioner since {since}, earlier releases end"),
-        ),
-        Fate::Kept(None) => finding(Severity::Ok, spelled, "kept"),
-        Fate::Own => finding(
-            Severity::Note,
-            spelled,
-            "only here: external-provisioner ends, so remove it on the way back",
-        ),
-        Fate::Retired { releases: "none", advice } => finding(
-            Severity::Note,
-            spelled,
-            &format!(
-                "accepted with a warning: {advice}; every release of external-provisioner ends"
-            ),
-        ),
-        Fate::Retired { releases, advice } => finding(
-            Severity::Note,
-            spelled,
-            &format!(
-                "accepted with a warning: {advice}; external-provisioner knows it from {releases}, later releases end"
-            ),
-        ),
-        Fate::Refused(error) => finding(
-            Severity::Fatal,
-            spelled,
-            &format!("the program ends: {error}; correct or remove it"),
-        ),
-    }
+pub(super) fn finding(severity: Severity, subject: &str, text: &str) -> Finding {
+    Finding::new("flags", severity, subject, text)
 }
 
 /// A default that external-provisioner has changed, with consequences for claims.
@@ -113,11 +77,11 @@ const CHANGED: [Changed; 2] = [
 fn changed_defaults(
     provisioner: &Container,
     driver: Option<&str>,
-    flags: &[ReviewedFlag],
+    reviewed: &[Finding],
 ) -> Vec<Finding> {
     let Some(major) = provisioner.release() else { return Vec::new() };
     let matters = |changed: &&Changed| {
-        let is_given = flags.iter().any(|flag| flag.spelled.starts_with(changed.flag));
+        let is_given = reviewed.iter().any(|flag| flag.subject.starts_with(changed.flag));
         let cares = |driver: &str| changed.indifferent.iter().all(|part| !driver.contains(part));
         major < changed.since && !is_given && driver.is_none_or(cares)
     };
@@ -125,38 +89,26 @@ fn changed_defaults(
     changed.map(|it| finding(Severity::ToDo, it.flag, it.text)).collect()
 }
 
-fn unknown(arg: &Argument) -> Option<Finding> {
-    match arg {
-        Argument::Known(_) => None,
-        Argument::Unknown { spelled, variable } => {
-            let text =
-                format!("the manifest has no value of {variable}: write the value in its place");
-            Some(finding(Severity::Unchecked, spelled, &text))
-        }
-        Argument::TooLong { spelled } => {
-            let text = format!(
-                "its variables make it longer than {MAX_LENGTH} bytes, and no process starts with that: shorten them"
-            );
-            Some(finding(Severity::Fatal, spelled, &text))
-        }
-    }
+fn unknown(Unknown { spelled, variable }: &Unknown) -> Finding {
+    let text = format!(
+        "the manifest has no value of {variable} that a process could start with: write the value in its place"
+    );
+    finding(Severity::Unchecked, spelled, &text)
 }
 
 fn parse(provisioner: &Container, args: Vec<String>) -> Result<Parsed, Refusal> {
     let args = ["csi-provisioner".to_owned()].into_iter().chain(args).map(OsString::from);
-    let env = |name: &str| match provisioner.env.get(name)? {
-        EnvValue::Known(value) => Some(OsString::from(value)),
-        EnvValue::Unknown | EnvValue::TooLong => Some(OsString::from("unknown")),
+    let env = |name: &str| {
+        let value = provisioner.env.get(name)?;
+        Some(value.as_deref().unwrap_or("unknown").into())
     };
     Flags::parse(args, env)
 }
 
-/// Why the program ends with these flags, unless a finding about one flag says so.
-fn refused(refusal: &Refusal, flags: &[ReviewedFlag]) -> Option<Finding> {
+/// Why the program ends with these flags.
+fn refused(refusal: &Refusal) -> Finding {
     let error = refusal.text.lines().last().unwrap_or_default();
-    let is_known = |flag: &ReviewedFlag| matches!(flag.fate, Fate::Refused(_));
-    (!flags.iter().any(is_known))
-        .then(|| finding(Severity::Fatal, "flags together", &format!("the program ends: {error}")))
+    finding(Severity::Fatal, "flags together", &format!("the program ends: {error}"))
 }
 
 #[cfg(test)]
@@ -169,7 +121,7 @@ mod tests {
         Container {
             name: String::new(),
             image: String::new(),
-            args: args.iter().map(|arg| Argument::Known((*arg).to_owned())).collect(),
+            args: args.iter().map(|arg| Ok((*arg).to_owned())).collect(),
             env: BTreeMap::new(),
         }
     }
@@ -232,7 +184,7 @@ mod tests {
     fn a_value_that_the_manifest_does_not_have_is_not_checked() {
         let mut container = container(&["--leader-election"]);
         let (spelled, variable) = ("--timeout=$(T)".to_owned(), "T".to_owned());
-        container.args.push(Argument::Unknown { spelled, variable });
+        container.args.push(Err(Unknown { spelled, variable }));
         let line = check(&container, None);
         assert_eq!(line.findings.last().map(|it| it.severity), Some(Severity::Unchecked));
         assert!(line.flags.is_some());

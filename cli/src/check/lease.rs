@@ -1,8 +1,8 @@
 //! The Lease, and whether the old and the new pods could work at the same time.
 
 use super::{
-    finding::{Finding, Section, Severity},
-    manifest::{EnvValue, Workload},
+    finding::{Finding, Severity},
+    manifest::Workload,
 };
 use csi_provisioner::{flags::Flags, leader};
 
@@ -16,21 +16,13 @@ const NO_ELECTION: &str = "no leader election, so that old and new pods work at 
 /// The namespace of the Lease.
 pub(super) fn namespace(flags: &Flags, workload: &Workload) -> String {
     let flag = flags.leader_election().and_then(|election| election.namespace.as_deref());
-    let variable = match workload.provisioner.env.get("POD_NAMESPACE") {
-        Some(EnvValue::Known(value)) => Some(value.as_str()),
-        _ => None,
-    };
+    let variable = workload.provisioner.env.get("POD_NAMESPACE").and_then(Option::as_deref);
     leader::namespace(flag, variable, Some(&workload.namespace))
 }
 
 /// The findings about Lease and rollout.
-pub(super) fn check(
-    flags: &Flags,
-    locks_endpoints: bool,
-    workload: &Workload,
-    driver: Option<&str>,
-) -> Vec<Finding> {
-    let endpoints = locks_endpoints.then(|| finding(Severity::ToDo, "lock", ENDPOINTS));
+pub(super) fn check(flags: &Flags, workload: &Workload, driver: Option<&str>) -> Vec<Finding> {
+    let endpoints = flags.locks_endpoints().then(|| finding(Severity::ToDo, "lock", ENDPOINTS));
     let lease = if flags.leader_election().is_some() {
         lease(&namespace(flags, workload), driver)
     } else if flags.node_deployment().is_some() || workload.replaces_in_place {
@@ -70,7 +62,7 @@ fn grace(flags: &Flags, workload: &Workload) -> Option<Finding> {
 }
 
 fn finding(severity: Severity, subject: &str, text: &str) -> Finding {
-    Finding::new(Section::Lease, severity, subject, text)
+    Finding::new("lease", severity, subject, text)
 }
 
 #[cfg(test)]
@@ -96,7 +88,7 @@ mod tests {
             (&["--leader-election"], None, Severity::Unchecked, "namespace ns"),
             (&[], Some("a"), Severity::ToDo, "none"),
         ] {
-            let found = check(&flags(args), false, &workload("Deployment", args), driver);
+            let found = check(&flags(args), &workload("Deployment", args), driver);
             assert_eq!((found[0].severity, found[0].subject.as_str()), (severity, subject));
             assert_eq!(found.len(), 1);
         }
@@ -104,17 +96,17 @@ mod tests {
 
     #[test]
     fn pods_that_replace_each_other_need_no_lease_and_v1_needs_care() {
-        let statefulset = check(&flags(&[]), false, &workload("StatefulSet", &[]), None);
+        let statefulset = check(&flags(&[]), &workload("StatefulSet", &[]), None);
         assert_eq!(statefulset[0].severity, Severity::Ok);
-        let args = ["--enable-leader-election"];
-        let v1 = check(&flags(&args), true, &workload("Deployment", &args), Some("a"));
+        let args = ["--enable-leader-election", "--leader-election-type=endpoints"];
+        let v1 = check(&flags(&args), &workload("Deployment", &args), Some("a"));
         assert_eq!((v1[0].severity, v1[1].subject.as_str()), (Severity::ToDo, "ns/a"));
     }
 
     #[test]
     fn a_pod_needs_time_to_end() {
         let workload = Workload { grace_seconds: 10, ..workload("StatefulSet", &[]) };
-        let found = check(&flags(&[]), false, &workload, None);
+        let found = check(&flags(&[]), &workload, None);
         assert!(found[1].text.contains("set it to 25 at least"), "{found:?}");
     }
 }

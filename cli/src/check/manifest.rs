@@ -205,50 +205,25 @@ impl Workload {
 pub(super) struct Container {
     pub(super) name: String,
     pub(super) image: String,
-    /// Without the program's name.
-    pub(super) args: Vec<Argument>,
-    pub(super) env: BTreeMap<String, EnvValue>,
+    /// Without the program's name, after the kubelet's expansion.
+    pub(super) args: Vec<Result<String, Unknown>>,
+    /// The variables; `None` if the value is in a ConfigMap or a Secret, or too long.
+    pub(super) env: BTreeMap<String, Option<String>>,
 }
 
 /// What containers and images that run it are called.
 const PROVISIONERS: [&str; 2] = ["csi-provisioner", "external-provisioner"];
 
-/// An argument after the kubelet's expansion.
+/// An argument that names a variable whose value the manifest does not have, or which makes it longer than
+/// [`MAX_LENGTH`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Argument {
-    Known(String),
-    /// It names a variable whose value the manifest does not have.
-    Unknown {
-        spelled: String,
-        variable: String,
-    },
-    /// Its variables make it longer than [`MAX_LENGTH`].
-    TooLong {
-        spelled: String,
-    },
+pub(super) struct Unknown {
+    pub(super) spelled: String,
+    pub(super) variable: String,
 }
 
 /// The longest argument or variable that Linux starts a process with, in bytes (`MAX_ARG_STRLEN`).
-pub(super) const MAX_LENGTH: usize = 128 << 10;
-
-/// The value of an environment variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum EnvValue {
-    Known(String),
-    /// The manifest does not have it: it is in a ConfigMap or a Secret.
-    Unknown,
-    /// It is longer than [`MAX_LENGTH`].
-    TooLong,
-}
-
-/// Why a text cannot be expanded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum NotExpanded {
-    /// The value of this variable is not known.
-    Unknown(String),
-    /// It would be longer than [`MAX_LENGTH`].
-    TooLong,
-}
+const MAX_LENGTH: usize = 128 << 10;
 
 impl Container {
     fn read(container: &Value, namespace: &str) -> Self {
@@ -260,12 +235,9 @@ impl Container {
         // The first word of the command is the program.
         let command = list(container, "/command").iter().skip(1);
         let args = command.chain(list(container, "/args")).filter_map(Value::as_str);
-        let args = args.map(|arg| match expand(arg, &env) {
-            Ok(arg) => Argument::Known(arg),
-            Err(NotExpanded::Unknown(variable)) => {
-                Argument::Unknown { spelled: arg.to_owned(), variable }
-            }
-            Err(NotExpanded::TooLong) => Argument::TooLong { spelled: arg.to_owned() },
+        let args = args.map(|arg| {
+            let unknown = |variable| Unknown { spelled: arg.to_owned(), variable };
+            expand(arg, &env).map_err(unknown)
         });
         Self {
             name: text(container, "/name").to_owned(),
@@ -302,36 +274,32 @@ impl Container {
 
     /// The arguments whose values the manifest has.
     pub(super) fn known_args(&self) -> impl Iterator<Item = &str> {
-        self.args.iter().filter_map(|arg| match arg {
-            Argument::Known(arg) => Some(arg.as_str()),
-            Argument::Unknown { .. } | Argument::TooLong { .. } => None,
-        })
+        self.args.iter().flatten().map(String::as_str)
     }
 }
 
 /// The value of a variable. What only a pod has, such as its name, reads as the field's path.
-fn env_value(variable: &Value, namespace: &str, env: &BTreeMap<String, EnvValue>) -> EnvValue {
-    let known = |text: &str| EnvValue::Known(text.to_owned());
+fn env_value(
+    variable: &Value,
+    namespace: &str,
+    env: &BTreeMap<String, Option<String>>,
+) -> Option<String> {
     let Some(source) = variable.get("valueFrom") else {
-        return match expand(text(variable, "/value"), env) {
-            Ok(value) => EnvValue::Known(value),
-            Err(NotExpanded::Unknown(_)) => EnvValue::Unknown,
-            Err(NotExpanded::TooLong) => EnvValue::TooLong,
-        };
+        return expand(text(variable, "/value"), env).ok();
     };
     match text(source, "/fieldRef/fieldPath") {
-        "" => EnvValue::Unknown,
-        "metadata.namespace" => known(namespace),
-        field => known(field),
+        "" => None,
+        "metadata.namespace" => Some(namespace.to_owned()),
+        field => Some(field.to_owned()),
     }
 }
 
 /// Replaces `$(NAME)` as the kubelet does: `$$` stands for `$`, and a name that is not set stays.
 ///
 /// # Errors
-/// It names a variable whose value is unknown, or it becomes too long: variables may name others, each
+/// The variable whose value is unknown, or with which it becomes too long: variables may name others, each
 /// several times.
-fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, NotExpanded> {
+fn expand(text: &str, env: &BTreeMap<String, Option<String>>) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -344,9 +312,10 @@ fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, NotExp
             }
             (None, Some((name, after))) => {
                 match env.get(name) {
-                    Some(EnvValue::Known(value)) => expanded += value,
-                    Some(EnvValue::Unknown) => return Err(NotExpanded::Unknown(name.to_owned())),
-                    Some(EnvValue::TooLong) => return Err(NotExpanded::TooLong),
+                    Some(Some(value)) if expanded.len() + value.len() <= MAX_LENGTH => {
+                        expanded += value;
+                    }
+                    Some(_) => return Err(name.to_owned()),
                     None => expanded += &["$(", name, ")"].concat(),
                 }
                 after
@@ -356,9 +325,6 @@ fn expand(text: &str, env: &BTreeMap<String, EnvValue>) -> Result<String, NotExp
                 after
             }
         };
-        if expanded.len() > MAX_LENGTH {
-            return Err(NotExpanded::TooLong);
-        }
     }
     Ok(expanded + rest)
 }

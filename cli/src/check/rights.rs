@@ -5,7 +5,7 @@
 //! or the cluster's authorizer say what there is.
 
 use super::{
-    finding::{Finding, Section, Severity},
+    finding::{Finding, Severity},
     manifest::{Manifest, Workload},
     roles::{Account, granted},
 };
@@ -15,7 +15,7 @@ use csi_provisioner::{
         ApiError, Client,
         access::{Right, attributes},
     },
-    preflight::{self, Feature, NEEDS, Namespaces, Need, RightScope},
+    preflight::{self, Feature, NEEDS, Namespaces, Need},
 };
 use serde_json::json;
 
@@ -131,8 +131,7 @@ fn of_severity(
             .unwrap_or_default();
         let text = format!("add to {}{condition}", missing.add_to);
         let subject = format!("lacks {} on {}", missing.verbs.join(", "), missing.resource);
-        Finding::new(Section::Rights, severity, &subject, &text)
-            .with_rule(format!("- {}", missing.rule()))
+        Finding::new("rights", severity, &subject, &text).with_rule(format!("- {}", missing.rule()))
     };
     preflight::by_resource(&alike, namespaces).into_iter().map(finding).collect()
 }
@@ -150,11 +149,11 @@ pub(super) fn by_roles(
 ) -> Vec<Finding> {
     let account = account(uses.workload);
     let (mut missing, mut absent, mut is_bound) = (Vec::new(), Vec::new(), false);
-    for (scope, needs) in by_scope(uses) {
-        let granted = granted(manifest, account, namespaces.of(scope));
-        missing.extend(
-            needs.into_iter().filter(|need| !need.rights().any(|it| granted.rules.grant(it))),
-        );
+    for need in uses.needs() {
+        let granted = granted(manifest, account, namespaces.of(need.scope));
+        if !need.rights().any(|right| granted.rules.grant(right)) {
+            missing.push(need);
+        }
         absent.extend(granted.absent);
         is_bound |= granted.is_bound;
     }
@@ -229,16 +228,8 @@ async fn may(
     client.access("SubjectAccessReview", &spec).await
 }
 
-/// The needs by where they are needed.
-fn by_scope(uses: Uses<'_>) -> Vec<(RightScope, Vec<&'static Need>)> {
-    let scopes =
-        [RightScope::Everywhere, RightScope::LeaseNamespace, RightScope::CapacityNamespace];
-    let needs = |scope| uses.needs().into_iter().filter(move |need| need.scope == scope).collect();
-    scopes.into_iter().map(|scope| (scope, needs(scope))).collect()
-}
-
 fn unchecked(account: Account<'_>, text: &str) -> Finding {
-    Finding::new(Section::Rights, Severity::Unchecked, &subject(account), text)
+    Finding::new("rights", Severity::Unchecked, &subject(account), text)
 }
 
 fn subject(account: Account<'_>) -> String {
@@ -251,7 +242,7 @@ fn summed(account: Account<'_>, findings: Vec<Finding>) -> Vec<Finding> {
         return findings;
     }
     let text = "has every right that may be needed";
-    vec![Finding::new(Section::Rights, Severity::Ok, &subject(account), text)]
+    vec![Finding::new("rights", Severity::Ok, &subject(account), text)]
 }
 
 #[cfg(test)]
