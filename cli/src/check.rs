@@ -45,7 +45,7 @@ use csi_translation::Migration;
 
 use crate::{
     connection::{ApiServer, list},
-    objects::RecordedEvent,
+    objects::events_about,
     subcommand::{CHECK, Format, Output},
 };
 
@@ -138,12 +138,6 @@ impl<'a> Cluster<'a> {
         let claims = list(client, &Scope::all(), Claim::is_unbound).await?;
         Ok(Self { client, claims, classes })
     }
-
-    /// The events about the claim.
-    async fn events(&self, claim: &Claim) -> Result<Vec<RecordedEvent>, ApiError> {
-        let scope = Scope::namespace(claim.namespace())?;
-        list(self.client, &scope.about("PersistentVolumeClaim", claim.name()), |_| true).await
-    }
 }
 
 /// The check of one workload.
@@ -208,8 +202,10 @@ impl Check<'_> {
         let listed = waiting.iter().take(claims::LISTED).filter(|(why, _)| why.has_events());
         for (_, claim) in listed {
             // Without the right to read events the reason must do.
-            let events = cluster.events(claim).await.unwrap_or_default();
-            let message = claims::last_warning(&events, claim);
+            let namespace = claim.namespace();
+            let events = events_about(cluster.client, namespace, "PersistentVolumeClaim", *claim);
+            let events = events.await.unwrap_or_default();
+            let message = claims::last_warning(&events);
             messages.extend(message.map(|it| (claim.uid().to_owned(), it.to_owned())));
         }
         claims::findings(&waiting, &messages)

@@ -1,4 +1,6 @@
-//! Durations as they are printed.
+//! Durations and times as they are printed.
+
+use csi_provisioner::status::Place;
 
 /// A duration in its two largest units.
 pub fn duration(seconds: u64) -> String {
@@ -8,6 +10,16 @@ pub fn duration(seconds: u64) -> String {
         60..3600 => format!("{minutes}m{:02}s", seconds % 60),
         3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
         _ => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+/// When an item is worked on next.
+pub(crate) fn when(place: Place) -> String {
+    match place {
+        Place::Absent => "when something changes".to_owned(),
+        Place::Delayed { seconds } => format!("in {}", duration(seconds)),
+        Place::Ready => "as soon as a worker is free".to_owned(),
+        Place::Processing { seconds } => format!("now, since {}", duration(seconds)),
     }
 }
 

@@ -1,164 +1,97 @@
-//! What the commands read of objects that the sidecar does not read so: events of others, pods, and Leases
-//! in whichever namespace they are.
+//! What the commands read of objects that the sidecar does not read so: events of others, and Leases in
+//! whichever namespace they are.
 
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
 use csi_provisioner::{
-    kube::objects::{Metadata, View},
+    kube::{ApiError, Client, Name, objects::View},
     leader,
 };
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::coordination::v1::LeaseSpec,
-    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
-};
-use serde::Deserialize;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
+use kube::{Api, Resource, api::ListParams, core::NamespaceResourceScope};
+use serde::de::DeserializeOwned;
 
-/// Makes a struct with `metadata` the view of a namespaced kind of version v1.
-macro_rules! namespaced_view {
-    ($name:ident, $group:literal $kind:literal $plural:literal) => {
-        impl View for $name {
-            const GROUP: &'static str = $group;
-            const VERSION: &'static str = "v1";
-            const KIND: &'static str = $kind;
-            const PLURAL: &'static str = $plural;
-            const NAMESPACED: bool = true;
-
-            fn meta(&self) -> &Metadata {
-                &self.metadata
-            }
-        }
-    };
+/// The events about the object, which is of this kind; `namespace` is theirs.
+///
+/// # Errors
+/// They cannot be listed.
+pub(crate) async fn events_about(
+    client: &Client,
+    namespace: &str,
+    kind: &str,
+    object: &impl View,
+) -> Result<Vec<Event>, ApiError> {
+    let name = object.name();
+    Name::namespaced(namespace, name)?;
+    let about = format!("involvedObject.kind={kind},involvedObject.name={name}");
+    let api = Api::<Event>::namespaced(client.kube(), namespace);
+    let listed = api.list(&ListParams::default().fields(&about)).await;
+    let mut events = listed.map_err(|error| ApiError::of_kube(error, "events"))?.items;
+    events.retain(|event| event.involved_object.uid.as_deref() == Some(object.uid()));
+    Ok(events)
 }
 
-/// A core/v1 Event.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct RecordedEvent {
-    /// The metadata.
-    pub(crate) metadata: Metadata,
-    /// The object that it is about.
-    pub(crate) involved_object: InvolvedObject,
-    /// Who wrote it, by its own word.
-    pub(crate) source: EventWriter,
-    /// The reason, in one word.
-    pub(crate) reason: String,
-    /// The text.
-    pub(crate) message: String,
-    /// `Normal` or `Warning`.
-    pub(crate) r#type: String,
-    /// How often it has happened, for events that are counted.
-    pub(crate) count: Option<u32>,
-    /// When it last happened, for events that are counted.
-    pub(crate) last_timestamp: Option<Time>,
-    /// When it first happened.
-    pub(crate) first_timestamp: Option<Time>,
-    /// When it first happened, as writers of the newer API say it.
-    pub(crate) event_time: Option<MicroTime>,
-    /// Its repetitions, as writers of the newer API say them.
-    pub(crate) series: Option<EventSeries>,
-}
-
-namespaced_view!(RecordedEvent, "" "Event" "events");
-
-impl RecordedEvent {
-    /// When it last happened, in whichever field its writer says so.
-    pub(crate) fn last_time(&self) -> Option<Timestamp> {
-        let of_series = self.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
-        let precise = || of_series.map(|time| time.0);
-        let [last, first] = [&self.last_timestamp, &self.first_timestamp]
+/// When it last happened, in whichever field its writer says so.
+pub(crate) fn last_time(event: &Event) -> Option<Timestamp> {
+    let of_series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let precise = of_series.map(|time| time.0);
+    let [last, first, created] =
+        [&event.last_timestamp, &event.first_timestamp, &event.metadata.creation_timestamp]
             .map(|time| time.as_ref().map(|time| time.0));
-        let created = || self.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        precise()
-            .or(last)
-            .or_else(|| self.event_time.as_ref().map(|time| time.0))
-            .or(first)
-            .or_else(created)
+    let began = event.event_time.as_ref().map(|time| time.0);
+    precise.or(last).or(began).or(first).or(created)
+}
+
+/// The Lease of this name, in `namespace` or, if that is empty, in any.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) async fn find_lease(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Lease>, ApiError> {
+    if !namespace.is_empty() {
+        return get_opt(client, namespace, name).await;
+    }
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    let listed = Api::<Lease>::all(client.kube()).list(&named).await;
+    let listed = listed.map_err(|error| ApiError::of_kube(error, "leases"))?;
+    Ok(listed.items.into_iter().next())
+}
+
+/// The object of this name; `None` if it does not exist. A refusal does not reach kube-rs's `get_opt`.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) async fn get_opt<K>(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<K>, ApiError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + Debug + DeserializeOwned,
+{
+    Name::namespaced(namespace, name)?;
+    let read = Api::<K>::namespaced(client.kube(), namespace).get(name).await;
+    match read.map_err(|error| ApiError::of_kube(error, &K::plural(&()))) {
+        Err(error) if error.is_not_found() => Ok(None),
+        read => read.map(Some),
     }
 }
 
-/// `series` of an event.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct EventSeries {
-    /// When it last happened.
-    pub(crate) last_observed_time: Option<MicroTime>,
-}
-
-/// `source` of an event.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct EventWriter {
-    /// The component.
-    pub(crate) component: String,
-}
-
-/// The object that an event is about.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(crate) struct InvolvedObject {
-    /// Its UID.
-    pub(crate) uid: String,
-}
-
-/// A Pod: what shows whether it works.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Pod {
-    /// The metadata.
-    pub(crate) metadata: Metadata,
-    /// The current state.
-    pub(crate) status: PodStatus,
-}
-
-namespaced_view!(Pod, "" "Pod" "pods");
-
-/// `status` of a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodStatus {
-    /// `Pending`, `Running`, `Succeeded` or `Failed`.
-    pub(crate) phase: String,
-    /// The containers.
-    pub(crate) container_statuses: Vec<ContainerStatus>,
-}
-
-/// The state of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct ContainerStatus {
-    /// The container's name.
-    pub(crate) name: String,
-    /// Whether it is ready.
-    pub(crate) ready: bool,
-    /// How often it was started again.
-    pub(crate) restart_count: u32,
-}
-
-/// A Lease.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Lease {
-    /// The metadata.
-    pub(crate) metadata: Metadata,
-    /// The holder's record.
-    pub(crate) spec: LeaseSpec,
-}
-
-namespaced_view!(Lease, "coordination.k8s.io" "Lease" "leases");
-
-impl Lease {
-    /// The holder at `now`. A Lease without a duration is held.
-    pub(crate) fn current_holder(&self, now: Timestamp) -> Option<&str> {
-        let spec = &self.spec;
-        let holder = Some(leader::holder(spec)).filter(|holder| !holder.is_empty())?;
-        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let (Some(renewed), Some(seconds)) = (&spec.renew_time, seconds) else {
-            return Some(holder);
-        };
-        let since = Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default();
-        (since <= Duration::from_secs(seconds)).then_some(holder)
-    }
+/// The holder at `now`. A Lease without a duration is held.
+pub(crate) fn current_holder(lease: &Lease, now: Timestamp) -> Option<&str> {
+    let spec = lease.spec.as_ref()?;
+    let holder = Some(leader::holder(spec)).filter(|holder| !holder.is_empty())?;
+    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let (Some(renewed), Some(seconds)) = (&spec.renew_time, seconds) else {
+        return Some(holder);
+    };
+    let since = Duration::try_from(now.duration_since(renewed.0)).unwrap_or_default();
+    (since <= Duration::from_secs(seconds)).then_some(holder)
 }
 
 /// The host name in a holder's identity, which is the pod's name unless the pod uses the host's network.
@@ -171,6 +104,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::{Answer, Server, client};
+    use csi_provisioner::kube::objects::Claim;
 
     #[test]
     fn the_last_time_is_found_whichever_field_has_it() {
@@ -183,9 +118,23 @@ mod tests {
             (json!({"firstTimestamp": time(1), "lastTimestamp": time(3)}), 3),
             (json!({"series": {"lastObservedTime": precise(3)}, "lastTimestamp": time(1)}), 3),
         ] {
-            let read: RecordedEvent = serde_json::from_value(event.clone()).unwrap();
-            assert_eq!(read.last_time().map(|it| it.to_string()), Some(time(second)), "{event}");
+            let read: Event = serde_json::from_value(event.clone()).unwrap();
+            assert_eq!(last_time(&read).map(|it| it.to_string()), Some(time(second)), "{event}");
         }
+    }
+
+    #[tokio::test]
+    async fn events_of_an_earlier_object_of_the_name_are_left_out() {
+        let server = Server::new(|asked| {
+            assert!(asked.url.contains("involvedObject.name%3Ddata"), "{asked:?}");
+            let event = |uid: &str| json!({"metadata": {}, "involvedObject": {"uid": uid}});
+            Answer::json(200, &json!({"metadata": {}, "items": [event("before"), event("u")]}))
+        });
+        let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});
+        let claim: Claim = serde_json::from_value(claim).unwrap();
+        let events = events_about(&client(&server), "shop", "PersistentVolumeClaim", &claim).await;
+        let uids: Vec<_> = events.unwrap().into_iter().map(|it| it.involved_object.uid).collect();
+        assert_eq!(uids, [Some("u".to_owned())]);
     }
 
     #[test]
@@ -202,7 +151,7 @@ mod tests {
             (json!({}), 10, None),
         ] {
             let lease: Lease = serde_json::from_value(json!({"spec": &spec})).unwrap();
-            assert_eq!(lease.current_holder(at(now)), expected, "{spec} {now}");
+            assert_eq!(current_holder(&lease, at(now)), expected, "{spec} {now}");
         }
     }
 }

@@ -7,8 +7,6 @@
 //! replica leads. The edit belongs to `controller::claims::record_status`. The list names each volume, so
 //! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
 
-use std::ops::ControlFlow;
-
 use clap::Parser;
 use csi_provisioner::{
     controller::{claims::record_status, model::record::dns_name_or_empty},
@@ -22,8 +20,8 @@ use csi_provisioner::{
 };
 
 use crate::{
-    connection::ApiServer,
-    objects::Lease,
+    connection::{ApiServer, list},
+    objects::{current_holder, find_lease},
     subcommand::{Output, RELEASE_CLAIMS},
 };
 
@@ -88,7 +86,7 @@ struct RecordedClaim {
 /// Lists claims, and releases them with `--release`. `namespace`: that of the Leases; empty if
 /// unknown.
 pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Output {
-    let claims = match list(client, request.driver.as_deref()).await {
+    let claims = match recorded(client, request.driver.as_deref()).await {
         Ok(claims) => claims,
         Err(error) => return failure(&format!("cannot list claims: {error}")),
     };
@@ -109,18 +107,10 @@ pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespac
     Output { text, errors, exit_code }
 }
 
-async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<RecordedClaim>, ApiError> {
-    let mut claims = Vec::new();
-    let visit = |claim: Claim| {
-        if let Some(recorded) = RecordedClaim::of(claim)
-            .filter(|recorded| driver.is_none_or(|name| name == recorded.driver))
-        {
-            claims.push(recorded);
-        }
-        ControlFlow::Continue(())
-    };
-    client.list(&Scope::all(), visit).await?;
-    Ok(claims)
+async fn recorded(client: &Client, driver: Option<&str>) -> Result<Vec<RecordedClaim>, ApiError> {
+    let claims = list(client, &Scope::all(), |claim| record_status::read(claim).is_some()).await?;
+    let recorded = claims.into_iter().filter_map(RecordedClaim::of);
+    Ok(recorded.filter(|it| driver.is_none_or(|name| name == it.driver)).collect())
 }
 
 impl RecordedClaim {
@@ -206,9 +196,9 @@ async fn check_no_leader(
         ));
     }
     let name = leader::lease_name(driver);
-    let lease = async { client.get_opt::<Lease>(Name::namespaced(namespace, &name)?).await };
-    let lease = lease.await.map_err(|error| cannot_tell(&error.to_string()))?;
-    match lease.as_ref().and_then(|lease| lease.current_holder(clock.wall())) {
+    let lease = find_lease(client, namespace, &name).await;
+    let lease = lease.map_err(|error| cannot_tell(&error.to_string()))?;
+    match lease.as_ref().and_then(|lease| current_holder(lease, clock.wall())) {
         None => Ok(()),
         Some(holder) => Err(format!(
             "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"

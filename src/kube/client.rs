@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// kube-rs's client on this lane. [`ApiError::of_kube`] reads its errors.
-    pub(crate) fn kube(&self) -> kube::Client {
+    pub fn kube(&self) -> kube::Client {
         self.kube.clone()
     }
 

@@ -125,7 +125,7 @@ impl ApiError {
 
     /// The error of a request about `about` that kube-rs's client made on a lane. Holds nothing of the
     /// answer's content.
-    pub(crate) fn of_kube(error: kube::Error, about: &str) -> Self {
+    pub fn of_kube(error: kube::Error, about: &str) -> Self {
         let unreadable = |fault| Self::Unreadable { about: about.to_owned(), fault };
         match error {
             // Any object in a watch that is no event reads as a status.

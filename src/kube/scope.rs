@@ -36,14 +36,6 @@ impl Scope {
     pub fn named(self, name: &str) -> Self {
         Self { fields: Some(format!("metadata.name={}", field_value(name))), ..self }
     }
-
-    /// Only events about the object of this kind and name.
-    #[must_use]
-    pub fn about(self, kind: &str, name: &str) -> Self {
-        let name = field_value(name);
-        let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
-        Self { fields: Some(fields), ..self }
-    }
 }
 
 /// A value in a field selector, escaped as by apimachinery's `fields.EscapeValue`.

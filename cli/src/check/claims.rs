@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Event;
+
 use super::finding::{Finding, Severity};
 use csi_provisioner::{
     controller::{
@@ -11,7 +13,7 @@ use csi_provisioner::{
     kube::objects::{Claim, StorageClass, View as _},
 };
 
-use crate::objects::RecordedEvent;
+use crate::objects::last_time;
 
 /// How many claims are listed by name.
 pub(super) const LISTED: usize = 20;
@@ -63,13 +65,10 @@ pub(crate) fn waiting<'a>(
     waiting
 }
 
-/// The message of the last warning among some events about the claim.
-pub(super) fn last_warning<'a>(events: &'a [RecordedEvent], claim: &Claim) -> Option<&'a str> {
-    let is_warning = |event: &&RecordedEvent| {
-        event.r#type == "Warning" && event.involved_object.uid == claim.uid()
-    };
-    let last = events.iter().filter(is_warning).max_by_key(|event| event.last_time())?;
-    Some(&last.message)
+/// The message of the last warning among some events.
+pub(super) fn last_warning(events: &[Event]) -> Option<&str> {
+    let warnings = events.iter().filter(|event| event.type_.as_deref() == Some("Warning"));
+    warnings.max_by_key(|event| last_time(event))?.message.as_deref()
 }
 
 /// The findings about the waiting claims. `messages` has events by the claims' UIDs.
@@ -195,23 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn the_last_warning_about_the_claim_counts() {
-        let event = |uid: &str, kind: &str, message: &str, second: u32| -> RecordedEvent {
+    fn the_last_warning_counts() {
+        let event = |kind: &str, message: &str, second: u32| -> Event {
             serde_json::from_value(json!({
-                "involvedObject": {"uid": uid}, "type": kind, "message": message,
+                "type": kind, "message": message,
                 "lastTimestamp": format!("2026-01-01T00:00:0{second}Z"),
             }))
             .unwrap()
         };
-        let mut of = claim("a", "now", &json!({}));
-        of.metadata.uid = Some("u".into());
-        let events = [
-            event("u", "Warning", "a", 1),
-            event("u", "Warning", "b", 2),
-            event("u", "Normal", "c", 3),
-            event("before", "Warning", "d", 4),
-        ];
-        assert_eq!(last_warning(&events, &of), Some("b"));
-        assert_eq!(last_warning(&[], &of), None);
+        let events = [event("Warning", "a", 1), event("Warning", "b", 2), event("Normal", "c", 3)];
+        assert_eq!(last_warning(&events), Some("b"));
+        assert_eq!(last_warning(&[]), None);
     }
 }

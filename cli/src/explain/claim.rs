@@ -5,8 +5,8 @@
 //! before a call; what the leader says; the last event. What remains is the driver.
 
 use super::{
-    events::{last_attempt, quoted, reported, since},
-    observe::{ObservedClaim, Read},
+    events::{last_attempt, message, quoted, reason, reported, since},
+    observe::{ObservedClaim, found},
     report::{Cause, Explanation, State},
 };
 use csi_provisioner::{
@@ -24,7 +24,7 @@ use csi_provisioner::{
     status::{Blocked, ListedClaim, Place},
 };
 
-use crate::duration::duration as age;
+use crate::duration::{duration as age, when};
 
 /// Explains the claim.
 pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
@@ -68,16 +68,13 @@ fn bound_or_deleted(observed: &ObservedClaim) -> Option<Cause> {
 /// The claim names a PersistentVolume.
 fn bound(observed: &ObservedClaim) -> Option<Cause> {
     let claim = &observed.claim;
-    let name = claim.spec.volume_name.as_deref().unwrap_or_default();
-    match &observed.bound {
-        Read::NotNeeded => None,
-        Read::Found(volume) => Some(bound_to(claim, volume)),
-        Read::Missing => Some(
-            Cause::new(State::Wrong, format!("It is bound to the PersistentVolume {name}, which does not exist."))
-                .advise("Restore the PersistentVolume if the volume still exists at the driver, or delete the claim."),
-        ),
-        Read::Failed(why) => Some(unread(&format!("the PersistentVolume {name}"), why)),
-    }
+    let name = claim.spec.volume_name.as_deref().filter(|name| !name.is_empty())?;
+    Some(match &observed.bound {
+        Ok(Some(volume)) => bound_to(claim, volume),
+        Ok(None) => Cause::new(State::Wrong, format!("It is bound to the PersistentVolume {name}, which does not exist."))
+            .advise("Restore the PersistentVolume if the volume still exists at the driver, or delete the claim."),
+        Err(why) => unread(&format!("the PersistentVolume {name}"), why),
+    })
 }
 
 fn bound_to(claim: &Claim, volume: &Volume) -> Cause {
@@ -165,9 +162,9 @@ fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
         );
     }
     Some(match &observed.class {
-        Read::Found(class) => unassigned_of_class(claim, class),
-        Read::Failed(why) => unread("its storage class", why),
-        Read::Missing | Read::NotNeeded => Cause::event(State::Wrong, missing_class(claim)),
+        Ok(Some(class)) => unassigned_of_class(claim, class),
+        Ok(None) => Cause::event(State::Wrong, missing_class(claim)),
+        Err(why) => unread("its storage class", why),
     })
 }
 
@@ -190,10 +187,7 @@ fn waits_for_first_consumer() -> Cause {
 
 /// The class cannot be read, so no plan can be made.
 fn unread_class(observed: &ObservedClaim) -> Option<Cause> {
-    match &observed.class {
-        Read::Failed(why) => Some(unread("its storage class", why)),
-        _ => None,
-    }
+    Some(unread("its storage class", observed.class.as_ref().err()?))
 }
 
 fn unread(what: &str, why: &str) -> Cause {
@@ -211,7 +205,7 @@ fn planned(observed: &ObservedClaim) -> Option<Cause> {
     match &preview.plan {
         Plan::Blocked { why, .. } => Some(Cause::event(State::Wrong, why)),
         Plan::Drop => {
-            let class = observed.class.found()?;
+            let class = found(&observed.class)?;
             waits_for_a_node(&observed.claim, class).then(waits_for_first_consumer)
         }
         Plan::Provision(_) | Plan::Discard(..) | Plan::SuspectedLeak(_) | Plan::Elsewhere(_) => {
@@ -223,17 +217,17 @@ fn planned(observed: &ObservedClaim) -> Option<Cause> {
 /// What live reads before the first call show.
 fn verified(observed: &ObservedClaim) -> Option<Cause> {
     match &observed.named {
-        Read::Found(Found::HasVolume(volume)) if volume.is_terminating() => {
+        Ok(Found::HasVolume(volume)) if volume.is_terminating() => {
             let name = volume.name();
             let text = format!("waiting for PersistentVolume {name:?} to go: somebody deleted it");
             Some(Cause::event(State::Waiting, text))
         }
-        Read::Found(Found::HasVolume(volume)) => Some(unbound_volume(volume.name())),
-        Read::Found(Found::NameTaken { name, owner }) => {
+        Ok(Found::HasVolume(volume)) => Some(unbound_volume(volume.name())),
+        Ok(Found::NameTaken { name, owner }) => {
             Some(Cause::event(State::Wrong, name_taken(name, owner)))
         }
-        Read::Failed(why) => Some(Cause::event(State::Unknown, unverified(why))),
-        Read::Found(_) | Read::Missing | Read::NotNeeded => None,
+        Ok(Found::Clear) => None,
+        Err(why) => Some(Cause::event(State::Unknown, unverified(why))),
     }
 }
 
@@ -272,7 +266,7 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
 
 /// The claim as the leader has it in work.
 fn in_work(observed: &ObservedClaim) -> Option<&ListedClaim> {
-    let claims = &observed.leader.status.of_leader()?.work.claims.listed;
+    let claims = &observed.leader.of_leader()?.work.claims.listed;
     claims.iter().find(|claim| claim.uid == observed.claim.uid())
 }
 
@@ -309,14 +303,14 @@ fn state_after(code: &str) -> State {
 
 /// The last failure that an event reports. The checks pass now, so only the driver's answers still count.
 fn last_event(observed: &ObservedClaim) -> Option<Cause> {
-    let events = observed.events.found()?;
+    let events = observed.events.as_ref().ok()?;
     let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
     let Some(event) = last_attempt(events, driver) else {
         let quoted = Cause::new(State::Waiting, quoted(events, driver, observed.now)?);
         return Some(quoted.advise("The provisioner has reported nothing: look at its log, and at the component that wrote the event."));
     };
-    let code = super::runbook::grpc_code(&event.message);
-    match (event.reason.as_str(), code) {
+    let code = super::runbook::grpc_code(message(event));
+    match (reason(event), code) {
         (_, Some(code)) => Some(Cause::event(state_after(code), reported(event, observed.now))),
         ("Provisioning", None) => Some(Cause::event(State::Waiting, reported(event, observed.now))),
         // Another attempt ends a conflict, whoever wrote the object meanwhile.
@@ -351,14 +345,10 @@ fn describe_wait(observed: &ObservedClaim, explanation: &mut Explanation) {
 /// The attempt's number, and when the next one is.
 fn describe_attempts(observed: &ObservedClaim, explanation: &mut Explanation) {
     let Some(claim) = in_work(observed) else { return };
-    let next = match claim.next {
-        Place::Absent => "The next one comes when something changes that it waits for".to_owned(),
-        Place::Delayed { seconds } => format!("The next one comes in {}", age(seconds)),
-        Place::Ready => "The next one comes as soon as a worker is free".to_owned(),
-        Place::Processing { seconds } => format!("The next one began {} ago", age(seconds)),
-    };
+    let next = when(claim.next);
     let attempts = claim.attempts;
-    explanation.say(format!("Attempts of the leader so far: {attempts}. {next}."));
+    explanation
+        .say(format!("Attempts of the leader so far: {attempts}. The next one comes {next}."));
     explanation.detail("attempts", attempts.to_string());
     if let Some(failure) = claim.last_failure.as_ref().filter(|failure| !failure.code.is_empty()) {
         explanation.detail("code", &failure.code);
@@ -370,7 +360,7 @@ fn describe_leader(observed: &ObservedClaim, explanation: &mut Explanation) {
     observed.leader.describe(explanation);
     let arguments = format!("pvc {} --namespace {}", claim.name(), claim.namespace());
     observed.leader.describe_status(explanation, &arguments);
-    if let Read::Failed(why) = &observed.events {
+    if let Err(why) = &observed.events {
         explanation.say(format!("Its events cannot be read: {why}"));
     }
 }

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Event;
+
 use super::{
     Object, Request,
-    leader::{self, Leader, LeaseView},
+    leader::{self, Leader},
     report::{Cause, Explanation, State},
 };
 use csi_provisioner::{
@@ -25,7 +27,7 @@ use csi_provisioner::{
     },
     csi_provisioner::{Attachments, Checks, DriverFacts, ProvisionerSettings, Reads, Topology},
     kube::{
-        ApiError, BadName, Client, EventHandler as _, InformerEvent, Name, Scope,
+        BadName, Client, EventHandler as _, InformerEvent, Name, Scope,
         objects::{Claim, CsiNode, Node, StorageClass, View, Volume, VolumeAttachment},
     },
     nodes::Nodes,
@@ -35,43 +37,15 @@ use csi_provisioner::{
 
 use crate::{
     connection::list,
-    objects::RecordedEvent,
+    objects::events_about,
     preview::{Preview, preview},
 };
 
 /// The namespace of events about objects without a namespace.
 const EVENTS_OF_CLUSTER: &str = "default";
 
-/// What a read came to.
-#[derive(Debug)]
-pub(super) enum Read<T> {
-    /// It was not needed.
-    NotNeeded,
-    /// The object.
-    Found(T),
-    /// The object does not exist.
-    Missing,
-    /// It cannot be read, for this reason.
-    Failed(String),
-}
-
-impl<T> Read<T> {
-    pub(super) fn of(read: Result<Option<T>, ApiError>) -> Self {
-        match read {
-            Ok(Some(found)) => Self::Found(found),
-            Ok(None) => Self::Missing,
-            Err(error) => Self::Failed(error.to_string()),
-        }
-    }
-
-    /// What was found.
-    pub(super) fn found(&self) -> Option<&T> {
-        match self {
-            Self::Found(found) => Some(found),
-            _ => None,
-        }
-    }
-}
+/// What a read came to: the object, `None` if it does not exist, or why it cannot be read.
+pub(super) type Read<T> = Result<Option<T>, String>;
 
 /// What was read about a claim.
 #[derive(Debug)]
@@ -81,15 +55,15 @@ pub(super) struct ObservedClaim {
     /// The names of this provisioner; `None` if neither the claim nor its class names a driver.
     pub(super) identity: Option<ProvisionerIdentity>,
     pub(super) class: Read<Arc<StorageClass>>,
-    /// The PersistentVolume that the claim is bound to.
+    /// The PersistentVolume that the claim names.
     pub(super) bound: Read<Volume>,
     /// The PersistentVolume under the name that the claim's would get.
-    pub(super) named: Read<Found>,
+    pub(super) named: Result<Found, String>,
     /// What a new leader would do.
     pub(super) preview: Option<Preview>,
     /// The result of the checks before a call.
     pub(super) checks: Option<Result<(), NotPrepared>>,
-    pub(super) events: Read<Vec<RecordedEvent>>,
+    pub(super) events: Result<Vec<Event>, String>,
     pub(super) leader: Leader,
 }
 
@@ -104,7 +78,7 @@ pub(super) struct ObservedVolume {
     pub(super) handle: Result<(), Failure>,
     /// The node that it is attached to.
     pub(super) attached: Read<String>,
-    pub(super) events: Read<Vec<RecordedEvent>>,
+    pub(super) events: Result<Vec<Event>, String>,
     pub(super) leader: Leader,
 }
 
@@ -127,17 +101,17 @@ impl Reader<'_> {
         let claim: Claim = self.object(Name::namespaced(namespace, name)).await?;
         let claim = Arc::new(claim);
         let class = self.class(&claim).await;
-        let driver = self.driver_of_claim(&claim, class.found());
+        let driver = self.driver_of_claim(&claim, found(&class));
         let key = format!("{namespace}/{name}");
         let leader = self.leader(driver.as_deref(), &[("claim", &key)]).await;
-        let settings = driver.map(|driver| self.settings(&driver, leader.status.of_leader()));
+        let settings = driver.map(|driver| self.settings(&driver, leader.of_leader()));
         let identity = settings.as_ref().map(ProvisionerSettings::provisioner_identity);
         let volume_name = match &settings {
             Some(settings) => settings.naming.name(claim.uid()),
             None => Ok(format!("pvc-{}", claim.uid())),
         };
         let preview =
-            identity.as_ref().and_then(|identity| preview(identity, &claim, class.found()));
+            identity.as_ref().and_then(|identity| preview(identity, &claim, found(&class)));
         let request = preview.as_ref().and_then(|preview| preview.request().cloned());
         let checks = match (&settings, request) {
             (Some(settings), Some(request)) => Some(self.check(settings, request).await),
@@ -162,7 +136,7 @@ impl Reader<'_> {
         let volume: Volume = self.object(Name::cluster(name)).await?;
         let driver = self.driver_of_volume(&volume);
         let leader = self.leader(driver.as_deref(), &[("volume", name)]).await;
-        let settings = driver.map(|driver| self.settings(&driver, leader.status.of_leader()));
+        let settings = driver.map(|driver| self.settings(&driver, leader.of_leader()));
         Ok(ObservedVolume {
             now: self.now,
             identity: settings.as_ref().map(ProvisionerSettings::provisioner_identity),
@@ -180,10 +154,10 @@ impl Reader<'_> {
             Ok(name) => self.client.get_opt(name).await,
             Err(error) => Err(error.into()),
         };
-        let cause = match Read::of(read) {
-            Read::Found(found) => return Ok(found),
-            Read::Failed(why) => Cause::new(State::Unknown, format!("It cannot be read: {why}")),
-            Read::Missing | Read::NotNeeded => self.missing(),
+        let cause = match read {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => self.missing(),
+            Err(why) => Cause::new(State::Unknown, format!("It cannot be read: {why}")),
         };
         Err(Explanation::new(&self.request.object.to_string(), cause))
     }
@@ -202,14 +176,10 @@ impl Reader<'_> {
     async fn class(&self, claim: &Claim) -> Read<Arc<StorageClass>> {
         let name = ownership::class_of_claim(claim);
         if name.is_empty() {
-            return Read::Missing;
+            return Ok(None);
         }
-        let listed: Result<Vec<StorageClass>, _> = self.all(&Scope::all().named(name)).await;
-        Read::of(
-            listed.map(|classes| {
-                classes.into_iter().find(|class| class.name() == name).map(Arc::new)
-            }),
-        )
+        let listed: Vec<StorageClass> = self.all(&Scope::all().named(name)).await?;
+        Ok(listed.into_iter().find(|class| class.name() == name).map(Arc::new))
     }
 
     /// The flag's driver, else the one that the claim or its class names.
@@ -227,12 +197,12 @@ impl Reader<'_> {
 
     async fn leader(&self, driver: Option<&str>, query: &[(&str, &str)]) -> Leader {
         let flags = &self.request.flags;
-        let lease = match driver {
-            None => LeaseView::Unnamed,
-            Some(_) if flags.node_deployment().is_some() => LeaseView::NodeDeployment,
+        // With node deployment there is a process on each node, and no Lease.
+        let lease = match driver.filter(|_| flags.node_deployment().is_none()) {
             Some(driver) => {
-                leader::read_lease(self.client, self.lease_namespace, driver, self.now).await
+                Some(leader::read_lease(self.client, self.lease_namespace, driver, self.now).await)
             }
+            None => None,
         };
         let status = leader::ask(flags.http.status.as_deref(), query).await;
         Leader { lease, status }
@@ -264,7 +234,7 @@ impl Reader<'_> {
     }
 
     /// The cluster's topology, if the driver has one. With node deployment each node has its own.
-    async fn topology(&self, settings: &ProvisionerSettings) -> Result<Option<Topology>, ApiError> {
+    async fn topology(&self, settings: &ProvisionerSettings) -> Result<Option<Topology>, String> {
         let flags = &self.request.flags;
         let is_supported =
             settings.driver.capabilities.plugin.contains(&Service::VolumeAccessibilityConstraints);
@@ -287,54 +257,38 @@ impl Reader<'_> {
     /// The PersistentVolume that the claim is bound to.
     async fn bound(&self, claim: &Claim) -> Read<Volume> {
         match claim.spec.volume_name.as_deref() {
-            None | Some("") => Read::NotNeeded,
+            None | Some("") => Ok(None),
             Some(name) => self.volume_of_name(name).await,
         }
     }
 
     /// The PersistentVolume under the name that the claim's would get, or under the usual one.
-    async fn named(&self, claim: &Claim, name: &Result<String, Failure>) -> Read<Found> {
+    async fn named(&self, claim: &Claim, name: &Result<String, Failure>) -> Result<Found, String> {
         let usual = format!("pvc-{}", claim.uid());
         let name = name.as_ref().unwrap_or(&usual);
-        let found = match self.volume_of_name(name).await {
-            Read::Failed(why) => return Read::Failed(why),
-            read => judge(read.into_found(), claim.uid()),
-        };
+        let found = judge(self.volume_of_name(name).await?, claim.uid());
         if matches!(found, Found::HasVolume(_)) || *name == usual {
-            return Read::Found(found);
+            return Ok(found);
         }
-        match self.volume_of_name(&usual).await {
-            Read::Failed(why) => Read::Failed(why),
-            // Another claim's PersistentVolume is an obstacle only under the name that will be used.
-            read => Read::Found(match judge(read.into_found(), claim.uid()) {
-                Found::HasVolume(volume) => Found::HasVolume(volume),
-                _ => found,
-            }),
-        }
+        // Another claim's PersistentVolume is an obstacle only under the name that will be used.
+        Ok(match judge(self.volume_of_name(&usual).await?, claim.uid()) {
+            Found::HasVolume(volume) => Found::HasVolume(volume),
+            _ => found,
+        })
     }
 
     async fn volume_of_name(&self, name: &str) -> Read<Volume> {
-        match Name::cluster(name) {
-            Ok(name) => Read::of(self.client.get_opt(name).await),
-            Err(error) => Read::Failed(error.to_string()),
-        }
+        let name = Name::cluster(name).map_err(|error| error.to_string())?;
+        self.client.get_opt(name).await.map_err(|error| error.to_string())
     }
 
     /// The node that the volume is attached to.
     async fn attached(&self, volume: &Volume) -> Read<String> {
         let attachments = Attachments::default();
         let mut handler = attachments.event_handler(drop);
-        let listed: Result<Vec<VolumeAttachment>, _> = self.all(&Scope::all()).await;
-        let listed = match listed {
-            Ok(listed) => listed,
-            Err(error) => return Read::Failed(error.to_string()),
-        };
+        let listed: Vec<VolumeAttachment> = self.all(&Scope::all()).await?;
         InformerEvent::list(listed).for_each(|event| handler.on_event(event));
-        match attachments.blocking_node(volume.name()) {
-            Ok(Some(node)) => Read::Found(node),
-            Ok(None) => Read::Missing,
-            Err(failure) => Read::Failed(failure.to_string()),
-        }
+        attachments.blocking_node(volume.name()).map_err(|failure| failure.to_string())
     }
 
     /// The events about the object.
@@ -343,32 +297,19 @@ impl Reader<'_> {
         namespace: &str,
         kind: &str,
         object: &impl View,
-    ) -> Read<Vec<RecordedEvent>> {
-        let scope = match Scope::namespace(namespace) {
-            Ok(scope) => scope.about(kind, object.name()),
-            Err(error) => return Read::Failed(error.to_string()),
-        };
-        match self.all::<RecordedEvent>(&scope).await {
-            Ok(mut events) => {
-                events.retain(|event| event.involved_object.uid == object.uid());
-                Read::Found(events)
-            }
-            Err(error) => Read::Failed(error.to_string()),
-        }
+    ) -> Result<Vec<Event>, String> {
+        let events = events_about(self.client, namespace, kind, object).await;
+        events.map_err(|error| error.to_string())
     }
 
-    async fn all<V: View>(&self, scope: &Scope) -> Result<Vec<V>, ApiError> {
-        list(self.client, scope, |_| true).await
+    async fn all<V: View>(&self, scope: &Scope) -> Result<Vec<V>, String> {
+        list(self.client, scope, |_| true).await.map_err(|error| error.to_string())
     }
 }
 
-impl<T> Read<T> {
-    fn into_found(self) -> Option<T> {
-        match self {
-            Self::Found(found) => Some(found),
-            _ => None,
-        }
-    }
+/// The object, if it was found.
+pub(super) fn found<T>(read: &Read<T>) -> Option<&T> {
+    read.as_ref().ok().and_then(Option::as_ref)
 }
 
 /// What a driver can do, as far as checks need it: whoever does not know what the driver lacks must not say

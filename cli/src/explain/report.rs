@@ -149,7 +149,7 @@ impl Explanation {
             text: printable(&text),
             see: see.map(|anchor| format!("{PAGE}#{anchor}")),
         });
-        let advised = what_to_do.or_else(|| advice.map(|advice| advice.what_to_do));
+        let advised = what_to_do.or_else(|| advice.map(|row| row.what_to_do()));
         let no_row = if state == State::Wrong { NO_ROW } else { WAITS };
         let advised = advised.or_else(|| is_event.then(|| no_row.to_owned()));
         if state != State::Served {

@@ -14,36 +14,30 @@ const MIN_LITERAL: usize = 12;
 const PARTS: usize = 12;
 const PARTS_ANYWHERE: usize = 6;
 
-/// What the page says about a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Advice {
-    /// The row's anchor.
-    pub(super) anchor: &'static str,
-    /// What to do, without links.
-    pub(super) what_to_do: String,
-}
-
 /// A row of the page.
-struct Row {
-    anchor: &'static str,
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) anchor: &'static str,
     texts: Vec<&'static str>,
     what_to_do: &'static str,
 }
 
+impl Row {
+    /// What to do, without links.
+    pub(super) fn what_to_do(&self) -> String {
+        without_links(self.what_to_do)
+    }
+}
+
 /// Looks up what the page says about the text. A code of the driver comes first, then the row that
 /// recognises most of the text.
-pub(super) fn look_up(text: &str) -> Option<Advice> {
-    let row = match grpc_code(text) {
-        Some(code) => of_code(code).or_else(|| of_text(text)),
-        None => of_text(text),
-    }?;
-    Some(Advice { anchor: row.anchor, what_to_do: without_links(row.what_to_do) })
+pub(super) fn look_up(text: &str) -> Option<Row> {
+    grpc_code(text).and_then(of_code).or_else(|| of_text(text))
 }
 
 /// The row with this anchor.
-pub(super) fn at(anchor: &str) -> Option<Advice> {
-    let row = rows().find(|row| row.anchor == anchor)?;
-    Some(Advice { anchor: row.anchor, what_to_do: without_links(row.what_to_do) })
+pub(super) fn at(anchor: &str) -> Option<Row> {
+    rows().find(|row| row.anchor == anchor)
 }
 
 /// The name of the gRPC code in the text of a failed call.
@@ -93,25 +87,15 @@ fn row(line: &'static str) -> Option<Row> {
 
 /// The text with the words of each link instead of the link.
 fn without_links(markdown: &str) -> String {
-    let mut text = String::new();
-    let mut rest = markdown;
-    while let Some((before, after)) = rest.split_once('[') {
-        text.push_str(before);
-        let link = after
-            .split_once("](")
-            .and_then(|(words, target)| target.split_once(')').map(|(_, after)| (words, after)));
-        rest = match link {
-            Some((words, after)) if !words.contains('[') => {
-                text.push_str(words);
-                after
-            }
-            _ => {
-                text.push('[');
-                after
-            }
-        };
+    let mut parts = markdown.split("](");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        if let Some(at) = text.rfind('[') {
+            text.remove(at);
+        }
+        text += part.split_once(')').map_or(part, |(_, after)| after);
     }
-    text + rest
+    text
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::{
     events::{last, reported},
-    observe::{ObservedVolume, Read},
+    observe::ObservedVolume,
     report::{Cause, Explanation, State},
 };
 use csi_provisioner::{
@@ -12,10 +12,10 @@ use csi_provisioner::{
         model::finalizer::{Due, PROTECTION, due},
     },
     kube::objects::{View as _, Volume},
-    status::{ListedVolume, Place},
+    status::ListedVolume,
 };
 
-use crate::duration::duration as age;
+use crate::duration::when;
 
 /// Explains the volume.
 pub(super) fn explain(observed: &ObservedVolume) -> Explanation {
@@ -81,25 +81,25 @@ fn unusable_handle(observed: &ObservedVolume) -> Option<Cause> {
 
 fn attachment(observed: &ObservedVolume) -> Option<Cause> {
     match &observed.attached {
-        Read::Found(node) => Some(Cause::event(State::Waiting, attached(&observed.volume, node))),
-        Read::Failed(why) => {
+        Ok(Some(node)) => Some(Cause::event(State::Waiting, attached(&observed.volume, node))),
+        Err(why) => {
             let text =
                 format!("Cannot be found out, as the VolumeAttachments cannot be read: {why}");
             Some(Cause::new(State::Unknown, text).see("rights"))
         }
-        Read::Missing | Read::NotNeeded => None,
+        Ok(None) => None,
     }
 }
 
 fn failure(observed: &ObservedVolume) -> Option<Cause> {
     let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
-    let event = last(observed.events.found()?, driver, &["VolumeFailedDelete"])?;
+    let event = last(observed.events.as_ref().ok()?, driver, &["VolumeFailedDelete"])?;
     Some(Cause::event(State::Waiting, reported(event, observed.now)))
 }
 
 /// The volume as the leader has it in work.
 fn in_work(observed: &ObservedVolume) -> Option<&ListedVolume> {
-    let volumes = &observed.leader.status.of_leader()?.work.volumes.listed;
+    let volumes = &observed.leader.of_leader()?.work.volumes.listed;
     volumes.iter().find(|volume| volume.name == observed.volume.name())
 }
 
@@ -111,13 +111,7 @@ fn describe_attempts(observed: &ObservedVolume, explanation: &mut Explanation) {
     if *is_deleted_at_driver {
         explanation.say("The driver has deleted the volume; the PersistentVolume goes next.");
     }
-    let when = match next {
-        Place::Absent => "when something changes".to_owned(),
-        Place::Delayed { seconds } => format!("in {}", age(*seconds)),
-        Place::Ready => "as soon as a worker is free".to_owned(),
-        Place::Processing { .. } => "now".to_owned(),
-    };
-    explanation.say(format!("Attempt {attempt} of the leader comes {when}."));
+    explanation.say(format!("Attempt {attempt} of the leader comes {}.", when(*next)));
     explanation.detail("attempt", attempt.to_string());
 }
 

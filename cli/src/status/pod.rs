@@ -53,9 +53,6 @@ fn holder(lease: LeaseView, driver: &str) -> Result<(String, String), String> {
         LeaseView::Missing { name } => Err(format!(
             "there is no Lease {name}: the provisioner of {driver} runs without --leader-election, or has never run. Run this in its pod, with {FLAG}"
         )),
-        LeaseView::Unnamed | LeaseView::NodeDeployment => {
-            Err("without a driver there is no Lease".to_owned())
-        }
     }
 }
 

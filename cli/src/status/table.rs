@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use csi_provisioner::{
     controller::model::overview::Stage,
     plain_text::{cut, escaped},
-    status::{Blocked, LastCalls, LastFailure, ListedClaim, ListedVolume, Place, Status},
+    status::{Blocked, LastCalls, LastFailure, ListedClaim, ListedVolume, Status},
 };
 
 use super::Shown;
-use crate::duration::duration;
+use crate::duration::{duration, when};
 
 /// The longest text of a driver that is shown, in bytes: a line of a wide terminal.
 const MAX_TEXT: usize = 160;
@@ -111,7 +111,7 @@ fn claim(claim: &ListedClaim) -> [String; 7] {
         format!("{}{deleted}", words(claim.stage)),
         duration(claim.age_seconds),
         claim.attempts.to_string(),
-        next(claim.next),
+        when(claim.next),
         why(claim.last_failure.as_ref(), claim.blocked.as_ref()),
     ]
 }
@@ -133,17 +133,7 @@ fn volume(volume: &ListedVolume) -> [String; 5] {
     let state = if volume.is_deleted_at_driver { "deleted at the driver" } else { "to be deleted" };
     let why = why(volume.last_failure.as_ref(), None);
     let attempt = volume.attempt.to_string();
-    [volume.name.clone(), state.to_owned(), attempt, next(volume.next), why]
-}
-
-/// When an item is worked on next.
-fn next(place: Place) -> String {
-    match place {
-        Place::Absent => "on a change".to_owned(),
-        Place::Delayed { seconds } => format!("in {}", duration(seconds)),
-        Place::Ready => "queued".to_owned(),
-        Place::Processing { seconds } => format!("now, since {}", duration(seconds)),
-    }
+    [volume.name.clone(), state.to_owned(), attempt, when(volume.next), why]
 }
 
 /// A text of others: on one line, escaped and cut.
@@ -188,7 +178,7 @@ mod tests {
 
     use csi_provisioner::{
         plain_text::is_odd,
-        status::{Claims, DriverStatus, LeaderStatus, Overview, Volumes},
+        status::{Claims, DriverStatus, LeaderStatus, Overview, Place, Volumes},
     };
 
     use super::*;
@@ -251,7 +241,7 @@ mod tests {
             "4 more are not listed.\n",
             "shop/cache  until a pod uses it\n",
             "Missing permissions:\n  lacks this\n",
-            "pv-1              to be deleted  7        on a change  5s ago: has clones\n",
+            "pv-1              to be deleted  7        when something changes  5s ago: has clones\n",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }

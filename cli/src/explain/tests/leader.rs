@@ -1,10 +1,7 @@
 //! What only the leader knows, as its status says it.
 
 use super::{
-    super::{
-        leader::StatusView,
-        observe::{ObservedClaim, ObservedVolume},
-    },
+    super::observe::{ObservedClaim, ObservedVolume},
     *,
 };
 use csi_provisioner::status::{
@@ -29,7 +26,7 @@ fn leading(work: Overview) -> Status {
 
 async fn explained_with(status: Status) -> Explanation {
     let mut observed = observed(claim()).await;
-    observed.leader.status = StatusView::Answered(Box::new(status));
+    observed.leader.status = Some(Ok(Box::new(status)));
     claim::explain(&observed)
 }
 
@@ -75,7 +72,7 @@ async fn the_leader_knows_attempts_and_the_next_one() {
             },
             Waiting,
             "CreateVolume has been running for 7s",
-            "began 7s ago",
+            "comes now, since 7s",
         ),
         (
             ListedClaim { next: Place::Ready, ..listed() },
@@ -142,7 +139,7 @@ async fn the_leader_knows_how_far_a_deletion_is() {
         last_failure: None,
         next: Place::Delayed { seconds: 2 },
     }];
-    observed.leader.status = StatusView::Answered(Box::new(leading(work)));
+    observed.leader.status = Some(Ok(Box::new(leading(work))));
     let text = volume::explain(&observed).to_text();
     assert!(text.contains("The driver has deleted the volume"), "{text}");
     assert!(text.contains("Attempt 3 of the leader comes in 2s."), "{text}");
