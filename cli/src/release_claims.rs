@@ -22,7 +22,7 @@ use csi_provisioner::{
 use crate::{
     connection::{ApiServer, list},
     objects::{current_holder, find_lease},
-    subcommand::{Output, RELEASE_CLAIMS},
+    subcommand::{self, Output, RELEASE_CLAIMS},
 };
 
 /// The exit code if the arguments are wrong.
@@ -72,9 +72,6 @@ fn printable(text: &str) -> String {
 fn claim_key(claim: &Claim) -> String {
     format!("{}/{}", claim.namespace(), claim.name())
 }
-
-/// The number of columns of the table.
-const COLUMNS: usize = 5;
 
 /// A claim with a record.
 struct RecordedClaim {
@@ -126,7 +123,7 @@ impl RecordedClaim {
     }
 
     /// The record is text of the claim's user, so only valid names are printed.
-    fn columns(&self) -> [String; COLUMNS] {
+    fn columns(&self) -> [String; 5] {
         let deleted = self.claim.metadata.deletion_timestamp.as_ref();
         [
             self.claim.namespace().to_owned(),
@@ -144,20 +141,8 @@ fn table(claims: &[RecordedClaim]) -> String {
     if claims.is_empty() {
         return "No claim carries the record of an open call.\n".to_owned();
     }
-    let headings = ["NAMESPACE", "CLAIM", "DRIVER", "VOLUME", "DELETED"].map(str::to_owned);
-    let rows: Vec<[String; COLUMNS]> =
-        std::iter::once(headings).chain(claims.iter().map(RecordedClaim::columns)).collect();
-    let mut widths = [0; COLUMNS];
-    for row in &rows {
-        for (width, text) in widths.iter_mut().zip(row) {
-            *width = text.chars().count().max(*width);
-        }
-    }
-    let line = |row: &[String; COLUMNS]| {
-        let padded = row.iter().zip(widths).map(|(text, width)| format!("{text:width$}"));
-        format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+    let headings = ["NAMESPACE", "CLAIM", "DRIVER", "VOLUME", "DELETED"];
+    subcommand::table(&headings, claims.iter().map(RecordedClaim::columns).collect())
 }
 
 async fn release(

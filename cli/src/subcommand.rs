@@ -5,7 +5,10 @@
 //! [`Output`], which `main` prints; refused arguments and help are one as well. Each command has its own
 //! exit code for wrong arguments, because small codes are its results.
 
-use std::ffi::{OsStr, OsString};
+use std::{
+    ffi::{OsStr, OsString},
+    iter,
+};
 
 use clap::{
     ArgAction, Args, Error, Parser,
@@ -99,6 +102,22 @@ impl Output {
         }
         Self::printed(format!("{error}\n"), 0)
     }
+}
+
+/// A table: a line of headings, and one for each row.
+pub(crate) fn table<const N: usize>(headings: &[&str; N], rows: Vec<[String; N]>) -> String {
+    let lines: Vec<_> = iter::once(headings.map(str::to_owned)).chain(rows).collect();
+    let mut widths = [0; N];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let line = |line: &[String; N]| {
+        let cells = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    lines.iter().map(line).collect()
 }
 
 /// Parses the arguments after the command's name.

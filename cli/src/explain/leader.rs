@@ -3,15 +3,13 @@
 //! The Lease is read from the API server. What only the leader knows is on its status, which is asked
 //! over HTTP where `--status-endpoint` names an address that can be reached.
 
-use k8s_openapi::api::core::v1::Pod;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-
 use super::report::{Cause, Explanation, State};
 use csi_provisioner::{
     kube::{Client, Name},
     leader,
     status::Status,
 };
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
     fetch::fetch_status,
@@ -96,16 +94,9 @@ async fn pod_of(client: &Client, namespace: &str, holder: &str) -> String {
 }
 
 /// Asks the status at this address; `query` chooses what it lists.
-pub(super) async fn ask(
-    address: Option<&str>,
-    query: &[(&str, &str)],
-) -> Option<Result<Box<Status>, String>> {
+pub(super) async fn ask(address: Option<&str>, query: &str) -> Option<Result<Box<Status>, String>> {
     let address = address?;
-    let parameters = query
-        .iter()
-        .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
-    let status = fetch_status(address, &parameters.collect::<Vec<_>>().join("&")).await;
-    Some(status.map(Box::new))
+    Some(fetch_status(address, query).await.map(Box::new))
 }
 
 // === Sentences ===

@@ -102,8 +102,8 @@ impl Reader<'_> {
         let claim = Arc::new(claim);
         let class = self.class(&claim).await;
         let driver = self.driver_of_claim(&claim, found(&class));
-        let key = format!("{namespace}/{name}");
-        let leader = self.leader(driver.as_deref(), &[("claim", &key)]).await;
+        let query = format!("claim={namespace}/{name}");
+        let leader = self.leader(driver.as_deref(), &query).await;
         let settings = driver.map(|driver| self.settings(&driver, leader.of_leader()));
         let identity = settings.as_ref().map(ProvisionerSettings::provisioner_identity);
         let volume_name = match &settings {
@@ -135,7 +135,7 @@ impl Reader<'_> {
     pub(super) async fn volume(&self, name: &str) -> Result<ObservedVolume, Explanation> {
         let volume: Volume = self.object(Name::cluster(name)).await?;
         let driver = self.driver_of_volume(&volume);
-        let leader = self.leader(driver.as_deref(), &[("volume", name)]).await;
+        let leader = self.leader(driver.as_deref(), &format!("volume={name}")).await;
         let settings = driver.map(|driver| self.settings(&driver, leader.of_leader()));
         Ok(ObservedVolume {
             now: self.now,
@@ -195,7 +195,8 @@ impl Reader<'_> {
         self.request.driver.as_deref().or_else(named).map(str::to_owned)
     }
 
-    async fn leader(&self, driver: Option<&str>, query: &[(&str, &str)]) -> Leader {
+    /// Who leads. `query` chooses what the status lists, by the name of an object that was read.
+    async fn leader(&self, driver: Option<&str>, query: &str) -> Leader {
         let flags = &self.request.flags;
         // With node deployment there is a process on each node, and no Lease.
         let lease = match driver.filter(|_| flags.node_deployment().is_none()) {

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::subcommand;
 use crate::testing::{Answer, Epoch, Server, client};
 
 fn claims(name: &str, driver: &str) -> Value {

@@ -54,15 +54,9 @@ pub(super) struct Tracker {
 
 #[derive(Debug)]
 struct KeptClaim {
-    /// Its newest version without a volume.
-    claim: Arc<Claim>,
+    task: Task,
     since: Instant,
     deleted: Option<Instant>,
-    /// What this program would do with this version.
-    expectation: Option<Arc<Expectation>>,
-    /// The name of its PersistentVolume.
-    volume: Option<String>,
-    class_changed: bool,
     stage: Stage,
 }
 
@@ -90,8 +84,11 @@ struct DueDeletion {
 /// What to do for a claim.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
+    /// Its newest version without a volume.
     pub(super) claim: Arc<Claim>,
+    /// What this program would do with this version.
     pub(super) expectation: Option<Arc<Expectation>>,
+    /// The name of its PersistentVolume.
     pub(super) volume: Option<String>,
     pub(super) class_changed: bool,
 }
@@ -124,12 +121,12 @@ impl Tracker {
             return false;
         }
         match claim.spec.volume_name.clone().filter(|name| !name.is_empty()) {
-            Some(volume) => (kept.volume, kept.stage) = (Some(volume.into()), Stage::Bound),
+            Some(volume) => (kept.task.volume, kept.stage) = (Some(volume.into()), Stage::Bound),
             // A call that may run is not ended by the deletion of its claim.
             None if claim.is_terminating() && kept.would_be_provisioned() => {}
-            None if kept.volume.is_none() => {
-                kept.claim = Arc::new(claim);
-                kept.expectation = None;
+            None if kept.task.volume.is_none() => {
+                kept.task.claim = Arc::new(claim);
+                kept.task.expectation = None;
             }
             // Later than its PersistentVolume.
             None => {}
@@ -142,15 +139,9 @@ impl Tracker {
             self.not_kept += 1;
             return false;
         }
-        let kept = KeptClaim {
-            claim: Arc::new(claim),
-            since: now,
-            deleted: None,
-            expectation: None,
-            volume: None,
-            class_changed: false,
-            stage: Stage::Unbound,
-        };
+        let claim = Arc::new(claim);
+        let task = Task { claim, expectation: None, volume: None, class_changed: false };
+        let kept = KeptClaim { task, since: now, deleted: None, stage: Stage::Unbound };
         self.claims.insert(uid, kept);
         true
     }
@@ -165,14 +156,14 @@ impl Tracker {
     /// A class was created, changed or deleted. Returns the claims of that class.
     pub(super) fn class_changed(&mut self, class: &str, was_listed: bool) -> Vec<String> {
         let of_class = |(_, kept): &(&String, &mut KeptClaim)| {
-            !kept.is_done() && class_of_claim(&kept.claim) == class
+            !kept.is_done() && class_of_claim(&kept.task.claim) == class
         };
         let claims = self.claims.iter_mut().filter(of_class);
         let change = |(uid, kept): (&String, &mut KeptClaim)| {
-            kept.class_changed |= was_listed;
+            kept.task.class_changed |= was_listed;
             // With a volume, only what was expected before counts.
-            if kept.volume.is_none() {
-                kept.expectation = None;
+            if kept.task.volume.is_none() {
+                kept.task.expectation = None;
             }
             uid.clone()
         };
@@ -182,20 +173,15 @@ impl Tracker {
     /// What to do for the claim; `None` if there is nothing.
     pub(super) fn task(&self, uid: &str) -> Option<Task> {
         let kept = self.claims.get(uid).filter(|kept| !kept.is_done())?;
-        Some(Task {
-            claim: Arc::clone(&kept.claim),
-            expectation: kept.expectation.clone(),
-            volume: kept.volume.clone(),
-            class_changed: kept.class_changed,
-        })
+        Some(kept.task.clone())
     }
 
     /// This program would do this with this version of the claim.
     pub(super) fn expect(&mut self, claim: &Arc<Claim>, expectation: Arc<Expectation>) {
         if let Some(kept) = self.claims.get_mut(claim.uid())
-            && Arc::ptr_eq(&kept.claim, claim)
+            && Arc::ptr_eq(&kept.task.claim, claim)
         {
-            kept.expectation = Some(expectation);
+            kept.task.expectation = Some(expectation);
         }
     }
 
@@ -212,7 +198,7 @@ impl Tracker {
         if kept.stage == Stage::Bound {
             self.claims.remove(uid);
         } else {
-            (kept.stage, kept.expectation) = (Stage::Done, None);
+            (kept.stage, kept.task.expectation) = (Stage::Done, None);
         }
         true
     }
@@ -239,7 +225,7 @@ impl Tracker {
         self.note_due(volume, plan, now);
         let uid = &volume.spec.claim_ref.as_ref()?.uid;
         let kept = self.claims.get_mut(uid).filter(|kept| !kept.is_done())?;
-        kept.volume = Some(volume.name().to_owned());
+        kept.task.volume = Some(volume.name().to_owned());
         Some(uid.clone())
     }
 
@@ -348,14 +334,14 @@ impl KeptClaim {
     }
 
     fn would_be_provisioned(&self) -> bool {
-        matches!(self.expectation.as_deref(), Some(Expectation::Provision(_)))
+        matches!(self.task.expectation.as_deref(), Some(Expectation::Provision(_)))
     }
 
     /// The result if the claim got no volume. A deleted claim says nothing.
     fn unserved(&self) -> Option<(String, Judgement)> {
-        let is_open = !self.is_done() && self.deleted.is_none() && self.volume.is_none();
-        let expectation = self.expectation.as_deref().filter(|_| is_open)?;
-        Some((claim_name(&self.claim), Judgement::of_unserved(expectation)))
+        let is_open = !self.is_done() && self.deleted.is_none() && self.task.volume.is_none();
+        let expectation = self.task.expectation.as_deref().filter(|_| is_open)?;
+        Some((claim_name(&self.task.claim), Judgement::of_unserved(expectation)))
     }
 }
 

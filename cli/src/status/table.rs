@@ -11,7 +11,10 @@ use csi_provisioner::{
 };
 
 use super::Shown;
-use crate::duration::{duration, when};
+use crate::{
+    duration::{duration, when},
+    subcommand,
+};
 
 /// The longest text of a driver that is shown, in bytes: a line of a wide terminal.
 const MAX_TEXT: usize = 160;
@@ -151,25 +154,11 @@ fn table<const N: usize>(
     if rows.is_empty() {
         return String::new();
     }
-    let head = columns.map(str::to_owned);
-    let lines = || std::iter::once(&head).chain(&rows);
-    let mut widths = [0; N];
-    for line in lines() {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = "\n".to_owned();
-    for line in lines() {
-        let cells = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    if more > 0 {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{more} more are not listed.");
-    }
-    text
+    let more = match more {
+        0 => String::new(),
+        more => format!("{more} more are not listed.\n"),
+    };
+    format!("\n{}{more}", subcommand::table(columns, rows))
 }
 
 #[cfg(test)]
