@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::{
-    Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, attribute, class,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, class,
     partition::{self, PARTITION},
-    spec, topology, whole,
+    spec, topology,
 };
 
 const DRIVER: &str = "ebs.csi.aws.com";
@@ -27,7 +27,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
-    key: whole,
+    node_affinity: |volume| topology::zones_to_csi(volume, ZONE),
 };
 
 fn class_to_csi(class: &mut Class<'_>) -> Result<(), Untranslatable> {
@@ -54,21 +54,17 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::AwsEbs(ebs) = source else { return None };
-    Some(volume_id(&ebs.volume_id).map(|volume_handle| CsiVolume {
-        source: CSIPersistentVolumeSource {
-            driver: DRIVER.to_owned(),
-            volume_handle,
-            fs_type: ebs.fs_type.clone(),
-            read_only: ebs.read_only,
-            volume_attributes: Some(BTreeMap::from([(
-                PARTITION.to_owned(),
-                ebs.partition.unwrap_or(0).to_string(),
-            )])),
-            ..CSIPersistentVolumeSource::default()
-        },
-        node_affinity: topology::zones_to_csi(volume, ZONE),
+    Some(volume_id(&ebs.volume_id).map(|volume_handle| CSIPersistentVolumeSource {
+        volume_handle,
+        fs_type: ebs.fs_type.clone(),
+        read_only: ebs.read_only,
+        volume_attributes: Some(BTreeMap::from([(
+            PARTITION.to_owned(),
+            ebs.partition.unwrap_or(0).to_string(),
+        )])),
+        ..CSIPersistentVolumeSource::default()
     }))
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     AzureDiskVolumeSource, CSIPersistentVolumeSource, PersistentVolume,
 };
 
-use crate::{Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, class, spec, whole};
+use crate::{Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, class, kept, spec};
 
 const DRIVER: &str = "disk.csi.azure.com";
 const ZONE: &str = "topology.disk.csi.azure.com/zone";
@@ -28,7 +28,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
-    key: whole,
+    node_affinity: kept,
 };
 
 /// The driver reads the file system from the parameters itself.
@@ -99,15 +99,12 @@ fn behind_last<'a>(text: &'a str, parts: &[&str]) -> Option<&'a str> {
     found.find_map(|name| name.filter(|name| !name.is_empty()))
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::AzureDisk(disk) = source else { return None };
-    Some(
-        source_of(disk)
-            .map(|source| CsiVolume { source, node_affinity: volume.node_affinity().cloned() }),
-    )
+    Some(source_of(disk))
 }
 
-fn source_of(disk: &AzureDiskVolumeSource) -> Result<CSIPersistentVolumeSource, Untranslatable> {
+fn source_of(disk: &AzureDiskVolumeSource) -> Translated {
     if let Some(kind) = disk.kind.as_ref().filter(|kind| !kind.eq_ignore_ascii_case(MANAGED)) {
         return Err(Untranslatable::invalid(format!(
             "kind({kind}) is not supported in csi migration"
@@ -121,7 +118,6 @@ fn source_of(disk: &AzureDiskVolumeSource) -> Result<CSIPersistentVolumeSource, 
     let given =
         given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
     Ok(CSIPersistentVolumeSource {
-        driver: DRIVER.to_owned(),
         volume_handle: disk.disk_uri.clone(),
         fs_type: disk.fs_type.clone(),
         read_only: disk.read_only,

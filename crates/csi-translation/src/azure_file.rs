@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
     AzureFilePersistentVolumeSource, CSIPersistentVolumeSource, PersistentVolume, SecretReference,
 };
 
-use crate::{CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, spec, whole};
+use crate::{InTreeSource, Plugin, Translated, Untranslatable, Volume, kept, spec};
 
 const DRIVER: &str = "file.csi.azure.com";
 /// The annotation with the resource group of a PersistentVolume's share.
@@ -27,7 +27,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi: |_| Ok(()),
     to_in_tree,
     to_csi,
-    key: whole,
+    node_affinity: kept,
 };
 
 fn to_in_tree(
@@ -86,19 +86,12 @@ fn fill_by_id(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::AzureFile(share) = source else { return None };
-    let translated = source_of(volume, share);
-    Some(
-        translated
-            .map(|source| CsiVolume { source, node_affinity: volume.node_affinity().cloned() }),
-    )
+    Some(source_of(volume, share))
 }
 
-fn source_of(
-    volume: &dyn Volume,
-    share: &AzureFilePersistentVolumeSource,
-) -> Result<CSIPersistentVolumeSource, Untranslatable> {
+fn source_of(volume: &dyn Volume, share: &AzureFilePersistentVolumeSource) -> Translated {
     let namespace = share.secret_namespace.as_deref().unwrap_or_else(|| volume.claim_namespace());
     if namespace.is_empty() {
         return Err(Untranslatable::invalid(
@@ -109,7 +102,6 @@ fn source_of(
     let account = account(&share.secret_name).unwrap_or(&share.secret_name);
     let handle = [group, account, &share.share_name, volume.name(), namespace].join("#");
     Ok(CSIPersistentVolumeSource {
-        driver: DRIVER.to_owned(),
         volume_handle: handle,
         read_only: share.read_only,
         volume_attributes: Some(BTreeMap::from([(

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::{
-    Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, class, spec, topology, whole,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, class, spec, topology,
 };
 
 const DRIVER: &str = "cinder.csi.openstack.org";
@@ -17,7 +17,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
-    key: whole,
+    node_affinity: |volume| topology::zones_to_csi(volume, ZONE),
 };
 
 /// The driver supports the plugin's other parameters, `availability` among them.
@@ -42,17 +42,13 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Cinder(cinder) = source else { return None };
-    Some(Ok(CsiVolume {
-        source: CSIPersistentVolumeSource {
-            driver: DRIVER.to_owned(),
-            volume_handle: cinder.volume_id.clone(),
-            fs_type: cinder.fs_type.clone(),
-            read_only: cinder.read_only,
-            ..CSIPersistentVolumeSource::default()
-        },
-        node_affinity: topology::zones_to_csi(volume, ZONE),
+    Some(Ok(CSIPersistentVolumeSource {
+        volume_handle: cinder.volume_id.clone(),
+        fs_type: cinder.fs_type.clone(),
+        read_only: cinder.read_only,
+        ..CSIPersistentVolumeSource::default()
     }))
 }
 

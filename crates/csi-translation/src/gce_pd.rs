@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::{
-    Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, attribute, class,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, class,
     partition::{self, PARTITION},
     spec, topology,
 };
@@ -23,7 +23,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
-    key,
+    node_affinity: |volume| topology::zones_to_csi(volume, ZONE),
 };
 
 fn class_to_csi(class: &mut Class<'_>) -> Result<(), Untranslatable> {
@@ -59,27 +59,23 @@ fn disk_name(handle: &str) -> Result<&str, Untranslatable> {
     handle.split('/').nth(5).ok_or_else(too_few)
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::GcePd(disk) = source else { return None };
-    Some(handle(volume, &disk.pd_name).map(|volume_handle| CsiVolume {
-        source: CSIPersistentVolumeSource {
-            driver: DRIVER.to_owned(),
-            volume_handle,
-            fs_type: disk.fs_type.clone(),
-            read_only: disk.read_only,
-            volume_attributes: Some(BTreeMap::from([(
-                PARTITION.to_owned(),
-                disk.partition.filter(|it| *it != 0).map(|it| it.to_string()).unwrap_or_default(),
-            )])),
-            ..CSIPersistentVolumeSource::default()
-        },
-        node_affinity: topology::zones_to_csi(volume, ZONE),
+    Some(handle(volume, &disk.pd_name).map(|volume_handle| CSIPersistentVolumeSource {
+        volume_handle,
+        fs_type: disk.fs_type.clone(),
+        read_only: disk.read_only,
+        volume_attributes: Some(BTreeMap::from([(
+            PARTITION.to_owned(),
+            disk.partition.filter(|it| *it != 0).map(|it| it.to_string()).unwrap_or_default(),
+        )])),
+        ..CSIPersistentVolumeSource::default()
     }))
 }
 
 /// The handle without the project, which the plugin's PersistentVolumes do not contain: their disks
 /// are in the cluster's project. Without a zone, the disk matches no other.
-fn key(handle: &str) -> &str {
+pub(crate) fn key(handle: &str) -> &str {
     let place = handle.strip_prefix("projects/").and_then(|rest| rest.split_once('/'));
     place.map_or(handle, |(_, place)| place)
 }

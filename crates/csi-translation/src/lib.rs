@@ -51,6 +51,9 @@ const PLUGINS: [&Plugin; 7] = [
     &vsphere::PLUGIN,
 ];
 
+/// A CSI source, but for the driver's name.
+type Translated = Result<CSIPersistentVolumeSource, Untranslatable>;
+
 /// One in-tree plugin and the driver that took over from it.
 #[derive(Debug)]
 struct Plugin {
@@ -62,11 +65,11 @@ struct Plugin {
     class_to_csi: fn(&mut Class<'_>) -> Result<(), Untranslatable>,
     /// Adds the plugin's source to a PersistentVolume whose CSI source was removed.
     to_in_tree: fn(&CSIPersistentVolumeSource, &mut PersistentVolume) -> Result<(), Untranslatable>,
-    /// Translates a PersistentVolume with this source to CSI; `None` if the source is another
-    /// plugin's.
-    to_csi: fn(&dyn Volume, &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>>,
-    /// The part of a volume handle that translated handles contain, too.
-    key: fn(&str) -> &str,
+    /// The CSI source, but for the driver's name, of a PersistentVolume with this source; `None` if the
+    /// source is another plugin's.
+    to_csi: fn(&dyn Volume, &InTreeSource) -> Option<Translated>,
+    /// The node affinity of the plugin's PersistentVolume, in the driver's keys.
+    node_affinity: fn(&dyn Volume) -> Option<VolumeNodeAffinity>,
 }
 
 /// Why a class or a PersistentVolume can't be translated, in external-provisioner's words.
@@ -152,7 +155,8 @@ impl Migration {
     /// The part of a volume handle that identifies the volume: a translated handle and the driver's
     /// own for the same volume have the same, as far as possible.
     pub fn key(self, handle: &str) -> &str {
-        (self.0.key)(handle)
+        // Of others the plugin's PersistentVolumes contain the whole handle.
+        if self.0.driver == gce_pd::PLUGIN.driver { gce_pd::key(handle) } else { handle }
     }
 
     /// Translates a PersistentVolume of the driver to the plugin's.
@@ -170,13 +174,15 @@ impl Migration {
     /// Translates a PersistentVolume of the plugin to CSI.
     pub fn to_csi(self, volume: &dyn Volume) -> Result<CsiVolume, Untranslatable> {
         let translated = volume.in_tree().and_then(|part| (self.0.to_csi)(volume, part));
-        translated.unwrap_or(Err(Untranslatable::OtherPlugin(self.0.in_tree)))
+        let mut source = translated.unwrap_or(Err(Untranslatable::OtherPlugin(self.0.in_tree)))?;
+        self.0.driver.clone_into(&mut source.driver);
+        Ok(CsiVolume { source, node_affinity: (self.0.node_affinity)(volume) })
     }
 }
 
-/// For drivers whose handles the plugin's PersistentVolumes contain completely.
-fn whole(handle: &str) -> &str {
-    handle
+/// The node affinity as it is.
+fn kept(volume: &dyn Volume) -> Option<VolumeNodeAffinity> {
+    volume.node_affinity().cloned()
 }
 
 /// The spec of a PersistentVolume, created if missing.

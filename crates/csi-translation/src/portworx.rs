@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolume, PortworxVolumeSource, SecretReference,
 };
 
-use crate::{Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, spec, whole};
+use crate::{Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, kept, spec};
 
 const DRIVER: &str = "pxd.portworx.com";
 /// The parameter of classes and annotation of volumes with the name of the secret for everything.
@@ -29,7 +29,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
-    key: whole,
+    node_affinity: kept,
 };
 
 fn class_to_csi(class: &mut Class<'_>) -> Result<(), Untranslatable> {
@@ -64,7 +64,7 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Portworx(disk) = source else { return None };
     let annotated =
         volume.annotation(AUTH_SECRET_NAME).zip(volume.annotation(AUTH_SECRET_NAMESPACE));
@@ -72,19 +72,15 @@ fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume
         name: Some(name.to_owned()),
         namespace: Some(namespace.to_owned()),
     });
-    Some(Ok(CsiVolume {
-        source: CSIPersistentVolumeSource {
-            driver: DRIVER.to_owned(),
-            volume_handle: disk.volume_id.clone(),
-            fs_type: disk.fs_type.clone(),
-            controller_publish_secret_ref: secret.clone(),
-            node_stage_secret_ref: secret.clone(),
-            node_publish_secret_ref: secret.clone(),
-            controller_expand_secret_ref: secret.clone(),
-            node_expand_secret_ref: secret,
-            ..CSIPersistentVolumeSource::default()
-        },
-        node_affinity: volume.node_affinity().cloned(),
+    Some(Ok(CSIPersistentVolumeSource {
+        volume_handle: disk.volume_id.clone(),
+        fs_type: disk.fs_type.clone(),
+        controller_publish_secret_ref: secret.clone(),
+        node_stage_secret_ref: secret.clone(),
+        node_publish_secret_ref: secret.clone(),
+        controller_expand_secret_ref: secret.clone(),
+        node_expand_secret_ref: secret,
+        ..CSIPersistentVolumeSource::default()
     }))
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::{
-    Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, attribute, class, spec, whole,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, class, kept, spec,
 };
 
 const DRIVER: &str = "rbd.csi.ceph.com";
@@ -51,7 +51,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
-    key: whole,
+    node_affinity: kept,
 };
 
 /// Parameters that the plugin did not support are dropped.
@@ -123,7 +123,7 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Rbd(rbd) = source else { return None };
     let pool = rbd.pool.clone().unwrap_or_default();
     let annotation = |key| volume.annotation(key).unwrap_or_default().to_owned();
@@ -149,17 +149,13 @@ fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume
         (migrated_handle(&cluster, &rbd.image, &pool), cluster)
     };
     attributes.insert(CLUSTER_ID.to_owned(), cluster);
-    Some(Ok(CsiVolume {
-        source: CSIPersistentVolumeSource {
-            driver: DRIVER.to_owned(),
-            volume_handle,
-            fs_type: rbd.fs_type.clone(),
-            volume_attributes: Some(attributes),
-            node_stage_secret_ref: rbd.secret_ref.clone(),
-            controller_expand_secret_ref: rbd.secret_ref.clone(),
-            ..CSIPersistentVolumeSource::default()
-        },
-        node_affinity: volume.node_affinity().cloned(),
+    Some(Ok(CSIPersistentVolumeSource {
+        volume_handle,
+        fs_type: rbd.fs_type.clone(),
+        volume_attributes: Some(attributes),
+        node_stage_secret_ref: rbd.secret_ref.clone(),
+        controller_expand_secret_ref: rbd.secret_ref.clone(),
+        ..CSIPersistentVolumeSource::default()
     }))
 }
 

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::{
-    Class, CsiVolume, InTreeSource, Plugin, Untranslatable, Volume, attribute, class, spec,
-    topology, whole,
+    Class, InTreeSource, Plugin, Translated, Untranslatable, Volume, attribute, class, spec,
+    topology,
 };
 
 const DRIVER: &str = "csi.vsphere.vmware.com";
@@ -39,7 +39,7 @@ pub(crate) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
-    key: whole,
+    node_affinity: |volume| topology::zones_and_regions_to_csi(volume, PLACES),
 };
 
 /// Parameters that the plugin did not support are dropped, those for the provisioner among them.
@@ -73,19 +73,15 @@ fn to_in_tree(
     Ok(())
 }
 
-fn to_csi(volume: &dyn Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+fn to_csi(_: &dyn Volume, source: &InTreeSource) -> Option<Translated> {
     let InTreeSource::Vsphere(disk) = source else { return None };
     let policy = disk.storage_policy_name.clone().filter(|policy| !policy.is_empty());
     let policy = policy.map(|policy| (POLICY.to_owned(), policy));
-    Some(Ok(CsiVolume {
-        source: CSIPersistentVolumeSource {
-            driver: DRIVER.to_owned(),
-            volume_handle: disk.volume_path.clone(),
-            fs_type: disk.fs_type.clone(),
-            volume_attributes: Some(BTreeMap::from_iter(policy)),
-            ..CSIPersistentVolumeSource::default()
-        },
-        node_affinity: topology::zones_and_regions_to_csi(volume, PLACES),
+    Some(Ok(CSIPersistentVolumeSource {
+        volume_handle: disk.volume_path.clone(),
+        fs_type: disk.fs_type.clone(),
+        volume_attributes: Some(BTreeMap::from_iter(policy)),
+        ..CSIPersistentVolumeSource::default()
     }))
 }
 
