@@ -21,7 +21,7 @@ mod testing;
 
 use std::collections::BTreeMap;
 
-use clap::Parser;
+use clap::Args;
 
 pub use self::finding::{NOT_CHECKED, failure};
 use self::{
@@ -46,18 +46,13 @@ use csi_translation::Migration;
 use crate::{
     connection::{ApiServer, list},
     objects::events_about,
-    subcommand::{CHECK, Format, Output},
+    subcommand::{Format, Output},
 };
 
 /// The parsed arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 #[command(
-    name = CHECK,
-    bin_name = "kubectl csi-provisioner check",
-    no_binary_name = true,
-    disable_version_flag = true,
-    about = "Says before the switch what becomes of a manifest that runs external-provisioner. With --kubeconfig or --master it asks the cluster about rights and claims as well",
-    after_help = "Exit codes: 0 nothing to do, 1 something to do before the switch, 2 the switch would fail, 3 could not be checked"
+    after_help = "With --kubeconfig or --master it asks the cluster about rights and claims as well.\nExit codes: 0 nothing to do, 1 something to do before the switch, 2 the switch would fail, 3 could not be checked"
 )]
 pub struct Request {
     /// `--filename`: the manifests; `-` is stdin.

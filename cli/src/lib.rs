@@ -9,7 +9,7 @@
 //! | [`release_claims`] | lists the claims with an open CreateVolume, and releases them |
 //! | [`shadow`] | shadow mode: compares what external-provisioner does with what the sidecar would do |
 //! | [`shadow_report`] | prints what a process in shadow mode has found |
-//! | [`subcommand`] | the commands' names, arguments and output |
+//! | [`subcommand`] | the command line, and what commands print |
 //! | [`connection`] | the API server, as kubectl finds it, and the namespace of the Leases |
 //! | `preview` | what a new leader would do with one claim |
 //! | `objects` | events, pods and Leases, as the commands read them |

@@ -14,10 +14,7 @@ use cli::{
     check,
     connection::{ApiServer, lease_namespace},
     explain, release_claims, shadow, shadow_report, status,
-    subcommand::{
-        CHECK, EXPLAIN, Output, RELEASE_CLAIMS, SHADOW, SHADOW_REPORT, STATUS, parse, unknown,
-        usage, version,
-    },
+    subcommand::{Command, Output, parse},
 };
 use csi_provisioner::{
     app::process,
@@ -25,22 +22,24 @@ use csi_provisioner::{
     runtime::{Clock, Gate, SystemClock},
 };
 
+/// The exit code if nothing can be run.
+const NOT_RUN: u8 = 3;
+
 fn main() -> ExitCode {
     logging::escape_panics();
-    let name = env::args_os().nth(1).unwrap_or_default();
-    let output = match name.to_str() {
-        Some(CHECK) => check(),
-        Some(EXPLAIN) => explain(),
-        Some(STATUS) => status(),
-        Some(RELEASE_CLAIMS) => release_claims(),
+    let output = match parse(env::args_os()) {
+        Ok(Command::Check(request)) => block_on(check(&request)),
+        Ok(Command::Explain(request)) => block_on(explain(&request)),
+        Ok(Command::Status(request)) => block_on(status::run(&request, &SystemClock, |output| {
+            print(output);
+        })),
+        Ok(Command::ReleaseClaims(request)) => block_on(release_claims(&request)),
         // A program that runs on, with logs and signals as the sidecar has them.
-        Some(SHADOW) => return shadow(),
-        Some(SHADOW_REPORT) => shadow_report(),
-        Some("help" | "--help" | "-h") => Ok(usage()),
-        Some("version" | "--version") => Ok(version()),
-        _ => Err(unknown(&name)),
+        Ok(Command::Shadow { args }) => return shadow(args),
+        Ok(Command::ShadowReport(request)) => block_on(shadow_report::run(&request)),
+        Err(refused) => refused,
     };
-    print(&output.unwrap_or_else(|refused| refused))
+    print(&output)
 }
 
 fn print(output: &Output) -> ExitCode {
@@ -52,60 +51,46 @@ fn print(output: &Output) -> ExitCode {
     ExitCode::from(output.exit_code)
 }
 
-/// The arguments after the command's name.
-fn arguments() -> impl Iterator<Item = OsString> {
-    env::args_os().skip(2)
-}
-
-/// Runs `work` to its end.
-///
-/// # Errors
-/// Why the async runtime does not start.
-fn block_on<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start the async runtime: {error}"))?;
-    let done = runtime.block_on(work);
+/// Runs a command to its end.
+fn block_on(work: impl Future<Output = Output>) -> Output {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return Output::failure(format!("cannot start the async runtime: {error}"), NOT_RUN);
+        }
+    };
+    let output = runtime.block_on(work);
     // Blocking tasks that still run must not delay the exit.
     runtime.shutdown_background();
-    Ok(done)
+    output
 }
 
-fn release_claims() -> Result<Output, Output> {
-    let request: release_claims::Request = parse(arguments(), release_claims::WRONG_ARGUMENTS)?;
-    let released = block_on(released(&request)).flatten();
-    released.map_err(|why| release_claims::failure(&why))
-}
-
-async fn released(request: &release_claims::Request) -> Result<Output, String> {
+async fn release_claims(request: &release_claims::Request) -> Output {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let gate = Gate::open(Arc::clone(&clock));
-    let client = request.server.client(gate).await?;
     let namespace = lease_namespace(request.lease_namespace.as_deref());
-    Ok(release_claims::run(&client, &*clock, request, &namespace).await)
+    match request.server.client(gate).await {
+        Ok(client) => release_claims::run(&client, &*clock, request, &namespace).await,
+        Err(why) => release_claims::failure(&why),
+    }
 }
 
-fn explain() -> Result<Output, Output> {
-    let request = explain::Request::parse(arguments())?;
-    let explanation = block_on(explanation(&request));
-    let explanation = explanation.map_err(|why| Output::failure(why, explain::UNKNOWN))?;
-    Ok(explanation.output(request.is_json))
-}
-
-async fn explanation(request: &explain::Request) -> explain::Explanation {
+async fn explain(request: &explain::Request) -> Output {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let kubernetes = &request.flags.kubernetes;
     let (kubeconfig, master) = (kubernetes.kubeconfig.clone(), kubernetes.master.clone());
     // While the gate is shut, nothing can be written.
     let client = ApiServer { kubeconfig, master }.client(Gate::shut(Arc::clone(&clock))).await;
     let namespace = lease_namespace(request.lease_namespace.as_deref());
-    match client {
+    let explanation = match client {
         Ok(client) => explain::run(&client, &*clock, request, &namespace).await,
         Err(why) => explain::unreachable(request, &why),
-    }
+    };
+    explanation.output(request.is_json)
 }
 
-fn shadow() -> ExitCode {
-    match shadow::parse(arguments(), |name| env::var_os(name)) {
+fn shadow(args: Vec<OsString>) -> ExitCode {
+    match shadow::parse(args.into_iter(), |name| env::var_os(name)) {
         Ok((parsed, driver)) => {
             process::run(Ok(parsed), |flags, env, stop| shadow::run(flags, driver, env, stop))
         }
@@ -113,24 +98,8 @@ fn shadow() -> ExitCode {
     }
 }
 
-fn shadow_report() -> Result<Output, Output> {
-    let request: shadow_report::Request = parse(arguments(), shadow_report::FAILED)?;
-    let report = block_on(shadow_report::run(&request));
-    report.map_err(|why| Output::failure(why, shadow_report::FAILED))?
-}
-
-fn status() -> Result<Output, Output> {
-    let request: status::Request = parse(arguments(), status::FAILED)?;
-    let shown = block_on(status::run(&request, &SystemClock, |output| {
-        print(output);
-    }));
-    shown.map_err(|why| Output::failure(why, status::FAILED))
-}
-
-fn check() -> Result<Output, Output> {
-    let request: check::Request = parse(arguments(), check::NOT_CHECKED)?;
-    let checked = block_on(checked(&request)).flatten();
-    checked.map_err(|why| check::failure(&why))
+async fn check(request: &check::Request) -> Output {
+    checked(request).await.unwrap_or_else(|why| check::failure(&why))
 }
 
 async fn checked(request: &check::Request) -> Result<Output, String> {

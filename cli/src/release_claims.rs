@@ -7,7 +7,7 @@
 //! replica leads. The edit belongs to `controller::claims::record_status`. The list names each volume, so
 //! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
 
-use clap::Parser;
+use clap::Args;
 use csi_provisioner::{
     controller::{claims::record_status, model::record::dns_name_or_empty},
     kube::{
@@ -22,21 +22,11 @@ use csi_provisioner::{
 use crate::{
     connection::{ApiServer, list},
     objects::{current_holder, find_lease},
-    subcommand::{self, Output, RELEASE_CLAIMS},
+    subcommand::{self, Output},
 };
 
-/// The exit code if the arguments are wrong.
-pub const WRONG_ARGUMENTS: u8 = 2;
-
 /// The parsed arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Parser)]
-#[command(
-    name = RELEASE_CLAIMS,
-    bin_name = "kubectl csi-provisioner release-claims",
-    no_binary_name = true,
-    disable_version_flag = true,
-    about = "Lists the claims that carry the record of an open CreateVolume, and lets them go"
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
 pub struct Request {
     /// The API server.
     #[command(flatten)]

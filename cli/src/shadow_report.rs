@@ -4,7 +4,7 @@
 //! that process ([`shadow`](crate::shadow)).
 
 use clap::{
-    Parser,
+    Args,
     builder::{StringValueParser, TypedValueParser as _},
 };
 
@@ -14,22 +14,15 @@ use serde::Deserialize;
 use crate::{
     fetch::{fetch, with_host},
     shadow::{Agreement, ShadowReport},
-    subcommand::{Format, Output, SHADOW_REPORT},
+    subcommand::{Format, Output},
 };
 
-/// The exit code if there are no results to print, or the arguments are wrong.
-pub const FAILED: u8 = 2;
+/// The exit code if there are no results to print.
+const FAILED: u8 = 2;
 
 /// The parsed arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Parser)]
-#[command(
-    name = SHADOW_REPORT,
-    bin_name = "kubectl csi-provisioner shadow-report",
-    no_binary_name = true,
-    disable_version_flag = true,
-    about = "Prints what a process in shadow mode has found",
-    after_help = "Exit code: 0 nothing is unexplained, 1 something is, 2 no results"
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "Exit code: 0 nothing is unexplained, 1 something is, 2 no results")]
 pub struct Request {
     /// `--status-endpoint` of the process in shadow mode.
     #[arg(
@@ -44,14 +37,12 @@ pub struct Request {
     pub format: Format,
 }
 
-/// Fetches the results and prints them.
-///
-/// # Errors
-/// Why there are none.
-pub async fn run(request: &Request) -> Result<Output, Output> {
-    let report = report(request).await.map_err(|why| Output::failure(why, FAILED))?;
-    let text = text(&report, request.format.is_json);
-    Ok(Output::printed(text, exit_code(&report)))
+/// Fetches the results and returns what to print.
+pub async fn run(request: &Request) -> Output {
+    match report(request).await {
+        Ok(report) => Output::printed(text(&report, request.format.is_json), exit_code(&report)),
+        Err(why) => Output::failure(why, FAILED),
+    }
 }
 
 /// What a process in shadow mode serves.
@@ -83,16 +74,17 @@ fn exit_code(report: &ShadowReport) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
     use crate::{
         shadow::{Subject, Total},
-        subcommand,
+        subcommand::Command,
+        testing,
     };
 
     fn parse(args: &[&str]) -> Result<Request, Output> {
-        subcommand::parse(args, FAILED)
+        let parsed = testing::parse("shadow-report", args)?;
+        let Command::ShadowReport(request) = parsed else { panic!("{args:?}") };
+        Ok(request)
     }
 
     #[test]
@@ -108,7 +100,6 @@ mod tests {
             assert_eq!(parse(args).unwrap_err().exit_code, 2, "{args:?}");
         }
         assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
-        Request::command().debug_assert();
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod waiting;
 use std::{sync::Arc, time::Duration};
 
 use clap::{
-    Parser,
+    Args,
     builder::{StringValueParser, TypedValueParser as _},
 };
 use csi_provisioner::{
@@ -24,11 +24,11 @@ use serde::Serialize;
 use crate::{
     connection::ApiServer,
     fetch::{fetch_status, with_host},
-    subcommand::{self, Format, Output},
+    subcommand::{Format, Output},
 };
 
-/// The exit code if there is no status to show, or the arguments are wrong.
-pub const FAILED: u8 = 2;
+/// The exit code if there is no status to show.
+const FAILED: u8 = 2;
 
 /// The time between two tables of `--watch`: short for a person, long for an API server that lists claims.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -37,15 +37,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 /// The parsed arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Parser)]
-#[command(
-    name = subcommand::STATUS,
-    bin_name = "kubectl csi-provisioner status",
-    no_binary_name = true,
-    disable_version_flag = true,
-    about = "Shows what the leader works on: what fails first, then what waits",
-    after_help = "Exit code: 0 shown, 2 there is no status"
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+#[command(after_help = "Exit code: 0 shown, 2 there is no status")]
 pub struct Request {
     /// `--driver`: whose leader to ask.
     #[arg(
@@ -145,12 +138,12 @@ async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
+    use crate::{subcommand::Command, testing};
 
     fn parse(args: &[&str]) -> Result<Request, Output> {
-        subcommand::parse(args, FAILED)
+        let Command::Status(request) = testing::parse("status", args)? else { panic!("{args:?}") };
+        Ok(request)
     }
 
     #[test]
@@ -170,6 +163,5 @@ mod tests {
             assert_eq!(parse(args).unwrap_err().exit_code, 2, "{args:?}");
         }
         assert_eq!(parse(&["--help"]).unwrap_err().exit_code, 0);
-        Request::command().debug_assert();
     }
 }

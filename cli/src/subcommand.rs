@@ -1,77 +1,70 @@
-//! What the commands share: their names, how their arguments are parsed, and what they print.
+//! What the commands share: the command line, and what they print.
 //!
-//! A command's module has its arguments (a [`Parser`]; `explain` builds a command, as it takes flags of the
-//! controller too) and what is done with them. Its result is an
-//! [`Output`], which `main` prints; refused arguments and help are one as well. Each command has its own
-//! exit code for wrong arguments, because small codes are its results.
+//! A command's module has its arguments and what is done with them. Its result is an [`Output`], which `main`
+//! prints; refused arguments and help are one as well.
 
-use std::{
-    ffi::{OsStr, OsString},
-    iter,
-};
+use std::{ffi::OsString, iter};
 
 use clap::{
-    ArgAction, Args, Error, Parser,
+    ArgAction, Args, Parser,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use csi_provisioner::{flags::VERSION, plain_text::escaped};
 
-/// The command that lists and releases claims with open calls.
-pub const RELEASE_CLAIMS: &str = "release-claims";
+use crate::{check, explain, release_claims, shadow_report, status};
 
-/// The command that checks a manifest before the switch.
-pub const CHECK: &str = "check";
-
-/// The command that says why a claim has no volume.
-pub const EXPLAIN: &str = "explain";
-
-/// The command that runs shadow mode.
-pub const SHADOW: &str = "shadow";
-
-/// The command that prints the results of shadow mode.
-pub const SHADOW_REPORT: &str = "shadow-report";
-
-/// The command that shows what the leader works on.
-pub const STATUS: &str = "status";
-
-/// The exit code if no command of this name exists.
-const NO_COMMAND: u8 = 2;
-
-/// The commands with their lines of the usage.
-const COMMANDS: [(&str, &str); 6] = [
-    (CHECK, "Checks a manifest that runs external-provisioner before the switch"),
-    (EXPLAIN, "Says why a claim has no volume, or why a volume is not deleted"),
-    (STATUS, "Shows what the leader works on, what fails and what waits"),
-    (RELEASE_CLAIMS, "Lists the claims with an open CreateVolume, and releases them"),
-    (SHADOW, "Compares what external-provisioner does with what csi-provisioner would do"),
-    (SHADOW_REPORT, "Prints what a process in shadow mode has found"),
-];
-
-/// The usage.
-pub fn usage() -> Output {
-    let lines = COMMANDS
-        .iter()
-        .fold(String::new(), |lines, (name, about)| lines + &format!("  {name:14}  {about}\n"));
-    let text = format!(
-        "For admins of csi-provisioner.\n\nUsage: kubectl csi-provisioner COMMAND\n\n{lines}\nkubectl csi-provisioner COMMAND --help says more.\n"
-    );
-    Output::printed(text, 0)
+/// A command with its arguments.
+#[derive(Debug, Parser)]
+#[command(
+    name = "csi-provisioner",
+    bin_name = "kubectl csi-provisioner",
+    version = VERSION,
+    about = "For admins of csi-provisioner"
+)]
+pub enum Command {
+    /// Checks a manifest that runs external-provisioner before the switch.
+    Check(check::Request),
+    /// Says why a claim has no volume, or why a volume is not deleted; reads only.
+    Explain(Box<explain::Request>),
+    /// Shows what the leader works on, what fails first, then what waits.
+    Status(status::Request),
+    /// Lists the claims with the record of an open CreateVolume, and releases them.
+    ReleaseClaims(release_claims::Request),
+    /// Compares what external-provisioner does with what csi-provisioner would do.
+    #[command(disable_help_flag = true)]
+    Shadow {
+        /// For [`shadow`](crate::shadow), which parses them as the sidecar does.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Prints what a process in shadow mode has found.
+    ShadowReport(shadow_report::Request),
 }
 
-/// The version.
-pub fn version() -> Output {
-    Output::printed(format!("{VERSION}\n"), 0)
-}
-
-/// What is printed if no command has this name.
-pub fn unknown(name: &OsStr) -> Output {
-    let names = COMMANDS.map(|(name, _)| name).join(", ");
-    let error = match name.to_string_lossy() {
-        name if name.is_empty() => format!("a command is missing: use one of {names}"),
-        name => format!("unknown command {:?}: use one of {names}", escaped(&name).to_string()),
+/// Parses the command line, which begins with the program's name.
+///
+/// # Errors
+/// Help, or why the arguments are refused. Each command has its own exit code for that, because small codes
+/// are results of some.
+pub fn parse(
+    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<Command, Output> {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let wrong = match args.get(1).and_then(|name| name.to_str()) {
+        Some("check") => check::NOT_CHECKED,
+        Some("explain") => explain::UNKNOWN,
+        _ => WRONG_ARGUMENTS,
     };
-    Output::failure(error, NO_COMMAND)
+    Command::try_parse_from(args).map_err(|error| {
+        let text = error.to_string();
+        let lines: Vec<_> = text.lines().map(|line| escaped(line).to_string()).collect();
+        let text = lines.join("\n") + "\n";
+        if error.use_stderr() { Output::failure(text, wrong) } else { Output::printed(text, 0) }
+    })
 }
+
+/// The exit code if the arguments are wrong, for commands without a code of their own.
+const WRONG_ARGUMENTS: u8 = 2;
 
 /// What a command prints, and its exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,14 +87,6 @@ impl Output {
     pub fn failure(why: String, exit_code: u8) -> Self {
         Self { text: String::new(), errors: vec![why], exit_code }
     }
-
-    /// clap's help, or its error, which ends with this exit code.
-    pub fn refusal(error: &Error, wrong: u8) -> Self {
-        if error.use_stderr() {
-            return Self::failure(error.to_string(), wrong);
-        }
-        Self::printed(format!("{error}\n"), 0)
-    }
 }
 
 /// A table: a line of headings, and one for each row.
@@ -118,17 +103,6 @@ pub(crate) fn table<const N: usize>(headings: &[&str; N], rows: Vec<[String; N]>
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     lines.iter().map(line).collect()
-}
-
-/// Parses the arguments after the command's name.
-///
-/// # Errors
-/// Help, or why the arguments are refused, with the exit code `wrong`.
-pub fn parse<R: Parser>(
-    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    wrong: u8,
-) -> Result<R, Output> {
-    R::try_parse_from(args).map_err(|error| Output::refusal(&error, wrong))
 }
 
 /// `--output`.
@@ -155,41 +129,43 @@ pub fn is_json() -> impl TypedValueParser<Value = bool> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
-    #[derive(Debug, Parser)]
-    #[command(no_binary_name = true)]
-    struct Request {
-        #[command(flatten)]
-        format: Format,
-    }
-
-    fn request(args: &[&str]) -> Result<Request, Output> {
-        parse(args, 7)
+    fn refused(args: &[&str]) -> Output {
+        parse(iter::once(&"kubectl-csi_provisioner").chain(args)).unwrap_err()
     }
 
     #[test]
-    fn arguments_are_parsed_or_end_with_the_commands_exit_code() {
-        assert!(request(&["-o", "json"]).unwrap().format.is_json);
-        assert!(!request(&[]).unwrap().format.is_json);
-        let refused = request(&["-o", "yaml"]).unwrap_err();
-        assert_eq!((&*refused.text, refused.errors.len(), refused.exit_code), ("", 1, 7));
+    fn the_commands_are_sound_and_help_names_them_all() {
+        let command = Command::command();
+        command.clone().debug_assert();
+        let help = refused(&["--help"]);
+        assert!(help.errors.is_empty() && help.exit_code == 0, "{help:?}");
+        for command in command.get_subcommands() {
+            assert!(help.text.contains(&format!("\n  {}  ", command.get_name())), "{help:?}");
+        }
+        let version = refused(&["--version"]);
+        assert_eq!(
+            (version.exit_code, &*version.text),
+            (0, &*format!("csi-provisioner {VERSION}\n"))
+        );
     }
 
     #[test]
-    fn usage_and_errors_name_all_commands() {
-        assert!(COMMANDS.iter().all(|(name, _)| usage().text.contains(name)));
-        for name in ["", "explian", "\u{1b}"] {
-            let refused = unknown(OsStr::new(name));
-            assert!(refused.exit_code == 2 && refused.errors[0].contains(EXPLAIN), "{refused:?}");
+    fn wrong_arguments_end_with_the_commands_exit_code() {
+        for (args, exit_code) in [
+            (&[][..], 2),
+            (&["explian\u{1b}"], 2),
+            (&["status", "-o", "yaml"], 2),
+            (&["check", "-o", "yaml"], 3),
+            (&["explain"], 3),
+        ] {
+            let refused = refused(args);
+            assert_eq!((&*refused.text, refused.exit_code), ("", exit_code), "{refused:?}");
+            assert!(refused.errors[0].contains("--help"), "{refused:?}");
             assert!(!refused.errors[0].contains('\u{1b}'), "{refused:?}");
         }
-    }
-
-    #[test]
-    fn help_is_no_error() {
-        let help = request(&["--help"]).unwrap_err();
-        assert!(help.text.contains("Usage:") && help.text.ends_with("\n\n"), "{help:?}");
-        assert!(help.errors.is_empty() && help.exit_code == 0);
     }
 }

@@ -12,6 +12,8 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
+use crate::subcommand::{self, Command, Output};
+
 /// A request.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -61,6 +63,11 @@ pub(crate) fn client(server: &Server) -> Client {
     let random = Arc::new(Generator::from_seed(1));
     let (connections, metrics) = (server.0.clone(), Metrics::new());
     Lanes::new(connections, LaneSettings::default(), Gate::open(clock), random, &metrics).objects
+}
+
+/// The command of this name with these arguments, or what is printed instead.
+pub(crate) fn parse(command: &str, args: &[&str]) -> Result<Command, Output> {
+    subcommand::parse(["kubectl-csi_provisioner", command].iter().chain(args))
 }
 
 /// The time of all tests.

@@ -1,10 +1,11 @@
 mod flags_page;
 
 use super::*;
-use crate::subcommand;
+use crate::{subcommand::Command, testing};
 
 fn parse(args: &[&str]) -> Result<Request, Output> {
-    subcommand::parse(args, NOT_CHECKED)
+    let Command::Check(request) = testing::parse("check", args)? else { panic!("{args:?}") };
+    Ok(request)
 }
 
 #[test]

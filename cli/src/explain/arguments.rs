@@ -5,11 +5,11 @@
 
 use std::{ffi::OsString, fmt};
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKind};
 
 use csi_provisioner::flags::Flags;
 
-use crate::subcommand::{self, EXPLAIN, Output};
+use crate::subcommand;
 
 /// The flags of the controller that count here, and whether each is a switch.
 const CONTROLLER_FLAGS: [(&str, bool, &str); 13] = [
@@ -61,17 +61,25 @@ impl fmt::Display for Object {
     }
 }
 
-impl Request {
-    /// Parses the arguments after the subcommand's name.
-    ///
-    /// # Errors
-    /// What to print instead, with the exit code 3, or 0 for help. The codes 1 and 2 have another meaning here.
-    pub fn parse(
-        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, Output> {
-        let matches = command()
-            .try_get_matches_from(args)
-            .map_err(|error| Output::refusal(&error, super::UNKNOWN))?;
+impl Args for Request {
+    fn augment_args(command: Command) -> Command {
+        command
+            .after_help("Exit code: 0 served, 1 waiting, 2 something is wrong, 3 unknown")
+            .args(object_arguments())
+            .args(own_flags())
+            .args(
+                CONTROLLER_FLAGS
+                    .map(|(name, is_switch, help)| controller_flag(name, is_switch, help)),
+            )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Request {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let text = |name| matches.get_one::<String>(name).cloned();
         let name = text("name").unwrap_or_default();
         let object = match text("kind").as_deref() {
@@ -83,13 +91,18 @@ impl Request {
             lease_namespace: text("leader-election-namespace"),
             driver: text("driver"),
             is_json: matches.get_one::<bool>("output").copied().unwrap_or_default(),
-            flags: controller_flags(&matches)?,
+            flags: controller_flags(matches)?,
         })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
 /// The flags that the controller has as well.
-fn controller_flags(matches: &ArgMatches) -> Result<Flags, Output> {
+fn controller_flags(matches: &ArgMatches) -> Result<Flags, Error> {
     let given = CONTROLLER_FLAGS.iter().filter_map(|(name, ..)| {
         let value = matches.get_one::<String>(name)?;
         Some(OsString::from(format!("--{name}={value}")))
@@ -99,23 +112,9 @@ fn controller_flags(matches: &ArgMatches) -> Result<Flags, Output> {
     let environment = |name: &str| (name == "NODE_NAME").then(|| OsString::from("any"));
     let parsed = Flags::parse(args, environment);
     parsed.map(|parsed| parsed.flags).map_err(|refusal| {
-        let error = refusal.text.lines().last().unwrap_or_default().to_owned();
-        Output::failure(error, super::UNKNOWN)
+        let error = refusal.text.lines().last().unwrap_or_default();
+        Error::raw(ErrorKind::ValueValidation, format!("{error}\n"))
     })
-}
-
-fn command() -> Command {
-    Command::new(EXPLAIN)
-        .bin_name("kubectl csi-provisioner explain")
-        .no_binary_name(true)
-        .disable_version_flag(true)
-        .about("Says why a claim has no volume, or why a volume is not deleted. Reads only")
-        .after_help("Exit code: 0 served, 1 waiting, 2 something is wrong, 3 unknown")
-        .args(object_arguments())
-        .args(own_flags())
-        .args(
-            CONTROLLER_FLAGS.map(|(name, is_switch, help)| controller_flag(name, is_switch, help)),
-        )
 }
 
 fn object_arguments() -> [Arg; 3] {
@@ -154,14 +153,16 @@ fn controller_flag(name: &'static str, is_switch: bool, help: &'static str) -> A
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        subcommand::{Command, Output},
+        testing,
+    };
 
     fn parse(args: &[&str]) -> Result<Request, Output> {
-        Request::parse(args.iter().map(ToString::to_string))
-    }
-
-    #[test]
-    fn the_command_is_sound() {
-        command().debug_assert();
+        let Command::Explain(request) = testing::parse("explain", args)? else {
+            panic!("{args:?}")
+        };
+        Ok(*request)
     }
 
     /// Workers, back-offs and sweeps change when something is done, and not what.

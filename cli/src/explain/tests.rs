@@ -10,7 +10,10 @@ use super::*;
 use csi_provisioner::controller::claims::record_status::{FINALIZER, RECORD};
 use csi_provisioner::controller::model::overview::Stage;
 
-use crate::testing::{Answer, Asked, Epoch, Server, client};
+use crate::{
+    subcommand::Command,
+    testing::{self, Answer, Asked, Epoch, Server, client},
+};
 
 const DRIVER: &str = "d.example.com";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -175,7 +178,9 @@ fn by_the_controller(message: &str, ago: i64) -> Value {
 }
 
 fn request(arguments: &[&str]) -> Request {
-    Request::parse(arguments.iter().map(ToString::to_string)).unwrap()
+    let parsed = testing::parse("explain", arguments).unwrap();
+    let Command::Explain(request) = parsed else { panic!("{parsed:?}") };
+    *request
 }
 
 async fn explained(server: &Server, arguments: &[&str]) -> Explanation {

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Answer, Epoch, Server, client};
+use crate::{
+    subcommand::Command,
+    testing::{self, Answer, Epoch, Server, client},
+};
 
 fn claims(name: &str, driver: &str) -> Value {
     json!({
@@ -17,7 +20,8 @@ fn claims(name: &str, driver: &str) -> Value {
 }
 
 async fn report(server: &Server, arguments: &[&str]) -> Output {
-    let request = subcommand::parse(arguments, WRONG_ARGUMENTS).unwrap();
+    let parsed = testing::parse("release-claims", arguments).unwrap();
+    let Command::ReleaseClaims(request) = parsed else { panic!("{parsed:?}") };
     run(&client(server), &Epoch, &request, "kube-system").await
 }
 

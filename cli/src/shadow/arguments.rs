@@ -10,8 +10,6 @@ use csi_provisioner::{
     flags::{Flags, Parsed, Refusal},
 };
 
-use crate::subcommand::SHADOW;
-
 /// The flags that the sidecar does not have.
 const USAGE: &str = "Compares what external-provisioner does with what csi-provisioner would do. Writes nothing.
 
@@ -42,7 +40,7 @@ pub fn parse(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<(Parsed, Described), Refusal> {
     let (mut driver, mut capabilities) = (None, None);
-    let mut others = vec![format!("kubectl-csi_provisioner {SHADOW}").into()];
+    let mut others = vec!["kubectl-csi_provisioner shadow".into()];
     let mut args = args;
     while let Some(arg) = args.next() {
         let text = arg.to_string_lossy();

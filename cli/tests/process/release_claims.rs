@@ -358,7 +358,7 @@ fn arguments_that_are_no_text_are_refused_as_others_are() {
     // The first argument is looked at before it is known what is to be done.
     for (program, says) in [
         (sidecar(), "unknown flag: --nosuch"),
-        (env!("CARGO_BIN_EXE_kubectl-csi_provisioner").into(), "unknown command \"--nosuch"),
+        (env!("CARGO_BIN_EXE_kubectl-csi_provisioner").into(), "unexpected argument '--nosuch"),
     ] {
         let mut program = Command::new(program);
         let first = program.env_clear().arg(OsStr::from_bytes(b"--nosuch\xff")).output().unwrap();
