@@ -28,7 +28,7 @@ use self::{
     differences::Facts,
     finding::{Checked, Finding, Severity},
     flags::CommandLine,
-    manifest::{Manifest, Unreadable, Workload},
+    manifest::{Container, Manifest, Unreadable, Workload},
     rights::Uses,
 };
 use csi_provisioner::{
@@ -42,6 +42,7 @@ use csi_provisioner::{
     preflight::Namespaces,
 };
 use csi_translation::Migration;
+use serde_json::Value;
 
 use crate::{
     connection::{ApiServer, list},
@@ -214,6 +215,11 @@ impl Check<'_> {
             migrates: driver.and_then(|driver| migration(flags, driver)).is_some(),
         })
     }
+}
+
+/// `--status-endpoint` of a container in a pod.
+pub(crate) fn status_address(container: &Value) -> Option<String> {
+    flags::check(&Container::read(container, ""), None).flags?.http.status
 }
 
 fn migration(flags: &Flags, driver: &str) -> Option<Migration> {

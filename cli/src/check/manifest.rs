@@ -226,7 +226,7 @@ pub(super) struct Unknown {
 const MAX_LENGTH: usize = 128 << 10;
 
 impl Container {
-    fn read(container: &Value, namespace: &str) -> Self {
+    pub(super) fn read(container: &Value, namespace: &str) -> Self {
         let mut env = BTreeMap::new();
         for variable in list(container, "/env") {
             let value = env_value(variable, namespace, &env);

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::Request;
 use crate::{
+    check::status_address,
     connection::lease_namespace,
     explain::{LeaseView, read_lease},
     fetch::fetch_over,
@@ -104,33 +105,15 @@ fn said(error: kube::Error) -> String {
     }
 }
 
-/// The port that a container's flags name.
+/// The port that the flags of a container name. Others' flags are not those of csi-provisioner.
 fn port(pod: &Pod) -> Result<u16, String> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let mut addresses = containers.filter_map(|container| {
-        let words = container.command.iter().chain(&container.args).flatten();
-        address(words.map(String::as_str))
-    });
+    let mut addresses = containers.filter_map(|it| status_address(&serde_json::to_value(it).ok()?));
     let Some(address) = addresses.next_back() else {
         return Err(format!("no container has {FLAG}: add {FLAG}=:8090"));
     };
     let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
     port.ok_or_else(|| format!("{FLAG}={address} names no port"))
-}
-
-/// The flag's value among these words; the last one counts.
-fn address<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut found = None;
-    let mut is_next = false;
-    for word in words {
-        if std::mem::take(&mut is_next) {
-            found = Some(word);
-        } else if let Some(rest) = word.strip_prefix(FLAG) {
-            is_next = rest.is_empty();
-            found = rest.strip_prefix('=').or(found);
-        }
-    }
-    found
 }
 
 #[cfg(test)]
@@ -147,9 +130,11 @@ mod tests {
             (json!(["--status-endpoint=:1", "--status-endpoint=[::1]:2"]), Ok(2)),
             (json!(["--v=5"]), Err("no container has --status-endpoint")),
             (json!(["--status-endpoints=:1"]), Err("no container has --status-endpoint")),
-            (json!(["--status-endpoint=$(ADDRESS)"]), Err("--status-endpoint=$(ADDRESS) names no")),
+            (json!(["--status-endpoint=:$(PORT)"]), Ok(8092)),
+            (json!(["--status-endpoint=$(OTHER)"]), Err("--status-endpoint=$(OTHER) names no")),
         ] {
-            let containers = json!([{"name": "driver"}, {"name": "p", "args": args}]);
+            let env = json!([{"name": "PORT", "value": "8092"}]);
+            let containers = json!([{"name": "driver"}, {"name": "p", "args": args, "env": env}]);
             let pod = json!({"metadata": {}, "spec": {"containers": containers}});
             let port = port(&serde_json::from_value(pod).unwrap());
             match expected {
