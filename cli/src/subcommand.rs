@@ -115,16 +115,11 @@ pub struct Format {
         value_name = "format",
         default_value = "text",
         action = ArgAction::Set,
-        value_parser = is_json(),
+        value_parser = PossibleValuesParser::new(["text", "json"]).map(|format| format == "json"),
         hide_possible_values = true,
         help = "`text` or `json`"
     )]
     pub is_json: bool,
-}
-
-/// The value of `--output`: whether it is `json`, not `text`.
-pub fn is_json() -> impl TypedValueParser<Value = bool> {
-    PossibleValuesParser::new(["text", "json"]).map(|format| format == "json")
 }
 
 #[cfg(test)]

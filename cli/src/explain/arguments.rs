@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKi
 
 use csi_provisioner::flags::Flags;
 
-use crate::subcommand;
+use crate::subcommand::Format;
 
 /// The flags of the controller that count here, and whether each is a switch.
 const CONTROLLER_FLAGS: [(&str, bool, &str); 13] = [
@@ -63,7 +63,7 @@ impl fmt::Display for Object {
 
 impl Args for Request {
     fn augment_args(command: Command) -> Command {
-        command
+        Format::augment_args(command)
             .after_help("Exit code: 0 served, 1 waiting, 2 something is wrong, 3 unknown")
             .args(object_arguments())
             .args(own_flags())
@@ -90,7 +90,7 @@ impl FromArgMatches for Request {
             object,
             lease_namespace: text("leader-election-namespace"),
             driver: text("driver"),
-            is_json: matches.get_one::<bool>("output").copied().unwrap_or_default(),
+            is_json: Format::from_arg_matches(matches)?.is_json,
             flags: controller_flags(matches)?,
         })
     }
@@ -129,16 +129,11 @@ fn object_arguments() -> [Arg; 3] {
     ]
 }
 
-fn own_flags() -> [Arg; 3] {
+fn own_flags() -> [Arg; 2] {
     let flag = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
-    let output = flag("output", "format", "`text` or `json`").short('o');
     let driver = "The CSI driver [default: the one that the object names]";
     let namespace = "Namespace of the Lease [default: the pod's, else whichever has it]";
-    [
-        flag("driver", "name", driver),
-        output.value_parser(subcommand::is_json()).hide_possible_values(true).default_value("text"),
-        flag("leader-election-namespace", "name", namespace),
-    ]
+    [flag("driver", "name", driver), flag("leader-election-namespace", "name", namespace)]
 }
 
 fn controller_flag(name: &'static str, is_switch: bool, help: &'static str) -> Arg {
