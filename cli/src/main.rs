@@ -22,23 +22,30 @@ use csi_provisioner::{
     runtime::{Clock, Gate, SystemClock},
 };
 
-/// The exit code if nothing can be run.
-const NOT_RUN: u8 = 3;
-
 fn main() -> ExitCode {
     logging::escape_panics();
-    let output = match parse(env::args_os()) {
-        Ok(Command::Check(request)) => block_on(check(&request)),
-        Ok(Command::Explain(request)) => block_on(explain(&request)),
-        Ok(Command::Status(request)) => block_on(status::run(&request, &SystemClock, |output| {
-            print(output);
-        })),
-        Ok(Command::ReleaseClaims(request)) => block_on(release_claims(&request)),
-        // A program that runs on, with logs and signals as the sidecar has them.
-        Ok(Command::Shadow { args }) => return shadow(args),
-        Ok(Command::ShadowReport(request)) => block_on(shadow_report::run(&request)),
-        Err(refused) => refused,
-    };
+    let output =
+        match parse(env::args_os()) {
+            Ok(Command::Check(request)) => {
+                block_on(check(&request)).unwrap_or_else(|why| check::failure(&why))
+            }
+            Ok(Command::Explain(request)) => block_on(explain(&request))
+                .unwrap_or_else(|why| Output::failure(why, explain::UNKNOWN)),
+            Ok(Command::Status(request)) => {
+                let show = |output: &Output| {
+                    print(output);
+                };
+                block_on(status::run(&request, &SystemClock, show))
+                    .unwrap_or_else(|why| Output::failure(why, status::FAILED))
+            }
+            Ok(Command::ReleaseClaims(request)) => block_on(release_claims(&request))
+                .unwrap_or_else(|why| release_claims::failure(&why)),
+            // A program that runs on, with logs and signals as the sidecar has them.
+            Ok(Command::Shadow { args }) => return shadow(args),
+            Ok(Command::ShadowReport(request)) => block_on(shadow_report::run(&request))
+                .unwrap_or_else(|why| Output::failure(why, shadow_report::FAILED)),
+            Err(refused) => refused,
+        };
     print(&output)
 }
 
@@ -51,18 +58,14 @@ fn print(output: &Output) -> ExitCode {
     ExitCode::from(output.exit_code)
 }
 
-/// Runs a command to its end.
-fn block_on(work: impl Future<Output = Output>) -> Output {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return Output::failure(format!("cannot start the async runtime: {error}"), NOT_RUN);
-        }
-    };
+/// Runs a command to its end, unless the async runtime does not start.
+fn block_on(work: impl Future<Output = Output>) -> Result<Output, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start the async runtime: {error}"))?;
     let output = runtime.block_on(work);
     // Blocking tasks that still run must not delay the exit.
     runtime.shutdown_background();
-    output
+    Ok(output)
 }
 
 async fn release_claims(request: &release_claims::Request) -> Output {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The exit code if there are no results to print.
-const FAILED: u8 = 2;
+pub const FAILED: u8 = 2;
 
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The exit code if there is no status to show.
-const FAILED: u8 = 2;
+pub const FAILED: u8 = 2;
 
 /// The time between two tables of `--watch`: short for a person, long for an API server that lists claims.
 const INTERVAL: Duration = Duration::from_secs(5);
