@@ -1,11 +1,12 @@
 //! A small PV binder: what kube-controller-manager does to claims and volumes, where there is none.
 //!
 //! The decisions are those of the PersistentVolume controller: claims are bound to the volume whose `claimRef` names
-//! them, or to the free one that they name; volumes of gone claims are released, claims of gone volumes are lost, and
-//! claims of dynamic classes get the annotation that calls their provisioner. Like that controller it makes no
-//! difference between live claims and those that are being deleted. Nothing is released or lost without a read: what
-//! a watch did not show is read first, because a released volume is deleted. Missing are: finding a free volume for a
-//! claim that names none, default classes, events, Pods, recycling, and scheduling (but for a fixed node).
+//! them, to the free one that they name, or, where they name none and their class does not bind late, to a free one
+//! that suits; volumes of gone claims are released, claims of gone volumes are lost, and claims of dynamic classes get
+//! the annotation that calls their provisioner. Like that controller it makes no difference between live claims and
+//! those that are being deleted. Nothing is released or lost without a read: what a watch did not show is read first,
+//! because a released volume is deleted. Missing are: selectors of claims, which find no free volume, default classes,
+//! events, Pods, recycling, and scheduling (but for a fixed node).
 
 mod book;
 mod claims;
@@ -23,14 +24,20 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use self::book::{Book, Item, Kept};
-pub use self::work::run;
+use crate::apiserver::tree;
 
-/// Annotations of the controller's own (`pkg/controller/volume/persistentvolume` in Kubernetes).
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+pub use self::{
+    book::{Book, CLAIM, CLASS, Item, VOLUME},
+    fit::{BETA_CLASS, annotation, class_of},
+    work::run,
+};
+
+/// Says that a claim is bound, or has been (`pkg/controller/volume/persistentvolume` in Kubernetes, as the others).
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Calls a claim's provisioner.
+pub const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
@@ -47,41 +54,43 @@ pub struct Settings {
 
 /// A change to one object.
 #[derive(Debug, Clone, PartialEq)]
-struct Action {
-    item: Item,
+pub struct Action {
+    /// The object.
+    pub item: Item,
     /// Merged into the object, or into its status where it holds one.
-    patch: Value,
-    /// An object (a claim by its UID) that must be gone first: it is read before the change.
+    pub patch: Value,
+    /// An object, where there is a UID the one that has it, that must be gone first: it is read before the change.
     unless: Option<(Item, Option<String>)>,
+}
+
+impl Book {
+    /// All that is to be done, volumes first.
+    pub fn due(&self, settings: &Settings) -> Vec<Action> {
+        self.items().filter_map(|item| about(item, self, settings)).collect()
+    }
 }
 
 /// What is to be done about one object now: at most one change, which leads to the next.
 fn about(item: &Item, book: &Book, settings: &Settings) -> Option<Action> {
-    match item {
-        Item::Claim(..) => {
-            let claim = book.claim(item)?;
-            let protected = settings.protection.then(|| upkeep::protected_claim(claim)).flatten();
-            protected.or_else(|| claims::sync(claim, book))
-        }
-        Item::Volume(_) => {
-            let volume = book.volume(item)?;
-            let protected = settings.protection.then(|| upkeep::protected_volume(volume)).flatten();
-            protected.or_else(|| volumes::sync(volume, book))
-        }
-        Item::Class(_) => None,
-    }
+    let object = book.get(item)?;
+    let protected = settings.protection.then(|| upkeep::protected(item, object)).flatten();
+    protected.or_else(|| match item.kind {
+        CLAIM => claims::sync(object, book),
+        VOLUME => volumes::sync(object, book),
+        _ => None,
+    })
 }
 
 /// A merge patch, for just the version that the decision rests on.
-fn change<K: Kept>(object: &K, mut patch: Value) -> Action {
-    if let Some(fields) = patch.as_object_mut() {
-        let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
-        if let Some(metadata) = metadata.as_object_mut() {
-            let version = object.meta().resource_version.clone();
-            metadata.insert("resourceVersion".to_owned(), version.into());
-        }
-    }
-    Action { item: object.item(), patch, unless: None }
+fn change(kind: &'static str, object: &Value, mut patch: Value) -> Action {
+    tree::copy(&mut patch, object, &["metadata", "resourceVersion"]);
+    Action { item: Item::of(kind, object), patch, unless: None }
+}
+
+/// Moves an object to a phase, with what else its status then has.
+fn phase(kind: &'static str, object: &Value, status: &Value) -> Option<Action> {
+    let now = tree::text(object, &["status", "phase"]);
+    (now != tree::text(status, &["phase"])).then(|| change(kind, object, json!({"status": status})))
 }
 
 /// Where the binder works.

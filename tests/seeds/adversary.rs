@@ -12,10 +12,10 @@ use csi_provisioner::controller::{
     model::record::Record,
 };
 use serde_json::{Map, Value, json};
+use testkit::binder::{BETA_CLASS, BIND_COMPLETED, PROVISIONER, annotation, class_of};
 use tokio::time::sleep;
 
 use super::{
-    binder::{BETA_CLASS, BIND_COMPLETED, PROVISIONER, annotation, class_of},
     cluster::SELECTED_NODE,
     copying::CLONED,
     core::{Core, DRIVER, NAMESPACE, TENANT, VAULT},
@@ -272,12 +272,13 @@ fn note(core: &Core, before: &Value, after: &Value) {
 /// node on a claim that selects none is nobody's.
 pub(crate) fn is_ours(core: &Core, claim: &Value) -> bool {
     let record = record_of(claim);
-    let is_placed = record.node.is_some() || !annotation(claim, SELECTED_NODE).is_empty();
+    let is_placed = record.node.is_some()
+        || annotation(claim, SELECTED_NODE).is_some_and(|node| !node.is_empty());
     if core.plan.local && !is_placed {
         return false;
     }
     match record.driver.as_str() {
-        "" => annotation(claim, PROVISIONER) == DRIVER,
+        "" => annotation(claim, PROVISIONER) == Some(DRIVER),
         driver => driver == DRIVER,
     }
 }
@@ -525,6 +526,6 @@ fn may_count(core: &Core, claim: &Value) -> bool {
 /// Whether the record is of a node that the claim does not select: whatever else it says only that
 /// node's process judges, and the others wait for it.
 fn is_elsewhere(core: &Core, claim: &Value, record: &Record) -> bool {
-    let selected = annotation(claim, SELECTED_NODE);
+    let selected = annotation(claim, SELECTED_NODE).unwrap_or_default();
     core.plan.local && record.node.as_deref().is_some_and(|node| node != selected)
 }

@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::{
     apiserver::{ApiServer, object::Object},
+    binder::class_of,
     driver::proto::CreateVolumeRequest,
 };
 use tokio::time::{Duration, Instant};
 
 use super::{
-    binder::class_of,
     copying::source_of,
     core::{Core, DRIVER},
     ledger::{Recorded, text},

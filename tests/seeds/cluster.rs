@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use testkit::apiserver::ApiServer;
+use testkit::{
+    apiserver::ApiServer,
+    binder::{Action, Book, CLAIM, CLASS, Settings, VOLUME, class_of},
+};
 use tokio::time::sleep;
 
 use super::{
-    binder::{Change, View, class_of},
     core::{self, Core, NAMESPACE, NAMESPACES},
     dice::Dice,
     ledger::text,
@@ -47,7 +49,7 @@ fn step(core: &Core, dice: &Dice) {
     }
     schedule(core, dice);
     for _ in 0..WRITES_AT_ONCE {
-        let changes = View::of(&core.api, &NAMESPACES).changes();
+        let changes = changes(&core.api);
         let last = changes.is_empty() || dice.percent(15);
         for change in &changes {
             carry_out(core, change);
@@ -59,10 +61,22 @@ fn step(core: &Core, dice: &Dice) {
     }
 }
 
-fn carry_out(core: &Core, change: &Change) {
-    let Change { kind, namespace, name, patch } = change;
+/// What binds and releases, but for claims of namespaces where another such controller works.
+fn changes(api: &ApiServer) -> Vec<Action> {
+    let mut book = Book::default();
+    for kind in [VOLUME, CLAIM, CLASS] {
+        let objects = api.objects(kind).into_iter();
+        let minded =
+            objects.filter(|it| kind != CLAIM || NAMESPACES.contains(&it.meta("namespace")));
+        minded.for_each(|object| book.put(kind, object));
+    }
+    book.due(&Settings::default())
+}
+
+fn carry_out(core: &Core, Action { item, patch, .. }: &Action) {
+    let (kind, name) = (item.kind, &item.name);
     // A change that came in between is looked at the next time.
-    if core.api.merge(kind, namespace, name, patch).is_ok() {
+    if core.api.merge(kind, &item.namespace, name, patch).is_ok() {
         core.ledger.log(&format!("cluster: {kind} {name} {}", brief(patch)));
     }
 }

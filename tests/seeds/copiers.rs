@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use testkit::binder::class_of;
 use tokio::time::sleep;
 
 use super::{
-    binder::class_of,
     core::{Core, DRIVER, NAMESPACE, TENANT},
     dice::Dice,
     driver::NO_SOURCE,

@@ -7,16 +7,18 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use testkit::driver::{
-    self, Backend as _, Call,
-    proto::{
-        CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement,
+use testkit::{
+    binder::class_of,
+    driver::{
+        self, Backend as _, Call,
+        proto::{
+            CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, Topology, TopologyRequirement,
+        },
     },
 };
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    binder::class_of,
     cluster::SELECTED_NODE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,

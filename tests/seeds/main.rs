@@ -11,7 +11,6 @@ mod admins;
 mod adversary;
 mod asking;
 mod attacher;
-mod binder;
 mod calls;
 mod cluster;
 mod coincidences;

@@ -1,8 +1,9 @@
 //! Shadow mode beside the processes that work: `kubectl-csi_provisioner shadow`, which runs for the whole seed and
 //! has the troubles that they have.
 //!
-//! Checked at each act: it only reads, and connects to no driver. It ends as soon as it is asked to. At rest it keeps no more than there is to compare. Whether what it finds is true is checked
-//! where a case is recorded, and in `tests/simulation/shadow.rs`.
+//! Checked at each act: it only reads, and connects to no driver. It ends as soon as it is asked to. At rest it
+//! keeps no more than there is to compare. Whether what it finds is true is checked where a case is recorded, and
+//! in `tests/simulation/shadow.rs`.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -10,11 +11,14 @@ use csi_provisioner::csi::Connector;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::Value;
-use testkit::{apiserver::request_info::RequestInfo, driver::Description};
+use testkit::{
+    apiserver::request_info::RequestInfo,
+    binder::{PROVISIONER, annotation},
+    driver::Description,
+};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    binder::{PROVISIONER, annotation},
     core::{Core, DRIVER},
     dice::Dice,
     driver,
@@ -111,7 +115,7 @@ pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
 fn waiting(core: &Core) -> usize {
     let claims = core.api.list("PersistentVolumeClaim", "");
     let waits = |claim: &&Value| {
-        annotation(claim, PROVISIONER) == DRIVER && text(claim, "/spec/volumeName").is_empty()
+        annotation(claim, PROVISIONER) == Some(DRIVER) && text(claim, "/spec/volumeName").is_empty()
     };
     claims.iter().filter(waits).count()
 }

@@ -1,133 +1,130 @@
-//! What is to be done about a claim: the claim's side of the PersistentVolume controller (`syncClaim`). The volume's
-//! side of a binding is written first (`volumes`).
+//! What is to be done about a claim: the claim's side of the PersistentVolume controller (`syncClaim`), and the writes
+//! that bind the two (`bind`).
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::ResourceExt as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     Action, BETA_PROVISIONER, BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONER,
     SELECTED_NODE,
-    book::{Book, Item},
+    book::{Book, CLAIM, Item, VOLUME},
     change,
-    fit::{claim_uid, class_name, is_for, reference, satisfies, volume_name},
-    upkeep, volumes,
+    fit::{annotation, claim_uid, class_of, is_for, is_free, satisfies, uid, volume_name},
+    phase, upkeep,
 };
+use crate::apiserver::tree::{at, set, text};
 
 /// What is to be done about a claim.
-pub(super) fn sync(claim: &PersistentVolumeClaim, book: &Book) -> Option<Action> {
-    let annotations = claim.annotations();
-    let named = annotations.get(PROVISIONER).or_else(|| annotations.get(BETA_PROVISIONER));
-    if let Some(patch) = upkeep::migration(annotations, named) {
-        return Some(change(claim, patch));
-    }
-    match (is_bound(claim), volume_name(claim)) {
-        (true, None) => set_phase(claim, "Lost"),
-        (true, Some(name)) => sync_bound(claim, name, book),
-        (false, Some(name)) => sync_named(claim, name, book),
-        (false, None) => sync_waiting(claim, book),
-    }
+pub(super) fn sync(claim: &Value, book: &Book) -> Option<Action> {
+    let named = annotation(claim, PROVISIONER).or_else(|| annotation(claim, BETA_PROVISIONER));
+    let mended = upkeep::migration(CLAIM, claim, named);
+    mended.or_else(|| match (is_bound(claim), volume_name(claim)) {
+        (true, "") => set_phase(claim, "Lost"),
+        (true, name) => sync_bound(claim, name, book),
+        (false, "") => sync_waiting(claim, book),
+        (false, _) => sync_named(claim, book),
+    })
 }
 
 /// Whether the annotation says that the claim has been bound.
-pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
-    claim.annotations().contains_key(BIND_COMPLETED)
+fn is_bound(claim: &Value) -> bool {
+    annotation(claim, BIND_COMPLETED).is_some()
 }
 
 /// Whether a claim that names this volume may be bound to it.
-pub(super) fn may_bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-    match reference(volume) {
-        None => is_bound(claim) || satisfies(volume, claim),
-        Some(_) if is_bound(claim) => claim_uid(volume) == claim.metadata.uid.as_deref(),
-        Some(_) => is_for(volume, claim),
+fn may_bind(claim: &Value, volume: &Value) -> bool {
+    match is_bound(claim) {
+        true => is_free(volume) || claim_uid(volume) == uid(claim),
+        false if is_free(volume) => satisfies(volume, claim),
+        false => is_for(volume, claim),
     }
 }
 
 /// A claim that has been bound stays bound, or is lost.
-fn sync_bound(claim: &PersistentVolumeClaim, name: &str, book: &Book) -> Option<Action> {
-    match book.volume(&Item::Volume(name.to_owned())) {
+fn sync_bound(claim: &Value, name: &str, book: &Book) -> Option<Action> {
+    match book.volume_of(claim) {
         Some(volume) if may_bind(claim, volume) => bind(claim, volume),
         Some(_) => set_phase(claim, "Lost"),
         // Lost only once it is sure that the volume is gone.
         None => set_phase(claim, "Lost")
-            .map(|lost| Action { unless: Some((Item::Volume(name.to_owned()), None)), ..lost }),
+            .map(|lost| Action { unless: Some((Item::new(VOLUME, "", name), None)), ..lost }),
     }
 }
 
 /// A claim that names a volume is bound to that one or waits.
-fn sync_named(claim: &PersistentVolumeClaim, name: &str, book: &Book) -> Option<Action> {
-    match book.volume(&Item::Volume(name.to_owned())) {
+fn sync_named(claim: &Value, book: &Book) -> Option<Action> {
+    match book.volume_of(claim) {
         Some(volume) if may_bind(claim, volume) => bind(claim, volume),
-        Some(_) if claim.annotations().contains_key(BOUND_BY_CONTROLLER) => None,
+        Some(_) if annotation(claim, BOUND_BY_CONTROLLER).is_some() => None,
         _ => set_phase(claim, "Pending"),
     }
 }
 
-/// A claim that names no volume is bound to the one that is for it, or calls its provisioner.
-fn sync_waiting(claim: &PersistentVolumeClaim, book: &Book) -> Option<Action> {
-    match book.volume_for(claim) {
-        Some(volume) => bind(claim, volume),
-        None => call_provisioner(claim, book),
+/// A claim that names no volume is bound to the one that is for it or to a free one, or calls its provisioner. For
+/// claims whose class binds late only the scheduler looks for a free one.
+fn sync_waiting(claim: &Value, book: &Book) -> Option<Action> {
+    let class = book.class_of(claim);
+    let is_late =
+        class.is_some_and(|it| text(it, &["volumeBindingMode"]) == "WaitForFirstConsumer");
+    let free = || book.free_volume(claim).filter(|_| !is_late);
+    if let Some(volume) = book.volume_for(claim).or_else(free) {
+        return bind(claim, volume);
     }
+    if class_of(claim).is_empty() || is_late && annotation(claim, SELECTED_NODE).is_none() {
+        return set_phase(claim, "Pending");
+    }
+    call_provisioner(claim, text(class?, &["provisioner"]))
 }
 
-/// The claim's part of a binding, once the volume's is done: its volume's name, and its status.
-fn bind(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Action> {
-    if !volumes::is_ready_for(volume, claim) {
-        return None;
+/// The next of the four writes by which the two are bound.
+fn bind(claim: &Value, volume: &Value) -> Option<Action> {
+    if claim_uid(volume) != uid(claim) {
+        return Some(point(volume, claim));
     }
-    let named = volume_name(claim).is_some();
-    if !named || !is_bound(claim) {
-        let mut patch = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}}});
-        if !named {
-            patch = json!({
-                "metadata": {"annotations": {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}},
-                "spec": {"volumeName": volume.name_any()},
-            });
-        }
-        return Some(change(claim, patch));
-    }
-    let spec = volume.spec.as_ref();
     let status = json!({
         "phase": "Bound",
-        "accessModes": spec.and_then(|spec| spec.access_modes.clone()),
-        "capacity": spec.and_then(|spec| spec.capacity.clone()),
+        "accessModes": at(volume, &["spec", "accessModes"]),
+        "capacity": at(volume, &["spec", "capacity"]),
     });
-    let patch = json!({"status": status});
-    (phase(claim) != Some("Bound")).then(|| change(claim, patch))
+    phase(VOLUME, volume, &json!({"phase": "Bound"}))
+        .or_else(|| name(claim, volume))
+        .or_else(|| phase(CLAIM, claim, &status))
 }
 
-fn phase(claim: &PersistentVolumeClaim) -> Option<&str> {
-    claim.status.as_ref()?.phase.as_deref()
+/// Points the volume at the claim, with the annotation of the controller where nobody else had done so.
+fn point(volume: &Value, claim: &Value) -> Action {
+    let member = |member| at(claim, &["metadata", member]);
+    let mut patch = json!({"spec": {"claimRef": {
+        "apiVersion": "v1", "kind": CLAIM,
+        "namespace": member("namespace"), "name": member("name"), "uid": member("uid"),
+    }}});
+    if is_free(volume) {
+        set(&mut patch, &["metadata", "annotations", BOUND_BY_CONTROLLER], "yes".into());
+    }
+    change(VOLUME, volume, patch)
+}
+
+/// Names the volume in the claim, with the annotation of the controller where nobody else had done so.
+fn name(claim: &Value, volume: &Value) -> Option<Action> {
+    let is_named = !volume_name(claim).is_empty();
+    let mut annotations = json!({BIND_COMPLETED: "yes"});
+    if !is_named {
+        set(&mut annotations, &[BOUND_BY_CONTROLLER], "yes".into());
+    }
+    let volume = at(volume, &["metadata", "name"]);
+    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume}});
+    (!is_named || !is_bound(claim)).then(|| change(CLAIM, claim, patch))
 }
 
 /// The status of a claim without a volume.
-fn set_phase(claim: &PersistentVolumeClaim, wanted: &str) -> Option<Action> {
-    let patch = json!({"status": {"phase": wanted, "accessModes": null, "capacity": null}});
-    (phase(claim) != Some(wanted)).then(|| change(claim, patch))
+fn set_phase(claim: &Value, wanted: &str) -> Option<Action> {
+    phase(CLAIM, claim, &json!({"phase": wanted, "accessModes": null, "capacity": null}))
 }
 
-/// Annotates a claim for its class's provisioner; of a late-binding class once it has a node.
-fn call_provisioner(claim: &PersistentVolumeClaim, book: &Book) -> Option<Action> {
-    if class_name(claim).is_empty() {
-        return set_phase(claim, "Pending");
-    }
-    let class = book.class_of(claim)?;
-    if class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer")
-        && !claim.annotations().contains_key(SELECTED_NODE)
-    {
-        return set_phase(claim, "Pending");
-    }
-    let provisioner = upkeep::provisioner(&class.provisioner)?;
-    let mut missing = Map::new();
-    // The older annotation alone is not looked at.
-    if claim.annotations().get(PROVISIONER).map(String::as_str) != Some(provisioner) {
-        missing.insert(PROVISIONER.to_owned(), provisioner.into());
-        missing.insert(BETA_PROVISIONER.to_owned(), provisioner.into());
-        if claim.annotations().contains_key(MIGRATED_TO) {
-            missing.insert(MIGRATED_TO.to_owned(), Value::Null);
-        }
-    }
-    let patch = json!({"metadata": {"annotations": missing}});
-    (!missing.is_empty()).then(|| change(claim, patch))
+/// Annotates a claim for its class's provisioner. The older annotation alone is not looked at.
+fn call_provisioner(claim: &Value, of_class: &str) -> Option<Action> {
+    let provisioner = upkeep::provisioner(of_class)?;
+    let patch = json!({"metadata": {"annotations": {
+        PROVISIONER: provisioner, BETA_PROVISIONER: provisioner, MIGRATED_TO: null,
+    }}});
+    (annotation(claim, PROVISIONER) != Some(provisioner)).then(|| change(CLAIM, claim, patch))
 }

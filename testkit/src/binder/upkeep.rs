@@ -1,15 +1,15 @@
 //! What other controllers keep on claims and volumes: the annotation that says which driver took over from an in-tree
 //! plugin, and the finalizers of what is in use.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{
-    api::core::v1::{PersistentVolume, PersistentVolumeClaim},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
 use serde_json::{Value, json};
 
-use super::{Action, MIGRATED_TO, change, volumes};
+use super::{
+    Action, MIGRATED_TO,
+    book::{CLAIM, Item, VOLUME},
+    change,
+    fit::annotation,
+};
+use crate::apiserver::tree::{items, text};
 
 /// In-tree plugins and the drivers that took over from them.
 const DRIVERS: [(&str, &str); 7] = [
@@ -31,36 +31,32 @@ pub(super) fn provisioner(of_class: &str) -> Option<&str> {
     driver_of(of_class).or_else(|| (!of_class.starts_with("kubernetes.io/")).then_some(of_class))
 }
 
-/// The patch that mends the annotation of an object whose annotations name `provisioner`.
+/// Mends the annotation of an object whose annotations name `provisioner`.
 pub(super) fn migration(
-    annotations: &BTreeMap<String, String>,
-    provisioner: Option<&String>,
-) -> Option<Value> {
+    kind: &'static str,
+    object: &Value,
+    provisioner: Option<&str>,
+) -> Option<Action> {
     let wanted = driver_of(provisioner?);
-    let written = annotations.get(MIGRATED_TO).map(String::as_str);
-    (written != wanted).then(|| json!({"metadata": {"annotations": {MIGRATED_TO: wanted}}}))
+    let patch = json!({"metadata": {"annotations": {MIGRATED_TO: wanted}}});
+    (annotation(object, MIGRATED_TO) != wanted).then(|| change(kind, object, patch))
 }
 
-/// What is to be done about a claim's finalizer. Claims are never in use, as there are no Pods here.
-pub(super) fn protected_claim(claim: &PersistentVolumeClaim) -> Option<Action> {
-    let patch = finalizer(&claim.metadata, "kubernetes.io/pvc-protection", false)?;
-    Some(change(claim, patch))
-}
-
-/// What is to be done about a volume's finalizer. It is in use while it is bound.
-pub(super) fn protected_volume(volume: &PersistentVolume) -> Option<Action> {
-    let used = volumes::phase(volume) == Some("Bound");
-    Some(change(volume, finalizer(&volume.metadata, "kubernetes.io/pv-protection", used)?))
-}
-
-/// The finalizer stands there while the object is not deleted, and goes once it is deleted and not in use.
-fn finalizer(metadata: &ObjectMeta, finalizer: &str, used: bool) -> Option<Value> {
-    let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
-    let has = finalizers.iter().any(|name| name == finalizer);
-    match (metadata.deletion_timestamp.is_some(), has) {
-        (false, false) => finalizers.push(finalizer.to_owned()),
+/// What is to be done about the finalizer of a claim, which is never in use as there are no Pods here, or of a volume,
+/// which is in use while it is bound. It stands there while the object is not deleted, and goes once the object is
+/// deleted and not in use.
+pub(super) fn protected(item: &Item, object: &Value) -> Option<Action> {
+    let (finalizer, used) = match item.kind {
+        CLAIM => ("kubernetes.io/pvc-protection", false),
+        VOLUME => ("kubernetes.io/pv-protection", text(object, &["status", "phase"]) == "Bound"),
+        _ => return None,
+    };
+    let mut finalizers = items(object, &["metadata", "finalizers"]).to_vec();
+    let is_deleted = !text(object, &["metadata", "deletionTimestamp"]).is_empty();
+    match (is_deleted, finalizers.iter().any(|name| name == finalizer)) {
+        (false, false) => finalizers.push(finalizer.into()),
         (true, true) if !used => finalizers.retain(|name| name != finalizer),
         _ => return None,
     }
-    Some(json!({"metadata": {"finalizers": finalizers}}))
+    Some(change(item.kind, object, json!({"metadata": {"finalizers": finalizers}})))
 }
