@@ -3,8 +3,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use k8s_openapi::api::rbac::v1::{PolicyRule, RoleBinding, RoleRef, Subject};
 use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::Deserialize as _;
 
 use crate::apiserver::{ApiServer, User, object::Object, request_info::RequestInfo};
 
@@ -40,44 +41,32 @@ impl<'a> From<&'a RequestInfo> for Attempt<'a> {
     }
 }
 
-/// A rule of a role.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Rule {
-    /// Verbs, or `*`.
-    pub(crate) verbs: Vec<String>,
-    /// API groups, or `*`.
-    pub(crate) api_groups: Vec<String>,
-    /// Resources: `pods`, `pods/status`, `*/status` or `*`.
-    pub(crate) resources: Vec<String>,
-    /// Names of objects; empty for all.
-    #[serde(rename = "resourceNames")]
-    pub(crate) names: Vec<String>,
-    /// Paths that are no resources; a trailing `*` stands for any ending.
-    #[serde(rename = "nonResourceURLs")]
-    pub(crate) paths: Vec<String>,
-}
-
-impl Rule {
-    /// Whether this rule allows `attempt`.
-    fn covers(&self, attempt: &Attempt<'_>) -> bool {
-        let has = |list: &[String], value: &str| list.iter().any(|own| own == "*" || own == value);
-        match *attempt {
-            Attempt::Resource { verb, group, resource, subresource, name, .. } => {
-                has(&self.verbs, verb)
-                    && has(&self.api_groups, group)
-                    && self.resources.iter().any(|own| is_of(own, resource, subresource))
-                    && (self.names.is_empty() || self.names.iter().any(|own| own == name))
-            }
-            Attempt::Path { verb, path } => {
-                has(&self.verbs, verb)
-                    && self.paths.iter().any(|own| match own.strip_suffix('*') {
+/// Whether a rule allows `attempt`: of paths, a trailing `*` stands for any ending.
+fn covers(rule: &PolicyRule, attempt: &Attempt<'_>) -> bool {
+    let has = |list: &[String], value: &str| list.iter().any(|own| own == "*" || own == value);
+    match *attempt {
+        Attempt::Resource { verb, group, resource, subresource, name, .. } => {
+            let (groups, names) =
+                (all(rule.api_groups.as_ref()), all(rule.resource_names.as_ref()));
+            has(&rule.verbs, verb)
+                && has(groups, group)
+                && all(rule.resources.as_ref()).iter().any(|own| is_of(own, resource, subresource))
+                && (names.is_empty() || names.iter().any(|own| own == name))
+        }
+        Attempt::Path { verb, path } => {
+            has(&rule.verbs, verb)
+                && all(rule.non_resource_urls.as_ref()).iter().any(|own| {
+                    match own.strip_suffix('*') {
                         Some(prefix) => path.starts_with(prefix),
                         None => own == path,
-                    })
-            }
+                    }
+                })
         }
     }
+}
+
+fn all(list: Option<&Vec<String>>) -> &[String] {
+    list.map(Vec::as_slice).unwrap_or_default()
 }
 
 /// `*` is every resource and subresource, `*/status` that subresource of every resource; a resource's own name
@@ -93,10 +82,10 @@ fn is_of(own: &str, resource: &str, subresource: &str) -> bool {
 // === Policy ===
 
 /// What a binding grants, and where (`None`: everywhere). A role that is missing grants nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Grant {
     namespace: Option<String>,
-    rules: Vec<Rule>,
+    rules: Vec<PolicyRule>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,13 +95,13 @@ enum Holder {
 }
 
 /// All bindings, by whom they name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Policy {
     grants: BTreeMap<Holder, Vec<Grant>>,
 }
 
 /// Roles by namespace (empty: cluster roles) and name.
-type Roles = BTreeMap<(String, String), Vec<Rule>>;
+type Roles = BTreeMap<(String, String), Vec<PolicyRule>>;
 
 impl Policy {
     /// What doesn't have the shape of a role or binding grants nothing.
@@ -124,13 +113,14 @@ impl Policy {
             roles.iter().map(|role| (key(role), rules_of(role).unwrap_or_default())).collect();
         let mut grants = BTreeMap::<_, Vec<Grant>>::new();
         for object in bindings {
-            let Ok(binding) = Binding::deserialize(object.value()) else { continue };
-            let namespace =
-                Some(object.meta("namespace")).filter(|namespace| !namespace.is_empty());
-            for subject in &binding.subjects {
-                let granted = binding.role_ref.rules(namespace, &roles);
-                let grant = Grant { namespace: namespace.map(str::to_owned), rules: granted };
-                grants.entry(subject.holder()).or_default().push(grant);
+            let Ok(binding) = RoleBinding::deserialize(object.value()) else { continue };
+            let RoleRef { kind, name, .. } = binding.role_ref;
+            let namespace = binding.metadata.namespace;
+            let of_role = namespace.clone().filter(|_| kind == "Role").unwrap_or_default();
+            let granted = roles.get(&(of_role, name)).cloned().unwrap_or_default();
+            for subject in binding.subjects.iter().flatten() {
+                let grant = Grant { namespace: namespace.clone(), rules: granted.clone() };
+                grants.entry(holder(subject)).or_default().push(grant);
             }
         }
         Self { grants }
@@ -143,15 +133,20 @@ impl Policy {
             Attempt::Path { .. } => "",
         };
         let mut granted = self.grants_of(user, namespace).flat_map(|grant| &grant.rules);
-        user.groups.iter().any(|group| group == SUPERUSERS) || granted.any(|it| it.covers(attempt))
+        user.groups.iter().any(|group| group == SUPERUSERS) || granted.any(|it| covers(it, attempt))
     }
 
     /// The rules that hold for `user` in `namespace`, those of cluster-wide bindings included.
-    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
+    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<PolicyRule> {
         let all = || vec!["*".to_owned()];
         let everything = [
-            Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() },
-            Rule { verbs: all(), paths: all(), ..Rule::default() },
+            PolicyRule {
+                verbs: all(),
+                api_groups: Some(all()),
+                resources: Some(all()),
+                ..PolicyRule::default()
+            },
+            PolicyRule { verbs: all(), non_resource_urls: Some(all()), ..PolicyRule::default() },
         ];
         let is_superuser = user.groups.iter().any(|group| group == SUPERUSERS);
         let granted = self.grants_of(user, namespace).flat_map(|grant| &grant.rules);
@@ -167,43 +162,16 @@ impl Policy {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Binding {
-    role_ref: RoleRef,
-    #[serde(default)]
-    subjects: Vec<Subject>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RoleRef {
-    kind: String,
-    name: String,
-}
-
-impl RoleRef {
-    fn rules(&self, namespace: Option<&str>, roles: &Roles) -> Vec<Rule> {
-        let namespace = namespace.filter(|_| self.kind == "Role").unwrap_or_default();
-        roles.get(&(namespace.to_owned(), self.name.clone())).cloned().unwrap_or_default()
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct Subject {
-    kind: String,
-    name: String,
-    #[serde(default)]
-    namespace: String,
-}
-
-impl Subject {
-    fn holder(&self) -> Holder {
-        let Self { kind, name, namespace } = self;
-        match kind.as_str() {
-            "Group" => Holder::Group(name.clone()),
-            "ServiceAccount" => Holder::User(format!("system:serviceaccount:{namespace}:{name}")),
-            _ => Holder::User(name.clone()),
+/// Whom a binding's subject is.
+fn holder(subject: &Subject) -> Holder {
+    let Subject { kind, name, namespace, .. } = subject;
+    match kind.as_str() {
+        "Group" => Holder::Group(name.clone()),
+        "ServiceAccount" => {
+            let namespace = namespace.as_deref().unwrap_or_default();
+            Holder::User(format!("system:serviceaccount:{namespace}:{name}"))
         }
+        _ => Holder::User(name.clone()),
     }
 }
 
@@ -244,9 +212,7 @@ impl Rbac {
         }
         Arc::clone(&indexed.policy)
     }
-}
 
-impl Rbac {
     /// Asked before each request; what stands behind `is forbidden:` where it is refused.
     pub(in crate::apiserver) fn authorize(
         &self,

@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 use http::{Request, Response};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-use super::rbac::{Attempt, Policy, Rbac, Rule};
+use super::rbac::{Attempt, Policy, Rbac};
 use crate::apiserver::{
     ApiServer, Body, User, refuse,
     request_info::RequestInfo,
@@ -66,21 +67,8 @@ fn attempt(spec: &Value) -> Attempt<'_> {
     }
 }
 
-fn rules(rules: &[Rule]) -> Value {
-    let (paths, resources): (Vec<&Rule>, Vec<&Rule>) =
-        rules.iter().partition(|rule| !rule.paths.is_empty());
-    let resources = resources.into_iter().map(|rule| {
-        let mut shown = json!({
-            "verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources,
-        });
-        if !rule.names.is_empty() {
-            set(&mut shown, &["resourceNames"], json!(rule.names));
-        }
-        shown
-    });
-    let paths = paths.into_iter().map(|it| json!({"verbs": it.verbs, "nonResourceURLs": it.paths}));
-    json!({
-        "resourceRules": resources.collect::<Vec<_>>(),
-        "nonResourceRules": paths.collect::<Vec<_>>(), "incomplete": false,
-    })
+fn rules(rules: &[PolicyRule]) -> Value {
+    let is_path = |rule: &&PolicyRule| rule.non_resource_urls.is_some();
+    let (paths, resources): (Vec<_>, Vec<_>) = rules.iter().partition(is_path);
+    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
 }
