@@ -21,12 +21,15 @@ fn whole(pattern: &str) -> Option<Regex> {
     Regex::new(&format!("^(?:{pattern})$")).ok()
 }
 
-fn fits(regex: &LazyLock<Option<Regex>>, text: &str) -> bool {
-    regex.as_ref().is_some_and(|regex| regex.is_match(text))
-}
-
-fn too_long(limit: usize) -> String {
-    format!("must be no more than {limit} bytes")
+fn check(
+    text: &str,
+    limit: usize,
+    regex: &LazyLock<Option<Regex>>,
+    complaint: impl Fn() -> String,
+) -> Vec<String> {
+    let fits = regex.as_ref().is_some_and(|regex| regex.is_match(text));
+    let long = (text.len() > limit).then(|| format!("must be no more than {limit} bytes"));
+    long.into_iter().chain((!fits).then(complaint)).collect()
 }
 
 fn complaint(message: &str, pattern: &str, examples: &[&str]) -> String {
@@ -38,28 +41,14 @@ fn complaint(message: &str, pattern: &str, examples: &[&str]) -> String {
 pub(crate) fn label(text: &str) -> Vec<String> {
     const MESSAGE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
                            end with an alphanumeric character";
-    let mut complaints = Vec::new();
-    if text.len() > 63 {
-        complaints.push(too_long(63));
-    }
-    if !fits(&LABEL_REGEX, text) {
-        complaints.push(complaint(MESSAGE, LABEL, &["my-name", "123-abc"]));
-    }
-    complaints
+    check(text, 63, &LABEL_REGEX, || complaint(MESSAGE, LABEL, &["my-name", "123-abc"]))
 }
 
 /// A DNS-1123 subdomain: the name of most objects.
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
     const MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
                            start and end with an alphanumeric character";
-    let mut complaints = Vec::new();
-    if text.len() > 253 {
-        complaints.push(too_long(253));
-    }
-    if !fits(&SUBDOMAIN_REGEX, text) {
-        complaints.push(complaint(MESSAGE, SUBDOMAIN, &["example.com"]));
-    }
-    complaints
+    check(text, 253, &SUBDOMAIN_REGEX, || complaint(MESSAGE, SUBDOMAIN, &["example.com"]))
 }
 
 /// A name that can stand in a path: RBAC's objects.
@@ -75,46 +64,29 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
 pub(crate) fn label_key(text: &str) -> Vec<String> {
     const MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
-    let mut complaints = Vec::new();
-    let name = match text.split('/').collect::<Vec<_>>().as_slice() {
-        [name] => *name,
-        [prefix, name] => {
-            let of_prefix = if prefix.is_empty() {
-                vec!["must be non-empty".to_owned()]
-            } else {
-                subdomain(prefix)
-            };
-            complaints.extend(of_prefix.iter().map(|complaint| format!("prefix part {complaint}")));
-            *name
-        }
+    let key = || complaint(MESSAGE, KEY, &EXAMPLES);
+    let (prefix, name) = match text.split('/').collect::<Vec<_>>().as_slice() {
+        [name] => (Vec::new(), *name),
+        ["", name] => (vec!["must be non-empty".to_owned()], *name),
+        [prefix, name] => (subdomain(prefix), *name),
         _ => {
-            let key = complaint(MESSAGE, KEY, &EXAMPLES);
+            let key = key();
             return vec![format!(
                 "a valid label key {key} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
         }
     };
-    if name.is_empty() {
-        complaints.push("name part must be non-empty".to_owned());
-    } else if name.len() > 63 {
-        complaints.push(format!("name part {}", too_long(63)));
-    }
-    if !fits(&KEY_REGEX, name) {
-        complaints.push(format!("name part {}", complaint(MESSAGE, KEY, &EXAMPLES)));
-    }
-    complaints
+    let empty = name.is_empty().then(|| "must be non-empty".to_owned());
+    let of_name = empty.into_iter().chain(check(name, 63, &KEY_REGEX, key));
+    let prefix = prefix.into_iter().map(|complaint| format!("prefix part {complaint}"));
+    prefix.chain(of_name.map(|complaint| format!("name part {complaint}"))).collect()
 }
 
 /// A label's value.
 pub(crate) fn label_value(text: &str) -> Vec<String> {
     const MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
                            start and end with an alphanumeric character";
-    let mut complaints = Vec::new();
-    if text.len() > 63 {
-        complaints.push(too_long(63));
-    }
-    if !fits(&LABEL_VALUE_REGEX, text) {
-        complaints.push(complaint(MESSAGE, LABEL_VALUE, &["MyValue", "my_value", "12345"]));
-    }
-    complaints
+    check(text, 63, &LABEL_VALUE_REGEX, || {
+        complaint(MESSAGE, LABEL_VALUE, &["MyValue", "my_value", "12345"])
+    })
 }
