@@ -23,6 +23,7 @@ pub use around::Around;
 pub use description::Description;
 pub use host::Host;
 pub use journal::{Journal, Record, as_json};
+pub(crate) use rules::pattern;
 pub use rules::{Code, Failure, Match, NodeSpec, Ready, Rule, Script, VolumeSpec};
 pub use scripted::{Flight, Scripted};
 pub use tonic::Status;

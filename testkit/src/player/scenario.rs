@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use serde_yaml_ng::Mapping;
 
 use super::{PlayError, yaml};
-use crate::driver::Script;
+use crate::driver::{Script, pattern};
 
 /// One scenario: a cluster's objects, a driver, steps, and what came of them.
 #[derive(Debug, Clone, Deserialize)]
@@ -90,13 +90,6 @@ impl Scenario {
 
 fn yes() -> bool {
     true
-}
-
-/// A regular expression, as the files write them.
-fn pattern<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Regex>, D::Error> {
-    let text = String::deserialize(from)?;
-    // Python writes the very end of the text in capitals.
-    Regex::new(&text.replace(r"\Z", r"\z")).map(Some).map_err(D::Error::custom)
 }
 
 /// A key that is there counts, even as `null`.
