@@ -38,7 +38,7 @@ mod validation;
 mod verbs;
 pub mod watch;
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -149,6 +149,7 @@ impl ApiServer {
             kinds: Kinds::of(version),
             chance: Chance::new(seed),
             page,
+            lists: VecDeque::new(),
         };
         let server = Self(Arc::new(Inner {
             state: Arc::new(Mutex::new(state)),
@@ -250,7 +251,7 @@ impl ApiServer {
         let namespace = Some(namespace).filter(|ns| !ns.is_empty());
         state
             .store
-            .range(&kind.group_resource(), namespace, None)
+            .range(&kind.group_resource(), namespace)
             .map(|(_, object)| object.typed(kind))
             .collect()
     }
@@ -261,7 +262,7 @@ impl ApiServer {
         let Some(kind) = state.kinds.by_name(kind) else { return Vec::new() };
         state
             .store
-            .range(&kind.group_resource(), None, None)
+            .range(&kind.group_resource(), None)
             .map(|(_, object)| Arc::clone(object))
             .collect()
     }

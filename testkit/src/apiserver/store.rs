@@ -1,10 +1,8 @@
-//! The objects, and for each kind the window of its latest changes, from which watches and lists of earlier states
-//! are served. Revisions only rise, every write is one change, and what the window no longer holds is reported as
-//! compacted.
+//! The objects, and for each kind the window of its latest changes, from which watches are served. Revisions only
+//! rise, every write is one change, and what the window no longer holds is reported as compacted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::Bound,
     sync::Arc,
 };
 
@@ -76,15 +74,17 @@ impl Store {
         self.tables.get(resource)?.objects.get(key)
     }
 
-    /// The objects of a kind, of one namespace or all, in order, from behind `after` on.
+    /// The objects of a kind, of one namespace or all, in order.
     pub(crate) fn range<'a>(
         &'a self,
         resource: &GroupResource,
         namespace: Option<&'a str>,
-        after: Option<&Key>,
     ) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> + use<'a> {
-        let objects = self.tables.get(resource).map(|t| &t.objects);
-        range(objects, namespace, after)
+        let first = Key::new(namespace.unwrap_or_default(), "");
+        let table = self.tables.get(resource).into_iter();
+        table
+            .flat_map(move |table| table.objects.range(first.clone()..))
+            .take_while(move |(key, _)| namespace.is_none_or(|ns| key.namespace == ns))
     }
 
     /// How many objects of a kind there are.
@@ -97,22 +97,6 @@ impl Store {
         let oldest =
             self.tables.get(resource).map_or(0, |table| table.forgotten).max(self.compacted);
         if revision < oldest { Err(Compacted { oldest }) } else { Ok(()) }
-    }
-
-    /// The objects of a kind as they were at `revision`.
-    pub(crate) fn at(
-        &self,
-        resource: &GroupResource,
-        revision: u64,
-    ) -> Result<Snapshot, Compacted> {
-        self.reaches(resource, revision)?;
-        let Some(table) = self.tables.get(resource) else { return Ok(Snapshot::default()) };
-        let since = table.since(revision)?;
-        let mut undone = BTreeMap::new();
-        for change in since.rev() {
-            undone.insert(change.object.key(), change.before.clone());
-        }
-        Ok(Snapshot { undone })
     }
 
     /// The changes of a kind after `revision`, oldest first, at most `limit`.
@@ -164,22 +148,6 @@ impl Store {
     }
 }
 
-fn range<'a>(
-    objects: Option<&'a BTreeMap<Key, Arc<Object>>>,
-    namespace: Option<&'a str>,
-    after: Option<&Key>,
-) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> + use<'a> {
-    let first = Key::new(namespace.unwrap_or_default(), "");
-    let start = match after {
-        Some(after) if *after > first => Bound::Excluded(after.clone()),
-        _ => Bound::Included(first),
-    };
-    objects
-        .into_iter()
-        .flat_map(move |objects| objects.range((start.clone(), Bound::Unbounded)))
-        .take_while(move |(key, _)| namespace.is_none_or(|ns| key.namespace == ns))
-}
-
 impl Table {
     fn record(&mut self, change: Change, window: usize) {
         let revision = change.revision();
@@ -197,45 +165,11 @@ impl Table {
         }
     }
 
-    fn since(&self, revision: u64) -> Result<impl DoubleEndedIterator<Item = &Change>, Compacted> {
+    fn since(&self, revision: u64) -> Result<impl Iterator<Item = &Change>, Compacted> {
         if revision < self.forgotten {
             return Err(Compacted { oldest: self.forgotten });
         }
         let first = self.changes.partition_point(|change| change.revision() <= revision);
         Ok(self.changes.range(first..))
     }
-}
-
-/// How the objects of a kind differed at an earlier revision from what they are now.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshot {
-    /// What stood under a key that has changed since; none where nothing stood.
-    undone: BTreeMap<Key, Option<Arc<Object>>>,
-}
-
-impl Snapshot {
-    /// The objects of then, in order, out of the objects of now.
-    pub(crate) fn of<'a>(
-        &'a self,
-        now: impl Iterator<Item = (&'a Key, &'a Arc<Object>)>,
-        wanted: impl Fn(&Key) -> bool + 'a,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> {
-        let then = self.undone.iter().filter(move |(key, _)| wanted(key));
-        let then = then.filter_map(|(key, object)| Some((key, object.as_ref()?)));
-        let unchanged = now.filter(|(key, _)| !self.undone.contains_key(key));
-        merge(then, unchanged)
-    }
-}
-
-/// Two ordered sequences without a common key as one.
-fn merge<'a>(
-    left: impl Iterator<Item = (&'a Key, &'a Arc<Object>)>,
-    right: impl Iterator<Item = (&'a Key, &'a Arc<Object>)>,
-) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> {
-    let (mut left, mut right) = (left.peekable(), right.peekable());
-    std::iter::from_fn(move || match (left.peek(), right.peek()) {
-        (Some(l), Some(r)) if l.0 < r.0 => left.next(),
-        (Some(_), None) => left.next(),
-        _ => right.next(),
-    })
 }

@@ -354,7 +354,7 @@ fn beginning(
             .map_err(|Compacted { oldest }| expired(revision, oldest));
     }
     let namespace = Some(target.key.namespace.as_str()).filter(|ns| !ns.is_empty());
-    let objects = state.store.range(&resource, namespace, None);
+    let objects = state.store.range(&resource, namespace);
     let selected = objects.filter(|(_, object)| options.selection.matches(object.value()));
     Ok((Some(selected.map(|(_, object)| Arc::clone(object)).collect()), state.store.revision()))
 }

@@ -22,9 +22,7 @@ impl AuditFile {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self(Mutex::new(file)))
     }
-}
 
-impl AuditFile {
     /// Writes one line. A full disk costs lines of a test's log, not the server.
     pub(in crate::apiserver) fn record(&self, recorded: &Recorded) {
         let line = format!("{}\n", event(recorded));

@@ -104,7 +104,7 @@ impl State {
         options: &DeleteOptions,
     ) -> Vec<Arc<Object>> {
         let namespace = Some(target.key.namespace.as_str()).filter(|ns| !ns.is_empty());
-        let objects = self.store.range(&target.kind.group_resource(), namespace, None);
+        let objects = self.store.range(&target.kind.group_resource(), namespace);
         let keys: Vec<Key> = objects
             .filter(|(_, o)| selection.matches(o.value()))
             .map(|(key, _)| key.clone())
@@ -142,9 +142,7 @@ impl State {
 
     fn has_content(&self, namespace: &str) -> bool {
         let mut kinds = self.kinds.iter().filter(|kind| kind.namespaced);
-        kinds.any(|kind| {
-            self.store.range(&kind.group_resource(), Some(namespace), None).next().is_some()
-        })
+        kinds.any(|kind| self.store.range(&kind.group_resource(), Some(namespace)).next().is_some())
     }
 
     /// A namespace that was going goes with the last object in it.

@@ -1,4 +1,4 @@
-//! List, in pages, now or as of an earlier revision.
+//! List, in pages, which show the state that the first of them was taken from.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::{State, Target};
 use crate::apiserver::{
     object::{Key, Object},
     parameters::{ListOptions, Since},
+    resources::GroupResource,
     status::Status,
-    store::Compacted,
     tree,
 };
 
@@ -39,88 +39,73 @@ impl Page {
     }
 }
 
-/// Where a page starts, and the state it is taken from.
-struct Start {
-    after: Option<Key>,
-    /// The state's revision; none for what is now.
-    revision: Option<u64>,
-    limit: usize,
-    /// How many objects are left, if the page before said so.
-    left: Option<usize>,
+/// A list whose next pages may still be asked for: as it stood when the first one was.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    of: (GroupResource, String),
+    revision: u64,
+    objects: Arc<[Arc<Object>]>,
 }
+
+/// How many such lists are kept; who comes later is told that his is too old.
+const KEPT: usize = 16;
 
 impl State {
     /// A page of a kind's objects.
-    pub(crate) fn list(&self, target: &Target, options: &ListOptions) -> Result<Page, Status> {
-        let start = self.start(options)?;
-        let namespace = Some(target.key.namespace.as_str()).filter(|ns| !ns.is_empty());
-        let resource = target.kind.group_resource();
-        let now = self.store.range(&resource, namespace, start.after.as_ref());
-        let Some(revision) = start.revision else {
-            return Ok(page(now.map(|(_, object)| object), options, &start, self.store.revision()));
+    pub(crate) fn list(&mut self, target: &Target, options: &ListOptions) -> Result<Page, Status> {
+        let limit = self.limit(options)?;
+        let token = options.continue_token.as_deref().map(Token::decode).transpose()?;
+        let of = (target.kind.group_resource(), target.key.namespace.clone());
+        let (objects, revision) = if let Some(Token { after, revision: Some(revision) }) = &token {
+            let begun = self.begun(&of, *revision).ok_or_else(|| too_old(after))?;
+            (Arc::clone(begun), *revision)
+        } else {
+            let namespace = Some(of.1.as_str()).filter(|ns| !ns.is_empty());
+            let now = self.store.range(&of.0, namespace);
+            (now.map(|(_, object)| Arc::clone(object)).collect(), self.store.revision())
         };
-        let after = start.after.as_ref();
-        let then = self.store.at(&resource, revision).map_err(|Compacted { .. }| too_old(after))?;
-        let wanted = |key: &Key| {
-            namespace.is_none_or(|ns| ns == key.namespace) && after.is_none_or(|after| key > after)
+        let is_read =
+            |object: &Arc<Object>| token.as_ref().is_some_and(|it| object.key() <= it.after);
+        let left = objects.get(objects.partition_point(is_read)..).unwrap_or_default();
+        let mut selected = left.iter().filter(|it| options.selection.matches(it.value()));
+        let page: Vec<Arc<Object>> = selected.by_ref().take(limit).cloned().collect();
+        let Some(after) = selected.next().and_then(|_| page.last()).map(|last| last.key()) else {
+            return Ok(Page { objects: page, revision, continue_token: None, remaining: None });
         };
-        Ok(page(then.of(now, wanted).map(|(_, object)| object), options, &start, revision))
+        // With a selector what is left is not counted, as the real server does not.
+        let remaining = options.selection.is_all().then(|| left.len() - page.len());
+        if self.begun(&of, revision).is_none() {
+            self.lists.push_back(Begun { of, revision, objects });
+            self.lists.drain(..self.lists.len().saturating_sub(KEPT));
+        }
+        let token = Token { after, revision: Some(revision) };
+        Ok(Page { objects: page, revision, continue_token: Some(token.encode()), remaining })
     }
 
-    fn start(&self, options: &ListOptions) -> Result<Start, Status> {
+    /// A list that began at `revision`, if there is still what has changed since.
+    fn begun(&self, of: &(GroupResource, String), revision: u64) -> Option<&Arc<[Arc<Object>]>> {
+        self.store.reaches(&of.0, revision).ok()?;
+        let begun = self.lists.iter().find(|it| it.of == *of && it.revision == revision);
+        begun.map(|begun| &begun.objects)
+    }
+
+    /// How many objects the page holds at most.
+    fn limit(&self, options: &ListOptions) -> Result<usize, Status> {
         let current = self.store.revision();
-        if let Some(token) = &options.continue_token {
-            let Token { after, revision, left } = Token::decode(token)?;
-            return Ok(Start {
-                after: Some(after),
-                revision,
-                limit: self.in_a_page(options.limit),
-                left,
-            });
-        }
         let limit = match options.since {
+            _ if options.continue_token.is_some() => options.limit.min(self.page),
             Since::NotOlderThan(asked) if asked > current => {
                 return Err(Status::too_large_version(asked, current));
             }
             // As the watch cache does: `0` is answered whole, whatever the limit.
             Since::Any => 0,
-            Since::Latest | Since::NotOlderThan(_) => self.in_a_page(options.limit),
+            Since::Latest | Since::NotOlderThan(_) => options.limit.min(self.page),
         };
-        Ok(Start { after: None, revision: None, limit, left: None })
-    }
-
-    /// How many objects a page holds of which `limit` are asked for.
-    fn in_a_page(&self, limit: usize) -> usize {
-        limit.min(self.page)
+        Ok(if limit == 0 { usize::MAX } else { limit })
     }
 }
 
-fn page<'a>(
-    objects: impl Iterator<Item = &'a Arc<Object>>,
-    options: &ListOptions,
-    start: &Start,
-    revision: u64,
-) -> Page {
-    let mut selected = objects.filter(|object| options.selection.matches(object.value()));
-    let limit = if start.limit == 0 { usize::MAX } else { start.limit };
-    let objects: Vec<Arc<Object>> = selected.by_ref().take(limit).cloned().collect();
-    let after = selected.next().and_then(|_| objects.last()).map(|last| last.key());
-    let Some(after) = after else {
-        return Page { objects, revision, continue_token: None, remaining: None };
-    };
-    // With a selector what is left is not counted, as the real server does not.
-    let count = || {
-        start.left.map_or_else(|| selected.count() + 1, |left| left.saturating_sub(objects.len()))
-    };
-    let remaining = if options.selection.is_all() { Some(count()) } else { None };
-    let token = Token { after, revision: Some(revision), left: remaining };
-    Page { continue_token: Some(token.encode()), objects, revision, remaining }
-}
-
-fn too_old(after: Option<&Key>) -> Status {
-    let Some(after) = after else {
-        return Status::expired("The resourceVersion for the provided list is too old.");
-    };
+fn too_old(after: &Key) -> Status {
     let mut status = Status::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
          the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
@@ -130,7 +115,7 @@ fn too_old(after: Option<&Key>) -> Status {
     tree::set(
         &mut status.body,
         &["metadata", "continue"],
-        json!(Token { after: after.clone(), revision: None, left: None }.encode()),
+        json!(Token { after: after.clone(), revision: None }.encode()),
     );
     status
 }
@@ -140,15 +125,13 @@ struct Token {
     after: Key,
     /// The state it is taken from; none for whatever there is then.
     revision: Option<u64>,
-    left: Option<usize>,
 }
 
 impl Token {
     fn encode(&self) -> String {
         let revision = self.revision.map_or_else(|| json!(-1), |revision| json!(revision));
         let start = json!([self.after.namespace, self.after.name]);
-        let token =
-            json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start, "left": self.left});
+        let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start});
         BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
@@ -164,7 +147,6 @@ impl Token {
             -1 => None,
             revision => Some(u64::try_from(revision).ok()?),
         };
-        let left = tree::at(&token, &["left"]).as_u64().and_then(|left| usize::try_from(left).ok());
-        Some(Self { after: Key::new(namespace.as_str()?, name.as_str()?), revision, left })
+        Some(Self { after: Key::new(namespace.as_str()?, name.as_str()?), revision })
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod update;
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use serde_json::Value;
 
@@ -26,6 +26,7 @@ pub(crate) struct State {
     pub(crate) kinds: Kinds,
     pub(crate) chance: Chance,
     pub(crate) page: usize,
+    pub(crate) lists: VecDeque<list::Begun>,
 }
 
 /// The object a request is about, and when it came.
@@ -68,7 +69,7 @@ impl State {
             let resource = kind.group_resource();
             let values: Vec<Value> = self
                 .store
-                .range(&resource, None, None)
+                .range(&resource, None)
                 .map(|(_, object)| object.value().clone())
                 .collect();
             for value in values {
