@@ -3,10 +3,10 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::{leak::SALT, yaml};
+use super::leak::SALT;
 
 /// The UIDs met in one run, and its socket.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +18,7 @@ pub(super) struct Names {
 static IDENTITY: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("[0-9]{13}-[0-9]{1,4}-").ok());
 static GENERATED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("csisc-[a-z0-9]{5}").ok());
+static CUT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("-([0-9a-f]{6,})").ok());
 
 impl Names {
     /// Remembers an object's UID.
@@ -33,15 +34,15 @@ impl Names {
 
     /// Puts UIDs in place of their marks; of several objects the last met.
     pub(super) fn fill(&self, value: &Value) -> Value {
-        let text = yaml::dumps(value);
+        let text = value.to_string();
         let filled = self.uids.iter().rev().fold(text, |text, (uid, mark)| text.replace(mark, uid));
         parsed(filled)
     }
 
     /// Puts marks in place of what differs from run to run, and takes the salt off secrets.
     pub(super) fn norm(&self, value: &Value) -> Value {
-        let salt = yaml::dumps(&Value::from(SALT));
-        let unsalted = yaml::dumps(value).replace(salt.trim_matches('"'), "");
+        let salt = Value::from(SALT).to_string();
+        let unsalted = value.to_string().replace(salt.trim_matches('"'), "");
         let text = self.uids.iter().fold(unsalted, |text, (uid, mark)| mark_uid(text, uid, mark));
         let text = replace_all(&IDENTITY, &text, "<identity>-");
         let text = replace_all(&GENERATED, &text, "csisc-<generated>");
@@ -80,24 +81,14 @@ fn mark_uid(text: String, uid: &str, mark: &str) -> String {
         return text;
     }
     let text = text.replace(uid, mark).replace(&digits, &mark.replace("<uid:", "<uid[32]:"));
-    (6..32).rev().fold(text, |text, length| match digits.get(..length) {
-        Some(cut) => {
-            let mark = mark.replace("<uid:", &format!("<uid[:{length}]:"));
-            mark_cut(&text, &format!("-{cut}"), &format!("-{mark}"))
+    let Some(cuts) = CUT.as_ref() else { return text };
+    let marked = cuts.replace_all(&text, |found: &Captures<'_>| {
+        let (whole, [cut]) = found.extract();
+        if cut.len() < 32 && digits.starts_with(cut) {
+            format!("-{}", mark.replace("<uid:", &format!("<uid[:{}]:", cut.len())))
+        } else {
+            whole.to_owned()
         }
-        None => text,
-    })
-}
-
-/// Replaces `needle` where no further hexadecimal digit follows.
-fn mark_cut(text: &str, needle: &str, with: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once(needle) {
-        let goes_on = after.starts_with(|c: char| matches!(c, '0'..='9' | 'a'..='f'));
-        out.push_str(before);
-        out.push_str(if goes_on { needle } else { with });
-        rest = after;
-    }
-    out + rest
+    });
+    marked.into_owned()
 }

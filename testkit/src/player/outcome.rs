@@ -149,7 +149,7 @@ fn reported_calls(calls: &[(String, Value)], rules: &Scenario, names: &Names) ->
     }
     let unordered = |call: &Value| rules.unordered.iter().any(|m| text(call, "/0") == m);
     let (mut last, mut reported): (Vec<_>, Vec<_>) = reported.into_iter().partition(unordered);
-    last.sort_by_cached_key(yaml::dumps);
+    last.sort_by_cached_key(yaml::key);
     reported.append(&mut last);
     reported.into()
 }
@@ -208,10 +208,8 @@ fn events(objects: &[Value], names: &Names) -> Value {
             "from": COMPONENT_TAIL.as_ref().map(|tail| tail.replace(from, "_<id>")),
         })
     });
-    let once: BTreeMap<String, Value> = reported
-        .map(|event| names.norm(&event))
-        .map(|event| (yaml::dumps(&event), event))
-        .collect();
+    let once: BTreeMap<String, Value> =
+        reported.map(|event| names.norm(&event)).map(|event| (yaml::key(&event), event)).collect();
     once.into_values().collect()
 }
 
@@ -230,7 +228,7 @@ fn capacities(objects: Vec<Value>, names: &Names) -> Value {
         }
         capacity
     });
-    sorted_by(reported, names, yaml::dumps).into()
+    sorted_by(reported, names, yaml::key).into()
 }
 
 fn leases(objects: &[Value], names: &Names) -> Value {

@@ -26,7 +26,7 @@ use super::{
     runner::Cluster,
     scenario::{Launch, Note, ProcessName, Rights, Scenario, Step, Subject, Trial, Until, Wait},
     shadowed::{self, Findings, SHADOW},
-    verdict::Expected,
+    verdict::{Expected, TIMED_OUT},
     yaml,
 };
 use crate::{
@@ -341,7 +341,7 @@ impl Run<'_> {
     // === Waiting ===
 
     async fn wait(&mut self, wait: &Wait) {
-        let problem = format!("timed out: {}", yaml::dumps(&wait.source));
+        let problem = format!("{TIMED_OUT}{}", wait.source);
         let timeout = seconds(wait.until.timeout.unwrap_or(15.0));
         // What is expected to come may come late on a busy machine.
         let may_fail = self.expected.allows(&problem);

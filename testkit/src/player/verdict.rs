@@ -22,6 +22,9 @@ const STABLE: [&str; 10] = [
     "notes",
 ];
 
+/// What stands before a wait that was in vain.
+pub(super) const TIMED_OUT: &str = "timed out: ";
+
 /// What a run is expected to come to.
 pub(super) struct Expected<'a> {
     /// The outcomes that are right; what is different is told of the first. Without any, all are.
@@ -57,7 +60,7 @@ impl Expected<'_> {
 
     /// Whether a run may have this problem.
     pub(super) fn allows(&self, problem: &str) -> bool {
-        let mut problems = self.outcomes.iter().flat_map(|it| entries(it.get("problems")));
+        let mut problems = self.outcomes.iter().flat_map(|it| problems(it.get("problems")));
         self.outcomes.is_empty() || problems.any(|known| known == problem)
     }
 
@@ -76,6 +79,7 @@ fn differences(expected: &Outcome, got: &Outcome, ruled: bool, tries: u32) -> Ve
         let (want, have) = (expected.get(part), got.get(part));
         match part {
             part if is_unstable(part) => lacking(part, want, have),
+            "problems" => unlike(part, want.map(|it| problems(Some(it)).collect()).as_ref(), have),
             "events" if ruled => unlike(part, want, have.map(|it| in_time(expected, it)).as_ref()),
             part => unlike(part, want, have),
         }
@@ -97,6 +101,15 @@ fn entries(part: Option<&Value>) -> &[Value] {
 fn without(list: &[Value], known: &[Value]) -> Vec<Value> {
     let is_known = |entry: &&Value| known.iter().any(|known| yaml::equal(known, entry));
     list.iter().filter(|entry| !is_known(entry)).cloned().collect()
+}
+
+/// The recorded problems, with what was waited for as this player writes it and not as Python does.
+fn problems(recorded: Option<&Value>) -> impl Iterator<Item = Value> {
+    entries(recorded).iter().map(|problem| {
+        let waited = problem.as_str().and_then(|text| text.strip_prefix(TIMED_OUT));
+        let waited = waited.and_then(|it| serde_json::from_str::<Value>(it).ok());
+        waited.map_or_else(|| problem.clone(), |it| format!("{TIMED_OUT}{it}").into())
+    })
 }
 
 fn lacking(part: &str, want: Option<&Value>, have: Option<&Value>) -> Option<Value> {

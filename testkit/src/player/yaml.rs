@@ -2,10 +2,7 @@
 //!
 //! Mappings keep their order until they are read into types: a note is named by its keys in order.
 
-use std::io;
-
-use serde::Serialize as _;
-use serde_json::{Value as Json, ser::Formatter};
+use serde_json::Value as Json;
 use serde_yaml_ng::{Mapping, Value};
 
 use super::PlayError;
@@ -108,48 +105,14 @@ pub(super) fn text(value: &Value) -> String {
 
 // === JSON ===
 
-/// `json.dumps(value, sort_keys=True)`, by which lists are sorted and problems reported: with spaces, in ASCII.
-pub(super) fn dumps(value: &Json) -> String {
-    struct Spaced;
-    impl Formatter for Spaced {
-        /// Only ASCII.
-        fn write_string_fragment<W: io::Write + ?Sized>(
-            &mut self,
-            to: &mut W,
-            text: &str,
-        ) -> io::Result<()> {
-            text.chars().try_for_each(|c| match c {
-                ' '..='~' => write!(to, "{c}"),
-                _ => {
-                    c.encode_utf16(&mut [0; 2]).iter().try_for_each(|it| write!(to, "\\u{it:04x}"))
-                }
-            })
-        }
-
-        fn begin_array_value<W: io::Write + ?Sized>(
-            &mut self,
-            to: &mut W,
-            first: bool,
-        ) -> io::Result<()> {
-            to.write_all(if first { b"" } else { b", " })
-        }
-
-        fn begin_object_key<W: io::Write + ?Sized>(
-            &mut self,
-            to: &mut W,
-            first: bool,
-        ) -> io::Result<()> {
-            to.write_all(if first { b"" } else { b", " })
-        }
-
-        fn begin_object_value<W: io::Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
-            to.write_all(b": ")
-        }
-    }
-    let mut out = Vec::new();
-    // Writing to memory cannot fail.
-    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Spaced));
-    String::from_utf8(out).unwrap_or_default()
+/// By what Python sorts values: its JSON, in ASCII.
+pub(super) fn key(value: &Json) -> String {
+    let text = value.to_string();
+    let units = text.encode_utf16().map(|unit| match u8::try_from(unit) {
+        Ok(byte) if byte.is_ascii() => char::from(byte).to_string(),
+        _ => format!("\\u{unit:04x}"),
+    });
+    units.collect::<Vec<_>>().concat()
 }
 
 /// Whether two values are equal to Python, to which `3` and `3.0` are the same.
