@@ -15,13 +15,6 @@ mod upkeep;
 mod volumes;
 mod work;
 
-use std::path::PathBuf;
-
-use clap::Args;
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
 use serde_json::{Value, json};
 
 use crate::apiserver::tree;
@@ -91,25 +84,4 @@ fn change(kind: &'static str, object: &Value, mut patch: Value) -> Action {
 fn phase(kind: &'static str, object: &Value, status: &Value) -> Option<Action> {
     let now = tree::text(object, &["status", "phase"]);
     (now != tree::text(status, &["phase"])).then(|| change(kind, object, json!({"status": status})))
-}
-
-/// Where the binder works.
-#[derive(Debug, Args)]
-pub struct Binder {
-    /// How the API server is reached; without it as kubectl finds it.
-    #[arg(long)]
-    kubeconfig: Option<PathBuf>,
-}
-
-/// Runs the binder until the process is ended.
-pub async fn main(command: Binder) -> Result<(), crate::Error> {
-    let config = match command.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
-        }
-        None => Config::infer().await?,
-    };
-    run(Client::try_from(config)?, Settings::default()).await;
-    Ok(())
 }

@@ -31,5 +31,25 @@ pub mod ports;
 pub mod program;
 pub mod web;
 
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// What is found as soon as there is something; nothing where that takes longer than `patience`.
+pub async fn until<T>(
+    patience: Duration,
+    every: Duration,
+    look: impl AsyncFn() -> Option<T>,
+) -> Option<T> {
+    let last = Instant::now() + patience;
+    loop {
+        let found = look().await;
+        if found.is_some() || Instant::now() > last {
+            return found;
+        }
+        sleep(every).await;
+    }
+}
+
 /// What went wrong, for people.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

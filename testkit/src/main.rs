@@ -4,9 +4,12 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use kube::Client;
 use testkit::{
     apiserver::serve::{Served, Settings},
-    binder, driver, player,
+    binder,
+    control_plane::client_of,
+    driver, player,
     program::asked_to_end,
 };
 
@@ -26,7 +29,11 @@ enum Command {
     /// Serves a CSI driver that keeps its volumes on disk.
     Driver(driver::cli::Driver),
     /// Binds claims to volumes, as kube-controller-manager does.
-    Binder(binder::Binder),
+    Binder {
+        /// How the API server is reached; without it as kubectl finds it.
+        #[arg(long)]
+        kubeconfig: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,7 +62,13 @@ async fn run(command: Command) -> Result<ExitCode, testkit::Error> {
         Command::Serve(arguments) => serve(arguments).await?,
         Command::Play(arguments) => return player::cli::run(arguments).await,
         Command::Driver(arguments) => driver::cli::run(arguments).await?,
-        Command::Binder(arguments) => binder::main(arguments).await?,
+        Command::Binder { kubeconfig } => {
+            let client = match kubeconfig {
+                Some(path) => client_of(&path).await?,
+                None => Client::try_default().await?,
+            };
+            binder::run(client, binder::Settings::default()).await;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -13,12 +13,16 @@ use std::{
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Request;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
 use kube::{
-    Client, Config,
+    Api, Client, Config,
     api::PostParams,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 /// A directory of its own, for this user alone, removed when dropped.
 pub use tempfile::TempDir as TemporaryDirectory;
 use tokio::task::JoinSet;
@@ -26,22 +30,19 @@ use tokio::task::JoinSet;
 pub use self::processes::ControllerManager;
 use self::processes::Processes;
 use crate::{
-    apiserver::{
-        serve::{
-            Served, Settings,
-            layout::{CLIENTS, Layout},
-            manifests,
-        },
-        tree::text,
+    apiserver::serve::{
+        Served, Settings,
+        layout::{CLIENTS, Layout},
+        manifests,
     },
-    binder,
+    binder, until,
 };
 
 /// How long a real API server may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the service accounts' tokens of a cluster are valid: longer than any test run.
-const TOKEN_SECONDS: u64 = 4 * 3600;
+const TOKEN_SECONDS: i64 = 4 * 3600;
 
 /// Which server stands behind a control plane.
 #[derive(Debug)]
@@ -208,18 +209,14 @@ pub async fn client_of(kubeconfig: &Path) -> Result<Client, crate::Error> {
 
 /// Waits until `/readyz` says ok.
 async fn ready(client: &Client, url: &str) -> Result<(), crate::Error> {
-    let ask = || {
-        let request = Request::get("/readyz").body(Vec::new()).map_err(kube::Error::HttpError)?;
-        Ok::<_, kube::Error>(client.request_text(request))
+    let ask = async || {
+        let request = Request::get("/readyz").body(Vec::new()).ok()?;
+        client.request_text(request).await.ok()
     };
-    let asked = async {
-        while ask()?.await.is_err() {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        Ok(())
-    };
-    let answered = tokio::time::timeout(PATIENCE, asked).await;
-    answered.map_err(|_| format!("the API server at {url} was not ready after {PATIENCE:?}; see the logs in its directory"))?
+    match until(PATIENCE, Duration::from_millis(200), ask).await {
+        Some(_) => Ok(()),
+        None => Err(format!("the API server at {url} was not ready after {PATIENCE:?}; see the logs in its directory").into()),
+    }
 }
 
 // === A cluster that is there already ===
@@ -262,22 +259,12 @@ async fn account_token(
     namespace: &str,
     name: &str,
 ) -> Result<String, crate::Error> {
-    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-    let account = json!({"metadata": {"name": name}});
-    match post(client, &accounts, &account).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
-        Err(error) => return Err(error.into()),
-    }
-    let request = json!({"spec": {"expirationSeconds": TOKEN_SECONDS}});
-    let answer = post(client, &format!("{accounts}/{name}/token"), &request).await?;
-    Ok(text(&answer, &["status", "token"]).to_owned())
-}
-
-async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::Error> {
-    let body = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
-    let request = kube::core::Request::new(path)
-        .create(&PostParams::default(), body)
-        .map_err(kube::Error::BuildRequest)?;
-    client.request(request).await
+    let metadata = json!({"name": name, "namespace": namespace});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+    manifests::apply(client, &[account]).await?;
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
+    let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..Default::default() };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let made = accounts.create_token_request(name, &PostParams::default(), &request).await?;
+    Ok(made.status.ok_or("the API server made no token")?.token)
 }

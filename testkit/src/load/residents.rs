@@ -2,11 +2,8 @@
 //! bench's watches and its binder leave it out: it stands there for the measured program.
 
 use futures::{TryStreamExt as _, stream};
-use kube::{
-    ResourceExt as _,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
-};
-use serde_json::{Value, json};
+use kube::ResourceExt as _;
+use serde_json::Value;
 use tokio::task::yield_now;
 
 use crate::apiserver::serve::manifests;
@@ -51,13 +48,6 @@ pub(super) async fn create(server: &Server, mut object: Value) -> Result<String,
         let uid = created.pointer("/metadata/uid").and_then(Value::as_str);
         return Ok(uid.unwrap_or_default().to_owned());
     }
-    let api = manifests::api_of(&server.client, &object);
-    let status = object.get("status").cloned();
-    let object: DynamicObject = serde_json::from_value(object)?;
-    let created = api.create(&PostParams::default(), &object).await?;
-    if let Some(status) = status {
-        let status = Patch::Merge(json!({"status": status}));
-        api.patch_status(&created.name_any(), &PatchParams::default(), &status).await?;
-    }
+    let created = manifests::create(&server.client, &object).await?;
     Ok(created.uid().unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! The API server as a scenario uses it: as an admin, object by object, on any server that the client reaches.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
@@ -8,10 +8,13 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::PlayError;
-use crate::apiserver::{
-    resources::{Kind, Kinds, ServerVersion},
-    serve::manifests,
-    tree,
+use crate::{
+    apiserver::{
+        resources::{Kind, Kinds, ServerVersion},
+        serve::manifests,
+        tree,
+    },
+    until,
 };
 
 /// The kinds whose objects are taken off a used cluster, in this order.
@@ -53,9 +56,9 @@ static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
 pub(super) const NAMESPACE: &str = "sc";
 const NAMESPACES: [&str; 2] = [NAMESPACE, "other"];
 
-/// How often, and how many times, it is looked whether a kind is still served.
-const FORGETTING: std::time::Duration = std::time::Duration::from_millis(50);
-const FORGETTING_LOOKS: u32 = 600;
+/// How long, and how often, it is looked whether a kind is still served.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -132,14 +135,9 @@ impl Api {
         }
     }
 
-    /// POSTs an object that may be there already.
-    pub(super) async fn ensure(&self, path: &str, object: &Value) -> Result<(), PlayError> {
-        self.send(Method::POST, path, Some((object, JSON))).await.map(|_| ())
-    }
-
-    /// POSTs an object.
-    pub(super) async fn post(&self, path: &str, object: &Value) -> Result<Value, PlayError> {
-        self.demand(Method::POST, path, Some((object, JSON))).await
+    /// Creates objects that may be there already.
+    pub(super) async fn ensure(&self, objects: &[Value]) -> Result<(), PlayError> {
+        manifests::apply(&self.client, objects).await
     }
 
     /// Merge-patches whatever is at `path`.
@@ -189,16 +187,7 @@ impl Api {
     pub(super) async fn create(&self, mut object: Value) -> Result<Value, PlayError> {
         let kind = find(object.get("kind").and_then(Value::as_str).unwrap_or_default())?;
         complete(&mut object, kind);
-        let status = object.as_object_mut().and_then(|fields| fields.remove("status"));
-        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
-        let made = self.post(&collection(kind, namespace), &object).await?;
-        if let Some(status) = status {
-            let name = made.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            let subresource = kind.status.then_some("status");
-            let address = Address { kind: &kind.kind, namespace, name };
-            self.merge(address, subresource, &json!({"status": status})).await?;
-        }
-        Ok(made)
+        Ok(serde_json::to_value(manifests::create(&self.client, &object).await?)?)
     }
 
     /// Takes away what earlier scenarios left, and makes the namespaces.
@@ -208,12 +197,10 @@ impl Api {
                 self.wipe(kind, &object).await?;
             }
         }
-        for name in NAMESPACES {
-            let namespace =
-                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            self.ensure("/api/v1/namespaces", &namespace).await?;
-        }
-        Ok(())
+        self.ensure(&NAMESPACES.map(
+            |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        ))
+        .await
     }
 
     /// Takes the kinds of snapshots away, until `manifests` puts them back.
@@ -223,12 +210,12 @@ impl Api {
             let kind = find(kind)?;
             let path = format!("{DEFINITIONS}/{}.snapshot.storage.k8s.io", kind.plural);
             self.send(Method::DELETE, &path, None).await?;
-            for _ in 0..FORGETTING_LOOKS {
-                if self.send(Method::GET, &collection(kind, None), None).await?.0 == 404 {
-                    break;
-                }
-                tokio::time::sleep(FORGETTING).await;
-            }
+            let path = collection(kind, None);
+            let gone = async || {
+                let answer = self.send(Method::GET, &path, None).await;
+                answer.map(|(code, _)| (code == 404).then_some(())).transpose()
+            };
+            until(PATIENCE, POLL_INTERVAL, gone).await.transpose()?;
         }
         Ok(())
     }

@@ -15,7 +15,6 @@ const EFFECT: Duration = Duration::from_millis(400);
 
 /// Gives the scenario's service account all rights of `rbac-full.yaml` but those left out.
 pub(super) async fn grant(rights: &Rights, api: &Api, conformance: &Path) -> Result<(), PlayError> {
-    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
     let path = conformance.join("cluster/rbac-full.yaml");
     let manifest = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
     let mut objects = manifests::parse(&manifest)?.into_iter();
@@ -33,10 +32,9 @@ pub(super) async fn grant(rights: &Rights, api: &Api, conformance: &Path) -> Res
     let named = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "scenario"},
     });
-    api.ensure(&format!("{RBAC}/clusterroles"), &named).await?;
+    api.ensure(&[named, binding]).await?;
     let rules = json!({"rules": without(&role, &rights.without)});
-    api.patch(&format!("{RBAC}/clusterroles/scenario"), &rules).await?;
-    api.ensure(&format!("{RBAC}/clusterrolebindings"), &binding).await?;
+    api.patch("/apis/rbac.authorization.k8s.io/v1/clusterroles/scenario", &rules).await?;
     tokio::time::sleep(EFFECT).await;
     Ok(())
 }

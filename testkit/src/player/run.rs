@@ -35,7 +35,7 @@ use crate::{
     driver::{Host, Scripted},
     ports::free_port,
     program::last_lines,
-    web,
+    until, web,
 };
 
 /// How often a condition is looked at.
@@ -314,19 +314,15 @@ impl Run<'_> {
         self.start(&launch).await?;
         self.beside = beside;
         let name = ProcessName::Named(process.to_owned());
-        let (began, mut got) = (Instant::now(), json!("neither"));
-        while began.elapsed() < seconds(trial.patience.unwrap_or(8.0)) {
+        let came = async || {
             if let Some(code) = self.processes.exit(&name) {
-                got = json!({"exit": code});
-                break;
+                return Some(json!({"exit": code}));
             }
             let ready = self.http(trial.ready.as_deref().unwrap_or("/metrics")).await;
-            if ready.is_some_and(|(status, _)| status == 200) {
-                got = "runs".into();
-                break;
-            }
-            sleep(POLL_INTERVAL).await;
-        }
+            ready.filter(|(status, _)| *status == 200).map(|_| "runs".into())
+        };
+        let got = until(seconds(trial.patience.unwrap_or(8.0)), POLL_INTERVAL, came).await;
+        let got = got.unwrap_or_else(|| "neither".into());
         self.processes.end(&name).await;
         let flags = |flags: &Option<Vec<String>>| flags.clone().filter(|flags| !flags.is_empty());
         let title = match (trial.say.as_ref().filter(|say| !say.is_empty()), flags(&trial.flags)) {
@@ -345,13 +341,10 @@ impl Run<'_> {
         let timeout = seconds(wait.until.timeout.unwrap_or(15.0));
         // What is expected to come may come late on a busy machine.
         let may_fail = self.expected.allows(&problem);
-        let last = Instant::now() + if may_fail { timeout } else { timeout.max(LONGEST_WAIT) };
-        while !self.met(&wait.until).await {
-            if Instant::now() > last {
-                self.problems.push(problem);
-                return;
-            }
-            sleep(POLL_INTERVAL).await;
+        let patience = if may_fail { timeout } else { timeout.max(LONGEST_WAIT) };
+        let met = async || self.met(&wait.until).await.then_some(());
+        if until(patience, POLL_INTERVAL, met).await.is_none() {
+            self.problems.push(problem);
         }
     }
 
@@ -405,14 +398,9 @@ impl Run<'_> {
 
     /// [`Run::named`] of an object that must exist, which may be a little late.
     async fn named_by_now(&self, name: &str) -> String {
-        let last = Instant::now() + LONGEST_WAIT;
-        loop {
-            let named = self.named(name).await;
-            if named != NOBODY || Instant::now() > last {
-                return named;
-            }
-            sleep(POLL_INTERVAL).await;
-        }
+        let named = async || Some(self.named(name).await).filter(|named| named != NOBODY);
+        let found = until(LONGEST_WAIT, POLL_INTERVAL, named).await;
+        found.unwrap_or_else(|| NOBODY.to_owned())
     }
 
     /// An object, or the server's word on it.

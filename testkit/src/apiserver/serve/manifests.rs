@@ -4,13 +4,16 @@
 use std::time::Duration;
 
 use kube::{
-    Client,
-    api::{Api, DynamicObject, ListParams, PostParams},
+    Client, ResourceExt as _,
+    api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::apiserver::tree::{items, text};
+use crate::{
+    apiserver::tree::{items, text},
+    until,
+};
 
 /// The manifests that tests and scenarios rest on.
 const EMBEDDED: [&str; 3] = [
@@ -38,7 +41,14 @@ pub fn parse(text: &str) -> Result<Vec<Value>, crate::Error> {
 /// Creates `objects`; those that exist already stay as they are.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), crate::Error> {
     for object in objects {
-        create(client, object).await?;
+        match create(client, object).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+            Err(error) => {
+                let (kind, name) = (text(object, &["kind"]), text(object, &["metadata", "name"]));
+                return Err(format!("can't create {kind} {name:?} in the cluster: {error}").into());
+            }
+        }
     }
     for definition in objects.iter().filter(|o| text(o, &["kind"]) == "CustomResourceDefinition") {
         served(client, definition).await?;
@@ -46,16 +56,18 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), crate::Erro
     Ok(())
 }
 
-async fn create(client: &Client, value: &Value) -> Result<(), crate::Error> {
-    let object: DynamicObject = serde_json::from_value(value.clone())?;
-    match api_of(client, value).create(&PostParams::default(), &object).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
-        Err(error) => {
-            let (kind, name) = (text(value, &["kind"]), text(value, &["metadata", "name"]));
-            Err(format!("can't create {kind} {name:?} in the cluster: {error}").into())
-        }
+/// Creates an object, and then its status.
+pub(crate) async fn create(client: &Client, value: &Value) -> kube::Result<DynamicObject> {
+    let object = serde_json::from_value(value.clone()).map_err(kube::Error::SerdeError)?;
+    let api = api_of(client, value);
+    let created: DynamicObject = api.create(&PostParams::default(), &object).await?;
+    let status = value.get("status");
+    // Without a subresource it has been created with the rest.
+    if status.is_some() && created.data.get("status") != status {
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(&created.name_any(), &PatchParams::default(), &patch).await?;
     }
+    Ok(created)
 }
 
 /// Where an object lives, the plural of its kind guessed as English has it.
@@ -84,13 +96,12 @@ async fn served(client: &Client, definition: &Value) -> Result<(), crate::Error>
     let plural = text(definition, &["spec", "names", "plural"]);
     let api: Api<DynamicObject> =
         Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural));
-    let listed = async {
-        while api.list(&ListParams::default()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+    let listed = async || api.list(&ListParams::default()).await.ok();
+    match until(PATIENCE, Duration::from_millis(100), listed).await {
+        Some(_) => Ok(()),
+        None => {
+            Err(format!("the server does not serve {plural} though its definition was created")
+                .into())
         }
-    };
-    let in_time = tokio::time::timeout(PATIENCE, listed).await;
-    Ok(in_time.map_err(|_| {
-        format!("the server does not serve {plural} though its definition was created")
-    })?)
+    }
 }
