@@ -208,6 +208,10 @@ impl Run<'_> {
             }
             Step { patch: Some(it), .. } => {
                 let name = self.named_by_now(&it.name).await;
+                if it.kind == "PersistentVolume" {
+                    // Shadow mode compares it as it was made.
+                    self.shadow_findings().await?;
+                }
                 let mut patch = self.names.fill(&it.merge);
                 leak::salt(&it.kind, &mut patch);
                 let address = address(&it.kind, it.namespace.as_deref(), &name);
@@ -220,9 +224,7 @@ impl Run<'_> {
                 let process = process.clone().map_or(ProcessName::Main(true), ProcessName::Named);
                 self.processes.signal(&process, signal, *nowait).await?;
             }
-            Step { start: Some(launch), .. } => {
-                self.start(launch).await?;
-            }
+            Step { start: Some(launch), .. } => self.start(launch).await?,
             Step { server: Some(what), .. } if what == "start" => {
                 self.driver.listen(Path::new(&self.names.socket))?;
             }
