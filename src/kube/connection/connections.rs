@@ -6,10 +6,9 @@
 //! is sent twice; only layers do that. A request that was not written to an idle connection was not sent.
 //! Simulations replace the connections by their own API server.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
 use http::Uri;
 use http_body_util::BodyExt as _;
 use hyper::rt::{Read, Write};
@@ -27,8 +26,9 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::client::{Body, ConfigExt as _};
-use tokio::time::timeout;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower::{
+    BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService,
+};
 
 use super::{config::ConfigError, credentials};
 use crate::kube::layers::{ApiService, Request};
@@ -119,7 +119,8 @@ impl Connections {
             .pool_idle_timeout(IDLE)
             .http1_max_buf_size(READ_BUFFER);
         let kept = clients.build::<_, Body>(connector.clone());
-        let connector = within(FRESH_CONNECT, connector);
+        let connector = ServiceBuilder::new().timeout(FRESH_CONNECT).service(connector);
+        let connector = BoxCloneSyncService::new(connector);
         let fresh = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
         // One service has the credentials: a plugin that makes them may take seconds.
         let (kept, fresh) = (erased(kept), erased(fresh));
@@ -179,35 +180,6 @@ where
     let boxed =
         |response: http::Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync());
     ApiService::new(service.map_response(boxed).map_err(Into::into))
-}
-
-/// A connector that fails if a connection takes longer than `limit`.
-fn within<C>(
-    limit: Duration,
-    connector: C,
-) -> impl Service<
-    Uri,
-    Response = C::Response,
-    Error = BoxError,
-    Future = BoxFuture<'static, Result<C::Response, BoxError>>,
-> + Clone
-+ Send
-+ Sync
-+ 'static
-where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
-    C::Response: Send + 'static,
-    C::Future: Send + 'static,
-    C::Error: Into<BoxError> + Send,
-{
-    service_fn(move |server: Uri| {
-        let connecting = timeout(limit, connector.clone().oneshot(server));
-        async move {
-            let in_time = connecting.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-            in_time.map_err(Into::into)
-        }
-        .boxed()
-    })
 }
 
 /// The TCP connector for the server or the proxy.
