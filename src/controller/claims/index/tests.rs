@@ -468,6 +468,16 @@ fn a_claim_whose_name_was_taken_is_queued_by_the_next_list() {
     assert!(index.on_volumes_listed(&Listed::default()).is_empty(), "once");
 }
 
+/// Once the name is free, nothing is awaited any more: the claim's own PersistentVolume may be deleted like any.
+#[test]
+fn a_claim_whose_name_was_freed_waits_for_no_deletion() {
+    let index = with_claim();
+    index.update("u", Entry::name_taken);
+    assert_eq!(index.on_volume_deleted(&volume("pvc-u", "stranger")), Some(Key::from("u")));
+    index.on_volume(&volume("pvc-u", "u"));
+    assert_eq!(index.on_volume_deleted(&volume("pvc-u", "u")), None);
+}
+
 /// The list is older than the PersistentVolume: it looks deleted, but only until it is read or seen.
 #[tokio::test]
 async fn a_claim_whose_volume_was_saved_while_a_list_ran_is_verified_and_not_asked_for() {

@@ -70,7 +70,11 @@ impl ClaimIndex {
             return returns.then(|| own.into());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
-        inner.change(&uid, |entry| entry.known.required.require()).map(|()| uid)
+        let name_freed = |entry: &mut Entry| {
+            entry.known.required.require();
+            entry.pv.is_awaited_gone = false;
+        };
+        inner.change(&uid, name_freed).map(|()| uid)
     }
 
     /// All PersistentVolumes are listed: a claim whose PersistentVolume is not among them has lost it, and the
