@@ -24,28 +24,29 @@ use csi_provisioner::{
 
 fn main() -> ExitCode {
     logging::escape_panics();
-    let output =
-        match parse(env::args_os()) {
-            Ok(Command::Check(request)) => {
-                block_on(check(&request)).unwrap_or_else(|why| check::failure(&why))
-            }
-            Ok(Command::Explain(request)) => block_on(explain(&request))
-                .unwrap_or_else(|why| Output::failure(why, explain::UNKNOWN)),
-            Ok(Command::Status(request)) => {
-                let show = |output: &Output| {
-                    print(output);
-                };
-                block_on(status::run(&request, &SystemClock, show))
-                    .unwrap_or_else(|why| Output::failure(why, status::FAILED))
-            }
-            Ok(Command::ReleaseClaims(request)) => block_on(release_claims(&request))
-                .unwrap_or_else(|why| release_claims::failure(&why)),
-            // A program that runs on, with logs and signals as the sidecar has them.
-            Ok(Command::Shadow { args }) => return shadow(args),
-            Ok(Command::ShadowReport(request)) => block_on(shadow_report::run(&request))
-                .unwrap_or_else(|why| Output::failure(why, shadow_report::FAILED)),
-            Err(refused) => refused,
-        };
+    let output = match parse(env::args_os()) {
+        Ok(Command::Check(request)) => block_on(check(&request), |why| check::failure(&why)),
+        Ok(Command::Explain(request)) => {
+            block_on(explain(&request), |why| Output::failure(why, explain::UNKNOWN))
+        }
+        Ok(Command::Status(request)) => {
+            let show = |output: &Output| {
+                print(output);
+            };
+            let shown = status::run(&request, &SystemClock, show);
+            block_on(shown, |why| Output::failure(why, status::FAILED))
+        }
+        Ok(Command::ReleaseClaims(request)) => {
+            block_on(release_claims(&request), |why| release_claims::failure(&why))
+        }
+        // A program that runs on, with logs and signals as the sidecar has them.
+        Ok(Command::Shadow { args }) => return shadow(args),
+        Ok(Command::ShadowReport(request)) => {
+            let report = shadow_report::run(&request);
+            block_on(report, |why| Output::failure(why, shadow_report::FAILED))
+        }
+        Err(refused) => refused,
+    };
     print(&output)
 }
 
@@ -58,14 +59,16 @@ fn print(output: &Output) -> ExitCode {
     ExitCode::from(output.exit_code)
 }
 
-/// Runs a command to its end, unless the async runtime does not start.
-fn block_on(work: impl Future<Output = Output>) -> Result<Output, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start the async runtime: {error}"))?;
+/// Runs a command to its end; `failed` says why the async runtime does not start.
+fn block_on(work: impl Future<Output = Output>, failed: impl FnOnce(String) -> Output) -> Output {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(format!("cannot start the async runtime: {error}")),
+    };
     let output = runtime.block_on(work);
     // Blocking tasks that still run must not delay the exit.
     runtime.shutdown_background();
-    Ok(output)
+    output
 }
 
 async fn release_claims(request: &release_claims::Request) -> Output {

@@ -9,7 +9,7 @@ use crate::apiserver::{
 };
 
 /// For how long a token is said to be valid.
-const SAID: jiff::SignedDuration = jiff::SignedDuration::from_hours(24 * 365);
+const VALIDITY: jiff::SignedDuration = jiff::SignedDuration::from_hours(24 * 365);
 
 /// The answer to a request for a token, which becomes known to `tokens`; nothing to other requests.
 pub(in crate::apiserver) fn answer(
@@ -31,7 +31,7 @@ fn create(tokens: &Tokens, server: &ApiServer, info: &RequestInfo) -> Result<Val
         return Err(missing(server, &info.name));
     }
     let token = tokens.issue(service_account(&info.namespace, &info.name));
-    let end = server.now().saturating_add(SAID).unwrap_or(jiff::Timestamp::MAX);
+    let end = server.now().saturating_add(VALIDITY).unwrap_or(jiff::Timestamp::MAX);
     Ok(json!({
         "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": info.name, "namespace": info.namespace},

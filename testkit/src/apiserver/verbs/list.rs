@@ -47,7 +47,7 @@ pub(crate) struct Begun {
     objects: Arc<[Arc<Object>]>,
 }
 
-/// How many such lists are kept; who comes later is told that his is too old.
+/// How many such lists are kept. The next page of an older one is refused as too old.
 const KEPT: usize = 16;
 
 impl State {
