@@ -60,6 +60,10 @@ use crate::{
 /// The time for sending the remaining events when the program ends by itself.
 const EVENT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long a process that takes part in an election waits for a driver that is gone: as long as at its start.
+/// Then another replica, with a driver of its own, may lead. A process that is alone waits for ever.
+const DRIVER_PATIENCE: Duration = Duration::from_secs(30);
+
 /// The program's environment.
 pub struct Env {
     /// The connections to the API server.
@@ -128,16 +132,29 @@ impl<'a> Program<'a> {
             () = stop.cancelled() => return Ok(()),
         };
         let servers = program.serve().await?;
-        let outcome = tokio::select! {
-            biased;
-            outcome = program.work(stop) => outcome,
-            ended = program.base.driver.clone().watch() => Err(ended.into()),
-        };
+        let outcome = program.work_with_driver(stop).await;
         // Starts nothing new, whatever the outcome.
         program.base.gate.retire();
         let outcome = program.drain_events(outcome).await;
         servers.shut_down().await;
         outcome
+    }
+
+    /// Works until `stop` is cancelled, or until the driver is another one or away for too long.
+    async fn work_with_driver(&self, stop: &CancellationToken) -> Result<Instant, AppError> {
+        let has_election = self.base.flags.leader_election().is_some();
+        let patience = if has_election { DRIVER_PATIENCE } else { Duration::MAX };
+        let stop = stop.child_token();
+        let work = self.work(&stop);
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            outcome = &mut work => outcome,
+            ended = self.base.driver.clone().watch(patience) => {
+                stop.cancel();
+                work.await.and_then(|_| Err(ended.into()))
+            }
+        }
     }
 
     /// Sends the remaining events: after a requested shutdown until the time in `outcome`, after an error

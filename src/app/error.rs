@@ -14,10 +14,10 @@ pub enum AppError {
     /// The namespace or the owner of CSIStorageCapacity objects was not found.
     #[error("{0}")]
     Capacity(String),
-    /// Another driver answered after a reconnect. The text begins as external-provisioner's does, which
+    /// Another driver answered after a reconnect, or none for too long. The text begins as external-provisioner's does, which
     /// ends up in the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]
-    DriverChanged(#[from] csi::ConnectionEnded),
+    DriverLost(#[from] csi::ConnectionEnded),
     /// The Lease was lost.
     #[error("Stopped leading: {0}")]
     LostLease(leader::Loss),
@@ -35,7 +35,7 @@ impl AppError {
         match self {
             Self::Driver(error) => error.exit_code(),
             Self::Capacity(_) | Self::Http(_) => 255,
-            Self::Address(_) | Self::DriverChanged(_) | Self::LostLease(_) | Self::Task(_) => 1,
+            Self::Address(_) | Self::DriverLost(_) | Self::LostLease(_) | Self::Task(_) => 1,
         }
     }
 }

@@ -87,7 +87,7 @@ impl ConnectError {
 }
 
 /// After a lost connection another driver answered, or the same one with other capabilities or
-/// another topology. Decisions rely on the old ones, so the process must end.
+/// another topology, or none for too long. Decisions rely on the old ones, so the process must end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectionEnded(String);
@@ -246,8 +246,9 @@ impl Driver {
 
     /// Keeps the connection up. After a loss, also of an idle connection, it reconnects, waits
     /// until the driver is ready and reads its identity again; until then calls fail at once.
-    /// Returns only when another driver answers; the connection then stays down.
-    pub async fn watch(self) -> ConnectionEnded {
+    /// Returns only when another driver answers, or none within `patience`; the connection then stays
+    /// down.
+    pub async fn watch(self, patience: Duration) -> ConnectionEnded {
         let mut up = Instant::now();
         loop {
             if let Ok(link) = self.link() {
@@ -257,7 +258,9 @@ impl Driver {
                 // Limits the rate for a driver that keeps crashing.
                 sleep_until(up + PROBE_INTERVAL).await;
             }
-            let (link, identity) = self.reconnect().await;
+            let Ok((link, identity)) = timeout(patience, self.reconnect()).await else {
+                return self.0.away(patience);
+            };
             if let Some(ended) = self.0.compare(&identity) {
                 return ended;
             }
@@ -316,6 +319,13 @@ impl Shared {
             return None;
         };
         Some(ConnectionEnded(difference))
+    }
+
+    fn away(&self, patience: Duration) -> ConnectionEnded {
+        let (name, address) = (&self.identity.name, self.dialer.socket.display());
+        ConnectionEnded(format!(
+            "CSI driver {name} at {address} was not ready again within {patience:?}; another replica may lead"
+        ))
     }
 }
 

@@ -77,7 +77,7 @@ async fn error_of(play: Play) -> CallError {
 /// Runs `work` while the connection is watched; the watch must not end.
 async fn watched<T>(driver: &Driver, work: impl Future<Output = T>) -> T {
     tokio::select! {
-        ended = driver.clone().watch() => panic!("ended: {ended}"),
+        ended = driver.clone().watch(Duration::MAX) => panic!("ended: {ended}"),
         result = work => result,
     }
 }
@@ -319,7 +319,7 @@ async fn calls_and_watch_can_go_into_tasks() {
     let fake = Fake::new();
     fake.play(CREATE, Play::answer(&volume()));
     let driver = sendable(connect(&fake)).await.unwrap();
-    drop(sendable(driver.clone().watch()));
+    drop(sendable(driver.clone().watch(Duration::MAX)));
     sendable(create(&driver)).await.unwrap();
 }
 

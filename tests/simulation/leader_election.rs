@@ -1,16 +1,22 @@
 //! Who leads, and how that ends: SIGTERM, a lost Lease, a hung API server, a suspended machine.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::json;
-use testkit::apiserver::{
-    audit::Recorded,
-    faults::{Effect, Match, Rule},
-    status::Status,
+use testkit::{
+    apiserver::{
+        audit::Recorded,
+        faults::{Effect, Match, Rule},
+        status::Status,
+    },
+    driver::{Host, Script, Scripted},
 };
 use tokio::time::{Instant, sleep};
 
-use support::simulation::{Process, Simulation};
+use support::{
+    connector::connector,
+    simulation::{DRIVER, Process, Simulation},
+};
 
 /// A leader and a standby.
 async fn two(simulation: &Simulation) -> (Process, Process) {
@@ -277,4 +283,51 @@ async fn a_suspended_machine_does_not_go_on() {
     assert_eq!(simulation.calls_under_way("CreateVolume"), 0);
     assert_eq!(simulation.calls("CreateVolume"), 1, "nothing is begun any more");
     assert!(matches!(process.outcome(), Some(Err(why)) if why.starts_with("Stopped leading")));
+}
+
+/// A driver as the simulation's, for one process alone.
+fn driver_of_its_own() -> Arc<Host<Scripted>> {
+    Arc::new(Host::new(Scripted::new(Script { name: Some(DRIVER.into()), ..Script::default() })))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_driver_stays_away_makes_room_for_another() {
+    let simulation = Simulation::new(1);
+    let driver = driver_of_its_own();
+    let first = simulation.start_elected_beside("a", connector(&driver));
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    let _second = simulation.start_elected("b");
+    sleep(Duration::from_secs(3)).await;
+
+    driver.stop();
+    sleep(Duration::from_secs(20)).await;
+    driver.start();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.lease_holder().as_deref(), Some("a"), "a restart is waited for");
+
+    driver.stop();
+    let uid = simulation.create_claim("data");
+    let took = until_held_by(&simulation, "b").await;
+    assert!(took < Duration::from_secs(32), "{took:?}");
+    simulation.until_saved(&uid).await;
+    let outcome = format!("{:?}", first.outcome());
+    let expected =
+        "Some(Err(\"Lost connection to CSI driver, exiting: CSI driver disk.example.com at ";
+    assert!(outcome.starts_with(expected), "{outcome}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_without_a_driver_is_no_candidate() {
+    let simulation = Simulation::new(1);
+    let driver = driver_of_its_own();
+    let first = simulation.start_elected("a");
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    let second = simulation.start_elected_beside("b", connector(&driver));
+    sleep(Duration::from_secs(3)).await;
+    driver.stop();
+    simulation.until("the standby ended", |_| second.outcome().is_some()).await;
+    first.kill();
+    let third = simulation.start_elected("c");
+    until_held_by(&simulation, "c").await;
+    assert!(third.outcome().is_none());
 }

@@ -114,7 +114,8 @@ async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
         fake.play(path, play);
         fake.play(CREATE, Play::answer(&volume()));
         fake.hang_up();
-        let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
+        let ended =
+            timeout(Duration::from_secs(5), driver.clone().watch(Duration::MAX)).await.unwrap();
         assert!(ended.to_string().contains(text), "{ended}");
         let error = create(&driver).await.unwrap_err();
         assert_eq!((error.origin, error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
@@ -134,7 +135,7 @@ async fn a_driver_that_comes_back_on_another_node_ends_the_watch() {
     .await;
     fake.play(NODE, node(Some(&[("zone", "z2")])));
     fake.hang_up();
-    let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
+    let ended = timeout(Duration::from_secs(5), driver.clone().watch(Duration::MAX)).await.unwrap();
     let text = "after a lost connection CSI driver disk.example.com has another node topology: ";
     assert!(ended.to_string().starts_with(text), "{ended}");
 }

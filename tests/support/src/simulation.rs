@@ -150,6 +150,11 @@ impl Simulation {
         self.launch(self.connector(), name, &[&ELECTED, flags].concat())
     }
 
+    /// Starts the program with leader election, as the host `name` with a driver of its own.
+    pub fn start_elected_beside(&self, name: &str, driver: Connector) -> Process {
+        self.launch(driver, name, &ELECTED)
+    }
+
     /// Starts the program on the node `node`, with the driver that `driver` connects to.
     pub fn start_on(&self, node: &str, driver: Connector, flags: &[&str]) -> Process {
         self.launch(driver, node, &[&["--node-deployment"], flags].concat())
