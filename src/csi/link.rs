@@ -104,6 +104,8 @@ impl Dialer {
             // Of an answer that waits for memory no more than this is read; and it keeps no other waiting.
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(i32::MAX.unsigned_abs())
+            // Many calls may end by their deadline just before their answers come. The limit is against strangers.
+            .max_local_error_reset_streams(None)
             .handshake(TokioIo::new(io))
             .await
             .map_err(io::Error::other)?;

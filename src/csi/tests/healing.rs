@@ -181,3 +181,22 @@ async fn a_deletion_may_have_a_shorter_deadline() {
     assert_eq!((error.code(), start.elapsed()), (Code::DeadlineExceeded, limit));
     assert_eq!(driver.timeout(), Duration::from_secs(10));
 }
+
+#[tokio::test(start_paused = true)]
+async fn late_answers_of_many_calls_cost_no_connection() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    // As a driver answers that obeys the deadline: the answers come when nobody waits for them any more.
+    fake.play(CREATE, Play::Late(Duration::from_secs(10), volume().encode_to_vec()));
+    watched(&driver, async {
+        for _ in 0..8 {
+            let calls = futures::future::join_all((0..200).map(|_| create(&driver))).await;
+            assert!(calls.iter().all(|call| {
+                call.as_ref().is_err_and(|error| error.code() == Code::DeadlineExceeded)
+            }));
+            sleep(Duration::from_secs(1)).await;
+        }
+    })
+    .await;
+    assert_eq!(fake.dials(), 1);
+}
