@@ -9,6 +9,7 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
+use futures::future::select_ok;
 use http::Uri;
 use http_body_util::BodyExt as _;
 use hyper::rt::{Read, Write};
@@ -26,6 +27,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::client::{Body, ConfigExt as _};
+use tokio::time::sleep;
 use tower::{
     BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService,
 };
@@ -53,10 +55,13 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// interval, so all connections that a burst has opened are closed within 40 s.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// How long it may take to make a connection for a request about the Lease, TLS included. A server that is gone
-/// never takes it, while load balancers name it for many seconds; another one may take the next connection
-/// before the term ends. A server that is only slow takes it at once.
+/// After how long another connection is begun beside one for a request about the Lease that is not up yet, TLS
+/// included. A server that is gone never takes it, while load balancers name it for many seconds; another one may
+/// take the next connection before the term ends.
 const FRESH_CONNECT: Duration = Duration::from_millis(1500);
+
+/// How many connections are begun for one request about the Lease; the first one that is up serves it.
+const FRESH_CONNECTIONS: u32 = 4;
 
 /// The size of a connection's read buffer, in bytes; the head of an answer must fit. By default it
 /// grows to 400 KiB and never shrinks, which for watches means for ever.
@@ -84,7 +89,9 @@ impl Connections {
     /// If certificates, keys or credentials cannot be read.
     pub fn open(config: &kube::Config) -> Result<Self, ConfigError> {
         let connector = connector(config);
-        let Some(proxy) = proxy(config) else { return Self::through(connector, config) };
+        let Some(proxy) = proxy(config) else {
+            return Self::through(connector, &without_needless_authorities(config));
+        };
         if proxy.uri().scheme_str().is_some_and(|scheme| scheme.starts_with("socks5")) {
             let socks = SocksV5::new(proxy.uri().clone(), connector);
             return match proxy.raw_auth() {
@@ -119,7 +126,7 @@ impl Connections {
             .pool_idle_timeout(IDLE)
             .http1_max_buf_size(READ_BUFFER);
         let kept = clients.build::<_, Body>(connector.clone());
-        let connector = ServiceBuilder::new().timeout(FRESH_CONNECT).service(connector);
+        let connector = service_fn(move |uri| connect_soon(connector.clone(), uri));
         let connector = BoxCloneSyncService::new(connector);
         let fresh = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
         // One service has the credentials: a plugin that makes them may take seconds.
@@ -153,6 +160,22 @@ impl Connections {
 /// An extension of a request that needs a new connection.
 #[derive(Debug, Clone, Copy)]
 struct Fresh;
+
+/// Connects to `uri`; begins again every [`FRESH_CONNECT`] until one of [`FRESH_CONNECTIONS`] connections is up.
+async fn connect_soon<C>(connector: C, uri: Uri) -> Result<C::Response, C::Error>
+where
+    C: Service<Uri> + Clone,
+{
+    let connect = |number| {
+        let (connector, uri) = (connector.clone(), uri.clone());
+        Box::pin(async move {
+            sleep(number * FRESH_CONNECT).await;
+            connector.oneshot(uri).await
+        })
+    };
+    let (connection, _) = select_ok((0..FRESH_CONNECTIONS).map(connect)).await?;
+    Ok(connection)
+}
 
 /// A service that puts the server's address, the credentials and the User-Agent on each request.
 fn with_credentials(
@@ -196,6 +219,18 @@ fn connector(config: &kube::Config) -> HttpConnector {
     connector
 }
 
+/// The configuration with no authority where none is needed: kube-rs would read the system's, and fail in an image
+/// that has none.
+fn without_needless_authorities(config: &kube::Config) -> kube::Config {
+    let mut config = config.clone();
+    let is_verified =
+        config.cluster_url.scheme_str() == Some("https") && !config.accept_invalid_certs;
+    if !is_verified {
+        config.root_cert.get_or_insert_default();
+    }
+    config
+}
+
 /// The proxy on the way to the server: the kubeconfig's, which `NO_PROXY` does not concern, otherwise that of
 /// the environment (`HTTPS_PROXY`, `NO_PROXY` and others, by curl's rules).
 fn proxy(config: &kube::Config) -> Option<Intercept> {
@@ -215,6 +250,11 @@ fn with_port(server: Uri) -> Uri {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
@@ -344,18 +384,69 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_for_the_lease_does_not_wait_for_a_server_that_says_nothing() {
-        // It takes connections, and that is all.
+    async fn beside_a_connection_that_says_nothing_another_is_begun_for_the_lease() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let mut config = kube::Config::new(url.parse().unwrap());
         config.accept_invalid_certs = true;
-        let Connections { kept, fresh } = Connections::open(&config).unwrap();
-        let ends = async |service: &ApiService| {
-            let asking = send(service, request(http::Method::GET, "/version"));
-            tokio::time::timeout(2 * FRESH_CONNECT, asking).await.is_ok_and(|it| it.is_err())
+        let Connections { fresh, .. } = Connections::open(&config).unwrap();
+        // It takes connections, and that is all.
+        let taken = async {
+            let first = listener.accept().await.unwrap();
+            let second = listener.accept().await.unwrap();
+            (first, second)
         };
-        assert_eq!(tokio::join!(ends(&kept), ends(&fresh)), (false, true));
+        tokio::select! {
+            biased;
+            outcome = send(&fresh, request(http::Method::GET, "/version")) => {
+                panic!("given up: {:?}", outcome.map(|_| ()))
+            }
+            _ = taken => {}
+        }
+    }
+
+    /// How long it takes to connect where each connection takes so long, or is refused, and the outcome.
+    async fn connects(times: &'static [Result<u64, u64>]) -> (Duration, bool) {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let connector = service_fn(move |_: Uri| {
+            let time = times[begun.fetch_add(1, Ordering::Relaxed)];
+            async move {
+                let (Ok(took) | Err(took)) = time;
+                sleep(Duration::from_millis(took)).await;
+                time
+            }
+        });
+        let start = tokio::time::Instant::now();
+        let outcome = connect_soon(connector, Uri::from_static("https://api.example")).await;
+        (start.elapsed(), outcome.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_connection_that_is_up_serves_the_lease() {
+        const NEVER: u64 = 1_000_000;
+        for (case, times, took, is_up) in [
+            ("at once", &[Ok(3)][..], 3, true),
+            ("slowly, with a second one begun", &[Ok(2000), Ok(2000)], 2000, true),
+            ("the server is gone, another takes the next", &[Ok(NEVER), Ok(5)], 1505, true),
+            ("refused, and then not", &[Err(1), Ok(5)], 1505, true),
+            ("refused", &[Err(1), Err(1), Err(1), Err(1)], 4501, false),
+        ] {
+            assert_eq!(connects(times).await, (Duration::from_millis(took), is_up), "{case}");
+        }
+    }
+
+    #[test]
+    fn no_authority_is_read_where_none_is_needed() {
+        for (url, accept_invalid_certs, is_needed) in [
+            ("http://api.example", false, false),
+            ("https://api.example", true, false),
+            ("https://api.example", false, true),
+        ] {
+            let mut config = kube::Config::new(url.parse().unwrap());
+            config.accept_invalid_certs = accept_invalid_certs;
+            let config = without_needless_authorities(&config);
+            assert_eq!(config.root_cert.is_none(), is_needed, "{url} {accept_invalid_certs}");
+        }
     }
 
     /// A proxy that serves one tunnel; returns the CONNECT request.
