@@ -84,6 +84,9 @@ impl NodeIndex {
     }
 
     pub(super) fn places(&self, keys: &Keys) -> Vec<BTreeMap<String, String>> {
+        if !keys.are_in(&self.listed_keys) {
+            return Vec::new();
+        }
         let distinct: BTreeSet<&Labels> = self.nodes.values().map(|(_, labels)| labels).collect();
         distinct.into_iter().filter_map(|labels| keys.place_in(labels)).collect()
     }

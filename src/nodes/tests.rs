@@ -283,6 +283,23 @@ proptest! {
     }
 }
 
+/// What comes of a list page by page is not taken for all of it.
+#[test]
+fn places_of_new_keys_wait_until_all_nodes_are_listed_for_them() {
+    let labels = [("zone", "a"), ("rack", "r1")];
+    let all: Vec<Node> = ["n1", "n2", "n3"].map(|name| node(name, &labels)).into();
+    let fixture = Fixture::with(vec![csi_node("n1", Some(&["zone"]))], all.clone());
+    let (zone, both) = (keys(&["zone"]), keys(&["zone", "rack"]));
+    fixture.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone", "rack"]))));
+    fixture.nodes.begin_list();
+    let mut pages = InformerEvent::list(all);
+    fixture.node(pages.next().unwrap());
+    assert!(fixture.nodes.places(&both).is_empty());
+    assert!(!fixture.nodes.places(&zone).is_empty(), "those listed before count on");
+    pages.for_each(|event| fixture.node(event));
+    assert!(!fixture.nodes.places(&both).is_empty());
+}
+
 /// A kubelet may write as much into its CSINode and its Node as the API server takes.
 #[test]
 fn keys_and_labels_of_a_node_are_bounded_and_cost_no_time() {
