@@ -53,11 +53,12 @@ pub enum Defect {
 pub(super) const MAX_ID: usize = 4 << 10;
 
 /// The size limit of a volume context, in bytes: 64 times what the CSI specification allows. The
-/// API server refuses a PersistentVolume of more than about a megabyte.
+/// API server refuses a PersistentVolume of more than about 1.5 megabytes.
 pub(super) const MAX_CONTEXT: usize = 256 << 10;
 
-/// The size limit of a volume's accessible topology, in bytes.
-pub(super) const MAX_TOPOLOGY: usize = 256 << 10;
+/// The size limit of a volume's accessible topology, in bytes, which the CSI specification does not limit: room for
+/// 5,000 hosts by their names.
+pub(super) const MAX_TOPOLOGY: usize = 1 << 20;
 
 /// The size of a topology segment in a PersistentVolume in addition to key and value.
 const SEGMENT: usize = 64;
@@ -171,9 +172,9 @@ mod tests {
             accessible_topology: vec![place(value); count],
             ..volume(1, 0)
         };
-        assert_eq!(found(&prepared, &places(512, 253)), None);
+        assert_eq!(found(&prepared, &places(5000, 136)), None);
         // In a PersistentVolume an empty segment takes space as well.
-        for (count, value) in [(1024, 253), (4096, 0)] {
+        for (count, value) in [(4096, 253), (20_000, 0)] {
             let text = found(&prepared, &places(count, value)).unwrap();
             assert!(text.contains("accessible_topology of "), "{text}");
         }
