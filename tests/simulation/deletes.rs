@@ -157,8 +157,8 @@ mod handles {
         let late = Effect::Delay(Duration::from_secs(1));
         simulation.faults().add(Rule::on("get", "persistentvolumes", late).times(2));
         simulation.start();
-        let read = |s: &Simulation| s.api_requests("get", "persistentvolumes") > 0;
-        simulation.until("it is read", read).await;
+        let listed = |s: &Simulation| s.api_requests("list", "persistentvolumes") > 1;
+        simulation.until("they are listed for the deletion", listed).await;
         let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
         for name in ["one", "two"] {
             simulation.api.merge("PersistentVolume", "", name, &retain).unwrap();

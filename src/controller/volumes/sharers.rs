@@ -89,8 +89,7 @@ impl<P: Deleter> VolumeWorker<P> {
         is_ours && due(volume) == Due::Delete
     }
 
-    /// Reads the sharers live, and returns those that are still there, and when the first of the requests
-    /// was sent.
+    /// Reads the sharers live, and returns those that are still there, with when each request was sent.
     ///
     /// # Errors
     /// One of them is not due for deletion any more, or could not be read.
@@ -98,17 +97,15 @@ impl<P: Deleter> VolumeWorker<P> {
         &self,
         sharers: Vec<Volume>,
         held: &HeldHandle,
-    ) -> Result<(Vec<Volume>, Duration), NotDeleted> {
-        let began = self.deps.clock.boot();
+    ) -> Result<Vec<(Volume, Duration)>, NotDeleted> {
         let reads = stream::iter(sharers).map(|sharer| async move {
-            let live = self.read_live(&sharer).await.map_err(NotDeleted::from)?;
-            match live {
-                Some(live) if !self.is_due(&live) => Err(held.refused_for(&live)),
+            match self.read_live_with_time(&sharer).await.map_err(NotDeleted::from)? {
+                Some((live, _)) if !self.is_due(&live) => Err(held.refused_for(&live)),
                 live => Ok(live),
             }
         });
-        let live: Vec<Option<Volume>> = reads.buffered(READS_AT_ONCE).try_collect().await?;
-        Ok((live.into_iter().flatten().collect(), began))
+        let live: Vec<Option<_>> = reads.buffered(READS_AT_ONCE).try_collect().await?;
+        Ok(live.into_iter().flatten().collect())
     }
 
     /// The last look at the other PersistentVolumes of the volume, by what this process knows, without a

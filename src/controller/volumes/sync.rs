@@ -188,14 +188,15 @@ impl<P: Deleter> VolumeWorker<P> {
         held: &HeldHandle,
     ) -> Result<Option<(Arc<Volume>, Vec<Volume>)>, NotDeleted> {
         for _ in 0..MAX_READS {
-            let since;
-            (sharers, since) = self.read_sharers(sharers, held).await?;
-            let Some((live, at)) = self.read_live_with_time(volume).await? else { return Ok(None) };
-            if due(&live) != Due::Delete {
+            // At once: a request may wait for a token of --kube-api-qps for longer than an answer counts.
+            let own = async { Ok(self.read_live_with_time(volume).await?) };
+            let (live, of_sharers) = tokio::try_join!(own, self.read_sharers(sharers, held))?;
+            let Some((live, at)) = live.filter(|(live, _)| due(live) == Due::Delete) else {
                 return Ok(None);
-            }
-            let is_recent = |time| is_recent(&*self.deps.clock, time);
-            if is_recent(at) && (sharers.is_empty() || is_recent(since)) {
+            };
+            let times: Vec<Duration>;
+            (sharers, times) = of_sharers.into_iter().unzip();
+            if [at].iter().chain(&times).all(|time| is_recent(&*self.deps.clock, *time)) {
                 return Ok(Some((Arc::new(live), sharers)));
             }
         }
@@ -208,7 +209,7 @@ impl<P: Deleter> VolumeWorker<P> {
     }
 
     /// Reads as [`VolumeWorker::read_live`] does, and returns when the request was sent as well.
-    async fn read_live_with_time(
+    pub(super) async fn read_live_with_time(
         &self,
         volume: &Volume,
     ) -> Result<Option<(Volume, Duration)>, ApiError> {

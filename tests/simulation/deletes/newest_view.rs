@@ -70,6 +70,20 @@ async fn a_look_is_as_old_as_its_request_whatever_that_waited_for() {
     );
 }
 
+/// The look at a volume and at those that share it are not kept apart by others' waits for a turn.
+#[tokio::test(start_paused = true)]
+async fn volumes_that_share_a_handle_are_deleted_at_a_low_rate_as_well() {
+    let simulation = Simulation::new(1);
+    for n in 0..40 {
+        simulation.api.create(&volume(&format!("pv{n}"), &format!("h{}", n / 2))).unwrap();
+    }
+    simulation.start_with(&["--kube-api-qps=2", "--kube-api-burst=1"]);
+    sleep(Duration::from_secs(60)).await;
+    (0..40).for_each(|n| simulation.phase(&format!("pv{n}"), "Released"));
+    simulation.until("nothing is left", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 20);
+}
+
 /// Three volumes, released one after the other with these pauses (in milliseconds); the read of
 /// one of them is answered late. In what order the driver is to delete them, and when (in
 /// milliseconds after the first was released).
