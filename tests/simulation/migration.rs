@@ -238,6 +238,24 @@ async fn data_that_an_admin_keeps_under_the_driver_is_not_deleted_with_the_in_tr
     }
 }
 
+/// GCE's disks of one name and zone, which may be of two projects.
+#[tokio::test(start_paused = true)]
+async fn volumes_that_may_be_two_are_deleted_each_by_its_own_id() {
+    const GCE: &str = "pd.csi.storage.gke.io";
+    let simulation = Simulation::scripted(json!({"name": GCE}));
+    let handles = ["projects/p1/zones/z/disks/data", "projects/p2/zones/z/disks/data"];
+    for (name, handle) in ["one", "two"].into_iter().zip(handles) {
+        let source = json!({"driver": GCE, "volumeHandle": handle});
+        simulation.create(&volume(name, GCE, ("csi", source)));
+        simulation.phase(name, "Released");
+    }
+    simulation.start();
+    simulation.until("nothing is left", |s| s.volumes().is_empty()).await;
+    let mut deleted = simulation.requests("DeleteVolume");
+    deleted.sort_by_key(|call| call["volume_id"].to_string());
+    assert_eq!(deleted.iter().map(|call| &call["volume_id"]).collect::<Vec<_>>(), handles);
+}
+
 #[tokio::test(start_paused = true)]
 async fn in_tree_volumes_share_nothing_with_others_of_their_kind() {
     let simulation = simulation(EBS, "kubernetes.io/aws-ebs", &json!({}));

@@ -140,9 +140,15 @@ impl<P: Deleter> VolumeWorker<P> {
     }
 
     /// Records that the driver has deleted the volume of the sharers. The end of the PersistentVolume that
-    /// was deleted wakes them.
-    pub(super) fn deleted_with(&self, sharers: Vec<Volume>) {
+    /// was deleted wakes them. One with another ID, such as a disk's in a project that the other does not name,
+    /// has a DeleteVolume of its own: it may be another volume after all.
+    pub(super) fn deleted_with(&self, sharers: Vec<Volume>, held: &HeldHandle) {
+        let id = |handle: &VolumeHandle| handle.id().to_owned();
+        let deleted = held.handle.as_ref().map(id);
         for sharer in sharers {
+            if self.deps.provisioner.handle(&sharer).as_ref().map(id) != deleted {
+                continue;
+            }
             self.index.set_deletion(&Arc::new(sharer), Deletion::DeletedAtDriver);
         }
     }

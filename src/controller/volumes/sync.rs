@@ -158,7 +158,7 @@ impl<P: Deleter> VolumeWorker<P> {
             volume = live;
             self.check_sharers(&volume, &sharers, held)?;
             self.delete_at_driver(&volume, removal).await?;
-            self.deleted_with(sharers);
+            self.deleted_with(sharers, held);
         }
         self.remove(&volume).await?;
         Ok(Some(volume))
