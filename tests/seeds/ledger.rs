@@ -73,6 +73,8 @@ struct Inner {
     stripped_claims: BTreeSet<String>,
     /// The processes that have ended.
     ended: BTreeSet<String>,
+    /// Those of them that were killed: a call that they have sent may arrive later.
+    killed: BTreeSet<String>,
     /// The handles of volumes that were saved after a process that has ended had asked for their removal.
     removed_late: BTreeSet<String>,
     /// Those on which a user wrote what only the program should.
@@ -467,6 +469,10 @@ impl Ledger {
         calls.open = Some(process.to_owned());
         let repeats = calls.unfinished.contains_key(process);
         calls.unfinished.entry(process.to_owned()).or_insert(first);
+        if inner.killed.contains(process) {
+            inner.abandon(process, name, true);
+            inner.sends_no_more(process, name, first);
+        }
         drop(inner);
         if let Some(volume) = bound {
             self.wrong(&format!("{process} asks for {name}, which {volume} had and was bound"));
@@ -597,6 +603,9 @@ impl Ledger {
             if killed {
                 inner.sends_no_more(process, &name, Instant::now());
             }
+        }
+        if killed {
+            inner.killed.insert(process.to_owned());
         }
         inner.ended.insert(process.to_owned());
         inner.ends_jobs_of(process);
