@@ -54,6 +54,7 @@ impl Program<'_> {
             (restores, Feature::Snapshots),
             (self.attachments.is_some(), Feature::Attachments),
             (self.nodes.is_some(), Feature::Topology),
+            (flags.node_deployment().is_some(), Feature::NodeDeployment),
             (flags.leader_election().is_some(), Feature::LeaderElection),
             (*attributes_classes && supports(Rpc::ModifyVolume), Feature::VolumeAttributesClass),
             (flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),

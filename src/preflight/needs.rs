@@ -14,6 +14,8 @@ pub enum Feature {
     Attachments,
     /// Drivers with topology (`VOLUME_ACCESSIBILITY_CONSTRAINTS`), if the feature gate is on.
     Topology,
+    /// `--node-deployment`.
+    NodeDeployment,
     /// `--leader-election`.
     LeaderElection,
     /// StorageClasses with secrets for the driver.
@@ -96,7 +98,8 @@ const fn need(
 
 use Feature::{
     Attachments, Capacity, CapacityOwner, CapacityOwnersOwner, CrossNamespaceSources,
-    LeaderElection, Provisioning, Secrets, Snapshots, Topology, VolumeAttributesClass,
+    LeaderElection, NodeDeployment, Provisioning, Secrets, Snapshots, Topology,
+    VolumeAttributesClass,
 };
 
 const STORAGE: &str = "storage.k8s.io";
@@ -128,6 +131,7 @@ pub const NEEDS: &[Need] = &[
     need(Topology, "", "nodes", "list", "where are the nodes?"),
     need(Topology, "", "nodes", "watch", "where are the nodes?"),
     need(Topology, "", "nodes", "get", "which labels does a selected node have that seems to lack some?"),
+    need(NodeDeployment, "", "nodes", "get", "is the node gone on which a claim's call is open?"),
     need(LeaderElection, COORDINATION, "leases", "get", "who leads?"),
     need(LeaderElection, COORDINATION, "leases", "watch", "a standby takes over as soon as it may"),
     need(LeaderElection, COORDINATION, "leases", "create", "the first leader writes the Lease"),

@@ -55,6 +55,7 @@ impl Uses<'_> {
         let owner = flags.capacity().and_then(Capacity::owner_level);
         match feature {
             Feature::Provisioning => InUse::Yes,
+            Feature::NodeDeployment => when(flags.node_deployment().is_some()),
             Feature::LeaderElection => when(flags.leader_election().is_some()),
             Feature::CrossNamespaceSources => when(flags.gates.cross_namespace_volume_data_source),
             Feature::Capacity => when(flags.capacity().is_some()),
