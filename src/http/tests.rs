@@ -184,30 +184,36 @@ async fn a_header_that_is_too_long_is_refused() {
 }
 
 /// Longer than any of these tests takes.
-const WHILE: Duration = Duration::from_secs(4);
+const WHILE: Duration = Duration::from_secs(60);
 
 fn short() -> Limits {
     let header = Duration::from_millis(200);
     Limits { connections: 2, header, ..Limits::USUAL }
 }
 
-/// How long the server leaves the connection open; reads what it sends.
-async fn open_for(stream: &mut TcpStream) -> Duration {
-    let start = Instant::now();
+/// Reads until the server closes the connection.
+async fn until_closed(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    let _ = timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await.unwrap();
+    let _ = timeout(WHILE, stream.read_to_end(&mut rest)).await.unwrap();
+}
+
+/// How long the server leaves a connection open on which this was sent.
+async fn open_for(server: SocketAddr, sent: &str) -> Duration {
+    let start = Instant::now();
+    let mut stream = TcpStream::connect(server).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    until_closed(&mut stream).await;
     start.elapsed()
 }
 
 #[tokio::test]
 async fn silent_connections_are_closed() {
     let server = start_with("/metrics", short()).await;
-    let mut silent = TcpStream::connect(server.address).await.unwrap();
-    silent.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    assert!(open_for(&mut silent).await >= Duration::from_millis(150));
-    let mut idle = TcpStream::connect(server.address).await.unwrap();
-    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    assert!(open_for(&mut idle).await >= Duration::from_millis(150), "kept for a while");
+    let silent = open_for(server.address, "GET / HTTP/1.1\r\n").await;
+    let idle = open_for(server.address, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    for kept in [silent, idle] {
+        assert!(kept >= Duration::from_millis(150), "{kept:?}");
+    }
 }
 
 #[tokio::test]
@@ -215,23 +221,23 @@ async fn a_client_that_trickles_bytes_is_disconnected_too() {
     let server = start_with("/metrics", short()).await;
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     let start = Instant::now();
-    while slow.write_all(b"x").await.is_ok() && start.elapsed() < Duration::from_secs(10) {
+    while slow.write_all(b"x").await.is_ok() {
+        assert!(start.elapsed() < WHILE, "it goes on for ever");
         sleep(Duration::from_millis(20)).await;
     }
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
 #[tokio::test]
 async fn a_connection_ends_at_its_maximum_age_even_if_busy() {
-    let life = Duration::from_millis(400);
+    let life = Duration::from_secs(2);
     let server = start_with("/metrics", Limits { life, ..Limits::USUAL }).await;
-    let mut busy = TcpStream::connect(server.address).await.unwrap();
     let (start, mut answers, mut answer) = (Instant::now(), 0, [0; 512]);
+    let mut busy = TcpStream::connect(server.address).await.unwrap();
     while busy.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.is_ok()
         && busy.read(&mut answer).await.is_ok_and(|length| length > 0)
     {
         answers += 1;
-        assert!(start.elapsed() < Duration::from_secs(10), "it goes on for ever");
+        assert!(start.elapsed() < WHILE, "it goes on for ever");
         sleep(Duration::from_millis(20)).await;
     }
     assert!(answers > 1 && start.elapsed() >= life, "{answers} in {:?}", start.elapsed());
@@ -242,11 +248,11 @@ async fn if_all_places_are_taken_the_oldest_connection_is_closed() {
     let server = start_with("/metrics", Limits { header: WHILE, ..short() }).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     let mut second = TcpStream::connect(server.address).await.unwrap();
-    sleep(Duration::from_millis(50)).await;
     let start = Instant::now();
     assert_eq!(get(server.address, "/healthz").await.2, "ok");
-    assert!(start.elapsed() < WHILE / 4, "it did not wait: {:?}", start.elapsed());
-    assert!(open_for(&mut first).await < WHILE / 4, "it lost its place");
+    assert!(start.elapsed() < WHILE / 2, "it did not wait: {:?}", start.elapsed());
+    until_closed(&mut first).await;
+    assert!(start.elapsed() < WHILE / 2, "it lost its place: {:?}", start.elapsed());
     second.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(second.read(&mut [0; 512]).await.unwrap() > 0, "it stayed");
 }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Status and body of a path; `None` when there is no answer.
 pub async fn get(port: u16, path: &str) -> Option<(u16, String)> {

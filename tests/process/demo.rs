@@ -8,11 +8,12 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use demo::{
     Failure,
-    play::{LIMIT, Player, Settings},
+    play::{Player, Settings},
     scenarios::{self, Scenario},
     timeline::Timeline,
 };
@@ -44,7 +45,7 @@ impl Write for Output {
 fn settings(output: &Output) -> Settings {
     Settings {
         program: PathBuf::from(env!("CARGO_BIN_EXE_csi-provisioner")),
-        limit: LIMIT,
+        limit: Duration::from_secs(120),
         timeline: Timeline::plain(output.clone()),
     }
 }

@@ -40,7 +40,7 @@ struct Cluster(Surroundings);
 
 impl Cluster {
     async fn start() -> Self {
-        let script = json!({"name": DRIVER, "create_volume": [{"delay_ms": 1500}]});
+        let script = json!({"name": DRIVER, "create_volume": [{"delay_ms": 8000}]});
         let around = Surroundings::start(script).await;
         around.served.api().create(&class("fast", &json!({}))).unwrap();
         let mut claim = claim("data");

@@ -86,7 +86,8 @@ impl Cluster {
             format!("--csi-address={}", file("csi.sock").display()),
             "--leader-election".to_owned(),
             "--leader-election-namespace=default".to_owned(),
-            "--retry-interval-start=30s".to_owned(),
+            "--retry-interval-start=1h".to_owned(),
+            "--retry-interval-max=1h".to_owned(),
             format!("--status-endpoint=:{}", self.status),
         ];
         Provisioner::start(&sidecar(), &arguments, file("log"))

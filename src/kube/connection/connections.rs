@@ -339,8 +339,12 @@ mod tests {
         (listener, Connections::open(&kube::Config::new(url.parse().unwrap())).unwrap())
     }
 
-    /// Sends a request and reads its answer; `None` if there is none within half a second.
-    async fn ask(service: &ApiService) -> Option<http::StatusCode> {
+    /// The time for an answer that comes, and for one that does not.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const SHORTLY: Duration = Duration::from_millis(500);
+
+    /// Sends a request and reads its answer; `None` if there is none within `limit`.
+    async fn ask(service: &ApiService, limit: Duration) -> Option<http::StatusCode> {
         let answered = async {
             let version = request(http::Method::GET, "/version");
             let response = send(service, version).await.unwrap();
@@ -348,7 +352,7 @@ mod tests {
             read(response).await.unwrap();
             status
         };
-        tokio::time::timeout(Duration::from_millis(500), answered).await.ok()
+        tokio::time::timeout(limit, answered).await.ok()
     }
 
     const OK: Option<http::StatusCode> = Some(http::StatusCode::OK);
@@ -357,9 +361,9 @@ mod tests {
     async fn a_dropped_request_closes_its_connection() {
         let (listener, Connections { kept, .. }) = plain().await;
         let asking = async {
-            assert_eq!(ask(&kept).await, OK);
-            assert_eq!(ask(&kept).await, None, "the first connection is dead");
-            assert_eq!(ask(&kept).await, OK, "on a new connection");
+            assert_eq!(ask(&kept, PATIENCE).await, OK);
+            assert_eq!(ask(&kept, SHORTLY).await, None, "the first connection is dead");
+            assert_eq!(ask(&kept, PATIENCE).await, OK, "on a new connection");
         };
         tokio::select! {
             biased;
@@ -372,9 +376,9 @@ mod tests {
     async fn each_request_for_the_lease_has_a_connection_of_its_own() {
         let (listener, Connections { kept, fresh }) = plain().await;
         let asking = async {
-            assert_eq!(ask(&kept).await, OK);
-            assert_eq!(ask(&fresh).await, OK, "although one is idle");
-            assert_eq!(ask(&fresh).await, OK);
+            assert_eq!(ask(&kept, PATIENCE).await, OK);
+            assert_eq!(ask(&fresh, PATIENCE).await, OK, "although one is idle");
+            assert_eq!(ask(&fresh, PATIENCE).await, OK);
         };
         tokio::select! {
             biased;

@@ -156,13 +156,30 @@ impl Bench {
     ) -> Result<Cost, LoadError> {
         let before = self.reading()?;
         future::try_join(requests, self.reached(end, self.options.claims())).await?;
-        sleep(self.options.settle()).await;
-        let Reading { cpu, requests, driver_calls } = self.reading()?;
+        let Reading { cpu, requests, driver_calls } = self.settled().await?;
         Ok(Cost {
             cpu: cpu - before.cpu,
             requests: since(requests, &before.requests),
             driver_calls: since(driver_calls, &before.driver_calls),
         })
+    }
+
+    /// The reading once no request was counted for `--settle`, but for the Lease.
+    async fn settled(&self) -> Result<Reading, LoadError> {
+        let count = |requests: &BTreeMap<String, usize>| -> usize {
+            let of_work = requests.iter().filter(|(what, _)| !what.ends_with(" leases"));
+            of_work.map(|(_, count)| count).sum()
+        };
+        let mut last = count(&self.server.requests()?);
+        loop {
+            sleep(self.options.settle()).await;
+            let now = self.reading()?;
+            let counted = count(&now.requests);
+            if counted == last {
+                return Ok(now);
+            }
+            last = counted;
+        }
     }
 
     fn reading(&self) -> Result<Reading, LoadError> {

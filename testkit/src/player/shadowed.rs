@@ -17,7 +17,7 @@ use crate::{
 pub(super) const SHADOW: &str = "shadow";
 
 /// How long results may take once the scenario is over, and how often they are looked at.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Flags of servers, which a second process cannot have, and those that shadow mode does not know.

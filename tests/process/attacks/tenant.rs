@@ -51,7 +51,7 @@ pub(crate) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const PROGRAM: &str = "system:serviceaccount:default:csi-provisioner";
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long a test waits for calls that must not come.
 const QUIET: Duration = Duration::from_millis(1500);

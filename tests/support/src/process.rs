@@ -16,7 +16,7 @@ use testkit::{
 use tokio::time::{Instant, sleep};
 
 /// How long any wait may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The most memory that the program may take with what is large beside its own file, in KiB: 64 MiB less
 /// the shipped file.
