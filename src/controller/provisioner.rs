@@ -31,7 +31,7 @@ pub trait Provisioner: Deleter {
         Vec::new()
     }
 
-    /// Checks the request and reads what it needs, without sending anything. What must not change
+    /// Checks the request and reads what it needs, without asking the driver. What must not change
     /// while a call is open is written into `request`, or taken from it if it is there already.
     ///
     /// # Errors
