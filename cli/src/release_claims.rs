@@ -155,7 +155,8 @@ async fn release(
 }
 
 /// Fails while a replica holds the driver's Lease, because it would record its calls again. The
-/// namespace is never guessed, since a wrong one has no Lease even if a replica leads.
+/// namespace is never guessed, and a Lease that is not there tells nothing: it may be elsewhere, or the
+/// provisioner runs without leader election.
 async fn check_no_leader(
     client: &Client,
     clock: &dyn Clock,
@@ -173,7 +174,10 @@ async fn check_no_leader(
     let name = leader::lease_name(driver);
     let lease = find_lease(client, namespace, &name).await;
     let lease = lease.map_err(|error| cannot_tell(&error.to_string()))?;
-    match lease.as_ref().and_then(|lease| current_holder(lease, clock.wall())) {
+    let Some(lease) = lease else {
+        return Err(cannot_tell(&format!("there is no Lease {namespace}/{name}")));
+    };
+    match current_holder(&lease, clock.wall()) {
         None => Ok(()),
         Some(holder) => Err(format!(
             "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"

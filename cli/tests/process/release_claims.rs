@@ -68,6 +68,16 @@ impl Cluster {
         self.api().create(object).unwrap();
     }
 
+    /// Creates the Lease of this name, in this namespace.
+    fn create_lease(&self, namespace: &str, name: &str, holder: &str) {
+        self.create(&json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace},
+            // Held if it has a holder: it does not say until when.
+            "spec": {"holderIdentity": holder},
+        }));
+    }
+
     fn claim(&self, name: &str) -> Value {
         self.api().get("PersistentVolumeClaim", "default", name).unwrap()
     }
@@ -155,6 +165,7 @@ async fn one_drivers_claims_are_released_and_nothing_else_is_touched() {
     let cluster = some_claims().await;
     let others = ["foreign", "plain"].map(|name| cluster.claim(name));
     let alive = cluster.claim("alive");
+    cluster.create_lease("default", "disk-example-com", "");
     let ran = cluster.run(&["--release", "--driver", DRIVER, LEASES]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(
@@ -215,6 +226,7 @@ async fn the_rights_of_the_job_are_enough_and_each_is_needed() {
         let mut fewer = rules.clone();
         fewer[rule]["verbs"].as_array_mut().unwrap().retain(|it| it != verb);
         cluster.grant_only(&fewer);
+        cluster.create_lease("default", "disk-example-com", "");
         assert_eq!(cluster.run(&release).await.code, 1, "without {verb} of {rule}");
         cluster.0.stop().await;
     }
@@ -222,6 +234,7 @@ async fn the_rights_of_the_job_are_enough_and_each_is_needed() {
     assert_eq!(granted.map(Vec::len).sum::<usize>(), verbs.len());
     let cluster = some_claims().await;
     cluster.grant_only(&rules);
+    cluster.create_lease("default", "disk-example-com", "");
     let ran = cluster.run(&release).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(!cluster.is_marked("alive") && !cluster.is_marked("deleted"));
@@ -242,18 +255,18 @@ async fn with_the_right_to_list_alone_each_claim_is_reported_and_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_in_a_namespace_that_was_not_named_is_not_overlooked() {
     let cluster = some_claims().await;
-    cluster.create(&json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "disk-example-com", "namespace": "kube-system"},
-        // Held: it does not say until when.
-        "spec": {"holderIdentity": "pod-1"},
-    }));
+    cluster.create_lease("kube-system", "disk-example-com", "pod-1");
+    cluster.create_lease("default", "other-example-com", "");
     let release = ["--release", "--driver", DRIVER];
     let refused = cluster.run(&release).await;
     cluster.assert_all_stay(
         &refused,
         "cannot tell whether a replica leads (nothing says in which namespace its Lease is: give --leader-election-namespace); --force releases all the same",
     );
+    // The other driver has its Lease there, and ours has none.
+    let elsewhere = cluster.run(&[&release[..], &[LEASES]].concat()).await;
+    let why = "cannot tell whether a replica leads (there is no Lease default/disk-example-com)";
+    cluster.assert_all_stay(&elsewhere, why);
     let there = "--leader-election-namespace=kube-system";
     let printed = cluster.run(&[&release[..], &[there]].concat()).await;
     cluster.assert_all_stay(&printed, "pod-1 leads by the Lease kube-system/disk-example-com");
