@@ -4,6 +4,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use csi_provisioner::{
+    controller::model::record::dns_name_or_empty,
     kube::{ApiError, Client, Name, objects::View},
     leader,
 };
@@ -43,22 +44,30 @@ pub(crate) fn last_time(event: &Event) -> Option<Timestamp> {
     precise.or(last).or(began).or(first).or(created)
 }
 
-/// The Lease of this name, in `namespace` or, if that is empty, in any.
+/// The Lease of this name, in `namespace` or, if that is empty, in the only one that has it: whoever may
+/// write Leases in some namespace can write one of this name, so none of several is preferred.
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, or there are several.
 pub(crate) async fn find_lease(
     client: &Client,
     namespace: &str,
     name: &str,
-) -> Result<Option<Lease>, ApiError> {
+) -> Result<Option<Lease>, String> {
     if !namespace.is_empty() {
-        return get_opt(client, namespace, name).await;
+        return get_opt(client, namespace, name).await.map_err(|error| error.to_string());
     }
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
     let listed = Api::<Lease>::all(client.kube()).list(&named).await;
-    let listed = listed.map_err(|error| ApiError::of_kube(error, "leases"))?;
-    Ok(listed.items.into_iter().next())
+    let found = listed.map_err(|error| ApiError::of_kube(error, "leases").to_string())?.items;
+    if found.len() > 1 {
+        let namespaces = found.into_iter().filter_map(|lease| lease.metadata.namespace);
+        let namespaces = namespaces.collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "several namespaces have one: {namespaces}; give --leader-election-namespace"
+        ));
+    }
+    Ok(found.into_iter().next())
 }
 
 /// The object of this name; `None` if it does not exist. A refusal does not reach kube-rs's `get_opt`.
@@ -95,8 +104,10 @@ pub(crate) fn current_holder(lease: &Lease, now: Timestamp) -> Option<&str> {
 }
 
 /// The host name in a holder's identity, which is the pod's name unless the pod uses the host's network.
-pub(crate) fn host_of(holder: &str) -> &str {
-    holder.split('_').next().unwrap_or_default()
+/// `None` if it is no DNS name: whoever may write the Lease chose the text, and an admin copies commands.
+pub(crate) fn host_of(holder: &str) -> Option<&str> {
+    let host = holder.split('_').next().map(dns_name_or_empty);
+    host.filter(|host| !host.is_empty())
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ async fn check_no_leader(
     }
     let name = leader::lease_name(driver);
     let lease = find_lease(client, namespace, &name).await;
-    let lease = lease.map_err(|error| cannot_tell(&error.to_string()))?;
+    let lease = lease.map_err(|error| cannot_tell(&error))?;
     let Some(lease) = lease else {
         return Err(cannot_tell(&format!("there is no Lease {namespace}/{name}")));
     };

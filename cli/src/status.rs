@@ -52,7 +52,7 @@ pub struct Request {
     #[arg(
         long = "leader-election-namespace",
         value_name = "name",
-        help = "Namespace of the Lease [default: the pod's, else whichever has it]"
+        help = "Namespace of the Lease [default: the pod's, else the only one that has it]"
     )]
     pub lease_namespace: Option<String>,
     /// `--status-endpoint`: the address to ask, instead of the leader's pod.

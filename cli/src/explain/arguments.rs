@@ -132,7 +132,7 @@ fn object_arguments() -> [Arg; 3] {
 fn own_flags() -> [Arg; 2] {
     let flag = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
     let driver = "The CSI driver [default: the one that the object names]";
-    let namespace = "Namespace of the Lease [default: the pod's, else whichever has it]";
+    let namespace = "Namespace of the Lease [default: the pod's, else the only one that has it]";
     [flag("driver", "name", driver), flag("leader-election-namespace", "name", namespace)]
 }
 

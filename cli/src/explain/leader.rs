@@ -4,11 +4,7 @@
 //! over HTTP where `--status-endpoint` names an address that can be reached.
 
 use super::report::{Cause, Explanation, State};
-use csi_provisioner::{
-    kube::{Client, Name},
-    leader,
-    status::Status,
-};
+use csi_provisioner::{kube::Client, leader, status::Status};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
@@ -58,7 +54,7 @@ pub(crate) async fn read_lease(
     let lease = match find_lease(client, namespace, &name).await {
         Ok(Some(lease)) => lease,
         Ok(None) => return LeaseView::Missing { name },
-        Err(why) => return LeaseView::Unread { name, why: why.to_string() },
+        Err(why) => return LeaseView::Unread { name, why },
     };
     let namespace = lease.metadata.namespace.as_deref().unwrap_or_default();
     let key = format!("{namespace}/{name}");
@@ -73,10 +69,7 @@ pub(crate) async fn read_lease(
 /// What became of the holder's pod, in words. A holder's name begins with its host name, which is the
 /// pod's name unless the pod uses the host's network.
 async fn pod_of(client: &Client, namespace: &str, holder: &str) -> String {
-    let host = host_of(holder);
-    if Name::namespaced(namespace, host).is_err() {
-        return String::new();
-    }
+    let Some(host) = host_of(holder) else { return String::new() };
     match get_opt::<Pod>(client, namespace, host).await {
         Ok(None) => format!("there is no pod {namespace}/{host} any more"),
         Err(error) => format!("its pod cannot be read: {error}"),
@@ -140,7 +133,7 @@ impl Leader {
     fn describe_command(&self, explanation: &mut Explanation, arguments: &str) {
         let Some(LeaseView::Held { lease, holder }) = &self.lease else { return };
         let namespace = lease.split('/').next().unwrap_or_default();
-        let pod = host_of(holder);
+        let Some(pod) = host_of(holder) else { return };
         explanation.say(format!(
             "Only the leader knows the attempt and when the next one is. If it has a --status-endpoint: kubectl --namespace {namespace} exec {pod} --container csi-provisioner -- /kubectl-csi_provisioner explain {arguments} --status-endpoint=ADDRESS"
         ));

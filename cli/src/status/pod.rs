@@ -45,7 +45,9 @@ fn holder(lease: LeaseView, driver: &str) -> Result<(String, String), String> {
     match lease {
         LeaseView::Held { lease, holder } => {
             let namespace = lease.split('/').next().unwrap_or_default();
-            Ok((namespace.to_owned(), host_of(&holder).to_owned()))
+            let pod = host_of(&holder)
+                .ok_or_else(|| format!("the holder of the Lease {lease} is no pod: {holder:?}"))?;
+            Ok((namespace.to_owned(), pod.to_owned()))
         }
         LeaseView::Abandoned { lease, last_holder, pod } => Err(format!(
             "no replica leads: the last holder of the Lease {lease} was {last_holder:?}; {pod}"
@@ -160,6 +162,8 @@ mod tests {
     fn a_lease_without_a_leader_says_why() {
         let held = LeaseView::Held { lease: "csi/d".into(), holder: "pod-1_4".into() };
         assert_eq!(holder(held, "d"), Ok(("csi".to_owned(), "pod-1".to_owned())));
+        let odd = LeaseView::Held { lease: "csi/d".into(), holder: "x;reboot_4".into() };
+        assert!(holder(odd, "d").unwrap_err().contains("is no pod"));
         let missing = LeaseView::Missing { name: "d".into() };
         assert!(holder(missing, "d").unwrap_err().contains("without --leader-election"));
     }

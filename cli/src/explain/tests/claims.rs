@@ -326,6 +326,25 @@ async fn without_a_leader_nothing_goes_on() {
     assert!(led.contains(command), "{led}");
 }
 
+/// Whoever may write Leases in a namespace can write one of the driver's name.
+#[tokio::test(start_paused = true)]
+async fn none_of_several_leases_is_preferred_and_no_odd_holder_is_in_a_command() {
+    let mut others = lease("x_1", -60);
+    others["metadata"]["namespace"] = json!("apps");
+    let several = Cluster([vec![others], claim().0].concat());
+    let unknown = explained(&several.clone().server(), &CLAIM).await;
+    assert_eq!(unknown.state, Waiting, "{unknown:?}");
+    let text = unknown.to_text();
+    assert!(text.contains("apps, csi; give --leader-election-namespace"), "{text}");
+    assert!(!text.contains("exec"), "{text}");
+    let named = run(&client(&several.server()), &Epoch, &request(&CLAIM), "csi").await.to_text();
+    assert!(named.contains("pod-1_uid leads, by the Lease csi/d-example-com."), "{named}");
+
+    let odd = claim().without("Lease").and(lease("x;reboot_uid", 15));
+    let odd = explained(&odd.server(), &CLAIM).await.to_text();
+    assert!(odd.contains("x;reboot_uid leads") && !odd.contains("exec"), "{odd}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_missing_right_is_named() {
     for (resource, state) in [
