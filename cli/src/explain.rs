@@ -25,7 +25,7 @@ mod runbook;
 mod tests;
 mod volume;
 
-pub(crate) use self::leader::{LeaseView, read_lease};
+pub(crate) use self::leader::{BY_CLOCK, LeaseView, read_lease};
 use self::observe::Reader;
 pub use self::{
     arguments::{Object, Request},

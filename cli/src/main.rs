@@ -72,11 +72,10 @@ fn block_on(work: impl Future<Output = Output>, failed: impl FnOnce(String) -> O
 }
 
 async fn release_claims(request: &release_claims::Request) -> Output {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let gate = Gate::open(Arc::clone(&clock));
+    let gate = Gate::open(Arc::new(SystemClock));
     let namespace = lease_namespace(request.lease_namespace.as_deref());
     match request.server.client(gate).await {
-        Ok(client) => release_claims::run(&client, &*clock, request, &namespace).await,
+        Ok(client) => release_claims::run(&client, request, &namespace).await,
         Err(why) => release_claims::failure(&why),
     }
 }

@@ -7,6 +7,8 @@
 //! replica leads. The edit belongs to `controller::claims::record_status`. The list names each volume, so
 //! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use clap::Args;
 use csi_provisioner::{
     controller::{claims::record_status, model::record::dns_name_or_empty},
@@ -16,14 +18,17 @@ use csi_provisioner::{
     },
     leader,
     plain_text::escaped,
-    runtime::Clock,
 };
+use k8s_openapi::api::coordination::v1::LeaseSpec;
 
 use crate::{
     connection::{ApiServer, list},
-    objects::{current_holder, find_lease},
+    objects::find_lease,
     subcommand::{self, Output},
 };
+
+/// The longest duration of a Lease that is waited for, in seconds.
+const MAX_WAIT: i32 = 180;
 
 /// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
@@ -72,22 +77,29 @@ struct RecordedClaim {
 
 /// Lists claims, and releases them with `--release`. `namespace`: that of the Leases; empty if
 /// unknown.
-pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Output {
+pub async fn run(client: &Client, request: &Request, namespace: &str) -> Output {
     let claims = match recorded(client, request.driver.as_deref()).await {
         Ok(claims) => claims,
         Err(error) => return failure(&format!("cannot list claims: {error}")),
     };
     let mut text = table(&claims);
-    let mut errors = Vec::new();
-    if request.release {
-        for recorded in &claims {
-            let name = claim_key(&recorded.claim);
-            match release(client, clock, request, namespace, recorded).await {
-                Ok(()) => text += &[&printable(&name), " released\n"].concat(),
-                Err(why) => errors.push(printable(&format!("{name}: {why}"))),
-            }
+    let (mut errors, mut led) = (Vec::new(), BTreeMap::new());
+    for recorded in claims.iter().filter(|_| request.release) {
+        let driver = recorded.driver.as_str();
+        if !request.force && !led.contains_key(driver) {
+            led.insert(driver, check_no_leader(client, namespace, driver).await);
         }
-    } else if !claims.is_empty() {
+        let name = claim_key(&recorded.claim);
+        let released = match led.get(driver) {
+            Some(Err(why)) => Err(why.clone()),
+            _ => release(client, &recorded.claim).await,
+        };
+        match released {
+            Ok(()) => text += &[&printable(&name), " released\n"].concat(),
+            Err(why) => errors.push(printable(&format!("{name}: {why}"))),
+        }
+    }
+    if !request.release && !claims.is_empty() {
         text.push_str("Nothing was changed; --release takes finalizer and record off.\n");
     }
     let exit_code = u8::from(!errors.is_empty());
@@ -135,17 +147,7 @@ fn table(claims: &[RecordedClaim]) -> String {
     subcommand::table(&headings, claims.iter().map(RecordedClaim::columns).collect())
 }
 
-async fn release(
-    client: &Client,
-    clock: &dyn Clock,
-    request: &Request,
-    namespace: &str,
-    recorded: &RecordedClaim,
-) -> Result<(), String> {
-    if !request.force {
-        check_no_leader(client, clock, namespace, &recorded.driver).await?;
-    }
-    let claim = &recorded.claim;
+async fn release(client: &Client, claim: &Claim) -> Result<(), String> {
     let name =
         Name::namespaced(claim.namespace(), claim.name()).map_err(|error| error.to_string())?;
     match client.edit::<Claim>(name, claim.uid(), record_status::remove).await {
@@ -157,12 +159,7 @@ async fn release(
 /// Fails while a replica holds the driver's Lease, because it would record its calls again. The
 /// namespace is never guessed, and a Lease that is not there tells nothing: it may be elsewhere, or the
 /// provisioner runs without leader election.
-async fn check_no_leader(
-    client: &Client,
-    clock: &dyn Clock,
-    namespace: &str,
-    driver: &str,
-) -> Result<(), String> {
+async fn check_no_leader(client: &Client, namespace: &str, driver: &str) -> Result<(), String> {
     if driver.is_empty() {
         return Err(cannot_tell("neither the record nor the claim names a driver"));
     }
@@ -172,17 +169,32 @@ async fn check_no_leader(
         ));
     }
     let name = leader::lease_name(driver);
-    let lease = find_lease(client, namespace, &name).await;
-    let lease = lease.map_err(|error| cannot_tell(&error))?;
-    let Some(lease) = lease else {
-        return Err(cannot_tell(&format!("there is no Lease {namespace}/{name}")));
-    };
-    match current_holder(&lease, clock.wall()) {
-        None => Ok(()),
-        Some(holder) => Err(format!(
-            "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"
-        )),
+    let first = read_lease(client, namespace, &name).await?;
+    let holder = leader::holder(&first);
+    if holder.is_empty() {
+        return Ok(());
     }
+    let leads = || {
+        Err(format!(
+            "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"
+        ))
+    };
+    // As in leader election: its times are of another clock, so whoever does not renew it for its duration
+    // leads no more.
+    let Some(seconds @ 0..=MAX_WAIT) = first.lease_duration_seconds else { return leads() };
+    for _ in 0..=seconds {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if read_lease(client, namespace, &name).await? != first {
+            return leads();
+        }
+    }
+    Ok(())
+}
+
+async fn read_lease(client: &Client, namespace: &str, name: &str) -> Result<LeaseSpec, String> {
+    let lease = find_lease(client, namespace, name).await.map_err(|error| cannot_tell(&error))?;
+    let missing = || cannot_tell(&format!("there is no Lease {namespace}/{name}"));
+    Ok(lease.ok_or_else(missing)?.spec.unwrap_or_default())
 }
 
 fn cannot_tell(why: &str) -> String {

@@ -12,6 +12,9 @@ use crate::{
     objects::{current_holder, find_lease, get_opt, host_of},
 };
 
+/// A Lease has run out, by a clock that may be wrong.
+pub(crate) const BY_CLOCK: &str = " by this machine's clock";
+
 /// What is known of the leader.
 #[derive(Debug)]
 pub(super) struct Leader {
@@ -146,7 +149,8 @@ fn abandoned(lease: &str, last_holder: &str, pod: &str) -> Cause {
         (holder, "") => format!("the last holder was {holder}"),
         (holder, pod) => format!("the last holder was {holder}; {pod}"),
     };
-    Cause::new(State::Wrong, format!("No replica leads: by the Lease {lease} {last}."))
+    let clock = if last_holder.is_empty() { "" } else { BY_CLOCK };
+    Cause::new(State::Wrong, format!("No replica leads{clock}: by the Lease {lease} {last}."))
         .see("no-leader")
         .advise(
             "Look at the provisioner's pods and at their logs: nothing goes on until one leads.",

@@ -1,11 +1,16 @@
 //! Texts of others are escaped; what is listed and released is tested on the real program.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     subcommand::Command,
-    testing::{self, Answer, Epoch, Server, client},
+    testing::{self, Answer, Server, client},
 };
 
 fn claims(name: &str, driver: &str) -> Value {
@@ -22,7 +27,7 @@ fn claims(name: &str, driver: &str) -> Value {
 async fn report(server: &Server, arguments: &[&str]) -> Output {
     let parsed = testing::parse("release-claims", arguments).unwrap();
     let Command::ReleaseClaims(request) = parsed else { panic!("{parsed:?}") };
-    run(&client(server), &Epoch, &request, "kube-system").await
+    run(&client(server), &request, "kube-system").await
 }
 
 /// A record is text of the claim's user.
@@ -65,4 +70,26 @@ async fn control_characters_are_printed_escaped() {
     let refused = Server::new(move |_| Answer::refusal(500, "InternalError", odd));
     let failure = self::report(&refused, &[]).await.errors.remove(0);
     assert!(failure.contains(escaped) && !failure.contains(odd), "{failure}");
+}
+
+/// By this machine's clock each of these Leases ran out long ago.
+#[tokio::test(start_paused = true)]
+async fn who_renews_the_lease_leads_whatever_the_clock_says() {
+    for (renewed_at, leads) in [(None, false), (Some(1), true), (Some(15), true)] {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let server = Server::new(move |_| {
+            let read = reads.fetch_add(1, Ordering::Relaxed);
+            let second = u8::from(renewed_at.is_some_and(|at| read >= at));
+            let renewed = format!("2001-01-01T00:00:0{second}.000000Z");
+            let spec =
+                json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": renewed});
+            Answer::json(200, &json!({"metadata": {}, "spec": spec}))
+        });
+        let checked = check_no_leader(&client(&server), "kube-system", "d").await;
+        assert_eq!(
+            checked.is_err_and(|why| why.starts_with("a leads by")),
+            leads,
+            "{renewed_at:?}"
+        );
+    }
 }

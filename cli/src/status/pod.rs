@@ -15,7 +15,7 @@ use super::Request;
 use crate::{
     check::status_address,
     connection::lease_namespace,
-    explain::{LeaseView, read_lease},
+    explain::{BY_CLOCK, LeaseView, read_lease},
     fetch::fetch_over,
     objects::host_of,
 };
@@ -50,7 +50,7 @@ fn holder(lease: LeaseView, driver: &str) -> Result<(String, String), String> {
             Ok((namespace.to_owned(), pod.to_owned()))
         }
         LeaseView::Abandoned { lease, last_holder, pod } => Err(format!(
-            "no replica leads: the last holder of the Lease {lease} was {last_holder:?}; {pod}"
+            "no replica leads{BY_CLOCK}: the last holder of the Lease {lease} was {last_holder:?}; {pod}"
         )),
         LeaseView::Unread { name, why } => Err(format!("cannot read the Lease {name}: {why}")),
         LeaseView::Missing { name } => Err(format!(
@@ -164,6 +164,9 @@ mod tests {
         assert_eq!(holder(held, "d"), Ok(("csi".to_owned(), "pod-1".to_owned())));
         let odd = LeaseView::Held { lease: "csi/d".into(), holder: "x;reboot_4".into() };
         assert!(holder(odd, "d").unwrap_err().contains("is no pod"));
+        let (lease, last_holder) = ("csi/d".to_owned(), "a".to_owned());
+        let ended = LeaseView::Abandoned { lease, last_holder, pod: String::new() };
+        assert!(holder(ended, "d").unwrap_err().contains("leads by this machine's clock"));
         let missing = LeaseView::Missing { name: "d".into() };
         assert!(holder(missing, "d").unwrap_err().contains("without --leader-election"));
     }

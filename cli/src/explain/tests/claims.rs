@@ -316,6 +316,8 @@ async fn without_a_leader_nothing_goes_on() {
         assert_eq!(explained.state, Wrong, "{explained:?}");
         let text = explained.to_text();
         assert!(text.contains(says) && text.contains("#no-leader"), "{text}");
+        let is_by_clock = text.contains("No replica leads by this machine's clock");
+        assert_eq!(is_by_clock, text.contains("the last holder was"), "{text}");
     }
     let none = explained(&claim().without("Lease").server(), &CLAIM).await;
     assert_eq!(none.state, Waiting);
