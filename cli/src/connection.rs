@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use csi_provisioner::{
     app::Host,
-    kube::{ApiError, Client, ConfigSource, LaneSettings, Lanes, Scope, View},
+    kube::{ApiError, Client, ConfigSource, Connections, LaneSettings, Lanes, Scope, View},
     metrics::Metrics,
     runtime::{Gate, Generator},
 };
@@ -39,17 +39,28 @@ impl ApiServer {
         resolve(self.master.as_deref(), self.kubeconfig.as_deref(), |name| env::var_os(name))
     }
 
+    /// Connections to it.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub async fn connect(&self) -> Result<Connections, String> {
+        let connections = self.source().connect().await;
+        connections.map_err(|error| format!("cannot reach the API server: {error}"))
+    }
+
     /// A client of it, which writes only while `gate` is open.
     ///
     /// # Errors
     /// Why it cannot be reached.
     pub async fn client(&self, gate: Gate) -> Result<Client, String> {
-        let connections = self.source().connect().await;
-        let connections =
-            connections.map_err(|error| format!("cannot reach the API server: {error}"))?;
-        let (random, metrics) = (Arc::new(Generator::from_entropy()), Metrics::new());
-        Ok(Lanes::new(connections, LaneSettings::default(), gate, random, &metrics).objects)
+        Ok(client_over(self.connect().await?, gate))
     }
+}
+
+/// A client over these connections, which writes only while `gate` is open.
+pub fn client_over(connections: Connections, gate: Gate) -> Client {
+    let (random, metrics) = (Arc::new(Generator::from_entropy()), Metrics::new());
+    Lanes::new(connections, LaneSettings::default(), gate, random, &metrics).objects
 }
 
 fn resolve(

@@ -22,7 +22,7 @@ use csi_provisioner::{
 use serde::Serialize;
 
 use crate::{
-    connection::ApiServer,
+    connection::{ApiServer, client_over},
     fetch::{fetch_status, with_host},
     subcommand::{Format, Output},
 };
@@ -127,9 +127,10 @@ async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
         return Ok(Shown { status, without_consumer: None });
     }
     let gate = Gate::shut(Arc::new(SystemClock));
-    let client = request.server.client(gate).await?;
+    let connections = request.server.connect().await?;
+    let client = client_over(connections.clone(), gate);
     let driver = request.driver.as_deref().unwrap_or_default();
-    let status = pod::status_of_leader(&client, request, driver, clock).await?;
+    let status = pod::status_of_leader(&client, connections.kube(), request, driver, clock).await?;
     let without_consumer = waiting::for_a_pod(&client, driver).await;
     let without_consumer =
         without_consumer.map_err(|error| format!("cannot read claims and classes: {error}"))?;

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use csi_provisioner::{
-    kube::{Client, config},
-    runtime::Clock,
-    status::Status,
-};
+use csi_provisioner::{kube::Client, runtime::Clock, status::Status};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use tokio::time::timeout;
@@ -29,6 +25,7 @@ const FLAG: &str = "--status-endpoint";
 /// Finds the leader by its Lease, and reads its status through a port-forward.
 pub(super) async fn status_of_leader(
     client: &Client,
+    forwarding: kube::Client,
     request: &Request,
     driver: &str,
     clock: &dyn Clock,
@@ -36,7 +33,7 @@ pub(super) async fn status_of_leader(
     let namespace = lease_namespace(request.lease_namespace.as_deref());
     let lease = read_lease(client, &namespace, driver, clock.wall()).await;
     let (namespace, pod) = holder(lease, driver)?;
-    through_port_forward(request, &namespace, &pod).await
+    through_port_forward(forwarding, &namespace, &pod).await
 }
 
 /// Namespace and name of the pod that leads. A holder's name begins with its host name, which is the pod's
@@ -60,13 +57,11 @@ fn holder(lease: LeaseView, driver: &str) -> Result<(String, String), String> {
 }
 
 async fn through_port_forward(
-    request: &Request,
+    client: kube::Client,
     namespace: &str,
     name: &str,
 ) -> Result<Status, String> {
     let what = format!("pod {namespace}/{name}");
-    let config = config::load(&request.server.source()).await.map_err(|error| error.to_string())?;
-    let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
     let pods = Api::<Pod>::namespaced(client, namespace);
     let pod = pods.get(name).await.map_err(|error| unread(&what, error))?;
     let port = port(&pod).map_err(|why| format!("{what}: {why}"))?;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods)] // servers of the test's own
 
-use std::convert::Infallible;
+use std::{convert::Infallible, net::SocketAddr};
 
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
@@ -12,6 +12,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use testkit::control_plane::TemporaryDirectory;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
     net::TcpListener,
@@ -21,7 +22,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
 };
 
-use crate::ran::run;
+use crate::ran::{Ran, run};
 
 const DRIVER: &str = "disk.example.com";
 const PORT: u16 = 8090;
@@ -114,19 +115,40 @@ async fn forward(upgraded: Upgraded) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_leaders_status_is_read_through_a_port_forward() {
+/// Starts an API server, or a proxy with one behind it.
+async fn start(is_proxy: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let master = format!("--master=http://{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
-            let (stream, _) = listener.accept().await.unwrap();
+            let (mut stream, _) = listener.accept().await.unwrap();
+            if is_proxy {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                assert!(head.starts_with(b"CONNECT api.test:80 "));
+                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            }
             let connection = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service_fn(serve))
                 .with_upgrades();
             tokio::spawn(connection);
         }
     });
+    address
+}
+
+async fn shown(arguments: Vec<String>) -> Ran {
+    let namespace = "--leader-election-namespace=csi";
+    let all = ["status", "--driver", DRIVER, namespace].map(str::to_owned);
+    let all: Vec<_> = all.into_iter().chain(arguments).collect();
+    tokio::task::spawn_blocking(move || run(&all, "")).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leaders_status_is_read_through_a_port_forward() {
+    let master = format!("--master=http://{}", start(false).await);
     for (output, parts) in [
         (
             "text",
@@ -134,12 +156,28 @@ async fn the_leaders_status_is_read_through_a_port_forward() {
         ),
         ("json", ["\"isConnected\": true", "\"shop/cache\""]),
     ] {
-        let namespace = "--leader-election-namespace=csi";
-        let arguments = ["status", "--driver", DRIVER, namespace, "-o", output, &master];
-        let arguments = arguments.map(str::to_owned);
-        let ran = tokio::task::spawn_blocking(move || run(&arguments, "")).await.unwrap();
+        let ran = shown(vec![master.clone(), "-o".to_owned(), output.to_owned()]).await;
         let printed = [ran.stdout, ran.stderr].concat();
         assert_eq!(ran.code, 0, "{printed}");
         assert!(parts.iter().all(|part| printed.contains(part)), "{printed}");
     }
+}
+
+/// Nothing else knows the server's name.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_port_forward_goes_through_the_proxy() {
+    let directory = TemporaryDirectory::new().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let proxy = format!("http://user:hush@{}", start(true).await);
+    let cluster = json!({"server": "http://api.test", "proxy-url": proxy});
+    let config = json!({
+        "clusters": [{"name": "a", "cluster": cluster}], "users": [{"name": "a", "user": {}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a",
+    });
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let ran = shown(vec![format!("--kubeconfig={}", kubeconfig.display())]).await;
+    let printed = [ran.stdout, ran.stderr].concat();
+    assert!(!printed.contains("hush"), "{printed}");
+    assert_eq!(ran.code, 0, "{printed}");
+    assert!(printed.contains("pod-1_a leads"), "{printed}");
 }

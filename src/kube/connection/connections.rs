@@ -143,6 +143,11 @@ impl Connections {
         Ok(Self { kept, fresh })
     }
 
+    /// kube-rs's client over these connections, without layers: for requests that upgrade their connection.
+    pub fn kube(&self) -> kube::Client {
+        kube::Client::new(self.kept.clone(), "default")
+    }
+
     /// Connections to `service`, such as the API servers of tests.
     pub fn to<S, B>(service: S) -> Self
     where
