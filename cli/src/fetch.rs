@@ -17,7 +17,7 @@ use tokio::{
 use tower::BoxError;
 
 /// How long the answer may take.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most that is read of it, in bytes.
 const MAX_BODY: usize = 4 << 20;

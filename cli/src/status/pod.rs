@@ -12,9 +12,12 @@ use crate::{
     check::status_address,
     connection::lease_namespace,
     explain::{BY_CLOCK, LeaseView, read_lease},
-    fetch::fetch_over,
+    fetch::{TIMEOUT, fetch_over},
     objects::host_of,
 };
+
+/// How long the pod and the port-forward may take, with what is read through it.
+const FORWARD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the kubelet's own words about a failed port-forward may take.
 const ERROR_WAIT: Duration = Duration::from_secs(1);
@@ -33,7 +36,9 @@ pub(super) async fn status_of_leader(
     let namespace = lease_namespace(request.lease_namespace.as_deref());
     let lease = read_lease(client, &namespace, driver, clock.wall()).await;
     let (namespace, pod) = holder(lease, driver)?;
-    through_port_forward(forwarding, &namespace, &pod).await
+    let status = through_port_forward(forwarding, &namespace, &pod);
+    let status = timeout(FORWARD_TIMEOUT, status).await;
+    status.unwrap_or_else(|_| Err(format!("pod {namespace}/{pod}: no answer in time")))
 }
 
 /// Namespace and name of the pod that leads. A holder's name begins with its host name, which is the pod's
@@ -70,9 +75,10 @@ async fn through_port_forward(
         .map_err(|error| format!("cannot forward port {port} of {what}: {}", said(error)))?;
     let error = forwarded.take_error(port);
     let stream = forwarded.take_stream(port).ok_or("the port-forward has no stream")?;
-    let why = match fetch_over(stream, "").await {
-        Ok(status) => return Ok(status),
-        Err(why) => why,
+    let why = match timeout(TIMEOUT, fetch_over(stream, "")).await {
+        Ok(Ok(status)) => return Ok(status),
+        Ok(Err(why)) => why,
+        Err(_) => "no answer in time".into(),
     };
     // What the kubelet says is clearer than that the stream has ended.
     let of_kubelet = match error {

@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods)] // servers of the test's own
 
-use std::{convert::Infallible, net::SocketAddr};
+use std::{convert::Infallible, future::ready, net::SocketAddr};
 
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
@@ -31,6 +31,13 @@ const PORT: u16 = 8090;
 const STATUS: &str = r#"{"version": "v0", "leader": {"leads": true, "identity": "pod-1_a", "lease": "csi/disk-example-com"},
     "driver": {"name": "disk.example.com", "isConnected": true}}"#;
 
+/// Whether the leader's process answers whom it has let in.
+#[derive(Clone, Copy, PartialEq)]
+enum Leader {
+    Answers,
+    Hangs,
+}
+
 /// A request's path with its answer.
 fn answer(path: &str) -> Option<Value> {
     let list = |items: Value| json!({"metadata": {"resourceVersion": "1"}, "items": items});
@@ -55,37 +62,40 @@ fn answer(path: &str) -> Option<Value> {
     })
 }
 
-async fn serve(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+fn serve(mut request: Request<Incoming>, leader: Leader) -> Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
     if path == "/api/v1/namespaces/csi/pods/pod-1/portforward" {
         assert!(request.uri().query().is_some_and(|query| query.ends_with("ports=8090")));
         let accept = derive_accept_key(request.headers()["sec-websocket-key"].as_bytes());
         let upgrade = hyper::upgrade::on(&mut request);
-        tokio::spawn(async move { forward(upgrade.await.unwrap()).await });
+        tokio::spawn(async move { forward(upgrade.await.unwrap(), leader).await });
         let response = Response::builder()
             .status(101)
             .header("connection", "Upgrade")
             .header("upgrade", "websocket")
             .header("sec-websocket-accept", accept)
             .header("sec-websocket-protocol", "v4.channel.k8s.io");
-        return Ok(response.body(Full::default()).unwrap());
+        return response.body(Full::default()).unwrap();
     }
     let found = answer(&path);
     let status = if found.is_some() { 200 } else { 404 };
     let body =
         found.unwrap_or_else(|| json!({"kind": "Status", "code": 404, "reason": "NotFound"}));
     let response = Response::builder().status(status).header("content-type", "application/json");
-    Ok(response.body(Full::from(body.to_string())).unwrap())
+    response.body(Full::from(body.to_string())).unwrap()
 }
 
 /// Speaks the protocol of a port-forward: a byte for the channel, then data; each channel begins with the port.
-async fn forward(upgraded: Upgraded) {
+async fn forward(upgraded: Upgraded, leader: Leader) {
     let upgraded = TokioIo::new(upgraded);
     let socket = WebSocketStream::from_raw_socket(upgraded, Role::Server, None).await;
     let (mut sink, mut stream) = socket.split();
     let [low, high] = PORT.to_le_bytes();
     for channel in [0, 1] {
         sink.send(Message::binary(vec![channel, low, high])).await.unwrap();
+    }
+    if leader == Leader::Hangs {
+        return stream.for_each(|_| ready(())).await;
     }
     let (pod, leader) = duplex(1 << 16);
     let leader = http1::Builder::new().serve_connection(
@@ -116,7 +126,7 @@ async fn forward(upgraded: Upgraded) {
 }
 
 /// Starts an API server, or a proxy with one behind it.
-async fn start(is_proxy: bool) -> SocketAddr {
+async fn start(is_proxy: bool, leader: Leader) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -131,7 +141,10 @@ async fn start(is_proxy: bool) -> SocketAddr {
                 stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
             }
             let connection = http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service_fn(serve))
+                .serve_connection(
+                    TokioIo::new(stream),
+                    service_fn(move |request| ready(Ok::<_, Infallible>(serve(request, leader)))),
+                )
                 .with_upgrades();
             tokio::spawn(connection);
         }
@@ -148,7 +161,7 @@ async fn shown(arguments: Vec<String>) -> Ran {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leaders_status_is_read_through_a_port_forward() {
-    let master = format!("--master=http://{}", start(false).await);
+    let master = format!("--master=http://{}", start(false, Leader::Answers).await);
     for (output, parts) in [
         (
             "text",
@@ -168,7 +181,7 @@ async fn the_leaders_status_is_read_through_a_port_forward() {
 async fn the_port_forward_goes_through_the_proxy() {
     let directory = TemporaryDirectory::new().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
-    let proxy = format!("http://user:hush@{}", start(true).await);
+    let proxy = format!("http://user:hush@{}", start(true, Leader::Answers).await);
     let cluster = json!({"server": "http://api.test", "proxy-url": proxy});
     let config = json!({
         "clusters": [{"name": "a", "cluster": cluster}], "users": [{"name": "a", "user": {}}],
@@ -180,4 +193,12 @@ async fn the_port_forward_goes_through_the_proxy() {
     assert!(!printed.contains("hush"), "{printed}");
     assert_eq!(ran.code, 0, "{printed}");
     assert!(printed.contains("pod-1_a leads"), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_hangs_is_not_waited_for() {
+    let master = format!("--master=http://{}", start(false, Leader::Hangs).await);
+    let ran = shown(vec![master]).await;
+    assert_eq!(ran.code, 2, "{}", ran.stdout);
+    assert!(ran.stderr.contains("pod csi/pod-1, port 8090: no answer in time"), "{}", ran.stderr);
 }
