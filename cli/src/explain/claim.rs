@@ -8,6 +8,7 @@ use super::{
     events::{last_attempt, message, quoted, reason, reported, since},
     observe::{ObservedClaim, found},
     report::{Cause, Explanation, State},
+    runbook,
 };
 use csi_provisioner::{
     controller::{
@@ -301,7 +302,22 @@ fn state_after(code: &str) -> State {
     if is_infeasible(code) { State::Wrong } else { State::Waiting }
 }
 
-/// The last failure that an event reports. The checks pass now, so only the driver's answers still count.
+/// Rows about what fails after the checks, and what only a person ends.
+const ENDED_BY_A_PERSON: [&str; 8] = [
+    "unusable-small",
+    "unusable-large",
+    "unusable-empty",
+    "unusable-refused",
+    "unusable-leak",
+    "after-suspected-leak",
+    "driver-no-volume",
+    "driver-no-id",
+];
+
+/// How the API server refuses a PersistentVolume.
+const REFUSALS: [&str; 3] = [" is forbidden: ", " is invalid: ", " denied the request"];
+
+/// The last failure that an event reports. The checks pass now, so only what comes after them still counts.
 fn last_event(observed: &ObservedClaim) -> Option<Cause> {
     let events = observed.events.as_ref().ok()?;
     let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
@@ -309,19 +325,23 @@ fn last_event(observed: &ObservedClaim) -> Option<Cause> {
         let quoted = Cause::new(State::Waiting, quoted(events, driver, observed.now)?);
         return Some(quoted.advise("The provisioner has reported nothing: look at its log, and at the component that wrote the event."));
     };
-    let code = super::runbook::grpc_code(message(event));
-    match (reason(event), code) {
-        (_, Some(code)) => Some(Cause::event(state_after(code), reported(event, observed.now))),
-        ("Provisioning", None) => Some(Cause::event(State::Waiting, reported(event, observed.now))),
-        // Another attempt ends a conflict, whoever wrote the object meanwhile.
-        (_, None) => Some(Cause::event(
-            State::Waiting,
-            format!(
-                "{} All that can be checked here is in order now.",
-                reported(event, observed.now)
-            ),
-        )),
+    let text = message(event);
+    let reported = reported(event, observed.now);
+    if let Some(code) = runbook::grpc_code(text) {
+        return Some(Cause::event(state_after(code), reported));
     }
+    let row = runbook::look_up(text).map_or("", |row| row.anchor);
+    Some(if REFUSALS.iter().any(|refusal| text.contains(refusal)) {
+        Cause::event(State::Wrong, reported).see("api-refused")
+    } else if ENDED_BY_A_PERSON.contains(&row) {
+        Cause::event(State::Wrong, reported)
+    } else if reason(event) == "Provisioning" {
+        Cause::event(State::Waiting, reported)
+    } else {
+        // Another attempt ends a conflict, whoever wrote the object meanwhile.
+        let text = format!("{reported} All that can be checked here is in order now.");
+        Cause::event(State::Waiting, text)
+    })
 }
 
 fn nothing_found() -> Cause {

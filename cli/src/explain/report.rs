@@ -96,8 +96,8 @@ pub(super) struct Cause {
 /// What to do about the text of an event without a row of its own.
 const NO_ROW: &str = "Correct what the message names.";
 
-/// The same where nothing is wrong.
-const WAITS: &str = "There is nothing to correct: it is tried again.";
+/// The same where it may end by itself.
+const WAITS: &str = "It is tried again. If that lasts, correct what the message names.";
 
 impl Cause {
     /// A cause with this sentence.
