@@ -232,6 +232,11 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
     }
 }
 
+/// Rows about sources that are not made yet. No attempt is made before they change, and they change by
+/// themselves.
+const NOT_MADE_YET: [&str; 4] =
+    ["snapshot-unbound", "snapshot-not-ready", "snapshot-handle", "clone-unbound"];
+
 /// What the checks before a call show.
 fn checked(observed: &ObservedClaim) -> Option<Cause> {
     let not_prepared = observed.checks.as_ref()?.as_ref().err()?;
@@ -251,7 +256,10 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
             unread("what a call needs", &failure.to_string())
         }
         NotPrepared::Failed(failure) if failure.is_lasting => {
-            Cause::event(State::Wrong, with_cause(failure))
+            let text = with_cause(failure);
+            let row = runbook::look_up(&text).map_or("", |row| row.anchor);
+            let comes = NOT_MADE_YET.contains(&row);
+            Cause::event(if comes { State::Waiting } else { State::Wrong }, text)
         }
         NotPrepared::Failed(failure) | NotPrepared::Unrepeatable(failure) => {
             Cause::event(State::Waiting, with_cause(failure))

@@ -236,6 +236,42 @@ async fn claims_whose_source_can_never_be_copied() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn claims_whose_source_is_not_made_yet() {
+    let source = |group: &str, kind: &str| {
+        let source = json!({"apiGroup": group, "kind": kind, "name": "src"});
+        Cluster::with_claim(move |claim| claim["spec"]["dataSource"] = source)
+    };
+    let pending = json!({
+        "kind": "PersistentVolumeClaim", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
+        "spec": {"storageClassName": "fast"}, "status": {"phase": "Pending"},
+    });
+    let snapshot = json!({
+        "kind": "VolumeSnapshot", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
+        "status": {},
+    });
+    check(
+        vec![
+            case(
+                "clone of a claim without a volume",
+                source("", "PersistentVolumeClaim").and(pending),
+                Waiting,
+                "must have a status of Bound",
+                "clone-unbound",
+            ),
+            case(
+                "snapshot that is not bound",
+                source("snapshot.storage.k8s.io", "VolumeSnapshot").and(snapshot),
+                Waiting,
+                "snapshot src not bound",
+                "snapshot-unbound",
+            ),
+        ],
+        &CLAIM,
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn claims_whose_node_does_not_fit() {
     let on_node = |node: &'static str| {
         Cluster::with_claim(move |claim| claim["metadata"]["annotations"][NODE] = json!(node))
