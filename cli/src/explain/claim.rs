@@ -21,11 +21,14 @@ use csi_provisioner::{
         provisioner::NotPrepared,
     },
     csi_provisioner::is_infeasible,
-    kube::objects::{Claim, StorageClass, View as _, Volume},
+    kube::objects::{Claim, ClaimReference, StorageClass, View as _, Volume},
     status::{Blocked, ListedClaim, Place},
 };
 
-use crate::duration::{duration as age, when};
+use crate::{
+    duration::{duration as age, when},
+    objects::last_time,
+};
 
 /// Explains the claim.
 pub(super) fn explain(observed: &ObservedClaim) -> Explanation {
@@ -71,18 +74,22 @@ fn bound(observed: &ObservedClaim) -> Option<Cause> {
     let claim = &observed.claim;
     let name = claim.spec.volume_name.as_deref().filter(|name| !name.is_empty())?;
     Some(match &observed.bound {
-        Ok(Some(volume)) => bound_to(claim, volume),
+        Ok(Some(volume)) => bound_to(observed, volume),
+        Ok(None) if claim.annotation(BIND_COMPLETED).is_none() => {
+            let text = format!("It names the PersistentVolume {name}, which does not exist.");
+            Cause::new(State::Waiting, text)
+                .advise("Create that PersistentVolume, or create the claim again without volumeName.")
+        }
         Ok(None) => Cause::new(State::Wrong, format!("It is bound to the PersistentVolume {name}, which does not exist."))
             .advise("Restore the PersistentVolume if the volume still exists at the driver, or delete the claim."),
         Err(why) => unread(&format!("the PersistentVolume {name}"), why),
     })
 }
 
-fn bound_to(claim: &Claim, volume: &Volume) -> Cause {
-    let name = volume.name();
-    let owner = volume.spec.claim_ref.as_ref().filter(|owner| !owner.uid.is_empty());
-    match owner {
-        Some(owner) if owner.uid != claim.uid() => Cause::new(
+fn bound_to(observed: &ObservedClaim, volume: &Volume) -> Cause {
+    let (claim, name) = (&observed.claim, volume.name());
+    match volume.spec.claim_ref.as_ref() {
+        Some(owner) if !is_owner(owner, claim) => Cause::new(
             State::Wrong,
             format!(
                 "It names the PersistentVolume {name}, which is for the claim {}/{}.",
@@ -90,15 +97,36 @@ fn bound_to(claim: &Claim, volume: &Volume) -> Cause {
             ),
         )
         .advise("Delete the claim and create it again, without volumeName."),
-        Some(_) if &*claim.status.phase == "Bound" => {
+        Some(owner) if !owner.uid.is_empty() && &*claim.status.phase == "Bound" => {
             let handle = volume.source_id();
             Cause::new(
                 State::Served,
                 format!("Its volume is the PersistentVolume {name}, {handle:?} at the driver."),
             )
         }
-        _ => unbound_volume(name),
+        _ => refused_by_the_controller(observed).unwrap_or_else(|| unbound_volume(name)),
     }
+}
+
+/// Whether the volume is for the claim. Users who reserve one for a claim leave the UID out.
+fn is_owner(owner: &ClaimReference, claim: &Claim) -> bool {
+    if owner.uid.is_empty() {
+        (&*owner.namespace, &*owner.name) == (claim.namespace(), claim.name())
+    } else {
+        owner.uid == claim.uid()
+    }
+}
+
+/// kube-controller-manager has said last that it does not bind the claim to the volume that it names.
+fn refused_by_the_controller(observed: &ObservedClaim) -> Option<Cause> {
+    let events = observed.events.as_ref().ok()?;
+    let newest = events.iter().max_by_key(|event| last_time(event))?;
+    let driver = observed.identity.as_ref().map_or("", |identity| identity.driver.as_str());
+    let says = quoted(std::slice::from_ref(newest), driver, observed.now)?;
+    matches!(reason(newest), "VolumeMismatch" | "FailedBinding").then(|| {
+        Cause::new(State::Wrong, says)
+            .advise("Correct what the event names: create the claim again, or name another volume.")
+    })
 }
 
 /// The PersistentVolume exists, and kube-controller-manager has not bound it.

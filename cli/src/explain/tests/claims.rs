@@ -15,6 +15,10 @@ async fn claims_with_a_volume() {
         volume["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
         volume
     };
+    let mut mismatch = by_the_controller("Cannot bind: storageClassName does not match", 5);
+    mismatch["reason"] = json!("VolumeMismatch");
+    let mut reserved = volume("pvc-u", "");
+    reserved["spec"]["claimRef"]["namespace"] = json!("other");
     check(
         vec![
             case(
@@ -44,6 +48,27 @@ async fn claims_with_a_volume() {
                 Wrong,
                 "exists already and is for the claim shop/data",
                 "claim-name-taken",
+            ),
+            case(
+                "does not fit",
+                bound_claim("Pending").and(volume("pvc-u", "u")).and(mismatch),
+                Wrong,
+                "storageClassName does not match",
+                "",
+            ),
+            case(
+                "reserved for another claim",
+                bound_claim("Pending").and(reserved),
+                Wrong,
+                "is for the claim other/data",
+                "",
+            ),
+            case(
+                "not made yet",
+                bound_claim("Pending"),
+                Waiting,
+                "It names the PersistentVolume pvc-u, which does not exist",
+                "",
             ),
         ],
         &CLAIM,
