@@ -130,11 +130,11 @@ fn kept(volume: &Volume) -> Cause {
         )
         .advise("Delete the claim if the volume is not needed any more."),
         ("Bound", _) => Cause::new(State::Served, format!("It is bound to the claim {owner}.")),
-        ("Released", "Retain") => Cause::new(
+        ("Released", "Retain") if !is_terminating => Cause::new(
             State::Served,
             "It is released, and its reclaim policy Retain keeps it: there is nothing to wait for. Delete it yourself, and the volume at the driver if you do not need it.",
         ),
-        ("Released", _) => Cause::new(
+        ("Released", "Delete") => Cause::new(
             State::Wrong,
             format!("It was deleted without the finalizer {PROTECTION}, so its volume stays at the driver."),
         )
@@ -144,11 +144,26 @@ fn kept(volume: &Volume) -> Cause {
             "Its phase is Failed, which only another provisioner or an admin sets: nothing is done for it.",
         )
         .advise("Delete the PersistentVolume, and its volume at the driver, by hand."),
+        _ if is_terminating => terminating(volume),
         _ if owner.is_empty() => Cause::new(State::Served, "It is available, and for no claim yet."),
         _ => Cause::new(
             State::Waiting,
             format!("It is for the claim {owner}, and kube-controller-manager has not bound the two yet."),
         )
         .advise(format!("Explain the claim: csi-provisioner explain pvc, with the claim {owner}.")),
+    }
+}
+
+/// A volume that somebody has deleted, and that is not deleted at the driver.
+fn terminating(volume: &Volume) -> Cause {
+    let finalizers = volume.metadata.finalizers.join(", ");
+    let text = format!("Somebody has deleted it. Its finalizers are: {finalizers}.");
+    if volume.has_finalizer(PROTECTION) {
+        Cause::new(State::Wrong, text).advise(format!(
+            "It is for no claim, so nothing is done for it: remove the finalizer {PROTECTION} once you have looked for its volume at the driver."
+        ))
+    } else {
+        Cause::new(State::Waiting, text)
+            .advise("Whoever put a finalizer on it has to remove it, such as csi-attacher once it is detached.")
     }
 }

@@ -2,20 +2,49 @@
 
 use super::*;
 
+fn deleted(phase: &'static str, finalizers: Value) -> Cluster {
+    Cluster::with_volume(move |volume| {
+        volume["status"]["phase"] = json!(phase);
+        volume["metadata"]["finalizers"] = finalizers;
+        volume["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+    })
+}
+
+fn ours() -> Value {
+    json!(["external-provisioner.volume.kubernetes.io/finalizer"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_volumes_that_finalizers_keep() {
+    check(
+        vec![
+            case(
+                "retained and deleted",
+                deleted("Released", json!(["external-attacher/d"]))
+                    .changed(|it| it["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain")),
+                Waiting,
+                "Its finalizers are: external-attacher/d",
+                "",
+            ),
+            case(
+                "deleted for nobody",
+                deleted("Available", ours()).changed(|it| it["spec"]["claimRef"] = Value::Null),
+                Wrong,
+                "Somebody has deleted it",
+                "",
+            ),
+        ],
+        &["pv", "pv-1", "--driver", DRIVER],
+    )
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn volumes() {
     let with = |path: &'static str, value: Value| {
         Cluster::with_volume(move |volume| *volume.pointer_mut(path).unwrap() = value)
     };
     let phase = |phase: &'static str| with("/status/phase", json!(phase));
-    let deleted = |phase: &'static str, finalizers: Value| {
-        Cluster::with_volume(move |volume| {
-            volume["status"]["phase"] = json!(phase);
-            volume["metadata"]["finalizers"] = finalizers;
-            volume["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
-        })
-    };
-    let ours = || json!(["external-provisioner.volume.kubernetes.io/finalizer"]);
     let attachment = json!({
         "kind": "VolumeAttachment", "metadata": {"name": "a"},
         "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": "pv-1"}},
