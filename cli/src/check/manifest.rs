@@ -44,7 +44,10 @@ impl Manifest {
         for (line, text) in texts.iter().flat_map(|text| documents(text)) {
             for document in serde_yaml_ng::Deserializer::from_str(&text) {
                 match Value::deserialize(document) {
-                    Ok(object) => objects.extend(flattened(object)),
+                    Ok(mut object) => {
+                        merge(&mut object);
+                        objects.extend(flattened(object));
+                    }
                     Err(error) => {
                         let at = error.location();
                         let line = line + at.as_ref().map_or(0, |at| at.line().saturating_sub(1));
@@ -109,6 +112,28 @@ fn documents(text: &str) -> Vec<(usize, String)> {
         }
     }
     documents
+}
+
+/// Puts what a mapping's YAML key `<<` names into the mapping, whose own keys win.
+fn merge(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(merge),
+        Value::Object(fields) => {
+            let sources = match fields.remove("<<") {
+                Some(Value::Array(sources)) => sources,
+                source => source.into_iter().collect(),
+            };
+            fields.values_mut().for_each(merge);
+            for mut source in sources {
+                merge(&mut source);
+                let Value::Object(source) = source else { continue };
+                for (key, value) in source {
+                    fields.entry(key).or_insert(value);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The object, or the objects of a list.

@@ -95,6 +95,23 @@ fn lists_and_several_documents_are_read() {
 }
 
 #[test]
+fn what_merge_keys_name_is_read() {
+    let text = "
+kind: Pod
+spec:
+  containers:
+  - &base {imagePullPolicy: Always, args: [--v=5]}
+  - &side {<<: *base, name: csi-attacher, args: [--leader-election]}
+  - {<<: [*side, *base], name: csi-provisioner}
+";
+    let manifest = Manifest::parse(&[text.to_owned()], "ns");
+    let workload = manifest.workloads().unwrap().remove(0);
+    assert_eq!(workload.provisioner.name, "csi-provisioner");
+    let args: Vec<&str> = workload.provisioner.known_args().collect();
+    assert_eq!(args, ["--leader-election"]);
+}
+
+#[test]
 fn the_account_may_have_its_old_name() {
     for (field, expected) in [
         ("serviceAccountName: p", "p"),
