@@ -232,7 +232,7 @@ pub(super) struct Container {
     pub(super) image: String,
     /// Without the program's name, after the kubelet's expansion.
     pub(super) args: Vec<Result<String, Unknown>>,
-    /// The variables; `None` if the value is in a ConfigMap or a Secret, or too long.
+    /// The variables; `None` if the value is elsewhere, such as in a Secret, or too long.
     pub(super) env: BTreeMap<String, Option<String>>,
 }
 
@@ -253,8 +253,9 @@ const MAX_LENGTH: usize = 128 << 10;
 impl Container {
     pub(super) fn read(container: &Value, namespace: &str) -> Self {
         let mut env = BTreeMap::new();
+        let is_whole = list(container, "/envFrom").is_empty();
         for variable in list(container, "/env") {
-            let value = env_value(variable, namespace, &env);
+            let value = env_value(variable, namespace, &env, is_whole);
             env.insert(text(variable, "/name").to_owned(), value);
         }
         // The first word of the command is the program.
@@ -262,7 +263,7 @@ impl Container {
         let args = command.chain(list(container, "/args")).filter_map(Value::as_str);
         let args = args.map(|arg| {
             let unknown = |variable| Unknown { spelled: arg.to_owned(), variable };
-            expand(arg, &env).map_err(unknown)
+            expand(arg, &env, is_whole).map_err(unknown)
         });
         Self {
             name: text(container, "/name").to_owned(),
@@ -308,9 +309,10 @@ fn env_value(
     variable: &Value,
     namespace: &str,
     env: &BTreeMap<String, Option<String>>,
+    is_whole: bool,
 ) -> Option<String> {
     let Some(source) = variable.get("valueFrom") else {
-        return expand(text(variable, "/value"), env).ok();
+        return expand(text(variable, "/value"), env, is_whole).ok();
     };
     match text(source, "/fieldRef/fieldPath") {
         "" => None,
@@ -319,12 +321,17 @@ fn env_value(
     }
 }
 
-/// Replaces `$(NAME)` as the kubelet does: `$$` stands for `$`, and a name that is not set stays.
+/// Replaces `$(NAME)` as the kubelet does: `$$` stands for `$`, and a name that is not set stays. `is_whole`:
+/// `env` has all variables but those that the kubelet makes of Services.
 ///
 /// # Errors
 /// The variable whose value is unknown, or with which it becomes too long: variables may name others, each
 /// several times.
-fn expand(text: &str, env: &BTreeMap<String, Option<String>>) -> Result<String, String> {
+fn expand(
+    text: &str,
+    env: &BTreeMap<String, Option<String>>,
+    is_whole: bool,
+) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -341,6 +348,7 @@ fn expand(text: &str, env: &BTreeMap<String, Option<String>>) -> Result<String, 
                         expanded += value;
                     }
                     Some(_) => return Err(name.to_owned()),
+                    None if !is_whole || is_of_service(name) => return Err(name.to_owned()),
                     None => expanded += &["$(", name, ")"].concat(),
                 }
                 after
@@ -352,6 +360,10 @@ fn expand(text: &str, env: &BTreeMap<String, Option<String>>) -> Result<String, 
         };
     }
     Ok(expanded + rest)
+}
+
+fn is_of_service(name: &str) -> bool {
+    name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT")
 }
 
 #[cfg(test)]

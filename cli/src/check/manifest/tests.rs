@@ -33,6 +33,20 @@ fn arguments_are_expanded_as_by_the_kubelet() {
 }
 
 #[test]
+fn a_variable_that_the_manifest_does_not_have_is_unknown() {
+    let map = || json!([{"configMapRef": {"name": "settings"}}]);
+    for (variable, others) in [
+        ("TIMEOUT", map()),
+        ("KUBERNETES_SERVICE_HOST", json!([])),
+        ("DISK_SERVICE_PORT", json!([])),
+    ] {
+        let spelled = format!("--timeout=$({variable})");
+        let found = container(&json!({"args": [spelled], "envFrom": others})).args.remove(0);
+        assert_eq!(found, Err(Unknown { spelled, variable: variable.to_owned() }));
+    }
+}
+
+#[test]
 fn the_provisioner_is_found_by_the_name_of_its_container_or_image() {
     for (name, image, expected) in [
         ("csi-provisioner", "mirror/x:v1", true),
