@@ -57,13 +57,28 @@ struct Changed {
     text: &'static str,
 }
 
+/// external-provisioner's `HonorPVReclaimPolicy`, which cannot be turned off here.
+pub(super) const HONORED: &str = "off by default before v5.0, always on here: a volume whose PersistentVolume is deleted before its claim is deleted too; give PersistentVolumes whose volumes are to stay the reclaim policy Retain";
+
 /// Drivers for NFS report no topology, and they and ceph-csi's for files give out a shared file system.
-const CHANGED: [Changed; 2] = [
+const CHANGED: [Changed; 4] = [
     Changed {
         flag: "--default-fstype",
         since: 2,
         indifferent: &["nfs.csi.", "cephfs.csi."],
         text: "ext4 before v2.0, none since: where a class names no file system, the driver chooses it and the volume may not be given to the pod's fsGroup; add --default-fstype=ext4, but not for shared file systems",
+    },
+    Changed {
+        flag: "--prevent-volume-mode-conversion",
+        since: 4,
+        indifferent: &["nfs.csi.", "cephfs.csi."],
+        text: "false before v4.0, true since: a claim that restores a snapshot into the other volume mode, as backup tools do, is refused unless an annotation of the snapshot's content allows it; add --prevent-volume-mode-conversion=false to allow it",
+    },
+    Changed {
+        flag: "--feature-gates=HonorPVReclaimPolicy",
+        since: 5,
+        indifferent: &[],
+        text: HONORED,
     },
     Changed {
         flag: "--feature-gates=Topology",
@@ -154,18 +169,29 @@ mod tests {
     fn a_default_that_has_changed_since_the_release_in_the_image_is_to_do() {
         let registry = "registry.k8s.io/sig-storage/csi-provisioner";
         let (fstype, topology) = ("--default-fstype", "--feature-gates=Topology");
+        let (mode, honor) =
+            ("--prevent-volume-mode-conversion", "--feature-gates=HonorPVReclaimPolicy");
+        let off = "--feature-gates=HonorPVReclaimPolicy=false";
         let (rbd, nfs) = (Some("rbd.csi.ceph.com"), Some("rook-ceph.nfs.csi.ceph.com"));
         for (tag, args, driver, expected) in [
-            (":v1.6.0@sha256:12", &[][..], rbd, &[fstype, topology][..]),
-            (":v1.6.0", &["--default-fstype=xfs"], None, &[topology]),
-            (":v1.6.0", &["--feature-gates=Topology=true"], Some("cephfs.csi.ceph.com"), &[]),
-            (":v1.6.0", &[], nfs, &[]),
-            (":v4.0.0", &[], rbd, &[topology]),
-            (":v3.6.4-eks-1", &["--feature-gates=HonorPVReclaimPolicy=true"], None, &[topology]),
-            (":v4.0.0", &["--feature-gates=Topology=false"], rbd, &[]),
+            (":v1.6.0@sha256:12", &[][..], rbd, &[fstype, mode, honor, topology][..]),
+            (":v1.6.0", &["--default-fstype=xfs"], None, &[mode, honor, topology]),
+            (":v1.6.0", &["--feature-gates=Topology=true"], Some("cephfs.csi.ceph.com"), &[honor]),
+            (":v1.6.0", &[], nfs, &[honor]),
+            (":v3.6.4", &[], rbd, &[mode, honor, topology]),
+            (":v3.6.4", &["--prevent-volume-mode-conversion=true"], nfs, &[honor]),
+            (":v4.0.0", &[], rbd, &[honor, topology]),
+            (
+                ":v3.6.4-eks-1",
+                &["--feature-gates=HonorPVReclaimPolicy=true"],
+                None,
+                &[mode, topology],
+            ),
+            (":v4.0.0", &["--feature-gates=Topology=false"], rbd, &[honor]),
             (":v4.0.0", &["--feature-gates=HonorPVReclaimPolicy=true,Topology=true"], rbd, &[]),
-            (":v4.0.0", &[], Some("nfs.csi.k8s.io"), &[]),
+            (":v4.0.0", &[], Some("nfs.csi.k8s.io"), &[honor]),
             (":v5.0.1", &[], rbd, &[]),
+            (":v5.0.1", &["--feature-gates=HonorPVReclaimPolicy=false"], rbd, &[off]),
             (":v10.0.0", &[], rbd, &[]),
             // Not known as a release of external-provisioner.
             (":0.1.0", &[], rbd, &[]),

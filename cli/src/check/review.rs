@@ -5,7 +5,7 @@
 
 use super::{
     finding::{Finding, Severity},
-    flags::finding,
+    flags::{HONORED, finding},
     releases::since,
 };
 use csi_provisioner::flags::{
@@ -83,6 +83,10 @@ impl Review {
     fn add_gate(&mut self, gate: &str, value: bool) {
         let spelled = format!("--feature-gates={gate}={value}");
         let found = match (gates::find_retired(gate), gates::judge(gate, value)) {
+            (Some(_), _) if gate == "HonorPVReclaimPolicy" && !value => {
+                self.has_retired = true;
+                finding(Severity::ToDo, &spelled, &format!("accepted with a warning: {HONORED}"))
+            }
             (Some(RetiredGate { releases, fate, .. }), _) => self.retired(&spelled, releases, fate),
             (None, Judgement::Refuse(error)) => refused(&spelled, &error),
             (None, Judgement::Fine | Judgement::Warn(_)) => finding(Severity::Ok, &spelled, "kept"),
@@ -120,6 +124,11 @@ mod tests {
             ("--provisioner=a", Severity::Note, "knows it from v0.2 to v1.6,"),
             ("--logtostderr", Severity::Note, "v0.2 to v5.1,"),
             ("--feature-gates=HonorPVReclaimPolicy=true", Severity::Note, "v3.1 to v6.1,"),
+            (
+                "--feature-gates=HonorPVReclaimPolicy=false",
+                Severity::ToDo,
+                "accepted with a warning",
+            ),
             ("--feature-gates=CSINodeInfo=true", Severity::Note, "; every release of"),
             ("--nosuch=1", Severity::Fatal, "ends: unknown flag: --nosuch"),
             (

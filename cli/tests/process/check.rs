@@ -60,6 +60,8 @@ const FIXTURES: [(&str, i32, Option<&str>, Urgent); 7] = [
         None,
         &[
             ("to do", "--default-fstype"),
+            ("to do", "--prevent-volume-mode-conversion"),
+            ("to do", "--feature-gates=HonorPVReclaimPolicy"),
             ("fatal", "lacks get, create, update on leases"),
             ("fatal", "lacks list, watch on storageclasses"),
             ("to do", "lacks patch on persistentvolumes"),
