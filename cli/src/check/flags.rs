@@ -89,19 +89,31 @@ const CHANGED: [Changed; 4] = [
 ];
 
 /// The defaults that have changed since the release that the image's tag names, where no flag decides.
+/// Without such a tag, that they are not known.
 fn changed_defaults(
     provisioner: &Container,
     driver: Option<&str>,
     reviewed: &[Finding],
 ) -> Vec<Finding> {
-    let Some(major) = provisioner.release() else { return Vec::new() };
     let matters = |changed: &&Changed| {
         let is_given = reviewed.iter().any(|flag| flag.subject.starts_with(changed.flag));
         let cares = |driver: &str| changed.indifferent.iter().all(|part| !driver.contains(part));
-        major < changed.since && !is_given && driver.is_none_or(cares)
+        !is_given && driver.is_none_or(cares)
     };
     let changed = CHANGED.iter().filter(matters);
-    changed.map(|it| finding(Severity::ToDo, it.flag, it.text)).collect()
+    if let Some(major) = provisioner.release() {
+        let changed = changed.filter(|changed| major < changed.since);
+        return changed.map(|it| finding(Severity::ToDo, it.flag, it.text)).collect();
+    }
+    let flags: Vec<&str> = changed.map(|it| it.flag).collect();
+    if flags.is_empty() {
+        return Vec::new();
+    }
+    let text = format!(
+        "the image's tag names no release of external-provisioner: before v5.0 the defaults of {} were others, so look them up for yours",
+        flags.join(", ")
+    );
+    vec![finding(Severity::Unchecked, "release", &text)]
 }
 
 fn unknown(Unknown { spelled, variable }: &Unknown) -> Finding {
@@ -135,7 +147,7 @@ mod tests {
     fn container(args: &[&str]) -> Container {
         Container {
             name: String::new(),
-            image: String::new(),
+            image: "csi-provisioner:v6.3.0".to_owned(),
             args: args.iter().map(|arg| Ok((*arg).to_owned())).collect(),
             env: BTreeMap::new(),
         }
@@ -171,6 +183,8 @@ mod tests {
         let (fstype, topology) = ("--default-fstype", "--feature-gates=Topology");
         let (mode, honor) =
             ("--prevent-volume-mode-conversion", "--feature-gates=HonorPVReclaimPolicy");
+        let gates = "--feature-gates=HonorPVReclaimPolicy=true,Topology=true";
+        let all_given = [gates, "--default-fstype=ext4", "--prevent-volume-mode-conversion=true"];
         let off = "--feature-gates=HonorPVReclaimPolicy=false";
         let (rbd, nfs) = (Some("rbd.csi.ceph.com"), Some("rook-ceph.nfs.csi.ceph.com"));
         for (tag, args, driver, expected) in [
@@ -194,13 +208,15 @@ mod tests {
             (":v5.0.1", &["--feature-gates=HonorPVReclaimPolicy=false"], rbd, &[off]),
             (":v10.0.0", &[], rbd, &[]),
             // Not known as a release of external-provisioner.
-            (":0.1.0", &[], rbd, &[]),
-            (":canary", &[], rbd, &[]),
-            ("", &[], rbd, &[]),
+            (":0.1.0", &[], rbd, &["release"]),
+            (":canary", &[], rbd, &["release"]),
+            ("@sha256:12", &[], rbd, &["release"]),
+            ("", &[], rbd, &["release"]),
+            (":canary", &all_given, rbd, &[]),
         ] {
             let container = Container { image: format!("{registry}{tag}"), ..container(args) };
             let line = check(&container, driver);
-            let to_do = line.findings.iter().filter(|it| it.severity == Severity::ToDo);
+            let to_do = line.findings.iter().filter(|it| it.severity > Severity::Note);
             let to_do: Vec<&str> = to_do.map(|it| it.subject.as_str()).collect();
             assert_eq!(to_do, expected, "{tag} {args:?} {driver:?}");
         }

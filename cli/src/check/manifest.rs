@@ -283,7 +283,8 @@ impl Container {
     ///
     /// Not of images such as `ose-csi-external-provisioner`, whose tags count otherwise.
     pub(super) fn release(&self) -> Option<u32> {
-        if !PROVISIONERS.contains(&self.image_name()) {
+        let image = self.image_name();
+        if !PROVISIONERS.contains(&image) && !image.ends_with("csi-provisioner") {
             return None;
         }
         let tag = self.image.rsplit('/').next()?.split('@').next()?.split_once(':')?.1;

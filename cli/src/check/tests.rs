@@ -41,7 +41,9 @@ spec:
     spec:
       serviceAccountName: p
       containers:
-      - {name: csi-provisioner, args: ["--leader-election", "--feature-gates=Topology=false"]}
+      - name: csi-provisioner
+        image: csi-provisioner:v6.3.0
+        args: ["--leader-election", "--feature-gates=Topology=false"]
 ---
 {kind: ClusterRole, metadata: {name: c}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]}
 ---

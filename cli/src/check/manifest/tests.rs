@@ -67,6 +67,7 @@ fn a_tag_names_the_release_where_the_image_is_external_provisioners() {
         ("registry.k8s.io/sig-storage/csi-provisioner:v4.0.0", Some(4)),
         ("host:5000/csi-provisioner:v3.6.4-eks-1@sha256:12", Some(3)),
         ("external-provisioner:v10.1.0", Some(10)),
+        ("rancher/mirrored-sig-storage-csi-provisioner:v3.6.2", Some(3)),
         ("registry.redhat.io/openshift4/ose-csi-external-provisioner:v4.15", None),
         ("host:5000/csi-provisioner", None),
         ("csi-provisioner:canary", None),
