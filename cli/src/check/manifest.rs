@@ -136,15 +136,25 @@ fn merge(value: &mut Value) {
     }
 }
 
-/// The object, or the objects of a list.
+/// The object, or the objects of a list. Those of a `DeploymentList` and the like name no kind.
 fn flattened(mut object: Value) -> Vec<Value> {
-    if !text(&object, "/kind").ends_with("List") {
+    let Some(kind) = text(&object, "/kind").strip_suffix("List").map(str::to_owned) else {
         return vec![object];
+    };
+    let Some(Value::Array(mut items)) = object.get_mut("items").map(Value::take) else {
+        return vec![object];
+    };
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        item.entry("kind").or_insert_with(|| kind.clone().into());
     }
-    match object.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) => items,
-        _ => vec![object],
-    }
+    items
+}
+
+/// The containers of a pod, with those that start before the others and run beside them.
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    let sidecars = list(pod, "/initContainers").iter();
+    let sidecars = sidecars.filter(|it| text(it, "/restartPolicy") == "Always");
+    list(pod, "/containers").iter().chain(sidecars)
 }
 
 /// The text at a JSON pointer; empty if there is none.
@@ -177,9 +187,8 @@ pub(super) struct Workload {
 impl Workload {
     /// `None` if no container runs the provisioner.
     fn read(object: &Value, pod: &Value, namespace: &str) -> Option<Self> {
-        let containers = list(pod, "/containers").iter();
         let mut others: Vec<Container> =
-            containers.map(|container| Container::read(container, namespace)).collect();
+            containers(pod).map(|container| Container::read(container, namespace)).collect();
         let at = others.iter().position(Container::is_provisioner)?;
         let kind = text(object, "/kind");
         let or_default = |text: &str| if text.is_empty() { "default" } else { text }.to_owned();

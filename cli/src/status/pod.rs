@@ -110,7 +110,10 @@ fn said(error: kube::Error) -> String {
 
 /// The port that the flags of a container name. Others' flags are not those of csi-provisioner.
 fn port(pod: &Pod) -> Result<u16, String> {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let containers = pod.spec.iter().flat_map(|spec| {
+        // A sidecar may be one of them.
+        spec.init_containers.iter().flatten().chain(&spec.containers)
+    });
     let mut addresses = containers.filter_map(|it| status_address(&serde_json::to_value(it).ok()?));
     let Some(address) = addresses.next_back() else {
         return Err(format!("no container has {FLAG}: add {FLAG}=:8090"));
@@ -145,6 +148,14 @@ mod tests {
                 Err(text) => assert!(port.unwrap_err().starts_with(text), "{args}"),
             }
         }
+    }
+
+    #[test]
+    fn the_flag_may_be_of_a_sidecar_among_the_init_containers() {
+        let sidecar = json!({"name": "p", "args": ["--status-endpoint=:8090"]});
+        let spec = json!({"containers": [{"name": "driver"}], "initContainers": [sidecar]});
+        let pod = json!({"metadata": {}, "spec": spec});
+        assert_eq!(port(&serde_json::from_value(pod).unwrap()), Ok(8090));
     }
 
     #[test]

@@ -127,6 +127,26 @@ spec:
 }
 
 #[test]
+fn lists_of_a_kind_and_sidecars_of_init_containers_are_read() {
+    let text = "
+kind: DeploymentList
+items:
+- metadata: {name: a}
+  spec:
+    template:
+      spec:
+        containers: [{name: driver}]
+        initContainers:
+        - {name: external-provisioner}
+        - {name: csi-provisioner, restartPolicy: Always}
+";
+    let manifest = Manifest::parse(&[text.to_owned()], "ns");
+    let workload = manifest.workloads().unwrap().remove(0);
+    assert_eq!(workload.title(), "Deployment ns/a, container csi-provisioner, image ");
+    assert!(!workload.replaces_in_place);
+}
+
+#[test]
 fn the_account_may_have_its_old_name() {
     for (field, expected) in [
         ("serviceAccountName: p", "p"),
