@@ -189,10 +189,12 @@ impl Reader<'_> {
         self.request.driver.as_deref().or(named).map(str::to_owned)
     }
 
-    /// The flag's driver, else the one that the volume names.
+    /// The flag's driver, else the one that the volume names, by the annotation that decides whose it is.
     fn driver_of_volume(&self, volume: &Volume) -> Option<String> {
-        let named = || ownership::driver_of_volume(volume);
-        self.request.driver.as_deref().or_else(named).map(str::to_owned)
+        let migrated = volume.annotation("pv.kubernetes.io/migrated-to");
+        let annotated = migrated.or_else(|| volume.annotation(ownership::PROVISIONED_BY));
+        let named = annotated.or_else(|| ownership::driver_of_volume(volume));
+        self.request.driver.as_deref().or(named).map(str::to_owned)
     }
 
     /// Who leads. `query` chooses what the status lists, by the name of an object that was read.

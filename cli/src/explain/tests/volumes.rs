@@ -132,4 +132,8 @@ async fn volumes() {
     let foreign =
         vec![case("another's", phase("Released"), Unknown, "not a volume of this driver", "")];
     check(foreign, &["pv", "pv-1", "--driver", "x"]).await;
+    let foreign_handle = with("/spec/csi/driver", json!("other"));
+    let by_annotation =
+        vec![case("no flag", foreign_handle, Wrong, "it is not deleted", "delete-foreign")];
+    check(by_annotation, &["pv", "pv-1"]).await;
 }
