@@ -192,6 +192,11 @@ fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
     }
     Some(match &observed.class {
         Ok(Some(class)) => unassigned_of_class(claim, class),
+        Ok(None) if ownership::class_of_claim(claim).is_empty() => {
+            let text = "It names no class, and no provisioner serves it: it waits for a PersistentVolume made by hand or, unless its storageClassName is \"\", for a default class.";
+            Cause::new(State::Waiting, text)
+                .advise("Create that PersistentVolume, or create the claim again with a class.")
+        }
         Ok(None) => Cause::event(State::Wrong, missing_class(claim)),
         Err(why) => unread("its storage class", why),
     })

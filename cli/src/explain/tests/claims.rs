@@ -143,6 +143,13 @@ async fn claims_that_are_deleted_or_nobodys() {
                 "storageclass.storage.k8s.io \"fast\" not found",
                 "class-missing",
             ),
+            case(
+                "for a volume made by hand",
+                unassigned().changed(|claim| claim["spec"]["storageClassName"] = json!("")),
+                Waiting,
+                "It names no class",
+                "",
+            ),
             case("no pod", late(unassigned()), Waiting, "no pod uses the claim", ""),
         ],
         &CLAIM,
