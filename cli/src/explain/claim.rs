@@ -14,6 +14,7 @@ use csi_provisioner::{
     controller::{
         claims::{
             plan::{Plan, missing_class, waits_for_a_node},
+            record_status,
             verification::{Found, name_taken, unverified},
         },
         model::overview::Stage,
@@ -166,6 +167,14 @@ fn deleted(observed: &ObservedClaim) -> Option<Cause> {
         );
         return Some(Cause::new(State::Waiting, text).see("still-provisioning"));
     }
+    let identity = observed.identity.as_ref();
+    if let Some(record) = identity.and_then(|it| record_status::of_other_driver(it, claim)) {
+        let driver = record.printable_driver();
+        let text = format!(
+            "Its deletion began {when} ago, and the record of an open call of the CSI driver {driver:?} holds it."
+        );
+        return Some(Cause::new(State::Waiting, text).see("record-foreign-holds"));
+    }
     let finalizers = claim.metadata.finalizers.join(", ");
     let so = if claim.is_unbound() { ", so it gets no volume" } else { "" };
     let text = format!("Its deletion began {when} ago{so}. Its finalizers are: {finalizers}.");
@@ -191,7 +200,7 @@ fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
         );
     }
     Some(match &observed.class {
-        Ok(Some(class)) => unassigned_of_class(claim, class),
+        Ok(Some(class)) => unassigned_of_class(observed, class),
         Ok(None) if ownership::class_of_claim(claim).is_empty() => {
             let text = "It names no class, and no provisioner serves it: it waits for a PersistentVolume made by hand or, unless its storageClassName is \"\", for a default class.";
             Cause::new(State::Waiting, text)
@@ -203,14 +212,17 @@ fn unassigned(observed: &ObservedClaim) -> Option<Cause> {
 }
 
 /// kube-controller-manager has not asked a provisioner for this claim.
-fn unassigned_of_class(claim: &Claim, class: &StorageClass) -> Cause {
-    if waits_for_a_node(claim, class) {
+fn unassigned_of_class(observed: &ObservedClaim, class: &StorageClass) -> Cause {
+    if waits_for_a_node(&observed.claim, class) {
         return waits_for_first_consumer();
     }
-    let text = "kube-controller-manager has not asked a provisioner for it yet: it has no annotation volume.kubernetes.io/storage-provisioner.";
-    Cause::new(State::Waiting, text).advise(
-        "If that lasts, look at the claim's events and at the log of kube-controller-manager.",
-    )
+    let events = observed.events.as_deref().unwrap_or_default();
+    let says = quoted(events, &class.provisioner, observed.now).unwrap_or_default();
+    let text = format!(
+        "kube-controller-manager has not asked a provisioner for it yet: it has no annotation volume.kubernetes.io/storage-provisioner. {says}"
+    );
+    Cause::new(State::Waiting, text.trim_end())
+        .advise("If that lasts, look at the log of kube-controller-manager.")
 }
 
 fn waits_for_first_consumer() -> Cause {

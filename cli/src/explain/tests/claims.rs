@@ -150,6 +150,23 @@ async fn claims_that_are_deleted_or_nobodys() {
                 "It names no class",
                 "",
             ),
+            case(
+                "not asked for, with the reason",
+                unassigned().and(by_the_controller("no volume plugin matched", 5)),
+                Waiting,
+                "storage-provisioner. An event of \"persistentvolume-controller\" says, 5s ago: \"no volume plugin",
+                "",
+            ),
+            case(
+                "deleted with another driver's record",
+                deleted_claim(&[FINALIZER]).changed(|claim| {
+                    let record = json!({"driver": "other.example.com", "volume": "pvc-u"});
+                    claim["metadata"]["annotations"][RECORD] = json!(record.to_string());
+                }),
+                Waiting,
+                "of the CSI driver \"other.example.com\" holds it",
+                "record-foreign-holds",
+            ),
             case("no pod", late(unassigned()), Waiting, "no pod uses the claim", ""),
         ],
         &CLAIM,
