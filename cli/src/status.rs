@@ -83,6 +83,9 @@ struct Shown {
     /// asked, and not the cluster.
     #[serde(skip_serializing_if = "Option::is_none", rename = "claimsWithoutConsumer")]
     without_consumer: Option<Vec<String>>,
+    /// Why those cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unlisted: Option<String>,
 }
 
 /// Reads the status and returns what to print. With `--watch` it returns only if the first one cannot be
@@ -124,17 +127,18 @@ fn text(request: &Request, shown: &Shown) -> String {
 async fn read(request: &Request, clock: &dyn Clock) -> Result<Shown, String> {
     if let Some(address) = &request.address {
         let status = fetch_status(address, "").await?;
-        return Ok(Shown { status, without_consumer: None });
+        return Ok(Shown { status, without_consumer: None, unlisted: None });
     }
     let gate = Gate::shut(Arc::new(SystemClock));
     let connections = request.server.connect().await?;
     let client = client_over(connections.clone(), gate);
     let driver = request.driver.as_deref().unwrap_or_default();
     let status = pod::status_of_leader(&client, connections.kube(), request, driver, clock).await?;
-    let without_consumer = waiting::for_a_pod(&client, driver).await;
-    let without_consumer =
-        without_consumer.map_err(|error| format!("cannot read claims and classes: {error}"))?;
-    Ok(Shown { status, without_consumer: Some(without_consumer) })
+    let (without_consumer, unlisted) = match waiting::for_a_pod(&client, driver).await {
+        Ok(claims) => (Some(claims), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    Ok(Shown { status, without_consumer, unlisted })
 }
 
 #[cfg(test)]

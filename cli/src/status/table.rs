@@ -24,7 +24,7 @@ const MAX_WAITING: usize = 20;
 
 /// The table of this status.
 pub(super) fn text(shown: &Shown) -> String {
-    let Shown { status, without_consumer } = shown;
+    let Shown { status, without_consumer, unlisted } = shown;
     let mut text = head(status);
     let (claims, volumes) = (&status.work.claims, &status.work.volumes);
     text += &missing_rights(&status.missing_rights);
@@ -40,6 +40,9 @@ pub(super) fn text(shown: &Shown) -> String {
     let row = |claim: &String| [claim.clone(), "until a pod uses it".to_owned()];
     let more = waiting.len().saturating_sub(MAX_WAITING);
     text += &table(&["CLAIM", "WAITS"], waiting.iter().take(MAX_WAITING).map(row), more);
+    if let Some(why) = unlisted {
+        let _ = writeln!(text, "\nClaims that wait for a pod cannot be read: {}", escaped(why));
+    }
     let columns = ["VOLUME TO DELETE", "STATE", "ATTEMPT", "NEXT", "WHY"];
     text += &table(&columns, volumes.listed.iter().map(volume), volumes.more);
     text
@@ -173,7 +176,16 @@ mod tests {
     use super::*;
 
     fn text(status: Status) -> String {
-        super::text(&Shown { status, without_consumer: Some(vec!["shop/cache".into()]) })
+        let without_consumer = Some(vec!["shop/cache".into()]);
+        super::text(&Shown { status, without_consumer, unlisted: None })
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_said_beside_the_rest() {
+        let unlisted = Some("claims is\u{1b} forbidden".to_owned());
+        let text = super::text(&Shown { status: status(), without_consumer: None, unlisted });
+        assert!(text.contains(r"pod cannot be read: claims is\u{1b} forbidden"), "{text}");
+        assert!(text.contains("shop/data"), "{text}");
     }
 
     fn status() -> Status {
