@@ -74,7 +74,9 @@ pub(crate) async fn read_lease(
 async fn pod_of(client: &Client, namespace: &str, holder: &str) -> String {
     let Some(host) = host_of(holder) else { return String::new() };
     match get_opt::<Pod>(client, namespace, host).await {
-        Ok(None) => format!("there is no pod {namespace}/{host} any more"),
+        Ok(None) => format!(
+            "there is no pod {namespace}/{host} any more, or it uses the host's network and has another name"
+        ),
         Err(error) => format!("its pod cannot be read: {error}"),
         Ok(Some(pod)) => {
             let status = pod.status.unwrap_or_default();
