@@ -25,8 +25,8 @@ COPY --from=build /source/target/shipped/kubectl-csi_provisioner /kubectl-csi_pr
 # No certificates of public authorities: in a cluster, the API server's authority comes with the
 # service account (deploy/README.md).
 #
-# Root, as in external-provisioner's image, so that exchanging the image line is enough: only root can
-# open the socket of a driver that runs as root. Where the driver allows another user, a pod's
+# Root, as in external-provisioner's image, so that exchanging the image line is enough: most drivers run
+# as root, and only root can open their socket. Where the driver allows another user, a pod's
 # securityContext names it: deploy/kubernetes runs as 65532, with no capability and a read-only root.
 USER 0:0
 ENTRYPOINT ["/csi-provisioner"]

@@ -19,7 +19,7 @@
 //! | [`preflight`] | checks which RBAC permissions are missing |
 //! | [`leader`] | leader election with a Lease |
 //! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
-//! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events |
+//! | [`kube`] | the API server's client: lanes, informers, shared reads, edits, events |
 //! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
 //! | [`http`], [`logging`] | metrics, health checks and the CPU profile over HTTP; logs in klog's format |
 //! | [`plain_text`] | untrusted texts, truncated and escaped |
@@ -44,9 +44,9 @@
 //!    [`controller::claims::sync`].
 //! 3. `controller::claims::plan`, a pure function, decides what to do. What must be read live before the
 //!    first call is in `controller::claims::verification`.
-//! 4. [`controller::claims::call_record`] records the call on the claim, where the flags ask for it.
-//! 5. [`csi_provisioner`], through the trait [`Provisioner`](controller::provisioner::Provisioner), checks
-//!    the request, reads what it needs, and calls the driver.
+//! 4. [`csi_provisioner`], through the trait [`Provisioner`](controller::provisioner::Provisioner), checks
+//!    the request and reads what it needs.
+//! 5. [`controller::claims::call_record`] records the call, where the flags ask for it, and it is sent.
 //! 6. The [`Outcome`](controller::provisioner::Outcome) moves the claim's
 //!    [`ClaimState`](controller::claims::state::ClaimState). What failed for want of an object is
 //!    registered in [`controller::dependencies`], which queues the claim when that object changes, or

@@ -185,7 +185,7 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 27] = [
+const TRIALS: [(&str, Trial); 26] = [
     ("cargo build --release", Trial::Ci),
     ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
@@ -202,14 +202,13 @@ const TRIALS: [(&str, Trial); 27] = [
     ("cp $CEPH_CSI/deploy/rbd/kubernetes/", Trial::Kustomize),
     ("kubectl diff -k deploy/ceph-csi/rbd", Trial::Kustomize),
     ("kubectl apply -k deploy/ceph-csi/rbd", Trial::Kustomize),
-    ("kubectl apply -f deploy/ceph-csi/rbd/", Trial::Names),
     ("kubectl apply -f deploy/kubernetes/release-claims-job.yaml", Trial::Names),
     ("kubectl delete -f deploy/kubernetes/release-claims-job.yaml", Trial::Names),
     ("kubectl apply -f deploy/monitoring/", Trial::Names),
     ("kubectl --namespace NS ", Trial::Names),
     ("kubectl csi-provisioner release-claims ", Trial::Names),
     ("kubectl get ", Trial::Names),
-    ("kubectl logs deployment/", Trial::Names),
+    ("kubectl logs --selector ", Trial::Names),
     ("docker ", Trial::Names),
     (".ci/release", Trial::Ci),
     ("skopeo ", Trial::Names),
@@ -244,8 +243,7 @@ fn what_is_named_for_ceph_csi_is_what_is_there() {
     assert!(commands().any(|given| given.contains(&format!("set image {image}="))), "{image}");
     for command in [
         format!("cp $CEPH_CSI/deploy/rbd/kubernetes/{name}.yaml deploy/ceph-csi/rbd/"),
-        format!("kubectl apply -f deploy/ceph-csi/rbd/{name}.yaml"),
-        format!("kubectl logs deployment/{name} --container csi-provisioner"),
+        format!("kubectl logs --selector app={name} --container csi-provisioner --prefix --tail=-1"),
         format!("kubectl get lease {}", lease_name("rbd.csi.ceph.com")),
     ] {
         assert!(commands().any(|given| given == command), "no document says {command:?}");

@@ -55,7 +55,7 @@ They are external-provisioner's, but for what [differences.md](differences.md#st
 | code | when |
 |---|---|
 | 0 | `--help`, `--version`; SIGTERM or SIGINT, once the work in hand has ended |
-| 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is not valid; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost, or names another holder; a second signal |
+| 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; `--csi-address` is invalid; no socket for 30 s at the start; with leader election no driver for 30 s; `Probe` fails for good; the driver came back as another; the Lease is lost, or names another holder; a second signal |
 | 2 | an unknown flag, or a value that it does not take (the usage is printed, the error last); values that could only crash later: times of leader election that do not fit, `--volume-name-uuid-length` beyond 32, no workers, a `--metrics-path` that is not a path |
 | 255 | an unknown or locked feature gate; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; a rate of requests with a burst of 0; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` or `--status-endpoint` cannot be listened on |
 
