@@ -226,17 +226,11 @@ pub(super) struct Drifting {
     origin: Instant,
     rate: f64,
     wall_offset: i64,
-    suspended: Mutex<Duration>,
 }
 
 impl Drifting {
     pub(super) fn new(rate: f64, wall_offset: i64) -> Self {
-        Self { origin: Instant::now(), rate, wall_offset, suspended: Mutex::default() }
-    }
-
-    /// Suspends the machine for `time`.
-    pub(super) fn suspend(&self, time: Duration) {
-        *self.suspended.lock() += time;
+        Self { origin: Instant::now(), rate, wall_offset }
     }
 }
 
@@ -251,7 +245,7 @@ impl Clock for Drifting {
 
     fn boot(&self) -> Duration {
         let awake = self.origin.elapsed().mul_f64(self.rate);
-        Duration::from_secs(1000) + awake + *self.suspended.lock()
+        Duration::from_secs(1000) + awake
     }
 }
 
