@@ -85,7 +85,13 @@ async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
     let mut cluster = Cluster::start().await;
-    let mut provisioner = cluster.provisioner(&["--shutdown-timeout=2s"]).await;
+    // The Lease outlives the call.
+    let flags = [
+        "--shutdown-timeout=2s",
+        "--leader-election-lease-duration=120s",
+        "--leader-election-renew-deadline=90s",
+    ];
+    let mut provisioner = cluster.provisioner(&flags).await;
     cluster.0.served.go_away().await.unwrap();
     let unsaved = async |this: &mut Provisioner| this.log().contains("is not saved yet");
     provisioner.until("the volume could not be saved", unsaved).await;

@@ -243,7 +243,9 @@ fn what_is_named_for_ceph_csi_is_what_is_there() {
     assert!(commands().any(|given| given.contains(&format!("set image {image}="))), "{image}");
     for command in [
         format!("cp $CEPH_CSI/deploy/rbd/kubernetes/{name}.yaml deploy/ceph-csi/rbd/"),
-        format!("kubectl logs --selector app={name} --container csi-provisioner --prefix --tail=-1"),
+        format!(
+            "kubectl logs --selector app={name} --container csi-provisioner --prefix --tail=-1"
+        ),
         format!("kubectl get lease {}", lease_name("rbd.csi.ceph.com")),
     ] {
         assert!(commands().any(|given| given == command), "no document says {command:?}");

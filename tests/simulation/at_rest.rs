@@ -179,7 +179,7 @@ const REASONS: [Reason; 14] = [
             s.create_attributes_class("gold", "other.example.com", &json!({}));
         },
         asks: |claim| claim["spec"]["volumeAttributesClassName"] = json!("gold"),
-        message: "VAC gold referenced in PVC is for driver other.example.com",
+        message: "VAC gold referenced in PVC is for driver other.example.com which does not match driver name disk.example.com",
         is_failure: true,
         is_polled: true,
         requests: 1,
@@ -190,16 +190,16 @@ const REASONS: [Reason; 14] = [
     },
     Reason {
         what: "no node has the driver",
-        begins: places,
+        begins: |s| {
+            places(s);
+            label(s);
+        },
         asks: |_| {},
         message: "error generating accessibility requirements: ",
         is_failure: true,
         is_polled: false,
         requests: 0,
-        passes: |s| {
-            label(s);
-            register(s);
-        },
+        passes: register,
     },
     Reason {
         what: "its node lacks a label",

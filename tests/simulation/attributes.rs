@@ -16,62 +16,6 @@ fn volume_class(simulation: &Simulation) -> Value {
     simulation.volumes()[0]["spec"]["volumeAttributesClassName"].clone()
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_driver_gets_what_the_claims_class_says() {
-    let simulation = Simulation::new(1);
-    modifies(&simulation);
-    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "5000", "tier": "hot"}));
-    simulation.start();
-    let uid = simulation.create_claim_of("data", "gold");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
-    let request = &simulation.requests("CreateVolume")[0];
-    assert_eq!(request["mutable_parameters"], json!({"iops": "5000", "tier": "hot"}));
-    assert_eq!(volume_class(&simulation), "gold");
-}
-
-/// Refused until there is a class of the driver; what it says is read anew for each attempt.
-#[tokio::test(start_paused = true)]
-async fn a_class_that_is_missing_or_anothers_is_reported_and_read_anew() {
-    let simulation = Simulation::new(1);
-    modifies(&simulation);
-    simulation.start();
-    let uid = simulation.create_claim_of("data", "gold");
-    let failures = |s: &Simulation| s.event_messages("data", "ProvisioningFailed");
-    simulation.until("its lack is reported", |s| failures(s).len() == 1).await;
-    simulation.create_attributes_class("gold", "other.example.com", &json!({"iops": "1"}));
-    simulation.until("the other driver is reported", |s| failures(s).len() == 2).await;
-    assert_eq!(simulation.calls("CreateVolume"), 0);
-    let mut messages = failures(&simulation);
-    messages.sort();
-    assert_eq!(
-        messages,
-        [
-            "VAC gold referenced in PVC is for driver other.example.com which does not match driver name disk.example.com",
-            "volumeattributesclasses.storage.k8s.io \"gold\" not found",
-        ]
-    );
-    simulation.api.delete("VolumeAttributesClass", "", "gold").unwrap();
-    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "2"}));
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
-    assert_eq!(simulation.requests("CreateVolume")[0]["mutable_parameters"], json!({"iops": "2"}));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_driver_that_cannot_modify_volumes_is_not_asked() {
-    let simulation = Simulation::new(1);
-    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "1"}));
-    simulation.start();
-    simulation.create_claim_of("data", "gold");
-    simulation.until_failed("data").await;
-    assert_eq!(
-        simulation.event_messages("data", "ProvisioningFailed"),
-        [
-            "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported"
-        ]
-    );
-    assert_eq!(simulation.calls("CreateVolume"), 0);
-}
-
 /// Where the API server does not serve the classes, or the gate is shut, claims that name one get
 /// their volumes all the same: without.
 #[tokio::test(start_paused = true)]

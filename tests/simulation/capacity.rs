@@ -10,7 +10,7 @@ use support::{
     capacity::{
         FAST, Published, ZONE, add_claim, add_class, add_class_of, add_node, all, cluster,
         move_node, object, object_of, objects, prepared, published, remove_node, set_capacity,
-        start, start_with, until_published, writes,
+        start, until_published, writes,
     },
     simulation::{DRIVER, Process, Simulation, claim, class, csi_node},
 };
@@ -116,15 +116,6 @@ mod follows {
         expected.extend(all(&["fast", "locked"], &["a", "b"], "1Gi"));
         assert_eq!(published(&simulation), expected);
         assert_eq!(simulation.calls("CreateVolume"), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn classes_that_bind_at_once_where_they_are_wanted() {
-        let simulation = cluster(1);
-        add_class_of(&simulation, "at-once", DRIVER, "Immediate");
-        add_node(&simulation, "n1", "a");
-        start_with(&simulation, &["--capacity-for-immediate-binding"]);
-        until_published(&simulation, all(&["at-once"], &["a"], "1Gi")).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,24 +7,6 @@ use support::simulation::{Simulation, foreign_volume};
 use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
-/// The way of one claim and its volume, with nothing going wrong.
-#[tokio::test(start_paused = true)]
-async fn a_claim_becomes_a_volume_and_goes_again() {
-    let simulation = Simulation::new(1);
-    simulation.start();
-    let uid = simulation.served().await;
-    let volume = simulation.volumes().remove(0);
-    assert_eq!(volume["metadata"]["name"], format!("pvc-{uid}"));
-    assert_eq!(volume["spec"]["claimRef"]["uid"], uid);
-    simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
-
-    simulation.until_gone(&uid).await;
-    assert_eq!(simulation.calls("CreateVolume"), 1);
-    assert_eq!(simulation.calls("DeleteVolume"), 1);
-    assert!(simulation.left_at_driver().is_empty());
-    assert!(simulation.has_event("data", "Provisioning"));
-}
-
 /// The process dies between the driver's answer and the saving of the PersistentVolume, and is
 /// started again: one volume, one PersistentVolume.
 #[tokio::test(start_paused = true)]
@@ -58,25 +40,6 @@ async fn killed_before_the_volume_is_saved_a_restart_saves_it() {
     }
 }
 
-/// The same, but the dead process's POST was carried out after all: the restart finds it.
-#[tokio::test(start_paused = true)]
-async fn killed_while_the_volume_is_being_saved_a_restart_does_not_ask_again() {
-    let simulation = Simulation::new(1);
-    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter));
-    let process = simulation.start();
-    simulation.served().await;
-    process.kill();
-    simulation.faults().clear();
-    simulation.start();
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.volumes().len(), 1);
-    assert_eq!(
-        simulation.calls("CreateVolume"),
-        1,
-        "a claim that has its volume is never asked for"
-    );
-}
-
 /// A POST whose answer is lost is looked after, not repeated blindly; its user hears of success.
 #[tokio::test(start_paused = true)]
 async fn an_unclear_save_is_looked_after() {
@@ -87,18 +50,6 @@ async fn an_unclear_save_is_looked_after() {
     simulation.until("success is reported", |s| s.has_event("data", "ProvisioningSucceeded")).await;
     assert_eq!(simulation.api_requests("create", "persistentvolumes"), 1);
     assert_eq!((simulation.volumes().len(), simulation.calls("CreateVolume")), (1, 1));
-}
-
-/// A PersistentVolume that the API server refuses is reported, and saved once it is allowed.
-#[tokio::test(start_paused = true)]
-async fn a_refused_save_is_reported_and_tried_again() {
-    let simulation = Simulation::new(1);
-    simulation.refuse("create", "persistentvolumes", 5);
-    simulation.start();
-    simulation.create_claim("data");
-    simulation.until_failed("data").await;
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-    assert_eq!(simulation.calls("CreateVolume"), 1);
 }
 
 /// A claim deleted while its first call runs gets its PersistentVolume, for the ordinary release.
@@ -252,39 +203,6 @@ async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
     simulation.delete_claim("data");
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (2, 1));
-}
-
-/// An open call is followed to its end: the claim goes, its volume is saved for the release.
-#[tokio::test(start_paused = true)]
-async fn every_unknown_end_is_followed_although_the_claim_is_deleted() {
-    for code in ["ABORTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"] {
-        for then in ["INTERNAL", "INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND"] {
-            let simulation = Simulation::scripted(json!({"create_volume": [
-                {"error": {"code": code}, "creates": true, "times": 1},
-                {"error": {"code": then}, "times": 2}, {}]}));
-            simulation.start();
-            simulation.asked().await;
-            simulation.delete_claim("data");
-            simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-            assert_eq!(simulation.left_at_driver().len(), 1, "{code} then {then}");
-        }
-    }
-}
-
-/// A refusal ends the call: nothing more is asked for a claim that is deleted then.
-#[tokio::test(start_paused = true)]
-async fn a_refused_claim_that_is_deleted_is_not_asked_for_again() {
-    for code in ["INTERNAL", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "OUT_OF_RANGE", "UNKNOWN"] {
-        let simulation =
-            Simulation::scripted(json!({"create_volume": [{"error": {"code": code}}]}));
-        simulation.start();
-        simulation.create_claim("data");
-        simulation.until_failed("data").await;
-        simulation.delete_claim("data");
-        let asked = simulation.calls("CreateVolume");
-        sleep(Duration::from_secs(3600)).await;
-        assert_eq!(simulation.calls("CreateVolume"), asked, "{code}");
-    }
 }
 
 /// The watch loses the end of a claim's PersistentVolume; the list after it shows the lack.

@@ -29,33 +29,6 @@ fn warnings(simulation: &Simulation) -> Vec<(String, u64)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_class_is_reported_once_and_the_claim_served_as_soon_as_it_comes() {
-    let simulation = Simulation::new(1);
-    remove_class(&simulation);
-    simulation.start();
-    let uid = simulation.create_claim("data");
-    sleep(Duration::from_millis(800)).await;
-    assert_eq!(warnings(&simulation), [], "it may come yet");
-    sleep(Duration::from_secs(600)).await;
-    let missing = r#"storageclass.storage.k8s.io "fast" not found"#;
-    assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)]);
-    simulation.api.create(&class_of(DRIVER)).unwrap();
-    sleep(Duration::from_secs(1)).await;
-    assert!(simulation.is_saved(&uid));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_reported_again() {
-    let simulation = Simulation::new(1);
-    remove_class(&simulation);
-    simulation.start();
-    simulation.create_claim("data");
-    sleep(Duration::from_secs(3600)).await;
-    let warned = warnings(&simulation);
-    assert!(warned.len() == 1 && warned[0].1 == 2, "{warned:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_class_that_is_put_right_at_once_is_not_reported() {
     for at_first in [None, Some(class_of("other.example.com"))] {
         let simulation = Simulation::new(1);
@@ -88,19 +61,6 @@ async fn whatever_the_retry_interval_it_is_reported_once_within_a_second() {
         sleep(Duration::from_secs(300)).await;
         assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)], "{start}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_class_of_another_provisioner_is_reported_and_waited_for() {
-    let simulation = Simulation::new(1);
-    remove_class(&simulation);
-    simulation.api.create(&class_of("other.example.com")).unwrap();
-    simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until_failed("data").await;
-    remove_class(&simulation);
-    simulation.api.create(&class_of(DRIVER)).unwrap();
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
 }
 
 /// What a claim lacks is named on it, once, before anybody has asked the driver.

@@ -77,18 +77,6 @@ async fn a_stopped_leader_hands_over_in_under_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_born_under_a_new_leaders_eyes_is_looked_up_by_nobody() {
-    let simulation = Simulation::new(1);
-    let (first, _second) = two(&simulation).await;
-    first.stop();
-    until_held_by(&simulation, "b").await;
-    sleep(Duration::from_secs(1)).await;
-    let uid = simulation.create_claim("new");
-    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
-    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_new_leader_asks_for_nobody_before_it_has_listed() {
     let simulation = Simulation::new(1);
     let (first, _second) = two(&simulation).await;
@@ -118,16 +106,6 @@ async fn a_volume_that_the_leader_before_has_saved_is_found_whatever_its_name() 
     until_held_by(&simulation, "b").await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!(simulation.calls("CreateVolume"), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_standby_watches_its_lease_and_asks_for_nothing() {
-    let simulation = Simulation::new(1);
-    let (_first, _second) = two(&simulation).await;
-    let asked = |s: &Simulation| (s.api_requests("get", "leases"), lists_and_watches(s));
-    let before = asked(&simulation);
-    sleep(Duration::from_secs(120)).await;
-    assert_eq!(asked(&simulation), before);
 }
 
 #[tokio::test(start_paused = true)]

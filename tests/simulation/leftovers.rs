@@ -276,29 +276,7 @@ async fn a_restart_finds_the_leftover_by_asking_again() {
     assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
-/// What the API server refuses for ever is kept while its claim stands, and goes with it.
-#[tokio::test(start_paused = true)]
-async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
-    let simulation = Simulation::new(1);
-    // A size of nothing, since no request can say how much is asked for.
-    let mut huge = claim("data");
-    huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
-    simulation.start();
-    simulation.api.create(&huge).unwrap();
-    simulation.until_failed("data").await;
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(calls(&simulation), ["CreateVolume"]);
-    assert!(
-        simulation.event_messages("data", "ProvisioningFailed")[0]
-            .contains("is invalid: spec.capacity")
-    );
-    simulation.delete_claim("data");
-    simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
-}
-
-/// The same where the driver says how little it made.
+/// A driver that makes little of what is asked for, and says so.
 #[tokio::test(start_paused = true)]
 async fn no_volume_is_large_enough_for_what_no_request_can_say() {
     let simulation = Simulation::scripted(

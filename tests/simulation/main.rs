@@ -26,7 +26,6 @@ mod protection;
 mod quiet;
 mod requests;
 mod safety;
-mod scale;
 mod servers;
 mod shadow;
 mod sources;

@@ -62,23 +62,6 @@ async fn a_volume_is_not_deleted_with_a_secret_that_is_no_text() {
     assert_eq!(simulation.requests("DeleteVolume")[0].get("secrets"), None);
 }
 
-/// Every attempt begins with its event and is counted, also where no name can be made.
-#[tokio::test(start_paused = true)]
-async fn without_a_prefix_no_claim_gets_a_volume_and_all_are_reported() {
-    let simulation = Simulation::new(1);
-    simulation.start_with(&["--volume-name-prefix="]);
-    simulation.create_claim("data");
-    simulation.until_failed("data").await;
-    assert_eq!(
-        simulation.event_messages("data", "ProvisioningFailed"),
-        ["volume name prefix cannot be of length 0"]
-    );
-    assert!(simulation.has_event("data", "Provisioning"));
-    simulation.delete_claim("data");
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.calls("CreateVolume"), 0);
-}
-
 /// A volume that another process made under the usual name is found whatever the flags say now.
 #[tokio::test(start_paused = true)]
 async fn without_a_prefix_a_claim_that_has_its_volume_is_left_alone() {
@@ -89,30 +72,6 @@ async fn without_a_prefix_a_claim_that_has_its_volume_is_left_alone() {
     sleep(Duration::from_secs(60)).await;
     assert!(simulation.event_messages("data", "ProvisioningFailed").is_empty());
     assert_eq!(simulation.calls("CreateVolume"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn prefix_and_length_name_the_volume_and_metadata_tells_the_driver() {
-    let simulation = Simulation::new(1);
-    simulation.start_with(&[
-        "--volume-name-prefix=k8s",
-        "--volume-name-uuid-length=12",
-        "--extra-create-metadata",
-        "--default-fstype=xfs",
-    ]);
-    let uid = simulation.create_claim("data");
-    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-    let name = format!("k8s-{}", &uid.replace('-', "")[..12]);
-    let volume = &simulation.volumes()[0];
-    assert_eq!(volume["metadata"]["name"], name);
-    assert_eq!(volume["spec"]["csi"]["fsType"], "xfs");
-    let request = &simulation.requests("CreateVolume")[0];
-    assert_eq!(request["name"], name);
-    assert_eq!(
-        request["parameters"],
-        json!({"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "sc",
-               "csi.storage.k8s.io/pv/name": name})
-    );
 }
 
 /// Two claims whose truncated UIDs are the same: the second gets an event, and the driver is not asked to
@@ -139,28 +98,6 @@ async fn a_name_that_two_claims_share_serves_one_of_them() {
     assert!(
         messages.iter().all(|text| text.contains("exists already and is for the claim sc/data-"))
     );
-}
-
-/// Read-only for ever, where claim and admin say so.
-#[tokio::test(start_paused = true)]
-async fn a_volume_that_is_only_read_is_published_so() {
-    let simulation = Simulation::new(1);
-    simulation.start_with(&["--controller-publish-readonly"]);
-    for (name, modes) in
-        [("reads", json!(["ReadOnlyMany"])), ("writes", json!(["ReadOnlyMany", "ReadWriteMany"]))]
-    {
-        let mut claim = claim(name);
-        claim["spec"]["accessModes"] = modes;
-        simulation.api.create(&claim).unwrap();
-    }
-    simulation.until("both are saved", |s| s.volumes().len() == 2).await;
-    for volume in simulation.volumes() {
-        let reads = volume["spec"]["claimRef"]["name"] == "reads";
-        assert_eq!(
-            volume["spec"]["csi"]["readOnly"],
-            if reads { json!(true) } else { Value::Null }
-        );
-    }
 }
 
 /// The secret of an attached volume is not read; once it is detached, a secret that cannot be used is reported.

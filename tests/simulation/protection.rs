@@ -429,19 +429,3 @@ async fn a_forged_record_puts_no_finalizer_on_what_it_names() {
     cluster.until("the call is followed", |c| c.calls() > before).await;
     assert!(!cluster.is_guarded("victim"));
 }
-
-/// A cluster that learns of snapshots later, and one that never does.
-#[tokio::test(start_paused = true)]
-async fn without_the_kind_nothing_is_said_and_it_is_noticed_when_it_comes() {
-    let simulation = Simulation::new(1);
-    let cluster = Cluster::on(simulation);
-    cluster.simulation.start();
-    sleep(60 * MINUTE).await;
-    sources::install_kinds(&cluster.simulation);
-    cluster.add_snapshot("snap");
-    let wears = json!({"metadata": {"finalizers": [RESTORE]}});
-    cluster.simulation.api.merge("VolumeSnapshot", "sc", "snap", &wears).unwrap();
-    let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
-    cluster.until("the volume is saved", |c| c.simulation.is_saved(&uid)).await;
-    cluster.until("the snapshot is free", |c| !c.is_guarded("snap")).await;
-}

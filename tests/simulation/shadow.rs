@@ -340,17 +340,3 @@ async fn a_claim_that_is_deleted_while_its_call_runs_is_compared() {
     simulation.until("it is compared", |_| results(&shadow, "volume", "same") == 1).await;
     assert_eq!(others(&shadow, "served_there"), 0);
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_driver_that_flags_describe_is_not_asked() {
-    let simulation = Simulation::new(11);
-    let driver = format!("--driver={DRIVER}");
-    let capabilities = "--capabilities=CONTROLLER_SERVICE,CREATE_DELETE_VOLUME";
-    let shadow = simulation.start_shadow(&[&driver, capabilities]);
-    simulation.start();
-    let attempts = simulation.connection_attempts();
-    simulation.create_claim("data");
-    simulation.until("it is compared", |_| results(&shadow, "volume", "same") == 1).await;
-    assert!(simulation.connection_attempts() <= attempts + 1, "only by the provisioner");
-    assert_eq!(simulation.calls("GetPluginInfo"), 1);
-}

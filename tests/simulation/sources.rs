@@ -51,27 +51,6 @@ fn force_snapshot_away(simulation: &Simulation, name: &str) {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_snapshot_is_restored_and_a_claim_cloned_by_what_the_driver_knows_them_by() {
-    let simulation = cluster();
-    sources::create_snapshot(&simulation, "snap");
-    sources::create_origin(&simulation, "origin");
-    simulation.start();
-    let restored = sources::create_restore(&simulation, "restored", "snap");
-    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
-    let cloned = sources::create_clone(&simulation, "cloned", "origin");
-    simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
-    let asked: Vec<Value> = simulation.requests("CreateVolume");
-    let sources = asked.iter().map(|request| request["volume_content_source"].clone());
-    assert_eq!(
-        sources.collect::<Vec<_>>(),
-        [
-            json!({"snapshot": {"snapshot_id": "handle-snap"}}),
-            json!({"volume": {"volume_id": "handle-origin"}}),
-        ]
-    );
-}
-
 /// It was there when it was looked at, and not any more when it was to be guarded.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_that_goes_under_a_restore_is_reported_like_any_that_is_missing() {
@@ -249,9 +228,16 @@ async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
     assert!(asked < 60, "{asked} requests in ten minutes");
     sources::install_kinds(&simulation);
     sources::create_snapshot(&simulation, "snap");
+    let wears = json!({"metadata": {"finalizers": [RESTORE]}});
+    simulation.api.merge("VolumeSnapshot", sources::NAMESPACE, "snap", &wears).unwrap();
     let took = simulation.until_saved(&restored).await;
     assert!(took <= Duration::from_secs(301), "{took:?}");
     assert_eq!(snapshot_of(&simulation.requests("CreateVolume")[1]), "handle-snap");
+    let is_free = |s: &Simulation| {
+        let snapshot = s.api.get("VolumeSnapshot", sources::NAMESPACE, "snap").unwrap();
+        !snapshot["metadata"]["finalizers"].to_string().contains(RESTORE)
+    };
+    simulation.until("its snapshot is free", is_free).await;
 }
 
 /// Restarted while a call is open, its claim deleted and its snapshot gone: what the call asked for
@@ -418,26 +404,4 @@ async fn what_others_fill_in_is_left_to_them() {
     assert_eq!(populator["message"], "Assuming an external populator will provision the volume");
     assert_eq!(populator["count"], 1);
     assert_eq!((simulation.calls("CreateVolume"), simulation.is_saved(&uid)), (0, false));
-}
-
-/// A volume that came back empty is removed with the source still guarded, and made anew.
-#[tokio::test(start_paused = true)]
-async fn a_volume_that_came_back_empty_is_no_restore() {
-    let simulation = cluster();
-    sources::create_snapshot(&simulation, "snap");
-    simulation
-        .script(json!({"create_volume": [{"volume": {"content_source": "none"}, "times": 2}, {}]}));
-    simulation.start();
-    let uid = sources::create_restore(&simulation, "restored", "snap");
-    simulation.until("it is restored", |s| s.is_saved(&uid)).await;
-    assert_eq!(
-        simulation.event_messages("restored", "ProvisioningFailed"),
-        ["volume content source missing"]
-    );
-    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 2));
-    let is_free = |s: &Simulation| {
-        let snapshot = s.api.get("VolumeSnapshot", sources::NAMESPACE, "snap").unwrap();
-        !snapshot["metadata"]["finalizers"].to_string().contains(RESTORE)
-    };
-    simulation.until("its snapshot is free", is_free).await;
 }

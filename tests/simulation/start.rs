@@ -8,7 +8,6 @@ use support::simulation::{DRIVER, Process, Simulation, claim, foreign_volume};
 use testkit::apiserver::{
     Options,
     faults::{Effect, Rule, StreamFault},
-    resources::ServerVersion,
 };
 use tokio::time::sleep;
 
@@ -161,34 +160,6 @@ async fn a_claim_whose_volume_is_listed_late_is_not_asked_for_again() {
     }
 }
 
-/// Another client created it between the claim's creation and our read.
-#[tokio::test(start_paused = true)]
-async fn a_claim_born_with_its_volume_is_not_asked_for() {
-    let simulation = slow_cluster();
-    simulation.start();
-    sleep(Duration::from_secs(2)).await;
-    let uid = simulation.create_claim("z-new");
-    simulation.api.create(&volume_named(&format!("pvc-{uid}"), &uid)).unwrap();
-    sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.calls("CreateVolume"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_deleted_in_mid_call_while_the_lists_run_leaves_no_volume_behind() {
-    let simulation = slow_cluster();
-    simulation.script(json!({"create_volume": [{"delay_ms": 2000}]}));
-    simulation.start();
-    sleep(Duration::from_secs(2)).await;
-    let uid = simulation.create_claim("z-new");
-    asked(&simulation, 1).await;
-    simulation.delete_claim("z-new");
-    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
-    simulation.release(&uid);
-    simulation.until("the volume is gone", |s| s.volumes().len() == MANY).await;
-    assert!(simulation.left_at_driver().is_empty());
-    assert_eq!(simulation.calls("DeleteVolume"), 1);
-}
-
 /// Nothing is deleted before all is known that could speak against it.
 #[tokio::test(start_paused = true)]
 async fn deletions_wait_for_the_lists() {
@@ -217,24 +188,6 @@ async fn without_the_right_to_list_volumes_nobody_is_served() {
     assert_eq!(simulation.calls("CreateVolume"), 0);
     simulation.faults().clear();
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
-}
-
-/// A driver with topology needs CSINodes and Nodes as well.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_waits_for_the_list_of_nodes_has_an_event() {
-    for (plural, kind) in [("csinodes", "CSINodes"), ("nodes", "Nodes")] {
-        let simulation = Simulation::scripted(json!({
-            "plugin_capabilities": ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"],
-        }));
-        simulation.refuse("list", plural, 1000);
-        simulation.create_claim("data");
-        simulation.start();
-        sleep(Duration::from_secs(130)).await;
-        assert_eq!(simulation.calls("CreateVolume"), 0);
-        let messages = simulation.event_messages("data", "ProvisioningFailed");
-        let says = |message: &String| message.starts_with(&format!("{kind} are not listed yet"));
-        assert!(messages.iter().any(says), "{messages:?}");
-    }
 }
 
 /// As over a slow link: what all of them take is longer than any answer may.
@@ -304,29 +257,4 @@ async fn a_volume_that_the_watch_does_not_show_is_found_before_the_call() {
     simulation.until("all are saved", |s| s.volumes().len() == BACKLOG).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("CreateVolume"), BACKLOG - 1);
-}
-
-/// As the one before this program left it, in a name that is no longer looked up.
-#[tokio::test(start_paused = true)]
-async fn a_volume_of_an_earlier_prefix_is_known_whichever_list_is_whole_first() {
-    for slow in ["persistentvolumes", "persistentvolumeclaims"] {
-        let simulation = Simulation::with_options(Options {
-            version: ServerVersion::minor(33),
-            page: PAGE,
-            ..Options::default()
-        });
-        let uid = simulation.create_claim("z-last");
-        simulation.api.create(&volume_named("a-tank", &uid)).unwrap();
-        for number in 0..MANY {
-            let name = format!("m-{number:03}");
-            let mut claim = claim(&name);
-            claim["spec"]["volumeName"] = json!(name);
-            simulation.api.create(&claim).unwrap();
-            simulation.api.create(&volume_named(&name, &format!("owner-{number}"))).unwrap();
-        }
-        slow_rest(&simulation, slow, SLOW);
-        simulation.start();
-        sleep(Duration::from_secs(600)).await;
-        assert_eq!(simulation.calls("CreateVolume"), 0, "{slow}");
-    }
 }

@@ -162,18 +162,6 @@ async fn a_claim_for_a_node_that_lacks_a_label_goes_on_once_the_label_is_there()
     assert_eq!(best(&requirements(&simulation)[0]), json!({ZONE: "b", RACK: "r1"}));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_claim_without_a_node_goes_on_once_the_driver_is_on_any_node() {
-    let simulation = cluster(1);
-    add_node(&simulation, "n0", &[(ZONE, "a")]);
-    simulation.start_with(&NO_RETRY);
-    let uid = simulation.create_claim("data");
-    fails(&simulation, "data").await;
-    register(&simulation, "n0", &[ZONE]);
-    is_served_at_once(&simulation, &uid).await;
-    assert_eq!(best(&requirements(&simulation)[0]), json!({ZONE: "a"}));
-}
-
 /// Labels are kept for known keys only: a key that a driver learns must not find them missing.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_learns_a_key_finds_the_labels_that_nodes_had_all_along() {
@@ -457,20 +445,6 @@ fn assert_no_place_added(simulation: &Simulation, name: &str, uid: &str) {
 fn calls_for(simulation: &Simulation, uid: &str) -> Vec<Value> {
     let name = json!(format!("pvc-{uid}"));
     simulation.requests("CreateVolume").into_iter().filter(|call| call["name"] == name).collect()
-}
-
-/// Where a node was when the claim was made is what its PersistentVolume says, if the driver does.
-#[tokio::test(start_paused = true)]
-async fn the_volume_is_bound_to_where_the_driver_says_it_is() {
-    let simulation = zonal(1, &["a", "b"]);
-    simulation
-        .script(json!({"create_volume": [{"volume": {"accessible_topology": [{ZONE: "b"}]}}]}));
-    simulation.start();
-    let uid = create_for(&simulation, "data", "n1");
-    is_served_at_once(&simulation, &uid).await;
-    let terms = &simulation.volumes()[0]["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
-    let is = json!({"key": ZONE, "operator": "In", "values": ["b"]});
-    assert_eq!(*terms, json!([{"matchExpressions": [is]}]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,7 @@
 //! The record of all requests, in the order of their answers, also of those that a fault struck. A server that runs
 //! for days forgets the oldest.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
@@ -22,8 +16,6 @@ pub struct Recorded {
     pub info: RequestInfo,
     /// The answer's HTTP code; 0 when the connection was cut instead.
     pub code: u16,
-    /// The bytes of the answer's body, so far: a watch's go on growing.
-    pub bytes_out: Arc<AtomicU64>,
     /// When it came.
     pub received: jiff::Timestamp,
     /// When its answer was known.
@@ -39,11 +31,6 @@ impl Recorded {
             (true, "") => format!("{} {}", info.verb, info.resource),
             (true, subresource) => format!("{} {}/{subresource}", info.verb, info.resource),
         }
-    }
-
-    /// The bytes of the answer's body, so far.
-    pub fn sent(&self) -> u64 {
-        self.bytes_out.load(Ordering::Relaxed)
     }
 }
 

@@ -1,13 +1,6 @@
 //! From an HTTP request to its answer: authorization, faults, the verb, the record.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
@@ -73,23 +66,6 @@ fn nothing_there() -> Response<Body> {
     respond_in("text/plain; charset=utf-8", 404, Bytes::from_static(b"404 page not found\n"))
 }
 
-/// A body whose bytes are counted: at once when it is whole, as they go when it is a stream.
-fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
-    if let Some(bytes) = response.body().size_hint().exact() {
-        count.store(bytes, Ordering::Relaxed);
-        return response;
-    }
-    response.map(|body| {
-        body.map_frame(move |frame| {
-            let bytes =
-                frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
-            count.fetch_add(bytes, Ordering::Relaxed);
-            frame
-        })
-        .boxed_unsync()
-    })
-}
-
 /// The answer with half of its body, and then none.
 async fn truncated(response: Response<Body>) -> Response<Body> {
     in_pieces(response, |bytes| {
@@ -144,18 +120,16 @@ impl ApiServer {
         let info = RequestInfo::parse(request.method(), request.uri());
         let received = self.now();
         let answer = self.with_faults(user, &info, request).await;
-        let bytes_out = Arc::new(AtomicU64::new(0));
         let recorded = Recorded {
             user: user.clone(),
             info,
             code: answer.as_ref().map_or(0, |response| response.status().as_u16()),
-            bytes_out: Arc::clone(&bytes_out),
             received,
             answered: self.now(),
         };
         self.hooks().audit.iter().for_each(|file| file.record(&recorded));
         self.requests().record(recorded);
-        answer.map(|response| counted(response, bytes_out))
+        answer
     }
 
     async fn with_faults(

@@ -44,11 +44,6 @@ pub fn start(simulation: &Simulation) -> Process {
     simulation.start_with(&FAST)
 }
 
-/// Starts the program with [`FAST`] and these flags.
-pub fn start_with(simulation: &Simulation, flags: &[&str]) -> Process {
-    simulation.start_with(&[&FAST, flags].concat())
-}
-
 /// Creates a StorageClass of the driver, with late binding.
 pub fn add_class(simulation: &Simulation, name: &str) {
     add_class_of(simulation, name, DRIVER, "WaitForFirstConsumer");

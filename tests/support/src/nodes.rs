@@ -164,12 +164,7 @@ impl fmt::Display for Cost {
 
 /// Creates so many claims at once and lets so many nodes share them, on a slow network.
 pub async fn share(seed: u64, nodes: usize, claims: usize) -> Cost {
-    share_with(seed, nodes, claims, &[]).await.1
-}
-
-/// Like [`share`], with these flags. Returns the cluster as well.
-pub async fn share_with(seed: u64, nodes: usize, claims: usize, flags: &[&str]) -> (Cluster, Cost) {
-    let cluster = Cluster::with(seed, &vec![i64::try_from(claims).unwrap(); nodes], flags);
+    let cluster = Cluster::new(seed, &vec![i64::try_from(claims).unwrap(); nodes]);
     let faults = cluster.simulation.faults();
     let milliseconds = |n| Effect::Delay(Duration::from_millis(n));
     faults.add(Rule::on("get", "persistentvolumeclaims", milliseconds(5)));
@@ -189,11 +184,10 @@ pub async fn share_with(seed: u64, nodes: usize, claims: usize, flags: &[&str]) 
     assert_eq!(cluster.all_calls("CreateVolume"), claims);
     let requests = &cluster.simulation.api.requests();
     let puts = requests.matching("update", "persistentvolumeclaims");
-    let cost = Cost {
+    Cost {
         gets: requests.count("get", "persistentvolumeclaims"),
         conflicts: puts.iter().filter(|put| put.code == 409).count(),
         puts: puts.len(),
         capacity_calls: cluster.all_calls("GetCapacity"),
-    };
-    (cluster, cost)
+    }
 }
