@@ -76,11 +76,6 @@ fn bound(observed: &ObservedClaim) -> Option<Cause> {
     let name = claim.spec.volume_name.as_deref().filter(|name| !name.is_empty())?;
     Some(match &observed.bound {
         Ok(Some(volume)) => bound_to(observed, volume),
-        Ok(None) if claim.annotation(BIND_COMPLETED).is_none() => {
-            let text = format!("It names the PersistentVolume {name}, which does not exist.");
-            Cause::new(State::Waiting, text)
-                .advise("Create that PersistentVolume, or create the claim again without volumeName.")
-        }
         Ok(None) => Cause::new(State::Wrong, format!("It is bound to the PersistentVolume {name}, which does not exist."))
             .advise("Restore the PersistentVolume if the volume still exists at the driver, or delete the claim."),
         Err(why) => unread(&format!("the PersistentVolume {name}"), why),
@@ -277,11 +272,6 @@ fn verified(observed: &ObservedClaim) -> Option<Cause> {
     }
 }
 
-/// Rows about sources that are not made yet. No attempt is made before they change, and they change by
-/// themselves.
-const NOT_MADE_YET: [&str; 4] =
-    ["snapshot-unbound", "snapshot-not-ready", "snapshot-handle", "clone-unbound"];
-
 /// What the checks before a call show.
 fn checked(observed: &ObservedClaim) -> Option<Cause> {
     let not_prepared = observed.checks.as_ref()?.as_ref().err()?;
@@ -301,10 +291,7 @@ fn checked(observed: &ObservedClaim) -> Option<Cause> {
             unread("what a call needs", &failure.to_string())
         }
         NotPrepared::Failed(failure) if failure.is_lasting => {
-            let text = with_cause(failure);
-            let row = runbook::look_up(&text).map_or("", |row| row.anchor);
-            let comes = NOT_MADE_YET.contains(&row);
-            Cause::event(if comes { State::Waiting } else { State::Wrong }, text)
+            Cause::event(State::Wrong, with_cause(failure))
         }
         NotPrepared::Failed(failure) | NotPrepared::Unrepeatable(failure) => {
             Cause::event(State::Waiting, with_cause(failure))
@@ -356,19 +343,14 @@ fn state_after(code: &str) -> State {
 }
 
 /// Rows about what fails after the checks, and what only a person ends.
-const ENDED_BY_A_PERSON: [&str; 8] = [
-    "unusable-small",
-    "unusable-large",
-    "unusable-empty",
-    "unusable-refused",
-    "unusable-leak",
-    "after-suspected-leak",
-    "driver-no-volume",
-    "driver-no-id",
-];
+const ENDED_BY_A_PERSON: [&str; 3] = ["after-suspected-leak", "driver-no-volume", "driver-no-id"];
 
-/// How the API server refuses a PersistentVolume.
-const REFUSALS: [&str; 3] = [" is forbidden: ", " is invalid: ", " denied the request"];
+/// Whether the API server has refused a PersistentVolume so.
+fn is_refusal(text: &str) -> bool {
+    let is_of_volume = text.to_ascii_lowercase().starts_with("persistentvolume");
+    is_of_volume && [" is forbidden: ", " is invalid: "].iter().any(|how| text.contains(how))
+        || text.contains(" denied the request")
+}
 
 /// The last failure that an event reports. The checks pass now, so only what comes after them still counts.
 fn last_event(observed: &ObservedClaim) -> Option<Cause> {
@@ -384,7 +366,7 @@ fn last_event(observed: &ObservedClaim) -> Option<Cause> {
         return Some(Cause::event(state_after(code), reported));
     }
     let row = runbook::look_up(text).map_or("", |row| row.anchor);
-    Some(if REFUSALS.iter().any(|refusal| text.contains(refusal)) {
+    Some(if is_refusal(text) {
         Cause::event(State::Wrong, reported).see("api-refused")
     } else if ENDED_BY_A_PERSON.contains(&row) {
         Cause::event(State::Wrong, reported)

@@ -63,13 +63,6 @@ async fn claims_with_a_volume() {
                 "is for the claim other/data",
                 "",
             ),
-            case(
-                "not made yet",
-                bound_claim("Pending"),
-                Waiting,
-                "It names the PersistentVolume pvc-u, which does not exist",
-                "",
-            ),
         ],
         &CLAIM,
     )
@@ -285,42 +278,6 @@ async fn claims_whose_source_can_never_be_copied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_whose_source_is_not_made_yet() {
-    let source = |group: &str, kind: &str| {
-        let source = json!({"apiGroup": group, "kind": kind, "name": "src"});
-        Cluster::with_claim(move |claim| claim["spec"]["dataSource"] = source)
-    };
-    let pending = json!({
-        "kind": "PersistentVolumeClaim", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
-        "spec": {"storageClassName": "fast"}, "status": {"phase": "Pending"},
-    });
-    let snapshot = json!({
-        "kind": "VolumeSnapshot", "metadata": {"namespace": "shop", "name": "src", "uid": "s"},
-        "status": {},
-    });
-    check(
-        vec![
-            case(
-                "clone of a claim without a volume",
-                source("", "PersistentVolumeClaim").and(pending),
-                Waiting,
-                "must have a status of Bound",
-                "clone-unbound",
-            ),
-            case(
-                "snapshot that is not bound",
-                source("snapshot.storage.k8s.io", "VolumeSnapshot").and(snapshot),
-                Waiting,
-                "snapshot src not bound",
-                "snapshot-unbound",
-            ),
-        ],
-        &CLAIM,
-    )
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn claims_whose_node_does_not_fit() {
     let on_node = |node: &'static str| {
         Cluster::with_claim(move |claim| claim["metadata"]["annotations"][NODE] = json!(node))
@@ -378,7 +335,6 @@ async fn claims_that_were_tried() {
             case("PersistentVolume forbidden", claim().and(event("ProvisioningFailed", "persistentvolumes is forbidden: User \"u\" cannot create resource \"persistentvolumes\" in API group \"\" at the cluster scope", 5)), Wrong, "is forbidden", "api-refused"),
             case("PersistentVolume invalid", claim().and(event("ProvisioningFailed", "PersistentVolume \"pvc-u\" is invalid: spec: Invalid value: \"x\": no", 5)), Wrong, "is invalid", "api-refused"),
             case("suspected leak", claim().and(event("ProvisioningFailed", "a volume that was made for the claim may be left at the driver, and no other is made while this provisioner runs: see its log for the volume, then delete the claim and create it again", 5)), Wrong, "may be left at the driver", "after-suspected-leak"),
-            case("too small", claim().and(event("ProvisioningFailed", "created volume capacity 5 less than requested capacity 6", 5)), Wrong, "less than requested", "unusable-small"),
             case("not known", claim().and(event("ProvisioningFailed", "the moon is full", 5)), Waiting, "the moon is full", ""),
             case("a beginning does not count", claim().and(failed("Internal", 60)).and(event("Provisioning", "External provisioner is provisioning volume", 5)), Waiting, "code = Internal", "code-internal"),
             case("another's event is only quoted", claim().and(by_the_controller("Operation cannot be fulfilled on persistentvolumeclaims \"data\": the object has been modified", 5)), Waiting, "An event of \"persistentvolume-controller\" says, 5s ago: \"Operation cannot", ""),
