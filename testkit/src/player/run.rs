@@ -183,7 +183,7 @@ impl Run<'_> {
         for step in &scenario.steps {
             self.step(step).await?;
         }
-        sleep(seconds(scenario.settle.unwrap_or(0.6))).await;
+        rest(seconds(scenario.settle.unwrap_or(0.6))).await;
         // What is late on a busy machine still comes; what is too much stays.
         let last = Instant::now() + PATIENCE;
         loop {
@@ -218,7 +218,7 @@ impl Run<'_> {
                 self.api.merge(address, it.subresource.as_deref(), &patch).await?;
             }
             Step { wait: Some(wait), .. } => self.wait(wait).await,
-            Step { settle: Some(rest), .. } => sleep(seconds(*rest)).await,
+            Step { settle: Some(time), .. } => rest(seconds(*time)).await,
             Step { driver: Some(script), .. } => self.driver.backend().amend((**script).clone()),
             Step { stop: Some(signal), process, nowait, .. } => {
                 let process = process.clone().map_or(ProcessName::Main(true), ProcessName::Named);
@@ -581,6 +581,20 @@ fn address<'b>(kind: &'b str, namespace: Option<&'b str>, name: &'b str) -> Addr
 
 fn seconds(number: f64) -> Duration {
     Duration::try_from_secs_f64(number).unwrap_or_default()
+}
+
+/// Waits for so long, up to ten times that: time in which the machine is late with this wait does not count, as it is
+/// late with what a scenario waits for as well.
+async fn rest(time: Duration) {
+    const SLICE: Duration = Duration::from_millis(25);
+    let (start, mut left) = (Instant::now(), time);
+    while !left.is_zero() && start.elapsed() < time * 10 {
+        let (slice, from) = (left.min(SLICE), Instant::now());
+        sleep(slice).await;
+        if from.elapsed() < slice + SLICE {
+            left -= slice;
+        }
+    }
 }
 
 /// The value that `path` leads to.
