@@ -10,8 +10,9 @@
 //! | [`objects`] | slim views of objects |
 //! | [`events`] | recording of events |
 //!
-//! No object's content is logged. Whatever a server answers, only that request fails. The lanes `objects` and `capacity` send no write while the gate is shut (safety
-//! rule 1). Writes keep fields that this program does not know (safety rule 11).
+//! No object's content is logged. Whatever a server answers, only that request fails. The lanes `objects` and
+//! `capacity` send no write while the gate is shut (safety rule 1). Writes keep fields that this program does not
+//! know (safety rule 11).
 
 pub mod client;
 pub mod connection;

@@ -164,7 +164,7 @@ impl Nodes {
     }
 
     /// What these keys name on all Nodes that have all of the labels, with or without the driver. A place may
-    /// be there twice. None until all Nodes are listed for the keys: a part of them would be another request.
+    /// be there twice. Empty until all Nodes are listed for the keys: a part of them would be another request.
     pub fn places(&self, keys: &Keys) -> Vec<BTreeMap<String, String>> {
         self.0.index.lock().places(keys)
     }

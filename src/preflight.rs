@@ -80,7 +80,6 @@ impl fmt::Display for MissingRights {
 }
 
 /// Checks permissions, and remembers what it has reported.
-#[derive(Debug)]
 pub struct Preflight {
     client: Client,
     namespaces: Namespaces,

@@ -14,8 +14,8 @@ pub enum AppError {
     /// The namespace or the owner of CSIStorageCapacity objects was not found.
     #[error("{0}")]
     Capacity(String),
-    /// Another driver answered after a reconnect, or none for too long. The text begins as external-provisioner's does, which
-    /// ends up in the termination log.
+    /// Another driver answered after a reconnect, or none for too long. The text begins as external-provisioner's
+    /// does, which ends up in the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]
     DriverLost(#[from] csi::ConnectionEnded),
     /// The Lease was lost.

@@ -62,7 +62,6 @@ macro_rules! by_version {
 }
 
 /// Reads and writes our objects.
-#[derive(Debug)]
 pub(super) struct Store {
     pub(super) client: Client,
     pub(super) destination: Destination,

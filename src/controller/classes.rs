@@ -3,7 +3,7 @@
 //! Keeps every class: there are few, and a claim may name any. Reports each change of a class to its
 //! listeners.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::RwLock;
 
@@ -26,12 +26,6 @@ struct SharedClasses {
 
 /// Called with a class's name, and the class unless it was deleted.
 type Listener = Box<dyn Fn(&str, Option<Arc<StorageClass>>) + Send + Sync>;
-
-impl fmt::Debug for Classes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Classes").field(&*self.0.by_name.read()).finish()
-    }
-}
 
 impl Classes {
     /// Returns the class of this name.

@@ -64,8 +64,8 @@ impl Dependency {
         Self { namespace: Some(namespace.to_owned()), ..Self::any::<V>() }
     }
 
-    /// Whether each change of the object wakes the claims that wait for it: it is watched, and only
-    /// administrators and controllers write it.
+    /// Whether each change of the object wakes the claims that wait for it: it is watched, and no user of a
+    /// namespace writes it.
     fn wakes_at_once(&self) -> bool {
         self.kind == Node::API || self.kind == CsiNode::API
     }
@@ -103,7 +103,16 @@ struct Wait {
 impl DependencyIndex {
     /// Registers that the claim `uid` of `namespace` waits for these objects, and for no others.
     pub fn wait(&self, uid: &Key, namespace: &str, dependencies: &[Dependency]) {
-        self.0.lock().wait(uid, namespace, dependencies);
+        let mut waiting = self.0.lock();
+        let before = waiting.remove(uid);
+        if dependencies.is_empty() {
+            return;
+        }
+        let (objects, namespace) = (dependencies.into(), namespace.to_owned());
+        *waiting.namespaces.entry(namespace.clone()).or_default() += 1;
+        let (since, woken) =
+            before.map_or_else(|| (Instant::now(), None), |it| (it.since, it.woken));
+        waiting.claims.insert(uid.clone(), Wait { objects, namespace, since, woken });
     }
 
     /// Removes the claim `uid`: it waits for nothing any more.
@@ -167,18 +176,6 @@ impl DependencyIndex {
 }
 
 impl Waiting {
-    fn wait(&mut self, uid: &Key, namespace: &str, dependencies: &[Dependency]) {
-        let before = self.remove(uid);
-        if dependencies.is_empty() {
-            return;
-        }
-        let (objects, namespace) = (dependencies.into(), namespace.to_owned());
-        *self.namespaces.entry(namespace.clone()).or_default() += 1;
-        let (since, woken) =
-            before.map_or_else(|| (Instant::now(), None), |it| (it.since, it.woken));
-        self.claims.insert(uid.clone(), Wait { objects, namespace, since, woken });
-    }
-
     /// Removes the claim. Returns for what it has waited.
     fn remove(&mut self, uid: &Key) -> Option<Wait> {
         let wait = self.claims.remove(uid)?;

@@ -87,7 +87,7 @@ impl ConnectError {
 }
 
 /// After a lost connection another driver answered, or the same one with other capabilities or
-/// another topology, or none for too long. Decisions rely on the old ones, so the process must end.
+/// another topology, on which decisions rely; or none answered for too long. The process must end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectionEnded(String);

@@ -19,7 +19,6 @@ use crate::{
 };
 
 /// The clients for reads.
-#[derive(Debug)]
 pub struct Reads {
     /// For objects that are read for one claim only.
     pub(super) client: Client,

@@ -180,7 +180,7 @@ fn resolved(
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SecretValues {
     values: BTreeMap<String, SecretValue>,
-    /// The version of the Secret that was read.
+    /// The Secret that was read.
     source: Option<Dependency>,
 }
 
@@ -199,7 +199,7 @@ impl SecretValues {
         self.values.iter().map(value).collect::<Result<_, _>>().map(Credentials::new)
     }
 
-    /// The version of the Secret that was read: if the driver refuses, another version may help.
+    /// The Secret that was read: if the driver refuses, a change of it may help.
     pub(super) fn source(&self) -> Option<&Dependency> {
         self.source.as_ref()
     }

@@ -22,7 +22,7 @@ pub use kube::api::Patch;
 pub(in crate::kube) use lanes::MAX_CONCURRENT_WRITES;
 pub use lanes::{EventLane, LaneSettings, Lanes, RateLimit};
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
@@ -66,12 +66,6 @@ pub struct Client {
     /// What `kube` sends requests through.
     service: ApiService,
     pub(super) random: Arc<dyn Random>,
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Client")
-    }
 }
 
 impl Client {

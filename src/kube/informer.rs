@@ -32,7 +32,7 @@ pub use listed::{Listed, take_vanished};
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use futures::{StreamExt as _, stream::BoxStream};
 use kube::{
@@ -78,12 +78,6 @@ pub struct Informer<V: View> {
     backoff: InformerBackoff,
     random: Arc<dyn Random>,
     reporter: Reporter,
-}
-
-impl<V: View> fmt::Debug for Informer<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informer").field("kind", &V::KIND).finish_non_exhaustive()
-    }
 }
 
 impl<V: View> Informer<V> {

@@ -251,16 +251,12 @@ view! {
 }
 
 impl Volume {
-    /// The CSI volume handle; empty for other volumes.
-    pub fn handle(&self) -> &str {
-        self.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
-    }
-
     /// The volume's id in the PersistentVolume's CSI or in-tree source; empty for other volumes.
     pub fn source_id(&self) -> &str {
         match (&self.spec.csi, &self.spec.in_tree) {
+            (Some(csi), _) => &csi.volume_handle,
             (None, Some(in_tree)) => in_tree.id(),
-            _ => self.handle(),
+            (None, None) => "",
         }
     }
 

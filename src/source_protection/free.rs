@@ -68,9 +68,7 @@ impl Protection {
         let due = self.0.holders.lock().due(source);
         let Some(due) = due else { return Ok(Action::Done) };
         match due {
-            Due::Remove(uid) => {
-                self.remove_finalizer_if_due(source, &uid).await.map(|_| Action::Done)
-            }
+            Due::Remove(uid) => self.remove_if_due(source, &uid).await,
             Due::RemoveUnlessNamed(uid) => self.free_unless_named(source, &uid).await,
             Due::RemoveUnlessGranted(uid, from) => {
                 self.free_unless_granted(source, &uid, &from).await
@@ -96,7 +94,7 @@ impl Protection {
             }
             NamedBy::OtherNamespaces(_) | NamedBy::Nobody => {}
         }
-        self.remove_finalizer_if_due(source, uid).await.map(|_| Action::Done)
+        self.remove_if_due(source, uid).await
     }
 
     async fn free_unless_granted(
@@ -110,9 +108,7 @@ impl Protection {
             return Ok(Action::Retry);
         }
         match source.kind {
-            SourceKind::Claim => {
-                self.remove_finalizer_if_due(source, uid).await.map(|_| Action::Done)
-            }
+            SourceKind::Claim => self.remove_if_due(source, uid).await,
             SourceKind::Snapshot => self.free_unless_named(source, uid).await,
         }
     }
@@ -145,12 +141,14 @@ impl Protection {
 
     /// Removes the finalizer from the object if that is still due. The caller holds the source's
     /// lock.
-    pub(super) async fn remove_finalizer_if_due(
+    async fn remove_if_due(
         &self,
         source: &NamedSource,
         uid: &str,
-    ) -> Result<bool, Arc<ApiError>> {
-        self.remove_finalizer(source, uid, || self.0.holders.lock().due(source).is_some()).await
+    ) -> Result<Action, Arc<ApiError>> {
+        let is_due = || self.0.holders.lock().due(source).is_some();
+        self.remove_finalizer(source, uid, is_due).await?;
+        Ok(Action::Done)
     }
 
     /// Removes the finalizer from the object if `still` returns true; returns whether it was

@@ -22,7 +22,7 @@ use crate::kube::{
 };
 
 /// The sources and who needs them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Holders {
     /// Whether other processes create volumes from the same sources.
     peers: bool,
@@ -108,14 +108,7 @@ pub(super) enum FinalizerOrigin {
 impl Holders {
     /// Creates empty state. `peers`: other processes create volumes from the same sources.
     pub(super) fn new(peers: bool) -> Self {
-        Self {
-            peers,
-            claims: BTreeMap::new(),
-            named_by: BTreeMap::new(),
-            terminating: BTreeMap::new(),
-            sources_by_claim: BTreeMap::new(),
-            held: BTreeMap::new(),
-        }
+        Self { peers, ..Self::default() }
     }
 
     /// Handles an event of the watch of claims; returns the sources to check now.
@@ -318,7 +311,7 @@ impl ClaimEntry {
         let from = || claim.namespace().to_owned();
         let names = named_by_pending(claim).map(|source| SourceReference { source, from: from() });
         let terminating = Terminating::of(claim, SourceKind::Claim)
-            .map(|terminating| (NamedSource::itself(claim), terminating));
+            .map(|terminating| (NamedSource::itself(SourceKind::Claim, claim), terminating));
         let is_kept = names.is_some() || terminating.is_some();
         is_kept.then(|| Self { uid: claim.uid().to_owned(), names, finished: false, terminating })
     }

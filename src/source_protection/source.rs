@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::grants::GrantTarget;
-use crate::kube::objects::{Claim, MAX_NAME, ObjectReference, View as _};
+use crate::kube::objects::{Claim, MAX_NAME, ObjectReference, View};
 
 /// The API group of snapshots.
 pub const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
@@ -112,10 +112,10 @@ impl NamedSource {
         named(&claim.spec.data_source).or_else(|| named(&claim.spec.data_source_ref))
     }
 
-    /// The claim itself as a source.
-    pub fn itself(claim: &Claim) -> Self {
-        let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
-        Self { kind: SourceKind::Claim, namespace, name }
+    /// The object itself as a source of this kind.
+    pub fn itself(kind: SourceKind, object: &impl View) -> Self {
+        let (namespace, name) = (object.namespace().to_owned(), object.name().to_owned());
+        Self { kind, namespace, name }
     }
 
     /// The source as grants name it.

@@ -11,15 +11,7 @@
 //! a snapshot which cannot be written does not block others. Logs nothing if there are no snapshots
 //! to list.
 
-use std::{
-    collections::BTreeMap,
-    ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
@@ -50,11 +42,11 @@ impl Protection {
         let Some(interval) = settings.sweep_interval.filter(|_| settings.restores) else {
             return std::future::pending().await;
         };
-        let logged = AtomicBool::new(false);
+        let mut logged = false;
         let mut observed = Observed::default();
         loop {
             if let Err(error) = self.sweep_once(&mut observed).await {
-                log_list_error(&error, &logged);
+                log_list_error(&error, &mut logged);
             }
             sleep(jittered(interval, self.0.deps.random.unit())).await;
         }
@@ -91,7 +83,7 @@ impl Protection {
 
     /// Adds a snapshot that has our finalizer.
     fn add_candidate(&self, snapshot: &VolumeSnapshot, candidates: &mut Candidates) {
-        let source = source_of(snapshot);
+        let source = NamedSource::itself(SourceKind::Snapshot, snapshot);
         if let Some(terminating) = Terminating::of(snapshot, SourceKind::Snapshot) {
             candidates.terminating.insert(source.clone(), terminating);
         }
@@ -121,12 +113,6 @@ impl Protection {
     }
 }
 
-/// The snapshot as a source.
-fn source_of(snapshot: &VolumeSnapshot) -> NamedSource {
-    let (namespace, name) = (snapshot.namespace().to_owned(), snapshot.name().to_owned());
-    NamedSource { kind: SourceKind::Snapshot, namespace, name }
-}
-
 /// external-provisioner's interval with jitter, so that the sidecars of a cluster do not sweep at
 /// the same time.
 fn jittered(interval: Duration, unit: f64) -> Duration {
@@ -135,13 +121,13 @@ fn jittered(interval: Duration, unit: f64) -> Duration {
 
 /// Logs a failed list. A cluster without the kind has nothing to sweep; a missing permission is
 /// logged once.
-fn log_list_error(error: &ApiError, logged: &AtomicBool) {
+fn log_list_error(error: &ApiError, logged: &mut bool) {
     if error.is_not_found() {
         return;
     }
     if !error.is_forbidden() {
         tracing::warn!(%error, "cannot look for snapshots that kept our finalizer; tried again");
-    } else if !logged.swap(true, Ordering::Relaxed) {
+    } else if !std::mem::replace(logged, true) {
         tracing::info!(
             %error,
             "What a crash leaves of our finalizers on snapshots stays: grant \"list\" on volumesnapshots.snapshot.storage.k8s.io; logged once"

@@ -19,7 +19,6 @@ use crate::kube::{
 };
 
 /// Writes finalizers.
-#[derive(Debug)]
 pub(super) struct Writer {
     client: Client,
     /// Whether snapshots are updated, because patching was forbidden.

@@ -83,7 +83,7 @@ impl Deleter for Panicking {
     }
 
     fn handle(&self, volume: &Volume) -> Option<VolumeHandle> {
-        Some(volume.handle().into())
+        Some(volume.source_id().into())
     }
 
     fn should_delete(&self, _volume: &Volume) -> bool {

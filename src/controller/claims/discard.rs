@@ -232,7 +232,9 @@ mod tests {
     }
 
     async fn objection_by(server: &Server) -> Option<String> {
-        objection(&client(server), "u", &request(), |volume| volume.handle() == "h").await.unwrap()
+        objection(&client(server), "u", &request(), |volume| volume.source_id() == "h")
+            .await
+            .unwrap()
     }
 
     #[tokio::test]

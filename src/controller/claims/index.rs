@@ -94,8 +94,15 @@ impl ClaimIndex {
         identity: ProvisionerIdentity,
         closed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        let inner = Mutex::new(Inner::new(Box::new(closed)));
-        let volume_keys = KeyedMutex::default();
+        let inner = Inner {
+            closed: Box::new(closed),
+            both_listed: false,
+            entries: BTreeMap::new(),
+            by_volume: BTreeMap::new(),
+            others: BTreeSet::new(),
+            latest_texts: LatestTexts::default(),
+        };
+        let (volume_keys, inner) = (KeyedMutex::default(), Mutex::new(inner));
         Self(Arc::new(Shared { identity, volume_keys, inner }))
     }
 
@@ -213,17 +220,6 @@ impl Shared {
 }
 
 impl Inner {
-    fn new(closed: Closed) -> Self {
-        Self {
-            closed,
-            both_listed: false,
-            entries: BTreeMap::new(),
-            by_volume: BTreeMap::new(),
-            others: BTreeSet::new(),
-            latest_texts: LatestTexts::default(),
-        }
-    }
-
     /// Changes the entry of the claim, if there is one, and removes the entry if nothing needs it
     /// any more.
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {

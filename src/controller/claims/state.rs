@@ -147,15 +147,7 @@ impl ClaimState {
 
     /// Whether the claim must be followed even if nobody wants its volume any more.
     pub fn is_open(&self) -> bool {
-        matches!(
-            self,
-            Self::Recorded
-                | Self::InFlight { .. }
-                | Self::Background(_)
-                | Self::Saving(_)
-                | Self::PvGone(_)
-                | Self::Unusable(_)
-        )
+        !matches!(self, Self::Waiting | Self::SuspectedLeak | Self::Done)
     }
 
     /// Whether a call of unknown outcome was sent.
@@ -165,10 +157,10 @@ impl ClaimState {
 
     /// Whether enough terminal errors came for a wanted claim to let its node and class change.
     pub fn accepts_changes(&self) -> bool {
-        let accepts_changes = OpenCall::accepts_changes;
         match self {
-            Self::Background(open) => accepts_changes(open),
-            Self::InFlight { earlier, .. } => earlier.as_ref().is_some_and(accepts_changes),
+            Self::Background(open) | Self::InFlight { earlier: Some(open), .. } => {
+                open.accepts_changes
+            }
             _ => false,
         }
     }
@@ -279,12 +271,8 @@ impl ClaimState {
     /// Whether it is unknown what the running call has made, if it ends with `outcome` after a
     /// PersistentVolume for the claim was seen.
     pub fn is_outcome_unknown_after(&self, outcome: &Outcome) -> bool {
-        match self {
-            Self::InFlight { earlier, has_pv: true } => {
-                earlier.is_some() || matches!(outcome, Outcome::Background(_))
-            }
-            _ => false,
-        }
+        let Self::InFlight { earlier, has_pv: true } = self else { return false };
+        earlier.is_some() || matches!(outcome, Outcome::Background(_))
     }
 
     /// What to do next after an attempt that ended before its call.
@@ -336,10 +324,6 @@ impl OpenCall {
     #[cfg(test)]
     pub(crate) fn accepting(accepts_changes: bool) -> Self {
         Self { accepts_changes, ..Self::default() }
-    }
-
-    fn accepts_changes(&self) -> bool {
-        self.accepts_changes
     }
 
     fn with_error(self, demand: Demand, now: Instant) -> Self {

@@ -12,7 +12,10 @@ use super::{
     request::ProvisionRequest,
     topology::{Pinned, Recorded, Requirement},
 };
-use crate::{controller::ownership::ProvisionerIdentity, kube::objects::View as _};
+use crate::{
+    controller::ownership::ProvisionerIdentity,
+    kube::{name::is_dns_subdomain, objects::View as _},
+};
 
 /// The longest record that is written: all annotations of an object share 256 KiB.
 pub const MAX_BYTES: usize = 8 * 1024;
@@ -121,14 +124,7 @@ impl Record {
 
 /// Returns the text if it is a DNS name, else an empty text. Nothing else of a record is printed.
 pub fn dns_name_or_empty(text: &str) -> &str {
-    let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    let is_name = bytes.len() <= 253
-        && bytes.iter().copied().all(is_inner)
-        && ends(bytes.first())
-        && ends(bytes.last());
-    if is_name { text } else { "" }
+    if is_dns_subdomain(text) { text } else { "" }
 }
 
 /// A digest of the request: the class's provisioner, parameters and mount options, the names of the

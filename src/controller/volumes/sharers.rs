@@ -143,13 +143,11 @@ impl<P: Deleter> VolumeWorker<P> {
     /// was deleted wakes them. One with another ID, such as a disk's in a project that the other does not name,
     /// has a DeleteVolume of its own: it may be another volume after all.
     pub(super) fn deleted_with(&self, sharers: Vec<Volume>, held: &HeldHandle) {
-        let id = |handle: &VolumeHandle| handle.id().to_owned();
-        let deleted = held.handle.as_ref().map(id);
+        let Some(deleted) = &held.handle else { return };
         for sharer in sharers {
-            if self.deps.provisioner.handle(&sharer).as_ref().map(id) != deleted {
-                continue;
+            if self.deps.provisioner.handle(&sharer).is_some_and(|it| it.id() == deleted.id()) {
+                self.index.set_deletion(&Arc::new(sharer), Deletion::DeletedAtDriver);
             }
-            self.index.set_deletion(&Arc::new(sharer), Deletion::DeletedAtDriver);
         }
     }
 }

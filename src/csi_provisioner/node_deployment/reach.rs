@@ -90,13 +90,9 @@ fn meets(
         "NotIn" => !is_wanted(),
         "Exists" => value.is_some(),
         "DoesNotExist" => value.is_none(),
-        "Gt" => {
+        operator @ ("Gt" | "Lt") => {
             let bound = bound(wanted, path)?;
-            number().is_some_and(|number| number > bound)
-        }
-        "Lt" => {
-            let bound = bound(wanted, path)?;
-            number().is_some_and(|number| number < bound)
+            number().is_some_and(|it| if operator == "Gt" { it > bound } else { it < bound })
         }
         // The API server accepts no others.
         _ => false,

@@ -124,7 +124,7 @@ fn known_labels(node: &str, nodes: &Nodes) -> Segments {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// The requisite topologies, in no particular order; `None` if the driver gets no requirement.
+/// The requisite topologies, in no particular order; empty if the driver gets no requirement.
 fn requisite(
     constraints: &Constraints<'_>,
     selected: Option<&Selected<'_>>,

@@ -13,11 +13,12 @@ const CROWD: usize = 1000;
 /// The time between a client's requests: shorter than the server's idle timeout.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// By how much longer than those of an idle server nearly all probes may take, and how long the slowest one may
-/// take: on a busy machine the crowd's clients delay the server too. On a free machine it is a millisecond; the test
-/// prints it.
+/// By how much longer than those of an idle server nearly all probes may take: on a busy machine the crowd's clients
+/// delay the server too. On a free machine it is a millisecond; the test prints it.
 const SWIFT: Duration = Duration::from_secs(2);
-const WORST: Duration = Duration::from_secs(30);
+
+/// The kubelet's time limit, after which a probe has failed.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// How many of 60 probes may fail on a busy machine: the kubelet restarts a container after three in a
 /// row.
@@ -53,7 +54,7 @@ async fn hold_on(source: Ipv4Addr, to: SocketAddr) {
     }
 }
 
-/// How long a probe takes, from the connection to the end of the answer; `None` without an answer.
+/// How long a probe takes, from the connection to the end of the answer; `None` without an answer in time.
 async fn probe(source: Ipv4Addr, to: SocketAddr) -> Option<Duration> {
     let start = Instant::now();
     let probed = async {
@@ -63,7 +64,7 @@ async fn probe(source: Ipv4Addr, to: SocketAddr) -> Option<Duration> {
         stream.read_to_string(&mut answer).await.ok()?;
         answer.ends_with("ok").then(|| start.elapsed())
     };
-    timeout(WHILE, probed).await.expect("a probe is not answered")
+    timeout(LIMIT, probed).await.ok().flatten()
 }
 
 /// How long probes of the two servers take in turn, with a thread of their own as the kubelet has a process.
@@ -121,7 +122,7 @@ async fn probes_are_answered(prober: Ipv4Addr, sources: fn(usize) -> Ipv4Addr) {
     let summary = format!(
         "{middle:?} in the middle, {most:?} for 90 % (an idle server: {usual:?}), {last:?} at worst, {cut} cut"
     );
-    assert!(most < 3 * usual + SWIFT && last < WORST && cut <= LOST, "{summary}");
+    assert!(most < 3 * usual + SWIFT && cut <= LOST, "{summary}");
     println!("probes took {summary}");
 }
 
@@ -195,8 +196,13 @@ async fn clients_that_pipeline_scrapes_take_no_time_of_the_program_and_delay_no_
     let delay = longest_delay().await;
     let [one, other] = probes.await.unwrap();
     end.cancel();
-    let [most, last] = quantiles(&[one, other].concat(), [90, 100]);
+    let probes = [one, other].concat();
+    let [most, last] = quantiles(&probes, [90, 100]);
+    let cut = probes.iter().filter(|probe| probe.is_none()).count();
     clients.await.unwrap();
-    println!("work was delayed by {delay:?}; probes took {most:?} for 90 %, {last:?} at worst");
-    assert!(delay < DELAYED && last < WORST, "{delay:?} {most:?} {last:?}");
+    let summary = format!(
+        "work was delayed by {delay:?}; probes took {most:?} for 90 %, {last:?} at worst, {cut} cut"
+    );
+    assert!(delay < DELAYED && cut <= LOST, "{summary}");
+    println!("{summary}");
 }

@@ -71,7 +71,7 @@ impl Default for LaneSettings {
 }
 
 /// One client per lane.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lanes {
     /// For the Lease alone.
     pub leases: Client,
@@ -92,7 +92,7 @@ pub struct Lanes {
 pub(in crate::kube) const MAX_CONCURRENT_WRITES: usize = 40;
 
 /// The lane of events. Its user gives way to the writes of objects.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EventLane {
     /// Writes events.
     pub client: Client,

@@ -1,7 +1,7 @@
 //! Lists objects once, in pages.
 //!
-//! For callers that need all objects of a kind and have no cache of them: whether any volume has a
-//! certain handle (safety rules 7 and 8), and whether any object of a kind has changed. The list is
+//! For callers that need all objects of a kind and do not watch them, such as whether any volume has a
+//! certain handle (safety rules 7 and 8), or which claims name a snapshot. The list is
 //! consistent at one version, it does not come from the server's watch cache, and only one page is in
 //! memory at a time. An object that cannot be parsed fails the list, since a caller that looks for
 //! "none of them" must not miss one. Lists that a watch follows are in [`crate::kube::informer`].

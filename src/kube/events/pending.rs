@@ -46,7 +46,8 @@ impl Pending {
         has_room
     }
 
-    /// Takes the first event whose object is not busy: from now on that is. None while too many are.
+    /// Takes the first event whose object is not busy, and makes that object busy. `None` if there is none, or
+    /// while [`MAX_BUSY`] objects are busy.
     pub(super) fn take(&mut self) -> Option<(Digest, Event)> {
         if self.busy.len() >= MAX_BUSY {
             return None;

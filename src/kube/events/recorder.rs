@@ -61,14 +61,6 @@ const STAMP_DIGITS: usize = 16;
 #[derive(Clone)]
 pub struct Recorder(Arc<Shared>);
 
-impl std::fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder")
-            .field("waiting", &self.0.state.lock().pending.waiting())
-            .finish_non_exhaustive()
-    }
-}
-
 struct Shared {
     state: Mutex<State>,
     /// Notified when an event is added, and when the writer has finished one.
@@ -144,7 +136,7 @@ impl Recorder {
 }
 
 /// Records events of one component.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Source {
     recorder: Recorder,
     component: Arc<str>,

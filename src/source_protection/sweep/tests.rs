@@ -164,11 +164,11 @@ async fn a_missing_kind_is_ignored_and_a_missing_right_logged_once() {
         let (log, _guard) = logged();
         let server = Server::new(move |_, _| Answer::refusal(code, reason, "no"));
         let protection = protection(&server, SETTINGS);
-        let reported = AtomicBool::new(false);
+        let mut reported = false;
         for _ in 0..3 {
             log_list_error(
                 &protection.sweep_once(&mut Observed::default()).await.unwrap_err(),
-                &reported,
+                &mut reported,
             );
         }
         assert_eq!(log.text().lines().count(), lines, "{}", log.text());

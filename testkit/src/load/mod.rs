@@ -164,18 +164,18 @@ impl Bench {
         })
     }
 
-    /// The reading once no request was counted for `--settle`, but for the Lease.
+    /// The reading once no request was counted for `--settle`, but for the Lease, or after `--timeout`.
     async fn settled(&self) -> Result<Reading, LoadError> {
         let count = |requests: &BTreeMap<String, usize>| -> usize {
             let of_work = requests.iter().filter(|(what, _)| !what.ends_with(" leases"));
             of_work.map(|(_, count)| count).sum()
         };
-        let mut last = count(&self.server.requests()?);
+        let (start, mut last) = (Instant::now(), count(&self.server.requests()?));
         loop {
             sleep(self.options.settle()).await;
             let now = self.reading()?;
             let counted = count(&now.requests);
-            if counted == last {
+            if counted == last || start.elapsed() > self.options.timeout() {
                 return Ok(now);
             }
             last = counted;
