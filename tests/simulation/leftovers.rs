@@ -233,6 +233,24 @@ async fn what_may_be_somebodys_is_never_removed() {
     assert_eq!(simulation.event_messages("data", "ProvisioningFailed"), messages);
 }
 
+/// Somebody made a PersistentVolume of it for the claim while its call ran, and both are gone since: what was written
+/// to the volume meanwhile may be wanted.
+#[tokio::test(start_paused = true)]
+async fn what_the_claim_had_for_a_while_is_never_removed() {
+    let simulation = Simulation::scripted(json!({"create_volume": [
+        {"volume": {"capacity_bytes": 1, "volume_id": "taken"}, "delay_ms": 8000}]}));
+    simulation.start();
+    let uid = simulation.asked().await;
+    let mut by_hand = foreign_volume("by-hand", &uid, "taken");
+    by_hand["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    simulation.api.create(&by_hand).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    simulation.delete_claim("data");
+    simulation.api.delete("PersistentVolume", "", "pvc-by-hand").unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume"]);
+}
+
 /// Without the answers that show it to be nobody's, nothing is removed.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_looked_up_waits() {

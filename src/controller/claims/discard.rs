@@ -7,6 +7,9 @@
 //! * no volume with this handle waits to be saved,
 //! * the claim is unbound or gone.
 //!
+//! Nor must this process have seen a PersistentVolume of the claim that is gone by now: what was written to the
+//! volume through that may be wanted.
+//!
 //! No call is made for the claim before the volume is removed. A volume that may be somebody's is
 //! left alone and reported as a suspected leak (safety rule 14). An event says what became of
 //! it. An unusable volume is known only to the process that made it, so the volume is always of
@@ -85,6 +88,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         unusable: &UnusableVolume,
     ) -> Result<LiveReads, ApiError> {
         let began = self.deps.clock.boot();
+        if held.has_had_volume() {
+            let objection = Some("the claim has had a PersistentVolume, perhaps of it".to_owned());
+            return Ok(LiveReads { began, objection });
+        }
         let handle = &unusable.handle;
         if self.index.any_unsaved(|unsaved| unsaved.handle == *handle) {
             let objection = Some("it is being saved for another claim".to_owned());

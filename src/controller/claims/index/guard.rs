@@ -51,6 +51,11 @@ impl ClaimGuard {
         self.index.update(&self.uid, change)
     }
 
+    /// Whether this process has seen a PersistentVolume of the claim, which may be gone by now.
+    pub fn has_had_volume(&self) -> bool {
+        self.update(|it| it.pv.uid.is_some()).unwrap_or_default()
+    }
+
     /// Whether the record could not be written in this turn.
     pub fn has_failed_to_record(&self) -> bool {
         self.record_failed.load(Ordering::Relaxed)
