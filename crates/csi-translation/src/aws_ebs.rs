@@ -88,7 +88,7 @@ fn volume_id(id: &str) -> Result<String, Untranslatable> {
     let own = path.trim_matches('/');
     let is_own = own
         .strip_prefix("vol-")
-        .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric()));
+        .is_some_and(|rest| !rest.contains(|c: char| "/?#%".contains(c) || c.is_control()));
     if is_own { Ok(own.to_owned()) } else { Err(invalid(format!("format for AWS volume ({id})"))) }
 }
 
